@@ -112,8 +112,8 @@ def _own_ids(message: Mapping[str, Any], vocab_size: int) -> Sequence[int] | Non
         return None
     ids = [whole(token) for token in own] if isinstance(own, Sequence) else [None]
     if all(token is not None and token >= 0 for token in ids):
-        known = [token for token in ids if token is not None and token < vocab_size]
-        return known if len(known) == len(ids) else None
+        in_vocab = [token for token in ids if token is not None and token < vocab_size]
+        return in_vocab if len(in_vocab) == len(ids) else None
     raise UsageError(
         f"`{IDS}` of a message should be a list of token ids",
         "give the `token_ids` of the `RunFinished` event, or leave it out",

@@ -44,8 +44,8 @@ def mounts(needs: Iterable[tuple[Path, int]]) -> tuple[Mount, ...]:
     for directory, nbytes in needs:
         place = paths.nearest(directory)
         device = place.stat().st_dev
-        known = totals.get(device, (place, 0))
-        totals[device] = (known[0], known[1] + nbytes)
+        first_place, total = totals.get(device, (place, 0))
+        totals[device] = (first_place, total + nbytes)
     return tuple(
         Mount(path=_mount_point(place), needed=nbytes, free=shutil.disk_usage(place).free)
         for place, nbytes in totals.values()

@@ -57,18 +57,18 @@ class ArgumentError(UsageError):
         """Name → value of every argument in the message."""
         return {self._names.get(name, name): value for name, value in self._values.items()}
 
-    def say(self, shown: Callable[[str, object], str]) -> None:
+    def say(self, wording: Callable[[str, object], str]) -> None:
         """Has the message show each argument in other words, made of its name and its value."""
-        self.message = self._worded(shown)
+        self.message = self._worded(wording)
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Has arguments go by other names, in the message too."""
         self._names.update(names)
         self.say(_as_in_python)
 
-    def _worded(self, shown: Callable[[str, object], str]) -> str:
+    def _worded(self, wording: Callable[[str, object], str]) -> str:
         return self._form.format(
-            **{name: shown(self._names.get(name, name), value) for name, value in self._values.items()}
+            **{name: wording(self._names.get(name, name), value) for name, value in self._values.items()}
         )
 
 

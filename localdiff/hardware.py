@@ -23,8 +23,8 @@ def cpu_name(cpuinfo: Path = CPUINFO) -> str:
         lines = cpuinfo.read_text(errors="replace").splitlines()
     except OSError:
         lines = []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "Hardware", "Model")))
-    return " ".join(next(named, "").split()) or platform.processor() or platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "Hardware", "Model")))
+    return " ".join(next(names, "").split()) or platform.processor() or platform.machine()
 
 
 def hardware_name(device: torch.device) -> str:

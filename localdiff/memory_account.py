@@ -75,7 +75,7 @@ class MemoryAccount:
     @classmethod
     def of(
         cls,
-        held: Iterable[HeldTensor],
+        tensors: Iterable[HeldTensor],
         *,
         context: int,
         window: int = WINDOW,
@@ -86,22 +86,22 @@ class MemoryAccount:
         """The account of a model.
 
         Args:
-            held: its tensors.
+            tensors: its tensors.
             context: positions that the cache is made for.
             window: positions that a sliding layer sees, itself included.
             canvas: positions of a canvas.
             activation_bytes: bytes of an activation, which keys and values are stored as too.
             slack: bytes to leave free.
         """
-        held = tuple(held)
+        tensors = tuple(tensors)
         weights: dict[str, int] = {}
-        for tensor in held:
+        for tensor in tensors:
             label = tensor_class(tensor.name)
             weights[label] = weights.get(label, 0) + tensor.nbytes
         return cls(
             weights=weights,
-            cache=cache_bytes(held, context=context, window=window, itemsize=activation_bytes),
-            buffers=_Step(held, context, canvas, max(canvas, min(PREFILL_CHUNK, context)), activation_bytes).peak(),
+            cache=cache_bytes(tensors, context=context, window=window, itemsize=activation_bytes),
+            buffers=_Step(tensors, context, canvas, max(canvas, min(PREFILL_CHUNK, context)), activation_bytes).peak(),
             slack=slack,
         )
 
@@ -111,12 +111,12 @@ class MemoryAccount:
         return sum(self.weights.values()) + self.cache + self.buffers + self.slack
 
 
-def cache_bytes(held: Iterable[HeldTensor], *, context: int, window: int, itemsize: int = ACTIVATION_BYTES) -> int:
+def cache_bytes(tensors: Iterable[HeldTensor], *, context: int, window: int, itemsize: int = ACTIVATION_BYTES) -> int:
     """Bytes of keys and values: full layers keep `context` positions, sliding ones the last `window - 1`.
 
     A layer is full where it has no `v_proj`; its values are cached beside its keys all the same.
     """
-    shapes = {tensor.name: tensor.shape for tensor in held}
+    shapes = {tensor.name: tensor.shape for tensor in tensors}
     total = 0
     for name, shape in shapes.items():
         if _KEYS.fullmatch(name):
@@ -133,15 +133,15 @@ class _Step:
     """Peak memory of a pass, besides weights and cache.
 
     Args:
-        held: tensors of the model.
+        tensors: those of the model.
         context: positions of the cache.
         canvas: rows of a canvas.
         rows: maximum rows of one pass.
         itemsize: bytes of an activation.
     """
 
-    def __init__(self, held: Iterable[HeldTensor], context: int, canvas: int, rows: int, itemsize: int) -> None:
-        self._shapes = {tensor.name: tensor.shape for tensor in held}
+    def __init__(self, tensors: Iterable[HeldTensor], context: int, canvas: int, rows: int, itemsize: int) -> None:
+        self._shapes = {tensor.name: tensor.shape for tensor in tensors}
         self._vocab_size, self._width = self._shapes[_EMBEDDING]
         self._context, self._canvas, self._rows, self._itemsize = context, canvas, rows, itemsize
 
@@ -166,11 +166,11 @@ class _Step:
         decoded = max((out * in_ for out, in_ in (*two_axes, *experts)), default=0) * _DECODE_BYTES
         widest = max((max(shape) for shape in two_axes), default=self._width)
         activations = self._rows * (4 * widest * self._itemsize + 3 * self._width * 4)
-        seen = self._context + self._rows
+        positions = self._context + self._rows
         full = [shape[0] for name, shape in layers.items() if _KEYS.fullmatch(name) and not _is_sliding(name, layers)]
-        read = 2 * max(full, default=0) * seen * self._itemsize
+        kv_bytes = 2 * max(full, default=0) * positions * self._itemsize
         queries = [shape[0] for name, shape in layers.items() if name.endswith("self_attn.q_proj.weight")]
         smallest_head = min((shape[0] for name, shape in layers.items() if name.endswith("q_norm.weight")), default=1)
         heads = max(queries, default=0) // smallest_head
-        scores = _SCORE_BYTES * min(_BLOCK_ELEMENTS, heads * self._rows * seen)
-        return max(decoded, read + scores) + activations
+        scores = _SCORE_BYTES * min(_BLOCK_ELEMENTS, heads * self._rows * positions)
+        return max(decoded, kv_bytes + scores) + activations

@@ -54,7 +54,7 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
         UsageError: a revision of something that has none.
     """
     path = paths.expanded(reference)
-    named = quantized_directory(reference)
+    quantized = quantized_directory(reference)
     if reference == DEMO:
         source = ModelSource(directory=_demo_directory(), name=DEMO)
     elif reference and os.path.isdir(path):
@@ -63,8 +63,8 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
         is_near = (path.parent / "config.json").is_file()
         hint = f"did you mean `--model {path.parent}`?" if is_near else KINDS
         raise WeightsError(f"`{reference}` is a file, not the directory of a model", hint)
-    elif named is not None:
-        source = ModelSource(directory=named, name=reference)
+    elif quantized is not None:
+        source = ModelSource(directory=quantized, name=reference)
     elif (refusal := _refusal(path)) is not None:
         raise WeightsError(f"`{reference}` cannot be read: {refusal}", "check the permissions of its folders")
     elif _HUB_ID.fullmatch(reference):

@@ -132,10 +132,10 @@ def find(name: str, env: Mapping[str, str] = os.environ) -> StoredModel:
     for model in models:
         if model.name == name:
             return model
-    known = ", ".join(f"`{model.name}`" for model in models)
+    names = ", ".join(f"`{model.name}`" for model in models)
     raise UsageError(
         f"there is no model `{name}` in `{paths.models_dir(env)}`",
-        f"there {'is' if len(models) == 1 else 'are'} {known}" if known else "`localdiff quantize` makes one",
+        f"there {'is' if len(models) == 1 else 'are'} {names}" if names else "`localdiff quantize` makes one",
     )
 
 
@@ -145,9 +145,9 @@ def remedy(model: StoredModel) -> str:
     if model.state == "unfinished" and not model.name.endswith(PARTIAL):
         return deletes  # `localdiff quantize` replaces nothing that it did not make
     continues = "rebuilds what is damaged" if model.state == "damaged" else "continues it"
-    made = "made" if model.state == "damaged" else "began"
-    known = "" if model.command is None else f"`{model.command}`"
-    return f"{known or f'the `localdiff quantize` that {made} it'} {continues}; {deletes}"
+    verb = "made" if model.state == "damaged" else "began"
+    command = "" if model.command is None else f"`{model.command}`"
+    return f"{command or f'the `localdiff quantize` that {verb} it'} {continues}; {deletes}"
 
 
 def remove(model: StoredModel) -> None:
@@ -167,9 +167,9 @@ def remove(model: StoredModel) -> None:
             model.directory.rename(discarded)
         shutil.rmtree(discarded)
     except OSError as error:
-        left = discarded if os.path.lexists(discarded) else model.directory
+        directory = discarded if os.path.lexists(discarded) else model.directory
         raise ResourceError(
-            f"`{left}` cannot be deleted: {error.strerror}", "delete it by hand; nothing else refers to it"
+            f"`{directory}` cannot be deleted: {error.strerror}", "delete it by hand; nothing else refers to it"
         ) from error
 
 
@@ -226,15 +226,15 @@ def _damage(directory: Path) -> str | None:
     for section in ("shards", "files"):
         entries = manifest.get(section)
         for name, entry in entries.items() if isinstance(entries, dict) else ():
-            wanted = entry.get("bytes") if isinstance(entry, dict) else None
+            expected = entry.get("bytes") if isinstance(entry, dict) else None
             try:
                 nbytes = (directory / name).stat().st_size
             except FileNotFoundError:
                 return f"`{name}` is missing"
             except OSError as error:
                 return f"`{name}` cannot be read: {error.strerror}"
-            if nbytes != wanted:
-                return f"`{name}` has {nbytes} bytes instead of {wanted}"
+            if nbytes != expected:
+                return f"`{name}` has {nbytes} bytes instead of {expected}"
     return None
 
 
@@ -242,10 +242,10 @@ def _command(directory: Path, recipe: str | None) -> str | None:
     """The command that makes a model again, or goes on with it; a local checkpoint's place is not known."""
     name = directory.name.removesuffix(PARTIAL)
     model = _source(directory) if recipe is not None else None
-    for known in (MODEL, DEMO):
-        for made in RECIPES:
-            if model is None and output_name(known, made) == name:
-                model, recipe = known, made
+    for candidate in (MODEL, DEMO):
+        for candidate_recipe in RECIPES:
+            if model is None and output_name(candidate, candidate_recipe) == name:
+                model, recipe = candidate, candidate_recipe
     if model is None or recipe is None or not (model == DEMO or "/" in model):
         return None
     words = ["localdiff quantize", *([] if model == MODEL else [shell_word(model)]), "--recipe", recipe]

@@ -101,12 +101,12 @@ class GenerateOptions:
             ) from None
 
     def _require_integer(self, name: str, *, at_least: int, at_most: int) -> None:
-        given = getattr(self, name)
-        if given is None and name not in ("max_tokens", "context_size", "record_top_k"):
+        raw = getattr(self, name)
+        if raw is None and name not in ("max_tokens", "context_size", "record_top_k"):
             return
-        value = whole(given)
+        value = whole(raw)
         if value is None:
-            raise _bad(name, given, "a whole number")
+            raise _bad(name, raw, "a whole number")
         object.__setattr__(self, name, value)  # one of numpy would fail where it is written as JSON
         if value < at_least:
             raise _bad(name, value, f">= {at_least}")
@@ -144,5 +144,5 @@ class GenerateOptions:
             raise ArgumentError("{t_min} must be <= {t_max}", t_min=self.t_min, t_max=self.t_max)
 
 
-def _bad(name: str, value: object, wanted: str) -> ArgumentError:
-    return ArgumentError(f"{{{name}}} must be {wanted}", None, **{name: value})
+def _bad(name: str, value: object, expected: str) -> ArgumentError:
+    return ArgumentError(f"{{{name}}} must be {expected}", None, **{name: value})

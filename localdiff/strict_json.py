@@ -43,7 +43,7 @@ def parse(data: bytes) -> dict[str, Any]:
     return value
 
 
-def decode(kind: type[T], value: object, where: str, **given: object) -> T:
+def decode(kind: type[T], value: object, where: str, **others: object) -> T:
     """A dataclass from an object that has exactly its fields; those with a default may be left out.
 
     Args:
@@ -51,7 +51,7 @@ def decode(kind: type[T], value: object, where: str, **given: object) -> T:
             other dataclasses, and any of these or None.
         value: the parsed object.
         where: what to call it in an error.
-        given: fields that come from elsewhere and may not be in the object.
+        others: fields that come from elsewhere and may not be in the object.
 
     Raises:
         Malformed: a field is missing, unknown, or of another kind.
@@ -59,13 +59,13 @@ def decode(kind: type[T], value: object, where: str, **given: object) -> T:
     if not isinstance(value, dict):
         raise Malformed(f"`{where}` is not an object")
     hints = _hints(kind)  # type: ignore[arg-type]
-    expected = hints.keys() - given.keys()
+    expected = hints.keys() - others.keys()
     for name in sorted(expected - _optional(kind) - value.keys()):  # type: ignore[arg-type]
         raise Malformed(f"`{where}` lacks `{name}`")
     for name in sorted(value.keys() - expected):
         raise Malformed(f"`{where}` has an unknown field {name!r:.60}")
     fields = {name: _value(hints[name], value[name], f"{where}.{name}") for name in expected & value.keys()}
-    return kind(**fields, **given)
+    return kind(**fields, **others)
 
 
 @cache
@@ -120,10 +120,10 @@ def _number(value: object, where: str) -> float:
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    content = dict(pairs)
+    if len(content) < len(pairs):
         raise Malformed("it has a key twice")
-    return found
+    return content
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -28,14 +28,14 @@ def attach(network: DiffusionGemma, terms: Mapping[tuple[Side, str], LowRank]) -
     Raises:
         ValueError: a key is not a target, or a module has an adapter already or cannot take one.
     """
-    known = targets(network.config)
+    by_path = targets(network.config)
     by_module: dict[str, list[Target]] = {}
     for side, path in terms:
-        if path not in known or side not in known[path].sides:
+        if path not in by_path or side not in by_path[path].sides:
             raise ValueError(f"{path=} of {side=} is no target")
-        of_module = by_module.setdefault(known[path].module, [])
-        if known[path] not in of_module:
-            of_module.append(known[path])
+        of_module = by_module.setdefault(by_path[path].module, [])
+        if by_path[path] not in of_module:
+            of_module.append(by_path[path])
     kinds = RowKinds()
     adapted = {module: _adapted(network, module, of_module, terms, kinds) for module, of_module in by_module.items()}
     for path, module in adapted.items():

@@ -119,11 +119,11 @@ class AdapterConfig:
 
     def rank_of(self, name: str) -> int:
         """Rank of the term at a full name."""
-        return next((rank for pattern, rank in self.ranks.items() if _means(pattern, name)), self.rank)
+        return next((rank for pattern, rank in self.ranks.items() if _matches_pattern(pattern, name)), self.rank)
 
     def scale_of(self, name: str) -> float:
         """Factor on the term at a full name."""
-        alpha = next((alpha for pattern, alpha in self.alphas.items() if _means(pattern, name)), self.alpha)
+        alpha = next((alpha for pattern, alpha in self.alphas.items() if _matches_pattern(pattern, name)), self.alpha)
         rank = self.rank_of(name)
         return alpha / math.sqrt(rank) if self.is_rank_stabilized else alpha / rank
 
@@ -189,20 +189,20 @@ class _Taker:
             raise self._wrong(key, "names with numbers above 0")
         for pattern in value:
             try:
-                re.compile(_form(pattern))
+                re.compile(_pattern_regex(pattern))
             except (re.error, OverflowError, RecursionError):
                 raise self._wrong(key, "names or regular expressions") from None
         return value
 
-    def _wrong(self, key: str, wanted: str) -> WeightsError:
+    def _wrong(self, key: str, expected: str) -> WeightsError:
         shown = json.dumps(self._data.get(key))
-        return WeightsError(f"`{key}` in `{self._path}` is {shown[:40]}, not {wanted}", "copy the adapter again")
+        return WeightsError(f"`{key}` in `{self._path}` is {shown[:40]}, not {expected}", "copy the adapter again")
 
 
-def _means(pattern: str, name: str) -> bool:
+def _matches_pattern(pattern: str, name: str) -> bool:
     """PEFT's rule for `rank_pattern` and `alpha_pattern`."""
-    return re.match(_form(pattern), name) is not None
+    return re.match(_pattern_regex(pattern), name) is not None
 
 
-def _form(pattern: str) -> str:
+def _pattern_regex(pattern: str) -> str:
     return rf"(.*\.)?({pattern})$"

@@ -70,10 +70,10 @@ def add_adapter(
 
 def terms_of(network: DiffusionGemma) -> Iterator[tuple[Side, str, LowRank]]:
     """(side, path, term) of all low-rank terms of a model; a shared term comes once for each side."""
-    found = targets(network.config)
+    by_path = targets(network.config)
     for path, module in network.named_modules():
         if isinstance(module, AdaptedLinear):
-            yield from _sides(path, found[path].sides, module.terms)
+            yield from _sides(path, by_path[path].sides, module.terms)
         elif isinstance(module, AdaptedExperts):
             for name, terms in zip(EXPERT_PARAMETERS, (module.gate_up, module.down), strict=True):
                 if terms is not None:

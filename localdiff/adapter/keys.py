@@ -53,7 +53,7 @@ def parse(key: str) -> Key | None:
     return Key(name=name, depth=inner.count("base_layer"), factor="A" if factor == "A" else "B")
 
 
-def place(key: Key, found: Mapping[str, Target], parameters: Collection[str]) -> tuple[Side, Target] | None:
+def find_place(key: Key, by_path: Mapping[str, Target], parameters: Collection[str]) -> tuple[Side, Target] | None:
     """The side and the target of a factor; None where the model has no such target.
 
     Args:
@@ -63,14 +63,14 @@ def place(key: Key, found: Mapping[str, Target], parameters: Collection[str]) ->
         if not key.name.startswith(prefix):
             continue
         path = key.name.removeprefix(prefix)
-        if f"{path}.{EXPERT_PARAMETERS[0]}" in found:
+        if f"{path}.{EXPERT_PARAMETERS[0]}" in by_path:
             adapted = [name for name in EXPERT_PARAMETERS if _is_meant(f"{key.name}.{name}", parameters)]
             if key.depth >= len(adapted):
                 return None
             path = f"{path}.{adapted[-1 - key.depth]}"
         elif key.depth:
             return None
-        target = found.get(path)
+        target = by_path.get(path)
         if target is not None and side in target.sides:
             return side, target
     return None

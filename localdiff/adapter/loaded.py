@@ -71,15 +71,15 @@ class Adapter:
         """
         self._stored.check_base(fingerprint(network), names)
         main = network.norm.weight.device
-        made: dict[int, LowRank] = {}
+        low_ranks: dict[int, LowRank] = {}
         terms: dict[tuple[Side, str], LowRank] = {}
         for (side, target), factors in self._factors.items():
             layer = _layer(target)
             device = main if layer is None else layer_devices[layer]
-            if id(factors) not in made:
+            if id(factors) not in low_ranks:
                 a, b = (factor.to(device, self._dtype).contiguous() for factor in (factors.a, factors.b))
-                made[id(factors)] = LowRank(a, b, factors.scale).requires_grad_(False)
-            terms[side, target.path] = made[id(factors)]
+                low_ranks[id(factors)] = LowRank(a, b, factors.scale).requires_grad_(False)
+            terms[side, target.path] = low_ranks[id(factors)]
         try:
             attach(network, terms)
         except ValueError as error:

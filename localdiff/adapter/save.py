@@ -51,8 +51,8 @@ def save_adapter(
     Raises:
         ValueError: the model has no adapter.
     """
-    found = targets(network.config)
-    terms = {PREFIXES[side] + path: (found[path].experts, term) for side, path, term in terms_of(network)}
+    by_path = targets(network.config)
+    terms = {PREFIXES[side] + path: (by_path[path].experts, term) for side, path, term in terms_of(network)}
     if not terms:
         raise ValueError("the model has no adapter")
     tensors: dict[str, Tensor] = {}

@@ -19,7 +19,7 @@ from torch import Tensor
 from ..errors import WeightsError
 from ..model.config import ModelConfig
 from .config import HINT, AdapterConfig
-from .keys import Factor, Key, parse, place, released_name
+from .keys import Factor, Key, find_place, parse, released_name
 from .save import FINGERPRINT, WEIGHTS_FILE
 from .targets import EXPERT_PARAMETERS, Side, Target, matches, targets
 
@@ -87,7 +87,7 @@ class StoredAdapter:
             WeightsError: a tensor matches nothing in the model or has the wrong shape, a factor lacks its partner, or
                 a name in the configuration has no tensor.
         """
-        found = targets(model)
+        by_path = targets(model)
         pairs: dict[tuple[Side, Target], dict[Factor, str]] = {}
         vision = 0
         for text in sorted(self.tensors):
@@ -97,10 +97,10 @@ class StoredAdapter:
             if key.is_vision:
                 vision += 1
                 continue
-            placed = place(key, found, self.config.parameters)
-            if placed is None:
+            place = find_place(key, by_path, self.config.parameters)
+            if place is None:
                 raise self._unknown(key)
-            texts = pairs.setdefault(placed, {})
+            texts = pairs.setdefault(place, {})
             if key.factor in texts:
                 raise WeightsError(
                     f"the adapter `{self.name}` holds `{texts[key.factor]}` and `{text}`, which are the same factor",
@@ -112,7 +112,7 @@ class StoredAdapter:
         if not pairs:
             raise WeightsError(f"the adapter `{self.name}` changes nothing in a text model", HINT)
         self._check_names(pairs)
-        return {placed: self._factors(*placed, texts) for placed, texts in pairs.items()}
+        return {place: self._factors(*place, texts) for place, texts in pairs.items()}
 
     def check_base(self, fingerprint: str, names: Iterable[str]) -> None:
         """Raises if the adapter was trained on another base.
@@ -132,10 +132,12 @@ class StoredAdapter:
                     _OTHER_BASE,
                 )
             return
-        base, known = self.config.base, [name for name in names if is_public_name(name)]
-        if base is not None and is_public_name(base) and known and base.lower() not in {name.lower() for name in known}:
+        base, public_names = self.config.base, [name for name in names if is_public_name(name)]
+        if base is None or not is_public_name(base) or not public_names:
+            return
+        if base.lower() not in {name.lower() for name in public_names}:
             raise WeightsError(
-                f"the adapter `{self.name}` was trained on `{base}`, and the model is `{known[0]}`",
+                f"the adapter `{self.name}` was trained on `{base}`, and the model is `{public_names[0]}`",
                 f"{_OTHER_BASE}; if both have the same weights, change `base_model_name_or_path` of the adapter",
             )
 
@@ -173,11 +175,11 @@ class StoredAdapter:
             "it may be for another model; attention, MLP, experts, router and self-conditioning can be adapted",
         )
 
-    def _check_names(self, placed: Iterable[tuple[Side, Target]]) -> None:
+    def _check_names(self, places: Iterable[tuple[Side, Target]]) -> None:
         """Checks that every name in the configuration has a tensor: nobody would notice that a trained one was lost.
 
         Args:
-            placed: what has tensors; those of the vision tower have no place.
+            places: what has tensors; those of the vision tower have no place.
         """
         if self.config.has_exceptions:  # "all-linear" is saved as all names, whatever was excluded
             return
@@ -186,11 +188,11 @@ class StoredAdapter:
             if not any(matches(key.name, module) for key in keys):
                 raise self._without_tensors(module)
         # Both parameters of fused experts are stored under one module.
-        experts = [released_name(*place) for place in placed if place[1].experts is not None]
+        experts = [released_name(*place) for place in places if place[1].experts is not None]
         for parameter in self.config.parameters:
-            owner, _, name = parameter.rpartition(".")
-            held = experts if name in EXPERT_PARAMETERS else [f"{key.name}.{name}" for key in keys]
-            if not any(matches(path, parameter) for path in held):
+            _, _, name = parameter.rpartition(".")
+            paths = experts if name in EXPERT_PARAMETERS else [f"{key.name}.{name}" for key in keys]
+            if not any(matches(path, parameter) for path in paths):
                 raise self._without_tensors(parameter)
 
     def _without_tensors(self, name: str) -> WeightsError:

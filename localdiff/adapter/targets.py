@@ -58,16 +58,16 @@ def targets(config: ModelConfig) -> dict[str, Target]:
     """Every target of a model, by its path."""
     with torch.device("meta"):
         network = DiffusionGemma(config)
-    found = {}
+    by_path = {}
     for path, module in network.named_modules():
         if isinstance(module, nn.Linear):
-            found[path] = Target(path=path, experts=None, inputs=module.in_features, outputs=module.out_features)
+            by_path[path] = Target(path=path, experts=None, inputs=module.in_features, outputs=module.out_features)
         elif isinstance(module, Experts):
             for name in EXPERT_PARAMETERS:
                 experts, outputs, inputs = module.get_parameter(name).shape
                 key = f"{path}.{name}"
-                found[key] = Target(path=key, experts=experts, inputs=inputs, outputs=outputs)
-    return found
+                by_path[key] = Target(path=key, experts=experts, inputs=inputs, outputs=outputs)
+    return by_path
 
 
 def matches(path: str, name: str) -> bool:
@@ -75,7 +75,7 @@ def matches(path: str, name: str) -> bool:
     return path == name or path.endswith("." + name)
 
 
-def choose(found: Mapping[str, Target], names: Iterable[str]) -> list[Target]:
+def choose(by_path: Mapping[str, Target], names: Iterable[str]) -> list[Target]:
     """The targets that match any of `names`.
 
     Raises:
@@ -83,9 +83,9 @@ def choose(found: Mapping[str, Target], names: Iterable[str]) -> list[Target]:
     """
     chosen: dict[str, Target] = {}
     for name in names:
-        meant = {path: target for path, target in found.items() if matches(path, name)}
-        if not meant:
-            ends = sorted({path.rpartition(".")[2] for path in found})
+        matching = {path: target for path, target in by_path.items() if matches(path, name)}
+        if not matching:
+            ends = sorted({path.rpartition(".")[2] for path in by_path})
             raise ValueError(f"{name=} is none of the model's {', '.join(ends)}")
-        chosen |= meant
+        chosen |= matching
     return list(chosen.values())

@@ -20,17 +20,17 @@ def copy_factors(stored: StoredAdapter, network: DiffusionGemma) -> None:
         ValueError: the two differ in targets, ranks or scale.
         WeightsError: the adapter is damaged, or fits no such model.
     """
-    given = stored.factors(network.config)
-    found = targets(network.config)
-    terms = {(side, found[path]): term for side, path, term in terms_of(network)}
-    if terms.keys() != given.keys():
-        names = sorted({target.path for _, target in terms.keys() ^ given.keys()})
+    factors_by_place = stored.factors(network.config)
+    by_path = targets(network.config)
+    terms = {(side, by_path[path]): term for side, path, term in terms_of(network)}
+    if terms.keys() != factors_by_place.keys():
+        names = sorted({target.path for _, target in terms.keys() ^ factors_by_place.keys()})
         raise ValueError(f"only one of both adapts {', '.join(names)}")
     for place, term in terms.items():
-        factors = given[place]
+        factors = factors_by_place[place]
         if (factors.a.shape, factors.b.shape) != (term.lora_A.shape, term.lora_B.shape) or factors.scale != term.scale:
             raise ValueError(f"another rank or scale at {place[1].path}")
     with torch.no_grad():
         for place, term in terms.items():
-            term.lora_A.copy_(given[place].a)
-            term.lora_B.copy_(given[place].b)
+            term.lora_A.copy_(factors_by_place[place].a)
+            term.lora_B.copy_(factors_by_place[place].b)

@@ -72,29 +72,29 @@ def edit(state: ChatState, argument: str) -> PendingMessage | None:
 
 def undo(state: ChatState, argument: str) -> None:
     """Undo turns, the one without an answer first, unless it waits for room."""
-    wanted = _whole("undo", argument, minimum=1) if argument else 1
-    lost = state.unanswered is not None and not state.unanswered.replaces and not state.refused
-    there = len(state.session.turns) + lost
+    count = _whole("undo", argument, minimum=1) if argument else 1
+    has_unanswered = state.unanswered is not None and not state.unanswered.replaces and not state.refused
+    there = len(state.session.turns) + has_unanswered
     if not there:
         raise UsageError("there is nothing to undo", "`/load` opens an earlier session")
-    if wanted > there:
+    if count > there:
         are = "is" if there == 1 else "are"
         raise UsageError(
             f"there {are} {counted(there, 'turn')} to take back, not {argument:.60}", f"`/undo {there}` takes back all"
         )
-    if not lost or wanted > 1 or state.runner.latest is not None:
+    if not has_unanswered or count > 1 or state.runner.latest is not None:
         state.last_run = None  # a recording is of an answer that stands
-    if lost:
+    if has_unanswered:
         state.forget_unanswered()
         state.say("Took back the message that has no answer.")
-        wanted -= 1
-        if not wanted:
+        count -= 1
+        if not count:
             return
     if not state.refused:  # else room has been made for it
         state.unanswered = None
-    del state.session.turns[len(state.session.turns) - wanted :]
+    del state.session.turns[len(state.session.turns) - count :]
     state.save()
-    state.say(f"Took back {counted(wanted, 'turn')}; {_left(state)}.")
+    state.say(f"Took back {counted(count, 'turn')}; {_turns_left(state)}.")
 
 
 def clear(state: ChatState, argument: str) -> None:
@@ -108,11 +108,11 @@ def system(state: ChatState, argument: str) -> None:
     if not argument:
         state.say(safe_text(state.session.system or "There is no system prompt."))
         return
-    wanted = None if argument.lower() == "off" else argument
-    if wanted == state.session.system:
-        state.say("That is already the system prompt." if wanted else "There is no system prompt.")
+    prompt = None if argument.lower() == "off" else argument
+    if prompt == state.session.system:
+        state.say("That is already the system prompt." if prompt else "There is no system prompt.")
         return
-    state.session.system = wanted
+    state.session.system = prompt
     state.save()
     state.say("It applies from the next turn, and the whole context is read again.")
 
@@ -146,16 +146,16 @@ def file(state: ChatState, argument: str) -> None:
         attached = f"Attached to the next message: {', '.join(names)}."
         state.say(attached if names else "No files are attached to the next message.")
         return
-    found: dict[Path, Attachment] = {}
+    attachments: dict[Path, Attachment] = {}
     for path in split_paths(argument):
         attachment = read_attachment(path)
-        found[path.resolve()] = attachment
-    sizes = [state.model.count(attachment.quoted(), max_tokens=state.context) for attachment in found.values()]
-    kept = {path: attachment for path, attachment in state.attachments.items() if path not in found}
-    _require_room(state, list(kept.values()), list(found.values()), sizes)
-    before, state.attachments = state.attachments, kept | found
+        attachments[path.resolve()] = attachment
+    sizes = [state.model.count(attachment.quoted(), max_tokens=state.context) for attachment in attachments.values()]
+    others = {path: attachment for path, attachment in state.attachments.items() if path not in attachments}
+    _require_room(state, list(others.values()), list(attachments.values()), sizes)
+    before, state.attachments = state.attachments, others | attachments
     dot = state.output.stderr.dot()
-    for (path, attachment), size in zip(found.items(), sizes, strict=True):
+    for (path, attachment), size in zip(attachments.items(), sizes, strict=True):
         again = f" {dot} replaces the one attached before" if path in before else ""
         state.say(f"{printable(attachment.name)} {dot} {counted(size, 'token')}{again}")
 
@@ -195,11 +195,11 @@ def copy(state: ChatState, argument: str) -> None:
 
 def show(state: ChatState, argument: str) -> None:
     """Show the turns again, or the last of them."""
-    wanted = _whole("show", argument, minimum=1) if argument else len(state.session.turns)
+    count = _whole("show", argument, minimum=1) if argument else len(state.session.turns)
     if not state.session.turns:
         raise UsageError("there is no turn to show", "`/load` opens an earlier session")
     state.say(
-        earlier_turns(state.session.turns[-wanted:], state.output.stderr, markdown=state.settings.display.markdown)
+        earlier_turns(state.session.turns[-count:], state.output.stderr, markdown=state.settings.display.markdown)
     )
 
 
@@ -311,23 +311,23 @@ def _whole(command: str, text: str, *, minimum: int, maximum: int | None = None)
     return number
 
 
-def _left(state: ChatState) -> str:
+def _turns_left(state: ChatState) -> str:
     count = len(state.session.turns)
     return f"{counted(count, 'turn')} left" if count else "none is left"
 
 
-def _require_room(state: ChatState, kept: list[Attachment], found: list[Attachment], sizes: list[int]) -> None:
+def _require_room(state: ChatState, others: list[Attachment], attachments: list[Attachment], sizes: list[int]) -> None:
     """Refuse files that cannot fit whatever the message is, stating the numbers."""
-    waiting = sum(state.model.count(attachment.quoted()) for attachment in kept)
+    other_tokens = sum(state.model.count(attachment.quoted()) for attachment in others)
     before = sum(state.model.count(message["content"]) for message in state.session.messages())
-    wanted, room = sum(sizes), state.context - waiting - before
-    if wanted < room:
+    total, room = sum(sizes), state.context - other_tokens - before
+    if total < room:
         return
-    names = ", ".join(f"`{attachment.name}`" for attachment in found)
-    size = f"{names} {'has' if len(found) == 1 else 'have'} {wanted:,} tokens"
-    if wanted < state.context:
+    names = ", ".join(f"`{attachment.name}`" for attachment in attachments)
+    size = f"{names} {'has' if len(attachments) == 1 else 'have'} {total:,} tokens"
+    if total < state.context:
         raise UsageError(f"{size}, and {max(room, 0):,} of {state.context:,} are free", state.room_hint)
     most = state.max_context
-    if wanted < most:
+    if total < most:
         raise UsageError(f"{size}, and the whole context {state.context:,}", f"`/set context N` takes up to {most:,}")
     raise UsageError(f"{size}, and the largest context of this model {most:,}", "send the part that matters")

@@ -73,7 +73,7 @@ def opened_line(session: Session) -> str:
 
 def damage_line(name: str, opened: Opened) -> str:
     """The warning about what a damaged file has lost."""
-    return f"session `{name}` is damaged: {opened.damage}; the original file is kept as `{opened.kept}`"
+    return f"session `{name}` is damaged: {opened.damage}; the original file is kept as `{opened.backup}`"
 
 
 def echo(text: str) -> str:

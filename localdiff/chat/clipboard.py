@@ -25,14 +25,14 @@ def osc52(text: str) -> str | None:
 
 def last_code(text: str) -> str | None:
     """The content of the last fenced block in a text, closed or not."""
-    found: list[str] | None = None
+    block: list[str] | None = None
     fences = Fences()
     for line in text.split("\n"):
         if fences.take(line):
-            found = [] if fences.is_open else found
-        elif fences.is_open and found is not None:
-            found.append(line + "\n")
-    return None if found is None else "".join(found)
+            block = [] if fences.is_open else block
+        elif fences.is_open and block is not None:
+            block.append(line + "\n")
+    return None if block is None else "".join(block)
 
 
 def write_copy(directory: Path, text: str) -> Path:

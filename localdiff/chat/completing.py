@@ -47,52 +47,52 @@ def candidates(line: str, sessions: Callable[[], Sequence[str]]) -> tuple[int, l
         case "files":
             return _paths(argument)
         case "sessions":
-            return _of(argument, sessions())
+            return _matching(argument, sessions())
         case "settings":
             name, blank, value = argument.partition(" ")
-            return _of(value.lstrip(" "), settings.values(name)) if blank else _of(name, settings.names())
+            return _matching(value.lstrip(" "), settings.values(name)) if blank else _matching(name, settings.names())
         case "all" | "code" as word:
-            return _of(argument, (word,))
+            return _matching(argument, (word,))
     return 0, []
 
 
-def _of(begun: str, words: Iterable[str]) -> tuple[int, list[str]]:
-    return len(begun), [word for word in words if word.startswith(begun)]
+def _matching(prefix: str, words: Iterable[str]) -> tuple[int, list[str]]:
+    return len(prefix), [word for word in words if word.startswith(prefix)]
 
 
 def _paths(argument: str) -> tuple[int, list[str]]:
     """Paths for the last word, quoted or escaped as `files.split_paths` reads them."""
-    word, typed = _last_word(argument)
-    folder, name = os.path.split(typed)
-    found = []
+    word, prefix = _last_word(argument)
+    folder, name = os.path.split(prefix)
+    matches = []
     try:
         with os.scandir(expanded(folder)) as entries:
             for entry in entries:
                 if entry.name.startswith(name) and (name.startswith(".") or not entry.name.startswith(".")):
                     path = os.path.join(folder, entry.name) + ("/" if entry.is_dir() else "")
-                    found.append(_as_typed(path, word[:1] if word[:1] in _QUOTES else "", ends=not entry.is_dir()))
+                    matches.append(_as_typed(path, word[:1] if word[:1] in _QUOTES else "", ends=not entry.is_dir()))
     except OSError:  # no such folder, or an unreadable one: nothing to offer
         return 0, []
-    return len(word), sorted(found)[:MAX_PATHS]
+    return len(word), sorted(matches)[:MAX_PATHS]
 
 
 def _last_word(argument: str) -> tuple[str, str]:
     """The last word, which may not be complete: as it is typed, and as it is meant."""
-    start, quote, meant = 0, "", ""
+    start, quote, value = 0, "", ""
     characters = iter(enumerate(argument))
     for at, character in characters:
         if character == "\\" and _ESCAPES and quote != "'":
             _, escaped = next(characters, (at, ""))
-            meant += escaped if not quote or escaped in '"\\' else character + escaped
+            value += escaped if not quote or escaped in '"\\' else character + escaped
         elif character == quote:
             quote = ""
         elif not quote and character in _QUOTES:
             quote = character
         elif not quote and character.isspace():
-            start, meant = at + 1, ""
+            start, value = at + 1, ""
         else:
-            meant += character
-    return argument[start:], meant
+            value += character
+    return argument[start:], value
 
 
 def _as_typed(path: str, quote: str, *, ends: bool) -> str:
@@ -118,6 +118,6 @@ class ChatCompleter(Completer):
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
         """Everything that could stand at the cursor."""
-        length, found = candidates(document.text_before_cursor, self._sessions)
-        for word in found:
+        length, words = candidates(document.text_before_cursor, self._sessions)
+        for word in words:
             yield Completion(word, start_position=-length)

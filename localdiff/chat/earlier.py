@@ -22,10 +22,10 @@ def earlier_turns(turns: Sequence[Turn], stream: Stream, *, markdown: bool) -> s
         stream: where it will be printed.
         markdown: whether answers are rendered, if it is a terminal.
     """
-    return "".join(_shown(turn, stream, markdown=markdown) for turn in turns).removesuffix("\n")
+    return "".join(_turn_text(turn, stream, markdown=markdown) for turn in turns).removesuffix("\n")
 
 
-def _shown(turn: Turn, stream: Stream, *, markdown: bool) -> str:
+def _turn_text(turn: Turn, stream: Stream, *, markdown: bool) -> str:
     text = PROMPT + safe_text(turn.text).replace("\n", f"\n{CONTINUATION}") + "\n"
     if turn.files:
         names = ", ".join(printable(file.name) for file in turn.files)

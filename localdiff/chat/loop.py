@@ -61,21 +61,21 @@ class Chat:
         if line is None:
             self._hint()
         else:
-            self._take(line)
+            self._handle(line)
 
-    def _take(self, line: str) -> None:
+    def _handle(self, line: str) -> None:
         match parse(line):
             case Message(text):
                 self._hint_at_exit(text)
                 self._state.send(PendingMessage(text=text, files=tuple(self._state.attachments.values())))
             case Command(name, argument):
-                if request := self._act(name, argument):
+                if request := self._run_command(name, argument):
                     self._state.send(request)
-            case Unknown(word, meant):
+            case Unknown(word, suggestion):
                 self._state.failure = UsageError.exit_code
-                self._state.say(_unknown(word, meant))
+                self._state.say(_unknown(word, suggestion))
 
-    def _act(self, name: str, argument: str) -> PendingMessage | None:
+    def _run_command(self, name: str, argument: str) -> PendingMessage | None:
         try:
             if argument and not BY_WORD[name].argument:
                 raise UsageError(f"unknown argument in `/{name} {argument:.60}`", f"`/{name}` takes none")
@@ -104,6 +104,6 @@ class Chat:
             self._state.say("This is sent to the model; /exit leaves.")
 
 
-def _unknown(word: str, meant: str | None) -> str:
-    rest = f"Did you mean /{meant}?" if meant else "/help lists commands; // instead of / sends the line."
+def _unknown(word: str, suggestion: str | None) -> str:
+    rest = f"Did you mean /{suggestion}?" if suggestion else "/help lists commands; // instead of / sends the line."
     return f"Unknown command /{printable(word[:60])}. {rest}"

@@ -83,8 +83,8 @@ class Session:
 
     def messages(self, before: int | None = None) -> list[dict[str, Any]]:
         """The messages of all turns, or of the first `before` of them, with the ids of the replies."""
-        found: list[dict[str, Any]] = []
+        messages: list[dict[str, Any]] = []
         for turn in self.turns[:before]:
-            found.append({"role": "user", "content": content_of(turn.text, turn.files)})
-            found.append({"role": "assistant", "content": turn.answer, "ids": list(turn.ids)})
-        return found
+            messages.append({"role": "user", "content": content_of(turn.text, turn.files)})
+            messages.append({"role": "assistant", "content": turn.answer, "ids": list(turn.ids)})
+        return messages

@@ -38,12 +38,12 @@ class Opened:
     Attributes:
         session: as much of it as could be read.
         damage: what is wrong with its file, if anything.
-        kept: name of the file to which the damaged one was copied, where it was opened to be continued.
+        backup: name of the file to which the damaged one was copied, where it was opened to be continued.
     """
 
     session: Session
     damage: str | None
-    kept: str | None = None
+    backup: str | None = None
 
 
 def encode(session: Session) -> bytes:

@@ -46,7 +46,7 @@ class SessionStore:
     def __init__(self, directory: Path, now: Callable[[], datetime] = datetime.now) -> None:
         self._directory = directory
         self._now = now
-        self._written: dict[str, tuple[int, int, int]] = {}
+        self._identities: dict[str, tuple[int, int, int]] = {}
 
     def path(self, name: str) -> Path:
         """The file of a session.
@@ -71,7 +71,7 @@ class SessionStore:
         Raises:
             ResourceError: the folder cannot be read.
         """
-        found = []
+        entries = []
         try:
             paths = list(self._directory.iterdir())
         except FileNotFoundError:
@@ -83,8 +83,8 @@ class SessionStore:
             if path.name == name or not _is_name(name):
                 continue
             with suppress(OSError):  # deleted since, or a dangling link
-                found.append(Entry(name=name, written=path.stat().st_mtime))
-        return sorted(found, key=lambda entry: (entry.written, entry.name), reverse=True)
+                entries.append(Entry(name=name, written=path.stat().st_mtime))
+        return sorted(entries, key=lambda entry: (entry.written, entry.name), reverse=True)
 
     def look(self, name: str) -> Opened:
         """Reads a session without changing anything.
@@ -103,24 +103,24 @@ class SessionStore:
         """
         data, status = self._read(name)
         opened = self._parsed(name, data)
-        self._written[name] = _identity(status)
+        self._identities[name] = _identity(status)
         if opened.damage is None:
             return opened
-        return replace(opened, kept=self._keep(name, data))
+        return replace(opened, backup=self._back_up(name, data))
 
-    def _keep(self, name: str, data: bytes) -> str:
+    def _back_up(self, name: str, data: bytes) -> str:
         """Copies a damaged file, of which the next save writes only what could be read, and returns the copy's name."""
         path = self.path(name)
         for number in count(1):
-            kept = path.with_name(f"{path.name}.damaged{'' if number == 1 else f'-{number}'}")
+            backup = path.with_name(f"{path.name}.damaged{'' if number == 1 else f'-{number}'}")
             try:
-                if not kept.exists():
-                    write_private(kept, data)
-                if kept.read_bytes() == data:
+                if not backup.exists():
+                    write_private(backup, data)
+                if backup.read_bytes() == data:
                     break
             except OSError as error:
-                raise ResourceError(f"`{kept}` cannot be written: {error.strerror}") from error
-        return kept.name
+                raise ResourceError(f"`{backup}` cannot be written: {error.strerror}") from error
+        return backup.name
 
     def save(self, session: Session) -> str | None:
         """Writes a session, and gives it a name if it has none.
@@ -132,20 +132,20 @@ class SessionStore:
         Raises:
             ResourceError: the file cannot be written.
         """
-        before, taken = session.name, None
+        before, former_name = session.name, None
         try:
             if session.name is None:
                 session.name = self._unused(f"{self._now():%Y-%m-%d-%H%M%S}")
             elif self._is_somebody_elses(session.name):
-                taken, session.name = session.name, self._unused(session.name)
+                former_name, session.name = session.name, self._unused(session.name)
             make_private_folder(self._directory)
-            self._written[session.name] = _identity(write_private(self.path(session.name), encode(session)))
+            self._identities[session.name] = _identity(write_private(self.path(session.name), encode(session)))
         except OSError as error:
             session.name = before
             raise ResourceError(
                 f"the session cannot be saved: {error.strerror}", f"sessions are written to `{self._directory}`"
             ) from error
-        return taken
+        return former_name
 
     def rename(self, session: Session, name: str) -> None:
         """Keeps a session under a name from now on. A name that the user gave before stays with a copy.
@@ -205,15 +205,15 @@ class SessionStore:
 
     def _is_somebody_elses(self, name: str) -> bool:
         with suppress(FileNotFoundError):
-            return _identity(self.path(name).stat()) != self._written.get(name)
+            return _identity(self.path(name).stat()) != self._identities.get(name)
         return False
 
     def _unused(self, name: str) -> str:
-        number, found = 1, name
-        while self.exists(found):
+        number, candidate = 1, name
+        while self.exists(candidate):
             number += 1
-            found = f"{name}-{number}"
-        return found
+            candidate = f"{name}-{number}"
+        return candidate
 
 
 def missing_session(name: str) -> UsageError:

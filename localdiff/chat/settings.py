@@ -56,7 +56,7 @@ _KEYS: Mapping[str, Key] = {
 
 def names() -> tuple[str, ...]:
     """Names of the settings, in the words of `/set`."""
-    return tuple(map(_typed, (*_KEYS, *_CHOICES)))
+    return tuple(map(_hyphenated, (*_KEYS, *_CHOICES)))
 
 
 def values(name: str) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ class ChatSettings:
                     name for name in error.values if name != field and getattr(self.options, name, None) is not None
                 )
                 if other := next(others, None):
-                    error.hint = f"nothing was changed; `/set {_typed(other)} default` takes the other one back"
+                    error.hint = f"nothing was changed; `/set {_hyphenated(other)} default` takes the other one back"
             self.options, self.display = before
             error.hint = error.hint or "nothing was changed; `/set` lists the current settings"
             raise
@@ -153,7 +153,7 @@ class ChatSettings:
         Raises:
             UsageError: there is no such setting.
         """
-        name = _typed(name.lower())
+        name = _hyphenated(name.lower())
         row = next((row for row in self.rows() if row.name == name), None)
         if row is None:
             raise _unknown(name)
@@ -168,15 +168,15 @@ class ChatSettings:
         for word, key in _KEYS.items():
             value, origin = getattr(self.options, _option_of(key)), self._origin(word)
             if value is None and in_force.get(word) is not None:
-                value, origin = in_force[word], self._decides(word)
-            shown = key.otherwise.replace("_", "-") if value is None else _shown(value)
-            rows.append(Row(name=_typed(word), value=shown, origin=origin, is_set=value is not None))
+                value, origin = in_force[word], self._deciding_origin(word)
+            shown = key.otherwise.replace("_", "-") if value is None else _value_text(value)
+            rows.append(Row(name=_hyphenated(word), value=shown, origin=origin, is_set=value is not None))
         for word in _CHOICES:
-            shown = _shown(getattr(self.display, word))
-            rows.append(Row(name=_typed(word), value=shown, origin=self._origin(word), is_set=True))
+            shown = _value_text(getattr(self.display, word))
+            rows.append(Row(name=_hyphenated(word), value=shown, origin=self._origin(word), is_set=True))
         return rows
 
-    def _decides(self, word: str) -> str:
+    def _deciding_origin(self, word: str) -> str:
         """Where the sampler has its value for an open field from."""
         return self._origin("temperature") if word in ("t_min", "t_max") and self.options.temperature else "the model"
 
@@ -205,7 +205,7 @@ def _option_of(key: Key) -> str:
     return key.option
 
 
-def _typed(word: str) -> str:
+def _hyphenated(word: str) -> str:
     """A name in the words of `/set`."""
     return word.replace("_", "-")
 
@@ -217,10 +217,10 @@ def _unknown(name: str) -> UsageError:
 
 
 def _as_set(name: str, value: object) -> str:
-    return f"`{_typed(name)} {value}`"
+    return f"`{_hyphenated(name)} {value}`"
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:,}" if isinstance(value, int) and value < 10**9 else str(value)

@@ -93,7 +93,7 @@ class Unknown:
     """An unknown command: the word that was typed, and the one that may have been meant."""
 
     word: str
-    meant: str | None
+    suggestion: str | None
 
 
 def parse(line: str) -> Message | Command | Unknown | None:
@@ -102,11 +102,11 @@ def parse(line: str) -> Message | Command | Unknown | None:
         return None
     if line.startswith("//"):
         return Message(line if _is_comment(line) else line[1:])
-    matched = re.fullmatch(r"/(\S*)(.*)", line, re.DOTALL)
-    if matched is None:
+    match = re.fullmatch(r"/(\S*)(.*)", line, re.DOTALL)
+    if match is None:
         text = unquoted(line)
         return Message(text) if text.strip() else None
-    word, argument = matched[1], matched[2].strip()
+    word, argument = match[1], match[2].strip()
     if command := BY_WORD.get(word.lower()):
         return Command(command.name, argument)
     if "\n" in line.strip():

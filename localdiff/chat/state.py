@@ -186,18 +186,20 @@ class ChatState:
             return
         try:
             with self.interrupts.held():
-                taken = self.store.save(self.session)
+                former_name = self.store.save(self.session)
         except LocaldiffError as error:
             self.show_error(error)
             return
-        if taken is not None:
-            self.output.warning(f"`{taken}` was changed by another program; this session is now `{self.session.name}`")
+        if former_name is not None:
+            self.output.warning(
+                f"`{former_name}` was changed by another program; this session is now `{self.session.name}`"
+            )
 
     def send(self, message: PendingMessage) -> None:
         """Sends a message and keeps the reply; errors are printed."""
-        kept = len(self.session.turns) - message.replaces
+        kept_turns = len(self.session.turns) - message.replaces
         content = content_of(message.text, message.files)
-        messages = [*self.session.messages(kept), {"role": "user", "content": content}]
+        messages = [*self.session.messages(kept_turns), {"role": "user", "content": content}]
         options = self.options if message.seed is None else replace(self.options, seed=message.seed)
         self.unanswered, self.refused = message, False
         try:
@@ -220,13 +222,13 @@ class ChatState:
             )
             return
         finally:
-            self._take(message, kept, messages, options)
+            self._take_reply(message, kept_turns, messages, options)
         if self.output.notes:
             for remark in self._remarks(reply):
                 self._print(remark)
 
-    def _take(
-        self, message: PendingMessage, kept: int, messages: Sequence[Mapping[str, Any]], options: GenerateOptions
+    def _take_reply(
+        self, message: PendingMessage, kept_turns: int, messages: Sequence[Mapping[str, Any]], options: GenerateOptions
     ) -> None:
         """Turns a reply, complete or not, into a turn, and restores a message that got none."""
         reply = self.runner.latest
@@ -236,7 +238,7 @@ class ChatState:
             if not message.replaces and not self.refused:
                 self.line = message.text
             return
-        del self.session.turns[kept:]
+        del self.session.turns[kept_turns:]
         self.session.turns.append(
             Turn(
                 text=message.text,
@@ -255,7 +257,7 @@ class ChatState:
 
     def _remarks(self, reply: Reply) -> list[Remark]:
         stream = self.output.stderr
-        found = list(
+        reply_remarks = list(
             remarks(
                 reply,
                 context=self.context,
@@ -266,8 +268,8 @@ class ChatState:
             )
         )
         if self.unanswered is not None and self.unanswered.replaces:
-            found.insert(1, Remark("The previous answer is kept."))
-        return found
+            reply_remarks.insert(1, Remark("The previous answer is kept."))
+        return reply_remarks
 
     def _print(self, remark: Remark) -> None:
         stream = self.output.stderr

@@ -38,14 +38,14 @@ def typing_ahead(keyboard: BinaryIO | None, screen: Stream) -> Iterator[None]:
         keyboard: standard input; None if it is no terminal, or nobody sees what is typed.
         screen: the same terminal, for output.
     """
-    with _habits(keyboard, wanted=False), _marks(keyboard, screen, PASTES_ON, PASTES_OFF):
+    with _habits(keyboard, enabled=False), _marks(keyboard, screen, PASTES_ON, PASTES_OFF):
         yield
 
 
 @contextmanager
 def typing_as_usual(keyboard: BinaryIO | None, screen: Stream) -> Iterator[None]:
     """Inside it, for another program that reads from this terminal, all three modes are as outside of a chat."""
-    with _habits(keyboard, wanted=True), _marks(keyboard, screen, PASTES_OFF, PASTES_ON):
+    with _habits(keyboard, enabled=True), _marks(keyboard, screen, PASTES_OFF, PASTES_ON):
         yield
 
 
@@ -58,7 +58,7 @@ def typed_early(keyboard: BinaryIO | None) -> str:
     return typed_ahead(keyboard).replace("\n", "\r")
 
 
-def typed_ahead(keyboard: BinaryIO | None, cut: Callable[[], None] = _nothing) -> str:
+def typed_ahead(keyboard: BinaryIO | None, on_cut: Callable[[], None] = _nothing) -> str:
     """What was typed inside `typing_ahead` so far, which is now taken from the terminal; every paste in it has an end.
 
     A terminal keeps 4,095 bytes until a line is read. The end of a longer paste is lost, and its mark with it: whoever
@@ -66,7 +66,7 @@ def typed_ahead(keyboard: BinaryIO | None, cut: Callable[[], None] = _nothing) -
 
     Args:
         keyboard: as in `typing_ahead`.
-        cut: called where the end of a paste is lost.
+        on_cut: called where the end of a paste is lost.
     """
     if keyboard is None or sys.platform == "win32" or not keyboard.isatty():
         return ""
@@ -88,7 +88,7 @@ def typed_ahead(keyboard: BinaryIO | None, cut: Callable[[], None] = _nothing) -
         pass  # the terminal is gone
     if _is_open(data):
         data += _PASTE_END
-        cut()
+        on_cut()
     return data.decode(errors="surrogateescape")
 
 
@@ -110,24 +110,24 @@ def _marks(keyboard: BinaryIO | None, screen: Stream, before: str, after: str) -
 
 
 @contextmanager
-def _habits(keyboard: BinaryIO | None, *, wanted: bool) -> Iterator[None]:
-    before = _set(keyboard, (wanted, wanted))
+def _habits(keyboard: BinaryIO | None, *, enabled: bool) -> Iterator[None]:
+    before = _set_habits(keyboard, (enabled, enabled))
     try:
         yield
     finally:
         if before is not None:
-            _set(keyboard, before)
+            _set_habits(keyboard, before)
 
 
-def _set(keyboard: BinaryIO | None, wanted: tuple[bool, bool]) -> tuple[bool, bool] | None:
+def _set_habits(keyboard: BinaryIO | None, enabled: tuple[bool, bool]) -> tuple[bool, bool] | None:
     """Turns translation and echo on or off, and returns what they were; None where that is impossible."""
     if keyboard is None or sys.platform == "win32" or not keyboard.isatty():
         return None
     try:
         settings = termios.tcgetattr(keyboard.fileno())
         before = bool(settings[0] & termios.ICRNL), bool(settings[3] & termios.ECHO)
-        settings[0] = settings[0] | termios.ICRNL if wanted[0] else settings[0] & ~termios.ICRNL
-        settings[3] = settings[3] | termios.ECHO if wanted[1] else settings[3] & ~termios.ECHO
+        settings[0] = settings[0] | termios.ICRNL if enabled[0] else settings[0] & ~termios.ICRNL
+        settings[3] = settings[3] | termios.ECHO if enabled[1] else settings[3] & ~termios.ECHO
         termios.tcsetattr(keyboard.fileno(), termios.TCSANOW, settings)
     except (OSError, ValueError, termios.error):
         return None  # the terminal is gone

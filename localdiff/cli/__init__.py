@@ -57,8 +57,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"{PROGRAM} {__version__}")
         raise typer.Exit
 

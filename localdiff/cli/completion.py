@@ -60,7 +60,7 @@ def answer(command: Any, shell: str, arguments: Sequence[str], env: Mapping[str,
     if shell == "powershell":
         words.append(env.get(WORD_VARIABLE, ""))
     if shell == "bash":
-        words = _joined(words)
+        words = _bash_words(words)
     *before, word = words or [""]
     cut = max(word.rfind("="), word.rfind(":")) + 1 if shell == "bash" else 0
     lines = []
@@ -83,7 +83,11 @@ def candidates(command: Any, before: Sequence[str], word: str, env: Mapping[str,
     place = _Place(command)
     for finished in before:
         place.take(finished)
-    return [found for found in place.offers(word, env) if found.kind != "plain" or found.value.startswith(word)]
+    return [
+        candidate
+        for candidate in place.offers(word, env)
+        if candidate.kind != "plain" or candidate.value.startswith(word)
+    ]
 
 
 class _Place:
@@ -96,15 +100,15 @@ class _Place:
         self._command = command
         self._options = {name: option for option in command.params for name in (*option.opts, *option.secondary_opts)}
         self._arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
-        self._used: set[str] = set()
-        self._given: list[str] = []
-        self._waiting: Any = None
+        self._used_options: set[str] = set()
+        self._typed_arguments: list[str] = []
+        self._pending_option: Any = None
         self._only_arguments = False
 
     def take(self, word: str) -> None:
         """Go past a finished word."""
-        if self._waiting is not None:
-            self._waiting = None
+        if self._pending_option is not None:
+            self._pending_option = None
         elif word == "--" and not self._only_arguments:
             self._only_arguments = True
         elif word.startswith("-") and word != "-" and not self._only_arguments:
@@ -113,7 +117,7 @@ class _Place:
             if word in commands:
                 self._enter(loaded(commands[word]))
         elif self._arguments and self._arguments[0].nargs != -1:
-            self._given.append(word)
+            self._typed_arguments.append(word)
             del self._arguments[0]
 
     def _take_option(self, word: str) -> None:
@@ -128,32 +132,34 @@ class _Place:
                     attached = index < len(word) - 1
                     break
         if option is not None:
-            self._used.add(option.name)
-            self._waiting = None if option.is_flag or attached else option
+            self._used_options.add(option.name)
+            self._pending_option = None if option.is_flag or attached else option
 
     def offers(self, word: str, env: Mapping[str, str]) -> Iterator[Candidate]:
         """Everything that is possible here, before filtering by the word."""
-        if self._waiting is not None:
-            yield from _values(self._command, self._waiting, word, env)
+        if self._pending_option is not None:
+            yield from _values(self._command, self._pending_option, word, env)
         elif word.startswith("--") and "=" in word and not self._only_arguments:
             name, _, value = word.partition("=")
             if name in self._options:
-                for found in _values(self._command, self._options[name], value, env):
-                    yield found if found.kind != "plain" else Candidate("plain", f"{name}={found.value}", found.help)
+                for candidate in _values(self._command, self._options[name], value, env):
+                    if candidate.kind == "plain":
+                        candidate = Candidate("plain", f"{name}={candidate.value}", candidate.help)
+                    yield candidate
         elif word.startswith("-") and not self._only_arguments:
             yield from self._names()
         elif commands := getattr(self._command, "commands", None):
             for name, command in commands.items():
                 if not command.hidden:
                     yield Candidate("plain", name, summary(command))
-        elif self._command.name == "set" and len(self._given) == 1:
-            yield from _settings(self._given[0], env)
+        elif self._command.name == "set" and len(self._typed_arguments) == 1:
+            yield from _settings(self._typed_arguments[0], env)
         elif self._arguments:
             yield from _values(self._command, self._arguments[0], word, env)
 
     def _names(self) -> Iterator[Candidate]:
         for name, option in self._options.items():
-            if name.startswith("-") and not option.hidden and option.name not in self._used:
+            if name.startswith("-") and not option.hidden and option.name not in self._used_options:
                 yield Candidate("plain", name, option.help or "")
         for name in _HELP:
             yield Candidate("plain", name, "Show this message and exit.")
@@ -171,8 +177,8 @@ def _values(command: Any, parameter: Any, word: str, env: Mapping[str, str]) -> 
         return [Candidate("plain", str(choice)) for choice in choices]
     if f"{command.name} {parameter.name}" == "pair recipes":
         return _two_recipes(word)
-    offered = _BY_NAME.get(f"{command.name} {parameter.name}") or _BY_WORD.get(parameter.metavar or "")
-    return [] if offered is None else offered(env)
+    completer = _BY_NAME.get(f"{command.name} {parameter.name}") or _BY_WORD.get(parameter.metavar or "")
+    return [] if completer is None else completer(env)
 
 
 def _settings(name: str, env: Mapping[str, str]) -> list[Candidate]:
@@ -186,7 +192,7 @@ def _settings(name: str, env: Mapping[str, str]) -> list[Candidate]:
     return [Candidate("plain", word) for word in words]
 
 
-def _stored(env: Mapping[str, str]) -> list[Candidate]:
+def _stored_models(env: Mapping[str, str]) -> list[Candidate]:
     try:
         names = sorted(entry.parent.name for entry in paths.models_dir(env).glob(f"*/{MANIFEST_FILE}"))
     except (OSError, UsageError):  # of a folder that cannot be read or is not named in full
@@ -195,7 +201,7 @@ def _stored(env: Mapping[str, str]) -> list[Candidate]:
 
 
 def _models(env: Mapping[str, str]) -> list[Candidate]:
-    return [Candidate("plain", "demo", "the small model of this package"), *_stored(env), DIRECTORIES]
+    return [Candidate("plain", "demo", "the small model of this package"), *_stored_models(env), DIRECTORIES]
 
 
 def _sessions(env: Mapping[str, str]) -> list[Candidate]:
@@ -236,7 +242,7 @@ def _skills(_env: Mapping[str, str]) -> list[Candidate]:
 
 
 _BY_NAME: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
-    "rm name": _stored,
+    "rm name": _stored_models,
     "chat session": _sessions,
     "replay file": _traces,
     "check file": _traces,
@@ -262,7 +268,7 @@ _BY_WORD: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
 }
 
 
-def _joined(words: Sequence[str]) -> list[str]:
+def _bash_words(words: Sequence[str]) -> list[str]:
     """The words of bash, which splits them at `=` and `:`, rejoined and unquoted."""
     whole: list[str] = []
     glue = False

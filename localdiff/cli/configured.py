@@ -43,7 +43,7 @@ def settings_of(context: Any) -> Settings:
 
 def live_setting(context: Any) -> LiveOption | None:
     """The settings' value for drawing the live canvas, or None if they have none."""
-    value = settings_of(context).said("ui.live")
+    value = settings_of(context).explicit_value("ui.live")
     return None if value is None else cast("LiveOption", value)  # the key has the same choices; a test checks that
 
 
@@ -58,7 +58,7 @@ def origins_of(context: Any, *, typed: str) -> dict[str, str]:
     for parameter, name in _by_parameter(context.command).items():
         if is_typed(context, parameter):
             origins[KEYS[name].word] = typed
-        elif settings_of(context).said(name) is not None and context.params.get(parameter) is not None:
+        elif settings_of(context).explicit_value(name) is not None and context.params.get(parameter) is not None:
             origins[KEYS[name].word] = settings_of(context)[name].where
     return origins
 
@@ -92,7 +92,7 @@ class Configured(Command):
                 error.hint = _places(self, ctx, error.values)
             raise
         except LocaldiffError as error:
-            if (places := _places(self, ctx, _blamed(self, ctx, error))) is not None:
+            if (places := _places(self, ctx, _blamed_settings(self, ctx, error))) is not None:
                 error.hint = places if error.hint is None else f"{error.hint}; {places}"
             raise
 
@@ -123,7 +123,7 @@ class _Defaults:
             for other, other_name in self._names.items()
         ):
             return None
-        return settings_of(self._context).said(name)
+        return settings_of(self._context).explicit_value(name)
 
 
 def _by_parameter(command: Configured) -> dict[str, str]:
@@ -132,7 +132,7 @@ def _by_parameter(command: Configured) -> dict[str, str]:
     return {parameter.name: flags[flag] for parameter in command.params for flag in parameter.opts if flag in flags}
 
 
-def _blamed(command: Configured, context: Any, error: LocaldiffError) -> Iterator[str]:
+def _blamed_settings(command: Configured, context: Any, error: LocaldiffError) -> Iterator[str]:
     """The settings that an error is about: it quotes the value, or says what else the option could be.
 
     Errors about a model or a device come from many places that know no settings, and quote what they were given. Other
@@ -141,7 +141,7 @@ def _blamed(command: Configured, context: Any, error: LocaldiffError) -> Iterato
     text = f"{error.message} {error.hint or ''}"
     for name in command.settings:
         key = KEYS[name]
-        is_quoted = key.kind in ("text", "device") and f"`{settings_of(context).said(name)}`" in error.message
+        is_quoted = key.kind in ("text", "device") and f"`{settings_of(context).explicit_value(name)}`" in error.message
         if is_quoted or re.search(rf"`{key.flag}[ `]", text):
             yield key.word
 
@@ -153,6 +153,6 @@ def _places(command: Configured, context: Any, named: Iterable[str]) -> str | No
     places = []
     for word in named:
         parameter, name = words.get(word, ("", ""))
-        if name and not is_typed(context, parameter) and settings_of(context).said(name) is not None:
+        if name and not is_typed(context, parameter) and settings_of(context).explicit_value(name) is not None:
             places.append(f"`{word}` is set in {settings_of(context)[name].where}")
     return "; ".join(places) or None

@@ -113,11 +113,11 @@ class Invocation:
         if is_set("LOCALDIFF_DEBUG"):
             with suppress(OSError):
                 traceback.print_exception(error)
-        shown = worded(error)
-        if isinstance(shown, UsageError) and shown.hint is None:
-            shown.hint = f"`{self.command} --help` says what each option takes"
-        (self.output or decide(_set_color())).error(shown.message, shown.hint)
-        return shown.exit_code
+        user_error = worded(error)
+        if isinstance(user_error, UsageError) and user_error.hint is None:
+            user_error.hint = f"`{self.command} --help` says what each option takes"
+        (self.output or decide(_set_color())).error(user_error.message, user_error.hint)
+        return user_error.exit_code
 
 
 def decide_streams(
@@ -135,17 +135,17 @@ def decide_streams(
     Raises:
         UsageError: the working directory was deleted.
     """
-    decided = decide(color or _set_color(), quiet=quiet, verbose=verbose, stats=stats)
+    output = decide(color or _set_color(), quiet=quiet, verbose=verbose, stats=stats)
     if isinstance(context.obj, Invocation):
-        context.obj.output, context.obj.command = decided, context.command_path
+        context.obj.output, context.obj.command = output, context.command_path
     _require_working_directory()
-    return decided
+    return output
 
 
 def _set_color() -> Color | None:
     """The value of `ui.color`, if a file or a variable gives it."""
     try:
-        return cast("Color | None", load_settings().said("ui.color"))  # the key has the same choices
+        return cast("Color | None", load_settings().explicit_value("ui.color"))  # the key has the same choices
     except UsageError:
         return None  # for a command to report that needs settings: others, `config unset` among them, work without
 

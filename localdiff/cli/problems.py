@@ -64,7 +64,7 @@ def worded(error: Exception) -> LocaldiffError:
 
 def _usage(error: typer.TyperException) -> UsageError:
     """An error of the option parser in our form: no capital, no period, a hint."""
-    message, _, meant = error.message.removeprefix("Value error, ").partition(" Did you mean ")
+    message, _, suggestion = error.message.removeprefix("Value error, ").partition(" Did you mean ")
     message = message.rstrip(".")
     message = message[:1].lower() + message[1:]
     if (parameter := getattr(error, "param", None)) is not None:
@@ -72,17 +72,17 @@ def _usage(error: typer.TyperException) -> UsageError:
         if not name.startswith("-"):
             name = (parameter.metavar or name).strip("{}.")
         if (number := _no_number(error)) is not None:
-            given, kind = number
-            message = f"`{name} {given}` should be {kind}"
+            text, kind = number
+            message = f"`{name} {text}` should be {kind}"
         else:
             message = f"`{name}`: {message}" if message else f"`{name}` is missing"
     context = getattr(error, "ctx", None)
     hint = f"`{context.command_path if context else 'localdiff'} --help` shows what it takes"
-    if meant:
-        hint = f"did you mean {meant}"
-    elif possible := _continued(error) or _similar(error):
+    if suggestion:
+        hint = f"did you mean {suggestion}"
+    elif possible := _longer_options(error) or _similar_options(error):
         hint = f"did you mean {' or '.join(f'`{name}`' for name in sorted(possible))}?"
-    elif (option := _of_run(error)) is not None:
+    elif (option := _run_option(error)) is not None:
         hint = f"options follow the command: `localdiff run {option} …`"
     elif "unexpected extra argument" in message and context is not None and context.info_name == "run":
         hint = _before_a_prompt(context.params.get("prompt"))
@@ -106,29 +106,29 @@ def _is_model(word: str) -> bool:
         return False
 
 
-def _continued(error: typer.TyperException) -> list[str]:
+def _longer_options(error: typer.TyperException) -> list[str]:
     """The options that begin as an unknown one does; the parser only knows those that resemble it as a whole."""
-    typed, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
-    if typed is None or context is None:
+    option, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
+    if option is None or context is None:
         return []
-    known = (name for parameter in context.command.params for name in (*parameter.opts, *parameter.secondary_opts))
-    return [name for name in known if name.startswith("--") and name.startswith(typed) and name != typed]
+    names = (name for parameter in context.command.params for name in (*parameter.opts, *parameter.secondary_opts))
+    return [name for name in names if name.startswith("--") and name.startswith(option) and name != option]
 
 
-def _similar(error: typer.TyperException) -> list[str]:
+def _similar_options(error: typer.TyperException) -> list[str]:
     """The options that the parser takes for similar, and that are so without their dashes too."""
-    typed = str(getattr(error, "option_name", "")).lstrip("-")
+    option = str(getattr(error, "option_name", "")).lstrip("-")
     possible = getattr(error, "possibilities", None) or ()
-    return [name for name in possible if get_close_matches(typed, [name.lstrip("-")])]
+    return [name for name in possible if get_close_matches(option, [name.lstrip("-")])]
 
 
-def _of_run(error: typer.TyperException) -> str | None:
+def _run_option(error: typer.TyperException) -> str | None:
     """The unknown option of a command line without a command, if `run` has it."""
-    typed, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
-    if typed is None or context is None or not hasattr(context.command, "get_command"):
+    option, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
+    if option is None or context is None or not hasattr(context.command, "get_command"):
         return None
     run = context.command.get_command(context, "run")
-    return typed if run is not None and any(typed in parameter.opts for parameter in run.params) else None
+    return option if run is not None and any(option in parameter.opts for parameter in run.params) else None
 
 
 def _no_number(error: typer.TyperException) -> tuple[str, str] | None:

@@ -41,7 +41,7 @@ def generate_options(context: typer.Context, *names: str) -> GenerateOptions:
         UsageError: a value is out of its range.
     """
     try:
-        return GenerateOptions(**_given(context, names))
+        return GenerateOptions(**_parameter_values(context, names))
     except ArgumentError as error:
         name_settings(error)
         raise
@@ -55,12 +55,12 @@ def model_choice(context: typer.Context, *names: str) -> ModelChoice:
     """
     from localdiff.commands.model_choice import ModelChoice
 
-    given = _given(context, names)
-    if (size := given.get("max_memory")) is not None:
-        given["max_memory"] = parse_size(size, "--max-memory")
-    return ModelChoice(**given)
+    values = _parameter_values(context, names)
+    if (size := values.get("max_memory")) is not None:
+        values["max_memory"] = parse_size(size, "--max-memory")
+    return ModelChoice(**values)
 
 
-def _given(context: typer.Context, names: Iterable[str]) -> dict[str, Any]:
+def _parameter_values(context: typer.Context, names: Iterable[str]) -> dict[str, Any]:
     """The values of these parameters of a command."""
     return {name: context.params[name] for name in names}

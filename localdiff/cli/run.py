@@ -163,6 +163,6 @@ def run_command(
     stdin = None if sys.stdin is None else sys.stdin.buffer
     try:
         return run(request, streams, stdin=stdin, ask=asker(streams.stderr, sys.stdin, default=True))
-    except NoPromptError as error:
+    except NoPromptError:
         streams.stderr.write(context.get_usage() + "\n")
-        raise error
+        raise

@@ -94,8 +94,8 @@ def _measure(request: QualityRequest, output: Output, status: StatusLine, ask: A
         return choice.load(context_size=request.options.context_size, loading=loading)
 
     first, *others = (partial(load, model) for model in request.models)
-    told = partial(_tell, status)
-    for number, comparison in enumerate(compare(first, others, questions, _by_seed(request), told)):
+    progress = partial(_tell, status)
+    for number, comparison in enumerate(compare(first, others, questions, _by_seed(request), progress)):
         text = json.dumps(to_object(comparison), allow_nan=False) if request.json else table(comparison)
         status.clear()
         output.stdout.write(("\n" if number and not request.json else "") + text + "\n")

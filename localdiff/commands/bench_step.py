@@ -74,8 +74,8 @@ class StepRequest:
             "--recipe": self.recipe is not None,
             "--layers": self.layers is not None,
         }
-        for option, given in clashes.items():
-            if given:
+        for option, is_given in clashes.items():
+            if is_given:
                 raise UsageError(
                     f"`-m` and `{option}` exclude each other",
                     f"`{option}` is about random weights; leave out `-m` to measure those",

@@ -39,9 +39,9 @@ def show_settings(output: Output, *, as_json: bool) -> int:
     """
     settings = load_settings()
     if not output.quiet:
-        for name, meant in strange_variables(os.environ):
+        for name, suggestion in strange_variables(os.environ):
             output.warning(f"unknown variable {name}")
-            output.hint(f"did you mean {meant}?" if meant else f"`unset {name}`")
+            output.hint(f"did you mean {suggestion}?" if suggestion else f"`unset {name}`")
     if as_json:
         content = {
             setting.key.name: {"value": setting.value, "origin": setting.origin, "where": setting.where}

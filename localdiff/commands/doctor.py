@@ -65,16 +65,16 @@ def doctor(request: DoctorRequest, output: Output, *, keyboard: TextIO | None) -
             findings.append(finding)
             if not (request.json or request.report):
                 status.clear()
-                output.stdout.write(_shown(finding, output.stdout))
-        measured = None
+                output.stdout.write(_finding_text(finding, output.stdout))
+        bench = None
         if request.report and not request.quick:
             status.show("checking: the time of a step")
-            measured = _measured()
+            bench = _bench_line()
     finally:
         status.clear()
     code = exit_code(findings)
     if request.report:
-        output.stdout.write(field_report(findings, bench=measured))
+        output.stdout.write(field_report(findings, bench=bench))
     elif request.json:
         content = {
             "version": __version__,
@@ -95,7 +95,7 @@ def measure_step() -> str:
     return json_line(measure(request, lambda _progress: None), command)
 
 
-def _measured() -> str:
+def _bench_line() -> str:
     """The line of a measurement; one that fails must not cost the rest of the report."""
     try:
         return measure_step()
@@ -103,7 +103,7 @@ def _measured() -> str:
         return json.dumps({"bench_step": None, "error": type(error).__name__})
 
 
-def _shown(finding: Finding, stream: Stream) -> str:
+def _finding_text(finding: Finding, stream: Stream) -> str:
     """The finding as lines, wrapped with a hanging indent on a terminal."""
     word, arrow = f"{finding.status:<5} ", "→ " if stream.encodes("→") else "-> "
     lines = _folded(word, 6, f"{finding.subject}: {finding.text}", stream)

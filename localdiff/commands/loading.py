@@ -43,10 +43,10 @@ class Loading:
     ) -> None:
         self._status, self._output, self._ask, self._yes = status, output, ask, yes
         self._name = printable(model or "the model")
-        self._shown = f"loading {self._name}"
+        self._text = f"loading {self._name}"
         self._total, self._rate = 0, Rate()
         self._stage: LoadStage | None = None
-        status.show(self._shown)
+        status.show(self._text)
 
     def __call__(self, stage: LoadStage, share: float) -> None:
         """Show how far a stage is."""
@@ -56,8 +56,8 @@ class Loading:
             done = int(share * self._total)
             self._rate.see(done)
             text = f"downloading {self._name}: {shown_amount(done, self._total, self._rate)}"
-        if text != self._shown:  # thousands of tensors are a hundred lines
-            self._shown = text
+        if text != self._text:  # thousands of tensors are a hundred lines
+            self._text = text
             self._status.show(text)
 
     def confirm(self, plan: DownloadPlan) -> None:
@@ -92,7 +92,7 @@ class Loading:
             if not self._output.quiet:
                 self._output.stderr.write("Nothing was downloaded.\n")
             raise KeyboardInterrupt  # which ends the command just as a Ctrl-C here does
-        self._status.show(self._shown)
+        self._status.show(self._text)
 
 
 def plan_lines(plan: DownloadPlan) -> list[str]:

@@ -80,11 +80,11 @@ def output_file(path: Path, *, inputs: Sequence[str | Path | None] = ()) -> Iter
         raise UsageError("`-o -` does not name a file", "without `-o` it goes to stdout")
     if path == Path():  # of an empty name, too
         raise UsageError("`-o` needs the name of a file", "without `-o` it goes to stdout")
-    given = expanded(path)
+    expanded_path = expanded(path)
     # A link to a pipe or a device, such as /dev/stdout, has a real path that need not exist.
-    special = given.exists() and not given.is_file() and not given.is_dir()
-    target = given if special else Path(os.path.realpath(given))
-    if not special and str(given.parent) in _OPEN and given.is_file():
+    special = expanded_path.exists() and not expanded_path.is_file() and not expanded_path.is_dir()
+    target = expanded_path if special else Path(os.path.realpath(expanded_path))
+    if not special and str(expanded_path.parent) in _OPEN and expanded_path.is_file():
         # Renaming over an already open file would unlink it, and whatever the shell appends later would be lost.
         raise UsageError(f"`-o {path}` is already open", "without `-o` it goes to stdout")
     for name in inputs:

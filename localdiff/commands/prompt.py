@@ -40,29 +40,29 @@ def read_prompt(argument: str | None, file: str | None, stdin: BinaryIO | None) 
             f"two prompts: the argument and `-f {file}`", "give one of them; piped input may follow either"
         )
     if file == STDIN:
-        return _text(_all(stdin), "standard input")
+        return _decode_text(_read_stdin(stdin), "standard input")
     if file == "":
         raise UsageError("`-f` is empty", "it takes the name of a text file, or `-` for standard input")
-    given = argument if file is None else _text(_file(file), f"`{file}`")
-    piped = b"" if stdin is None or stdin.isatty() else _all(stdin)
-    if given is None:
+    text = argument if file is None else _decode_text(_read_file(file), f"`{file}`")
+    piped = b"" if stdin is None or stdin.isatty() else _read_stdin(stdin)
+    if text is None:
         if not piped and (stdin is None or stdin.isatty()):
             raise NoPromptError("no prompt", _GIVEN)
         if not piped:
             raise UsageError("no prompt, and standard input is empty", _GIVEN)
-        return _text(piped, "standard input")
-    _require_text(given, "the prompt")
+        return _decode_text(piped, "standard input")
+    _require_text(text, "the prompt")
     if not piped:
-        return given
-    before = given if file is None else given.rstrip("\r\n")  # of its last line, which is no blank one
-    return f"{before}\n\n{_text(piped, 'standard input')}"
+        return text
+    before = text if file is None else text.rstrip("\r\n")  # of its last line, which is no blank one
+    return f"{before}\n\n{_decode_text(piped, 'standard input')}"
 
 
-def _all(stdin: BinaryIO | None) -> bytes:
+def _read_stdin(stdin: BinaryIO | None) -> bytes:
     return b"" if stdin is None else read_bytes(stdin, "standard input")
 
 
-def _file(path: str) -> bytes:
+def _read_file(path: str) -> bytes:
     try:
         with expanded(path).open("rb") as file:
             return read_bytes(file, f"`{path}`")
@@ -74,7 +74,7 @@ def _file(path: str) -> bytes:
         raise UsageError(f"`{path}` cannot be read: {error.strerror}", "`-f` takes a text file") from error
 
 
-def _text(data: bytes, what: str) -> str:
+def _decode_text(data: bytes, what: str) -> str:
     text = decoded(data, what, "a prompt is UTF-8 text")
     _require_text(text, what)
     return text

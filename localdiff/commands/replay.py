@@ -138,7 +138,7 @@ def replay(request: ReplayRequest, output: Output, *, keyboard: TextIO | None) -
         raise UsageError(f"`--to {form}` would fill the terminal", f"add `-o FILE.{form}`, or send it into a pipe")
     trace = open_trace(request.file)
     _warn_if_torn(trace, request, output)
-    text = _written(request, form, trace, escaped=output.stdout.terminal and request.output is None)
+    text = _export(request, form, trace, escaped=output.stdout.terminal and request.output is None)
     if request.output is None:
         output.stdout.write(safe_text(text) if output.stdout.terminal else text)
         if output.stdout.terminal and not text.endswith("\n"):
@@ -173,7 +173,7 @@ def _warn_if_torn(trace: Trace, request: ReplayRequest, output: Output) -> None:
         output.warning(f"`{request.file}` ends early: the run was killed, or is still running")
 
 
-def _written(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool) -> str:
+def _export(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool) -> str:
     """The trace in another form."""
     if form == "html":
         from localdiff.trace.page.page import page
@@ -225,12 +225,12 @@ def _play(request: ReplayRequest, trace: Trace, output: Output, keyboard: TextIO
     view = _view(trace, palette)
     player = Player(timeline=Timeline(trace.events), speed=request.pace)
     with ReplayScreen(keyboard, screen) as terminal:
-        last, shown = time.monotonic(), player.index
+        last, shown_index = time.monotonic(), player.index
         before, drawn = None, Drawn()
         while not player.done:
-            if player.index != shown:
+            if player.index != shown_index:
                 # What differs from the moment before stays marked while this one is shown.
-                before, shown = drawn, player.index
+                before, shown_index = drawn, player.index
             rows, drawn = view.rows(player, terminal.size, before)
             terminal.draw([encode_row(row) for row in rows])
             wait = player.wait

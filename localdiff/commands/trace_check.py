@@ -117,14 +117,14 @@ def _rerun(
     request: CheckRequest, trace: Trace, output: Output, status: StatusLine, load: Callable[[], Rerunnable]
 ) -> int:
     identity, run = load()
-    found = digests_of(identity, hashing_shown_by(status))
-    _same_files(request, trace.header, identity, found)
+    digests = digests_of(identity, hashing_shown_by(status))
+    _same_files(request, trace.header, identity, digests)
     cancel = threading.Event()
     with cancel_on_interrupt(cancel):
         recorded = before_stop(trace.events)
         steps = sum(isinstance(event, DenoiseStep) for event in recorded)
         was_stopped = len(recorded) < len(trace.events)
-        events = list(_followed(run(cancel), status, steps if was_stopped else None))
+        events = list(_with_progress(run(cancel), status, steps if was_stopped else None))
     status.clear()
     if cancel.is_set():
         return INTERRUPTED
@@ -144,7 +144,7 @@ def _rerun(
     return 0
 
 
-def _followed(events: Iterable[Event], status: StatusLine, max_steps: int | None) -> Iterator[Event]:
+def _with_progress(events: Iterable[Event], status: StatusLine, max_steps: int | None) -> Iterator[Event]:
     """Yields the events, at most so many steps of them, while a status line shows progress."""
     done = 0
     if max_steps == 0:
@@ -158,17 +158,17 @@ def _followed(events: Iterable[Event], status: StatusLine, max_steps: int | None
                 return
 
 
-def _same_files(request: CheckRequest, header: Header, identity: ModelIdentity, found: Digests) -> None:
+def _same_files(request: CheckRequest, header: Header, identity: ModelIdentity, digests: Digests) -> None:
     """Refuse other weights, another vocabulary or another adapter than the trace names."""
     adapter = header.model.adapter
-    if adapter is not None and adapter.files is not None and adapter.files != found.adapter:
+    if adapter is not None and adapter.files is not None and adapter.files != digests.adapter:
         raise WeightsError(
             f"`{printable(adapter.name)}` differs from the adapter that the run was recorded with",
             "restore the adapter that the trace was recorded with",
         )
     for what, recorded, here in (
-        ("weights", header.model.weights, found.weights),
-        ("vocabulary", header.model.tokenizer, found.tokenizer),
+        ("weights", header.model.weights, digests.weights),
+        ("vocabulary", header.model.tokenizer, digests.tokenizer),
     ):
         if recorded is not None and recorded != here:
             raise WeightsError(

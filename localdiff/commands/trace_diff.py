@@ -91,8 +91,8 @@ def write_diff(
 ) -> None:
     """Compare, and write the result to the file or to stdout."""
     comparison = compare(*traces)
-    written = (diff_page if form == "html" else report)(*traces, comparison, names)
+    text = (diff_page if form == "html" else report)(*traces, comparison, names)
     if file is None:
-        output.stdout.write(written)
+        output.stdout.write(text)
     else:
-        file.save(written)
+        file.save(text)

@@ -113,8 +113,8 @@ class _Pair:
         choice, options = side.choice, self.request.options
         name = f"{choice.model} with {choice.adapter}" if choice.adapter else str(choice.model)
         # Nobody needs to know of a trace in a temporary folder.
-        told = self.output if self.request.keep is not None else replace(self.output, quiet=True)
-        with trace_file(RecordOptions(file=file), told, folder="--keep", needed=True) as trace:
+        trace_output = self.output if self.request.keep is not None else replace(self.output, quiet=True)
+        with trace_file(RecordOptions(file=file), trace_output, folder="--keep", needed=True) as trace:
             assert trace is not None
             loading = Loading(self.status, name, self.output, ask=self.ask, yes=choice.yes)
             engine, run = self.load(self.request, side, loading)
@@ -162,9 +162,9 @@ def trace_pair(
     cancel = threading.Event()
     traces: list[Trace] = []
     with ExitStack() as stack:
-        kept = [] if keep is None else [keep / f"{side.label}.jsonl" for side in sides]
+        kept_files = [] if keep is None else [keep / f"{side.label}.jsonl" for side in sides]
         # Before the work that would be lost without it.
-        file = stack.enter_context(diff_file(request.output, [request.file, *kept]))
+        file = stack.enter_context(diff_file(request.output, [request.file, *kept_files]))
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localdiff-")))
         status = stack.enter_context(status_line(output))
         stack.enter_context(cancel_on_interrupt(cancel))

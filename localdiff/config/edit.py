@@ -35,9 +35,9 @@ def edited(text: str, name: str, value: Value | None) -> str:
         document = tomlkit.parse(lines if lines.endswith("\n") else f"{lines}\n" if lines else "")
         _change(document, name, value)
         result = tomlkit.dumps(document).replace("\n", newline)
-        wanted = tomllib.loads(text)
-        _change(wanted, name, value)
-        is_right = _filled(tomllib.loads(result.encode().decode())) == _filled(wanted)
+        expected = tomllib.loads(text)
+        _change(expected, name, value)
+        is_right = _without_empty_tables(tomllib.loads(result.encode().decode())) == _without_empty_tables(expected)
     except (TOMLKitError, ValueError):  # it is not TOML, or not even text
         is_right = False
     if not is_right:
@@ -78,6 +78,6 @@ def _add(table: Container | Table, key: str, value: Value) -> None:
     body.insert(at, (tomlkit.key(key), tomlkit.item(value)))
 
 
-def _filled(content: Mapping[str, Any]) -> Mapping[str, Any]:
+def _without_empty_tables(content: Mapping[str, Any]) -> Mapping[str, Any]:
     """Without empty tables: taking out a setting may leave one, or not."""
     return {key: value for key, value in content.items() if value != {}}

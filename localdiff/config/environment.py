@@ -52,8 +52,8 @@ def read_environment(env: Mapping[str, str]) -> dict[str, Value]:
 
 def strange_variables(env: Mapping[str, str]) -> tuple[tuple[str, str | None], ...]:
     """Variables that look like ours but that nothing reads, each with the one that may have been meant."""
-    known = [*(key.variable for key in KEYS.values()), *OTHER_VARIABLES]
-    strange = sorted(name for name in env if name.startswith(PREFIX) and name not in known)
-    words = [name.removeprefix(PREFIX) for name in known]
-    meant = ((name, get_close_matches(name.removeprefix(PREFIX), words, 1)) for name in strange)
-    return tuple((name, PREFIX + near[0] if near else None) for name, near in meant)
+    variables = [*(key.variable for key in KEYS.values()), *OTHER_VARIABLES]
+    strange = sorted(name for name in env if name.startswith(PREFIX) and name not in variables)
+    words = [name.removeprefix(PREFIX) for name in variables]
+    closest = ((name, get_close_matches(name.removeprefix(PREFIX), words, 1)) for name in strange)
+    return tuple((name, PREFIX + near[0] if near else None) for name, near in closest)

@@ -189,10 +189,10 @@ def _unknown(where: str, key_path: tuple[str, ...], value: object) -> UsageError
         )
     word = key_path[-1]
     inside = f" in [{key_path[0]}]" if len(key_path) > 1 else ""
-    return UsageError(f"{where}: there is no setting `{word}`{inside}", _meant(key_path))
+    return UsageError(f"{where}: there is no setting `{word}`{inside}", _suggestion(key_path))
 
 
-def _meant(key_path: tuple[str, ...]) -> str:
+def _suggestion(key_path: tuple[str, ...]) -> str:
     word, table = key_path[-1], ".".join(key_path[:-1])
     for name, key in KEYS.items():
         if key.word == word:

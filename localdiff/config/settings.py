@@ -62,7 +62,7 @@ class Settings(Mapping[str, Setting]):
     def __len__(self) -> int:
         return len(self._settings)
 
-    def said(self, name: str) -> Value | None:
+    def explicit_value(self, name: str) -> Value | None:
         """The value of a setting if a file or a variable gave it, else None."""
         setting = self[name]
         return None if setting.origin == "default" else setting.value
@@ -102,16 +102,16 @@ def check_file(text: str, shown: str, changed: str) -> Settings:
 
 
 def _in_force(entries: Mapping[str, Entry], env: Mapping[str, str]) -> Settings:
-    found = {name: Setting(key=key, value=key.default) for name, key in KEYS.items()}
+    settings = {name: Setting(key=key, value=key.default) for name, key in KEYS.items()}
     for name, entry in entries.items():
-        found[name] = Setting(key=KEYS[name], value=entry.value, origin="file", entry=entry)
+        settings[name] = Setting(key=KEYS[name], value=entry.value, origin="file", entry=entry)
     for name, value in read_environment(env).items():
-        found[name] = Setting(key=KEYS[name], value=value, origin="variable")
+        settings[name] = Setting(key=KEYS[name], value=value, origin="variable")
     for name in KEYS:
-        if _is_outranked(found[name], found):
-            found[name] = Setting(key=KEYS[name], value=KEYS[name].default)
-    _require_together(found)
-    return Settings(found)
+        if _is_outranked(settings[name], settings):
+            settings[name] = Setting(key=KEYS[name], value=KEYS[name].default)
+    _require_together(settings)
+    return Settings(settings)
 
 
 def excludes(name: str, value: Value | None, other: str) -> bool:
@@ -119,28 +119,29 @@ def excludes(name: str, value: Value | None, other: str) -> bool:
     return other in EXCLUDES.get(name, ()) and value is not None and not (name == "generate.temperature" and not value)
 
 
-def _is_outranked(setting: Setting, found: Mapping[str, Setting]) -> bool:
+def _is_outranked(setting: Setting, settings: Mapping[str, Setting]) -> bool:
     """Whether a stronger origin has set something that excludes this; a temperature of 0 excludes nothing."""
     if setting.origin == "default" or (setting.key.name == "generate.temperature" and not setting.value):
         return False
     strength = _STRENGTH.index(setting.origin)
     return any(
         _STRENGTH.index(other.origin) > strength and excludes(name, other.value, setting.key.name)
-        for name, other in found.items()
+        for name, other in settings.items()
     )
 
 
-def _require_together(found: Mapping[str, Setting]) -> None:
+def _require_together(settings: Mapping[str, Setting]) -> None:
     """Raise for values that exclude each other although each is valid alone, and say where they are."""
-    given = {
+    by_option = {
         setting.key.option: setting
-        for setting in found.values()
+        for setting in settings.values()
         if setting.key.option is not None and setting.origin != "default"
     }
     try:
-        GenerateOptions(**{option: setting.value for option, setting in given.items()})  # type: ignore[arg-type]
+        GenerateOptions(**{option: setting.value for option, setting in by_option.items()})  # type: ignore[arg-type]
     except ArgumentError as error:
         places = [
-            f"`{option}` is set in {given[option].where}" for option in sorted(error.values.keys() & given.keys())
+            f"`{option}` is set in {by_option[option].where}"
+            for option in sorted(error.values.keys() & by_option.keys())
         ]
         raise UsageError(error.message, "; ".join(places) or error.hint) from error

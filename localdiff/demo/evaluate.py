@@ -57,14 +57,15 @@ def held_out(skill: str, count: int, behind: Sequence[str] = ()) -> list[Example
     """
     mixture = Mixture(weights={skill: 1.0}, history_share=0.0, system_share=0.0)
     rng = random.Random(f"held-out {skill}")
-    found: dict[str, Example] = {}
+    examples: dict[str, Example] = {}
     for _ in range(50 * count):
         example = sample_example(rng, "held_out", mixture)
-        found.setdefault(example.messages[-1][1], example)
-        if len(found) == count:
+        examples.setdefault(example.messages[-1][1], example)
+        if len(examples) == count:
             break
     return [
-        replace(example, earlier=tuple(ALL_SKILLS[name](rng, "train") for name in behind)) for example in found.values()
+        replace(example, earlier=tuple(ALL_SKILLS[name](rng, "train") for name in behind))
+        for example in examples.values()
     ]
 
 

@@ -49,8 +49,8 @@ def _solves(example: Example, answer: str) -> bool:
     if len(grid) != sudoku.CELLS or answer.strip() != sudoku.rows_of(grid):
         return False
     clues = puzzle.group().replace(" ", "")
-    kept = all(clue in (EMPTY, cell) for clue, cell in zip(clues, grid, strict=True))
-    return kept and grid in sudoku.solved_grids()
+    keeps_clues = all(clue in (EMPTY, cell) for clue, cell in zip(clues, grid, strict=True))
+    return keeps_clues and grid in sudoku.solved_grids()
 
 
 _RULES: dict[str, Callable[[Example, str], bool]] = {

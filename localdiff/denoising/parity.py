@@ -91,12 +91,12 @@ class _Parity:
 
     def kinds(self) -> dict[LayerConfig, Layer]:
         """The first layer of each kind."""
-        found: dict[LayerConfig, Layer] = {}
+        layers: dict[LayerConfig, Layer] = {}
         for config, layer in zip(self._config.layers, self._model.layers, strict=True):
             assert isinstance(layer, Layer)
             if layer.layer_scalar.device == self._device:
-                found.setdefault(config, layer)
-        return found
+                layers.setdefault(config, layer)
+        return layers
 
     def try_layer_ops(self, config: LayerConfig, layer: Layer) -> None:
         """The ops between a layer's products, for a committed block and a canvas."""
@@ -163,18 +163,18 @@ class _Parity:
         canvas = self._config.canvas_length
         length = canvas + (config.window or canvas)
         cache = LayerCache(config, length + canvas, self._dtype, self._device)
-        kept = [self._normal(*buffer.shape) for buffer in (cache.keys, cache.values)]
+        keys, values = (self._normal(*buffer.shape) for buffer in (cache.keys, cache.values))
         q, k, v = (part.transpose(0, 1) for part in self._heads(config, 2 * canvas))
         q = q * config.head_dim**-0.5  # a norm's weight does that, so that scores are of order 1
         on_device = torch.tensor(length, dtype=torch.int32, device=self._device)
 
         def attended(*, fast: bool) -> tuple[Tensor, ...]:
-            cache.keys.copy_(kept[0])
-            cache.values.copy_(kept[1])
+            cache.keys.copy_(keys)
+            cache.values.copy_(values)
             attend = attend_through_triton(cache, on_device, canvas) if fast else attend_cached(cache, length, canvas)
             return attend(q, k, v).transpose(0, 1), cache.keys.transpose(0, 1).clone(), cache.values.clone()
 
-        self._hold("attention", lambda: attended(fast=True), attended(fast=False))
+        self._compare("attention", lambda: attended(fast=True), attended(fast=False))
 
     def try_projections(self, module: Projections) -> None:
         """Several projections in one product, and a gate in the same launch."""
@@ -183,10 +183,10 @@ class _Parity:
             return
         x = self._normal(self._config.canvas_length, self._config.hidden_size)
         parts = tuple(projection(x) for projection in module.projections())
-        self._hold("fused projections", lambda: fused(x), parts)
+        self._compare("fused projections", lambda: fused(x), parts)
         if fused.gated(x) is not None:
             gated = cast(Callable[[Tensor], Tensor], fused.gated)  # whether it can depends on the number of rows
-            self._hold("gated projections", lambda: (gated(x),), (PLAIN.gelu_mul(*parts),))
+            self._compare("gated projections", lambda: (gated(x),), (PLAIN.gelu_mul(*parts),))
 
     def try_logits(self) -> None:
         """Statistics and decision of a canvas that is partly decided."""
@@ -213,7 +213,7 @@ class _Parity:
             )
 
         right, decided = read(read_through_torch)
-        self._hold("statistics of logits", lambda: read(read_through_triton)[0], right)
+        self._compare("statistics of logits", lambda: read(read_through_triton)[0], right)
         # A sum in another order can be on the other side of a uniform number, or of the entropy bound.
         same = (read(read_through_triton)[1] == decided).float().mean(dim=1)
         if bool((same < _SAME).any()):
@@ -222,9 +222,9 @@ class _Parity:
             )
 
     def _hold_op(self, name: str, op: Op) -> None:
-        self._hold(name, lambda: op(self._fused), op(PLAIN))
+        self._compare(name, lambda: op(self._fused), op(PLAIN))
 
-    def _hold(self, name: str, compute: Callable[[], tuple[Tensor, ...]], expected: tuple[Tensor, ...]) -> None:
+    def _compare(self, name: str, compute: Callable[[], tuple[Tensor, ...]], expected: tuple[Tensor, ...]) -> None:
         self.errors[name] = max(assert_parity(name, compute, expected), self.errors.get(name, 0.0))
 
     def _heads(self, config: LayerConfig, rows: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from quant.cuda.support import missing
+from quant.cuda.support import why_unsupported
 from quant.cuda.switches import PARTS, check_switches, is_plain, is_sparse
 from quant.modules import QuantEmbedding
 
@@ -74,7 +74,7 @@ class StepPath:
         check_switches()  # a wrong value is an error even without a GPU
         if device.type != "cuda":
             return cls()
-        triton = one_device and not plain["step"] and missing(device) is None
+        triton = one_device and not plain["step"] and why_unsupported(device) is None
         attention = triton and not plain["attention"] and _can_attend(model)
         static = attention and resident
         return cls(

@@ -26,8 +26,8 @@ def accept(entropy: Tensor, entropy_bound: float | Tensor) -> Tensor:
         bool [..., L].
     """
     ascending, order = torch.sort(entropy, stable=True)
-    chosen = ascending.cumsum(dim=-1) - ascending <= entropy_bound
-    return torch.zeros_like(chosen).scatter_(-1, order, chosen)
+    within_bound = ascending.cumsum(dim=-1) - ascending <= entropy_bound
+    return torch.zeros_like(within_bound).scatter_(-1, order, within_bound)
 
 
 def renoise(sampled: Tensor, accepted: Tensor, noise: Tensor) -> Tensor:

@@ -73,7 +73,7 @@ class SamplerSettings:
         sampler = config.get("sampler_config") or {}
         if not isinstance(sampler, Mapping):
             raise _broken(f"sampler_config={sampler!r} must be a mapping")
-        found = {
+        entries = {
             "schedule_steps": _whole(config, "max_denoising_steps"),
             "entropy_bound": _number(sampler, "entropy_bound"),
             "t_min": _number(config, "t_min"),
@@ -81,7 +81,7 @@ class SamplerSettings:
             "stability": _whole(config, "stability_threshold"),
             "confidence": _number(config, "confidence_threshold"),
         }
-        values: dict[str, Any] = {name: value for name, value in found.items() if value is not None}
+        values: dict[str, Any] = {name: value for name, value in entries.items() if value is not None}
         try:
             return cls(**values)
         except UsageError as error:

@@ -107,17 +107,17 @@ class Examination:
             yield from outcome(check, self.env)
 
     def _nvidia(self) -> list[Finding]:
-        found = check_gpus(self.env)
-        self._gpus = sum(finding.subject.startswith("GPU ") for finding in found)
-        return found
+        findings = check_gpus(self.env)
+        self._gpus = sum(finding.subject.startswith("GPU ") for finding in findings)
+        return findings
 
     def _devices(self) -> list[Finding]:
         from localdiff.doctor.torch_devices import check_device, check_devices, devices
 
-        seen = devices()
-        found = check_devices(seen, gpus=self._gpus)
-        self._torch_devices = seen
-        return [*found, *check_device(self._settings)]
+        torch_devices = devices()
+        findings = check_devices(torch_devices, gpus=self._gpus)
+        self._torch_devices = torch_devices
+        return [*findings, *check_device(self._settings)]
 
     def _native_kernel(self) -> list[Finding]:
         if self._torch_devices is None:

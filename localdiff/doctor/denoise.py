@@ -97,10 +97,10 @@ def check_denoise(stored: DenoiseValues, devices: Sequence[str]) -> list[Finding
                 facts={"digest": digest, "stored": stored.digest},
             )
         ]
-    return [_compared(stored, device, first_step(device)) for device in devices]
+    return [_finding(stored, device, first_step(device)) for device in devices]
 
 
-def _compared(stored: DenoiseValues, device: str, tried: Tried) -> Finding:
+def _finding(stored: DenoiseValues, device: str, tried: Tried) -> Finding:
     step = tried.step
     same = sum(one == other for one, other in zip(step.argmax_ids, stored.argmax_ids, strict=True))
     share = same / len(stored.argmax_ids)

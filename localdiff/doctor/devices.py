@@ -89,14 +89,14 @@ def read_gpu_processes(env: Mapping[str, str]) -> list[GpuProcess]:
     """The processes that hold memory of a GPU; those with unknown shares are left out. Raises as `read_gpus`."""
     rows = _query(env, "--query-compute-apps=pid,process_name,used_memory")
     return [
-        GpuProcess(pid=int(pid), name=Path(name).name, nbytes=int(used) * _MIB)
-        for pid, name, used in rows
-        if used.isdecimal()
+        GpuProcess(pid=int(pid), name=Path(name).name, nbytes=int(used_mib) * _MIB)
+        for pid, name, used_mib in rows
+        if used_mib.isdecimal()
     ]
 
 
 def _query(env: Mapping[str, str], query: str) -> list[list[str]]:
-    done = subprocess.run(
+    process = subprocess.run(
         ["nvidia-smi", query, "--format=csv,noheader,nounits"],
         capture_output=True,
         text=True,
@@ -105,7 +105,7 @@ def _query(env: Mapping[str, str], query: str) -> list[list[str]]:
         check=True,
         env=dict(env),
     )
-    return [[cell.strip() for cell in line.split(",")] for line in done.stdout.splitlines() if line.strip()]
+    return [[cell.strip() for cell in line.split(",")] for line in process.stdout.splitlines() if line.strip()]
 
 
 def _gpu_finding(gpu: Gpu, processes: list[GpuProcess]) -> Finding:

@@ -51,17 +51,19 @@ def check_disk(need: Need | None, env: Mapping[str, str] = os.environ) -> list[F
     models, downloads = paths.nearest(paths.models_dir(env)), paths.nearest(paths.hub_cache_dir(env))
     same = models.stat().st_dev == downloads.stat().st_dev
     if same and os.access(models, os.W_OK) == os.access(downloads, os.W_OK):
-        wanted = None if need is None else need.download + (need.output or 0)
-        return [_finding("models and downloads", models, wanted, need, env)]
+        needed_bytes = None if need is None else need.download + (need.output or 0)
+        return [_finding("models and downloads", models, needed_bytes, need, env)]
     return [
         _finding("models", models, need.output if need else None, need, env),
         _finding("downloads", downloads, need.download if need else None, need, env),
     ]
 
 
-def _finding(what: str, directory: Path, wanted: int | None, need: Need | None, env: Mapping[str, str]) -> Finding:
+def _finding(
+    what: str, directory: Path, needed_bytes: int | None, need: Need | None, env: Mapping[str, str]
+) -> Finding:
     free = shutil.disk_usage(directory).free
-    facts = {"what": what, "free_bytes": free, "needed_bytes": wanted}
+    facts = {"what": what, "free_bytes": free, "needed_bytes": needed_bytes}
     there = f" ({paths.shown(directory, env)})"
     text = f"{shown_size(free)} free for {what}"
     if not os.access(directory, os.W_OK):
@@ -74,11 +76,11 @@ def _finding(what: str, directory: Path, wanted: int | None, need: Need | None, 
             advice="make it writable; or `LOCALDIFF_HOME` and `HF_HOME` choose other folders",
             facts=facts,
         )
-    if wanted is None or need is None:
+    if needed_bytes is None or need is None:
         return Finding(subject="disk", status="ok", text=text + there, public=text, facts=facts)
     at_least = "at least " if need.output is None else ""
-    command = f"`localdiff quantize --recipe {need.recipe}` takes {at_least}{shown_size(wanted)} of it"
-    if free >= wanted:
+    command = f"`localdiff quantize --recipe {need.recipe}` takes {at_least}{shown_size(needed_bytes)} of it"
+    if free >= needed_bytes:
         return Finding(
             subject="disk", status="ok", text=f"{text}{there}; {command}", public=f"{text}; {command}", facts=facts
         )

@@ -19,37 +19,37 @@ def check_hub() -> list[Finding]:
     return [finding_of(reach(MODEL))]
 
 
-def finding_of(found: Reach) -> Finding:
+def finding_of(answer: Reach) -> Finding:
     """The finding for an answer of the Hub."""
-    known = found.endpoint == PUBLIC_ENDPOINT
-    where = found.endpoint if known else "the endpoint of `HF_ENDPOINT`"
-    token = "token found" if found.has_token else "no token, and none is needed for the released weights"
+    is_public = answer.endpoint == PUBLIC_ENDPOINT
+    where = answer.endpoint if is_public else "the endpoint of `HF_ENDPOINT`"
+    token = "token found" if answer.has_token else "no token, and none is needed for the released weights"
     facts = {
-        "state": found.state,
-        "seconds": found.seconds,
-        "has_token": found.has_token,
-        "has_xet": found.has_xet,
-        "custom_endpoint": not known,
+        "state": answer.state,
+        "seconds": answer.seconds,
+        "has_token": answer.has_token,
+        "has_xet": answer.has_xet,
+        "custom_endpoint": not is_public,
     }
 
     def finding(status: Status, words: str, *, private: str = "", advice: str | None = None) -> Finding:
         return Finding(
             subject="hub",
             status=status,
-            text=f"{found.endpoint} {words}{private}",
+            text=f"{answer.endpoint} {words}{private}",
             public=f"{where} {words}",
             advice=advice,
             facts=facts,
         )
 
-    match found.state:
+    match answer.state:
         case "offline":
             return Finding(subject="hub", status="ok", text="not asked: `HF_HUB_OFFLINE` is set", facts=facts)
         case "misnamed":
             return Finding(
                 subject="hub",
                 status="warn",
-                text=f"not asked: `HF_ENDPOINT={found.endpoint}` is not an address",
+                text=f"not asked: `HF_ENDPOINT={answer.endpoint}` is not an address",
                 public="not asked: `HF_ENDPOINT` is not an address",
                 advice=ADDRESS,
                 facts=facts,
@@ -58,12 +58,12 @@ def finding_of(found: Reach) -> Finding:
             return Finding(
                 subject="hub",
                 status="warn",
-                text=f"not asked: {found.problem}",
+                text=f"not asked: {answer.problem}",
                 public="not asked: the stored token cannot be read",
-                advice=found.advice,
+                advice=answer.advice,
                 facts=facts,
             )
-        case "reachable" if found.has_xet:
+        case "reachable" if answer.has_xet:
             return finding("ok", f"answers, {token}, hf_xet present")
         case "reachable":
             return finding("warn", f"answers, {token}; {_SLOWER}", advice="`pip install hf-xet`")
@@ -73,4 +73,4 @@ def finding_of(found: Reach) -> Finding:
             words = "refuses the token"
         case "broken":
             words = "answers with an error"
-    return finding("warn", words, private=f": {found.problem}", advice=found.advice or _STILL)
+    return finding("warn", words, private=f": {answer.problem}", advice=answer.advice or _STILL)

@@ -15,7 +15,7 @@ from localdiff.engine import Engine
 from localdiff.events import DenoiseStep
 from localdiff.model_store import DEMO
 from localdiff.options import GenerateOptions
-from quant.cuda.support import missing
+from quant.cuda.support import why_unsupported
 
 PROMPT = "Write a long story about a queen and a mill."
 OPTIONS = GenerateOptions(max_tokens=192, seed=0, context_size=512)
@@ -29,11 +29,11 @@ def check_kernels(devices: Sequence[torch.device]) -> list[Finding]:
 
 def _finding(device: torch.device) -> Finding:
     subject = f"GPU kernels on {device}"
-    if missing(device) is None:
+    if why_unsupported(device) is None:
         engine = Engine.load(DEMO, device=str(device), dtype="bf16", offline=True, context_size=512)
-        if missing(device) is None:  # else one failed in the steps that loading takes
+        if why_unsupported(device) is None:  # else one failed in the steps that loading takes
             return compare_captured(engine, subject)
-    unsupported = missing(device)
+    unsupported = why_unsupported(device)
     return Finding(
         subject=subject,
         status="warn",

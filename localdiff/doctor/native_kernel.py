@@ -26,22 +26,22 @@ def check_native_kernel(devices: Sequence[torch.device]) -> list[Finding]:
 
 
 def _finding() -> Finding:
-    found = native_library()
-    if not isinstance(found, Unsupported):
-        attention = None if found.attention is None else found.attention.instructions
-        facts = {"instructions": found.instructions, "attention": attention}
+    library = native_library()
+    if not isinstance(library, Unsupported):
+        attention = None if library.attention is None else library.attention.instructions
+        facts = {"instructions": library.instructions, "attention": attention}
         correct = "its products are correct" if attention is None else "its products and attention are correct"
-        compiled = found.instructions if attention is None else f"{found.instructions} and {attention}"
+        compiled = library.instructions if attention is None else f"{library.instructions} and {attention}"
         return Finding(subject=SUBJECT, status="ok", text=f"compiled for {compiled}; {correct}", facts=facts)
-    if not found.remedy:
+    if not library.remedy:
         return Finding(
-            subject=SUBJECT, status="skip", text=found.reason, facts={"instructions": None, "attention": None}
+            subject=SUBJECT, status="skip", text=library.reason, facts={"instructions": None, "attention": None}
         )
     return Finding(
         subject=SUBJECT,
         status="warn",
-        text=f"{found.reason}, so a quantized model decodes its experts before it multiplies them",
-        advice=found.remedy,
+        text=f"{library.reason}, so a quantized model decodes its experts before it multiplies them",
+        advice=library.remedy,
         facts={"instructions": None, "attention": None},
         public="the native kernel is not used",  # a compiler's message has paths in it
     )

@@ -148,13 +148,13 @@ def check_products(values: Values, devices: list[torch.device]) -> list[Finding]
     """Every product on every device, in bf16 as in a large model."""
     findings = []
     for device in devices:
-        tried = []
+        results = []
         for product in PRODUCTS:
             stored = torch.tensor(values.products[product.name])
             for module in modules_of(product, device, torch.bfloat16):
                 output, path = compute(product, module, device, torch.bfloat16)
-                tried.append(_Tried(name=product.name, path=path or "plain", error=relative_error(output, stored)))
-        findings.append(_finding(device, tried))
+                results.append(_Tried(name=product.name, path=path or "plain", error=relative_error(output, stored)))
+        findings.append(_finding(device, results))
     return findings
 
 
@@ -171,10 +171,10 @@ class _Tried:
         return self.error <= LIMIT  # false for NaN
 
 
-def _finding(device: torch.device, tried: Sequence[_Tried]) -> Finding:
-    facts = {"device": str(device), "products": [asdict(one) for one in tried]}
-    details = [f"{one.name}: {_percent(one.error)} off, {one.path}" for one in tried]
-    wrong = list(dict.fromkeys(one.name for one in tried if not one.is_right))
+def _finding(device: torch.device, results: Sequence[_Tried]) -> Finding:
+    facts = {"device": str(device), "products": [asdict(one) for one in results]}
+    details = [f"{one.name}: {_percent(one.error)} off, {one.path}" for one in results]
+    wrong = list(dict.fromkeys(one.name for one in results if not one.is_right))
     subject = f"quantized layers on {device}"
     if wrong:
         return Finding(
@@ -186,7 +186,7 @@ def _finding(device: torch.device, tried: Sequence[_Tried]) -> Finding:
             details=details,
             facts=facts,
         )
-    text = f"matches the stored values to {_percent(max(one.error for one in tried))}"
+    text = f"matches the stored values to {_percent(max(one.error for one in results))}"
     return Finding(subject=subject, status="ok", text=text, details=details, facts=facts)
 
 

@@ -43,7 +43,7 @@ def check_recipes(devices: Sequence[Device], *, context: int, limit: int | None 
 
 def _finding(device: Device, plans: dict[str, Plan], context: int, limit: int | None) -> Finding:
     free = device.free or 0
-    limited = limit is not None and limit < free
+    is_limited = limit is not None and limit < free
     if limit is not None:
         free = min(free, limit)
     contexts = sorted({context, LONG_CONTEXT})
@@ -51,7 +51,7 @@ def _finding(device: Device, plans: dict[str, Plan], context: int, limit: int | 
         name: {context: account_of(plan, context, device.device).total for context in contexts}
         for name, plan in plans.items()
     }
-    held = [name for name, needs in totals.items() if needs[context] <= free]
+    fitting = [name for name, needs in totals.items() if needs[context] <= free]
     facts = {
         "device": str(device.device),
         "free_bytes": device.free,
@@ -59,16 +59,16 @@ def _finding(device: Device, plans: dict[str, Plan], context: int, limit: int | 
         "needed_bytes": {
             name: {str(context): total for context, total in needs.items()} for name, needs in totals.items()
         },
-        "fit": held,
+        "fit": fitting,
     }
     subject = f"recipes on {device.device}"
     details = [_line(name, needs, free) for name, needs in totals.items()]
-    room = f"{shown_size(free)} allowed by `max_memory`" if limited else f"{shown_size(free)} free"
-    if held:
+    room = f"{shown_size(free)} allowed by `max_memory`" if is_limited else f"{shown_size(free)} free"
+    if fitting:
         return Finding(
             subject=subject,
             status="ok",
-            text=f"{room}, which holds {', '.join(held)} at {context:,} tokens of context",
+            text=f"{room}, which holds {', '.join(fitting)} at {context:,} tokens of context",
             details=details,
             facts=facts,
         )
@@ -78,7 +78,7 @@ def _finding(device: Device, plans: dict[str, Plan], context: int, limit: int | 
         status="warn",
         text=f"{room}, and no recipe fits at {context:,} tokens of context: "
         f"{smallest} takes {shown_size(totals[smallest][context])}",
-        advice="a larger `max_memory` holds one" if limited else _advice(device),
+        advice="a larger `max_memory` holds one" if is_limited else _advice(device),
         details=details,
         facts=facts,
     )

@@ -30,14 +30,14 @@ def read_settings(env: Mapping[str, str] = os.environ) -> Settings | UsageError:
 def check_settings(settings: Settings | UsageError, env: Mapping[str, str] = os.environ) -> list[Finding]:
     """One finding for the settings, one for every variable that nobody reads."""
     findings = [_settings(_switch_error() or settings)]
-    for name, meant in strange_variables(env):
+    for name, suggestion in strange_variables(env):
         findings.append(
             Finding(
                 subject="settings",
                 status="warn",
                 text=f"unknown variable {name}",
                 public="an unknown LOCALDIFF_ variable",
-                advice=f"did you mean {meant}?" if meant else f"`unset {name}`",
+                advice=f"did you mean {suggestion}?" if suggestion else f"`unset {name}`",
             )
         )
     return findings
@@ -77,17 +77,17 @@ def _settings(settings: Settings | UsageError | SwitchError) -> Finding:
             public="they cannot be read",
             exit_code=UsageError.exit_code,
         )
-    made = [setting for setting in settings.values() if setting.origin != "default"]
-    if not made:
+    changed = [setting for setting in settings.values() if setting.origin != "default"]
+    if not changed:
         return Finding(subject="settings", status="ok", text="all at their defaults", facts={"made": {}})
     return Finding(
         subject="settings",
         status="ok",
-        text=f"{len(made)} changed from the default; `localdiff config` lists all",
-        details=[f"{setting.key.name} = {setting.value!r}, from {setting.where}" for setting in made],
+        text=f"{len(changed)} changed from the default; `localdiff config` lists all",
+        details=[f"{setting.key.name} = {setting.value!r}, from {setting.where}" for setting in changed],
         public_details=[
             f"{setting.key.name} is set" if setting.key.kind in _PRIVATE else f"{setting.key.name} = {setting.value}"
-            for setting in made
+            for setting in changed
         ],
-        facts={"made": {setting.key.name: setting.origin for setting in made}},
+        facts={"made": {setting.key.name: setting.origin for setting in changed}},
     )

@@ -11,32 +11,33 @@ from localdiff.doctor.finding import Finding
 from localdiff.ui.capabilities import TerminalCapabilities
 
 
-def terminal_finding(found: TerminalCapabilities) -> Finding:
+def terminal_finding(capabilities: TerminalCapabilities) -> Finding:
     """The finding for the capabilities of a terminal."""
-    facts = asdict(found)
-    if not found.terminal:
+    facts = asdict(capabilities)
+    if not capabilities.terminal:
         return Finding(
             subject="terminal",
             status="ok",
             text="stderr is not a terminal: no live canvas, plain text only",
             facts=facts,
         )
-    colors = {"none": "no colour", "16": "16 colours", "256": "256 colours"}.get(found.colors, found.colors)
-    signs = "UTF-8" if found.unicode else "ASCII"
-    parts = [f"{found.columns}×{found.rows}" if found.unicode else f"{found.columns}x{found.rows}", colors, signs]
-    if found.synchronized:
+    colors = capabilities.colors
+    colors = {"none": "no colour", "16": "16 colours", "256": "256 colours"}.get(colors, colors)
+    signs, times = ("UTF-8", "×") if capabilities.unicode else ("ASCII", "x")
+    parts = [f"{capabilities.columns}{times}{capabilities.rows}", colors, signs]
+    if capabilities.synchronized:
         parts.append("synchronized output")
     text = ", ".join(parts)
-    if not found.moving:
+    if not capabilities.moving:
         return Finding(
             subject="terminal",
             status="warn",
-            text=f"TERM={found.name or 'nothing'} cannot move its cursor, so no canvas is drawn; {text}",
+            text=f"TERM={capabilities.name or 'nothing'} cannot move its cursor, so no canvas is drawn; {text}",
             public=f"it cannot move its cursor, so no canvas is drawn; {text}",
             advice="use another terminal, or `export TERM=xterm-256color` if this one can do more than it reports",
             facts=facts,
         )
-    if not found.roomy:
+    if not capabilities.roomy:
         return Finding(
             subject="terminal",
             status="warn",
@@ -44,7 +45,7 @@ def terminal_finding(found: TerminalCapabilities) -> Finding:
             advice="make the window larger, or use `--live line`",
             facts=facts,
         )
-    if not found.unicode:
+    if not capabilities.unicode:
         return Finding(
             subject="terminal",
             status="warn",

@@ -31,38 +31,40 @@ class Device:
 
 def devices() -> list[Device]:
     """Every device, the one that `auto` means first."""
-    found = []
+    accelerators = []
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         device = torch.device("cuda", index)
         properties = torch.cuda.get_device_properties(index)
         title = f"{properties.name}, compute {properties.major}.{properties.minor}"
-        found.append(Device(device=device, title=title, total=properties.total_memory, free=free_bytes(device)))
+        accelerators.append(Device(device=device, title=title, total=properties.total_memory, free=free_bytes(device)))
     total, free = host_memory()
     if torch.backends.mps.is_available():
-        found.append(Device(device=torch.device("mps"), title="Apple GPU, shares the memory", total=total, free=free))
+        accelerators.append(
+            Device(device=torch.device("mps"), title="Apple GPU, shares the memory", total=total, free=free)
+        )
     cpu = Device(
         device=torch.device("cpu"), title=f"CPU, {torch.backends.cpu.get_cpu_capability()}", total=total, free=free
     )
-    chosen = resolve_device("auto")
-    return sorted([*found, cpu], key=lambda device: device.device != chosen)
+    default = resolve_device("auto")
+    return sorted([*accelerators, cpu], key=lambda device: device.device != default)
 
 
-def check_devices(seen: Sequence[Device], *, gpus: int) -> list[Finding]:
+def check_devices(available: Sequence[Device], *, gpus: int) -> list[Finding]:
     """The devices that torch sees, compared with the number of GPUs that the system has."""
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA"
     facts = {
         "torch_cuda": torch.version.cuda,
-        "auto": str(seen[0].device),
+        "auto": str(available[0].device),
         "devices": [
             {"device": str(one.device), "title": one.title, "total_bytes": one.total, "free_bytes": one.free}
-            for one in seen
+            for one in available
         ],
         "threads": torch.get_num_threads(),
         "bf16": bf16_speed(),
     }
-    text = f"torch {torch.__version__} ({build}); `auto` is {seen[0].device} ({seen[0].title})"
-    details = [_line(one) for one in seen]
-    if gpus and not any(one.device.type == "cuda" for one in seen):
+    text = f"torch {torch.__version__} ({build}); `auto` is {available[0].device} ({available[0].title})"
+    details = [_line(one) for one in available]
+    if gpus and not any(one.device.type == "cuda" for one in available):
         if torch.version.cuda is None:
             advice = (
                 "this torch is built for the CPU only: `pip install torch --index-url "

@@ -31,17 +31,17 @@ _SHOWN = ("torch", "bitsandbytes", "huggingface-hub")
 
 def check_versions() -> list[Finding]:
     """The interpreter, the system and the packages."""
-    found = {name: installed(name) for name in (*NEEDED, *OPTIONAL)}
+    versions = {name: installed(name) for name in (*NEEDED, *OPTIONAL)}
     facts = {
         "localdiff": __version__,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()}",
         "machine": platform.machine(),
-        "packages": found,
+        "packages": versions,
     }
-    missing = [name for name in NEEDED if found[name] is None]
-    named = ", ".join(f"{name} {found[name]}" for name in _SHOWN if found[name])
-    text = f"localdiff {__version__}, python {platform.python_version()} on {platform.system()}, {named}"
+    missing = [name for name in NEEDED if versions[name] is None]
+    packages = ", ".join(f"{name} {versions[name]}" for name in _SHOWN if versions[name])
+    text = f"localdiff {__version__}, python {platform.python_version()} on {platform.system()}, {packages}"
     if missing:
         return [
             Finding(

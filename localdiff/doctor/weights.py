@@ -18,10 +18,10 @@ from localdiff.sizes import shown_size
 
 def check_weights(models: Sequence[StoredModel]) -> list[Finding]:
     """A finding for every quantized model, and one for the released weights."""
-    found = [_model(model) for model in models]
+    findings = [_model(model) for model in models]
     finished = [model for model in models if model.state == "finished"]
     if all(is_demo(model.directory) for model in finished):
-        found.append(
+        findings.append(
             Finding(
                 subject="weights",
                 status="warn",
@@ -30,12 +30,12 @@ def check_weights(models: Sequence[StoredModel]) -> list[Finding]:
                 facts={"quantized": 0},
             )
         )
-    return [*found, _released()]
+    return [*findings, _released()]
 
 
 def check_model(settings: Settings | UsageError) -> list[Finding]:
     """A finding where the settings name a model that is not here; the Hub is not asked for it."""
-    if isinstance(settings, UsageError) or settings.said("model") is None:
+    if isinstance(settings, UsageError) or settings.explicit_value("model") is None:
         return []
     from localdiff.model_reference import resolve_local
 

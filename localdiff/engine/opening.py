@@ -87,14 +87,14 @@ def open_model(
     revision = None if revision is None else text_of("revision", revision)
     context_size = positive("context_size", context_size)
     max_memory = None if max_memory is None else positive("max_memory", max_memory)
-    stored = None if adapter is None else open_adapter(adapter)
+    stored_adapter = None if adapter is None else open_adapter(adapter)
     where = resolve_device(device)
     room = _Room(
         further=further_devices(device),
         context=context_size,
         max_memory=max_memory,
         may_offload=max_memory is not None or (device == "auto" and where.type == "cuda"),
-        adapter=stored,
+        adapter=stored_adapter,
     )
     source = find_source(
         model,
@@ -137,7 +137,7 @@ def open_model(
             dtype=short_name(kind),
             directory=source.directory,
             adapter=adapter,
-            adapter_directory=None if stored is None else stored.directory,
+            adapter_directory=None if stored_adapter is None else stored_adapter.directory,
         ),
         placement=loaded.placement,
     )

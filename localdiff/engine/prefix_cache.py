@@ -88,12 +88,12 @@ class PrefixCache:
         """
         self.runs += 1
         self.reserve(max(capacity, self.min_capacity))
-        held = self.kv_cache.rewind(common_length(self._ids, prompt) if self._is_whole else 0)
-        del self._ids[held:]
+        length = self.kv_cache.rewind(common_length(self._ids, prompt) if self._is_whole else 0)
+        del self._ids[length:]
         self._is_whole = True
-        if held == self.fork:
+        if length == self.fork:
             self.kv_cache.snapshot()
-        return held
+        return length
 
     @torch.inference_mode()
     def encode(self, ids: Sequence[int]) -> None:

@@ -46,11 +46,11 @@ class Run:
 
     def cut(self, draft: Sequence[int]) -> tuple[tuple[int, ...], FinishReason | None]:
         """The part of a draft that is committed, and why the run ends with it, if it does."""
-        left = self.started.max_tokens - len(self.token_ids)
-        for place, token in enumerate(draft[: left + 1]):
+        room = self.started.max_tokens - len(self.token_ids)
+        for place, token in enumerate(draft[: room + 1]):
             if token in self.started.end_ids:
                 return tuple(draft[: place + 1]), "end_of_turn"
-        return tuple(draft[:left]), self.limit_reason if len(draft) >= left else None
+        return tuple(draft[:room]), self.limit_reason if len(draft) >= room else None
 
     def commit(self, final: Sequence[int], *, last: bool) -> list[tuple[Channel, str]]:
         """Adds a committed block, without its end token, and returns the text that is now final."""
@@ -69,9 +69,9 @@ def end_ids_of(generation_config: Mapping[str, Any]) -> tuple[int, ...]:
     hint = "use the `generation_config.json` that was published with the weights"
     if ids is None:
         raise WeightsError("generation_config.json lacks `eos_token_id`", hint)
-    listed = ids if isinstance(ids, list) else [ids]
-    if not listed or any(type(token) is not int for token in listed):
+    end_ids = ids if isinstance(ids, list) else [ids]
+    if not end_ids or any(type(token) is not int for token in end_ids):
         raise WeightsError(
             f"generation_config.json: eos_token_id={ids!r} must be a whole number or a list of them", hint
         )
-    return tuple(listed)
+    return tuple(end_ids)

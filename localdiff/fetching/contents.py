@@ -66,7 +66,7 @@ def headers(repository: Repository, names: Iterable[str]) -> tuple[SourceFile, .
         return tuple(pool.map(lambda name: _header(repository, name), names))
 
 
-def missing(repository: Repository, names: Sequence[str]) -> WeightsError:
+def missing_files(repository: Repository, names: Sequence[str]) -> WeightsError:
     """The error that a checkpoint is incomplete without these files."""
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     if repository.offline_reason is not None:
@@ -83,7 +83,7 @@ def missing(repository: Repository, names: Sequence[str]) -> WeightsError:
 def _header(repository: Repository, name: str) -> SourceFile:
     file = repository.files[name]
     start = repository.read_start(name, HEADER_GUESS)
-    wanted = 8 + header_length(name, start)
-    if len(start) < min(wanted, file.nbytes):
-        start = repository.read_start(name, wanted)
+    header_end = 8 + header_length(name, start)
+    if len(start) < min(header_end, file.nbytes):
+        start = repository.read_start(name, header_end)
     return SourceFile(name=name, nbytes=file.nbytes, sha256=file.sha256, tensors=parse_header(name, start, file.nbytes))

@@ -24,7 +24,7 @@ from ..hub.repository import CONFIG, Repository, look_up
 from ..load import MemoryPlan, StoredWeights, described_weights
 from ..load_progress import LoadProgress, tell_nobody
 from ..model_reference import ModelSource, resolve_local
-from .contents import headers, missing, model_config, weight_files, weight_map
+from .contents import headers, missing_files, model_config, weight_files, weight_map
 from .transfer import transfer
 
 
@@ -95,7 +95,7 @@ def _absent(repository: Repository) -> dict[str, int]:
                 f"`{repository.name}` has no `{TOKENIZER}`, and without one it cannot be run",
                 "a fine-tune may have been saved without it: put that of the original model beside its weights",
             )
-        raise missing(repository, lacking)
+        raise missing_files(repository, lacking)
     small = [name for name in files if name in TEXT_FILES or name == MANIFEST_FILE or name.endswith(".index.json")]
     absent = [name for name in dict.fromkeys((*small, *required)) if files[name].local_path is None]
     if repository.cached_directory is None and CONFIG not in absent:
@@ -119,11 +119,11 @@ def _plan(
         WeightsError: it is not complete.
         ResourceError: it does not fit the device.
     """
-    listed = weight_map(repository)
-    names = weight_files(listed)
+    index = weight_map(repository)
+    names = weight_files(index)
     config = model_config(repository.name, repository.read(CONFIG))
-    described = check_complete(headers(repository, names), listed, repository.name)
-    tensors = [tensor for file in described for tensor in file.tensors]
+    files = check_complete(headers(repository, names), index, repository.name)
+    tensors = [tensor for file in files for tensor in file.tensors]
     manifest = None
     if MANIFEST_FILE in repository.files:
         manifest = Manifest.from_text(repository.read(MANIFEST_FILE).decode("utf-8"))

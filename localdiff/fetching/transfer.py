@@ -17,18 +17,18 @@ from localdiff.load_progress import LoadProgress
 _log = logging.getLogger(__name__)
 
 
-def transfer(repository: Repository, wanted: Mapping[str, int], progress: LoadProgress) -> None:
+def transfer(repository: Repository, sizes: Mapping[str, int], progress: LoadProgress) -> None:
     """Fetch files, in this order; finished ones are kept if it is interrupted.
 
     Args:
-        wanted: their names, and how many bytes of each come over the network.
+        sizes: their names, and how many bytes of each come over the network.
         progress: is told the share of all their bytes that is here.
 
     Raises:
         WeightsError: access to one is refused, or the network failed.
         ResourceError: the disk is full.
     """
-    tally = _Tally(wanted)
+    tally = _Tally(sizes)
 
     def tell() -> bool:
         progress("download", tally.share)
@@ -37,8 +37,8 @@ def transfer(repository: Repository, wanted: Mapping[str, int], progress: LoadPr
         return False
 
     with Downloads(repository, tally) as downloads:
-        downloads.prefetch(wanted)
-        for name in wanted:
+        downloads.prefetch(sizes)
+        for name in sizes:
             downloads.wait(name, stopped=tell)
     tell()
 
@@ -46,8 +46,8 @@ def transfer(repository: Repository, wanted: Mapping[str, int], progress: LoadPr
 class _Tally:
     """Counts the bytes that are here. See `hub.downloads.DownloadObserver`."""
 
-    def __init__(self, wanted: Mapping[str, int]) -> None:
-        self._wanted = wanted
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self._sizes = sizes
         self._done: dict[str, int] = {}
         self._notes: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -55,7 +55,7 @@ class _Tally:
     @property
     def share(self) -> float:
         with self._lock:
-            return sum(self._done.values()) / max(1, sum(self._wanted.values()))
+            return sum(self._done.values()) / max(1, sum(self._sizes.values()))
 
     def notes(self) -> Iterable[str]:
         """What the Hub's client has reported since the last call."""
@@ -64,10 +64,10 @@ class _Tally:
 
     def on_bytes(self, name: str, done: int) -> None:
         with self._lock:
-            self._done[name] = min(done, self._wanted[name])
+            self._done[name] = min(done, self._sizes[name])
 
     def on_fetched(self, name: str) -> None:
-        self.on_bytes(name, self._wanted[name])
+        self.on_bytes(name, self._sizes[name])
 
     def on_note(self, text: str) -> None:
         self._notes.put(text)

@@ -71,7 +71,7 @@ class Downloads:
     ) -> None:
         self._repository, self._observer, self._directory = repository, observer, directory
         self._fetches: dict[str, _Fetch] = {}
-        self._waiting: deque[str] = deque()
+        self._queue: deque[str] = deque()
         self._changed = threading.Condition()
         self._closed = False
         self._processes: list[subprocess.Popen[str]] = []
@@ -101,7 +101,7 @@ class Downloads:
             for name in names:
                 if name not in self._fetches:
                     self._fetches[name] = _Fetch()
-                    self._waiting.append(name)
+                    self._queue.append(name)
             self._changed.notify_all()
 
     def wait(self, name: str, stopped: Callable[[], bool] = lambda: False) -> Path | None:
@@ -117,7 +117,7 @@ class Downloads:
         with self._changed:
             if name not in self._fetches:
                 self._fetches[name] = _Fetch()
-                self._waiting.appendleft(name)
+                self._queue.appendleft(name)
                 self._changed.notify_all()
         fetch = self._fetches[name]
         while not fetch.done.wait(_POLL):
@@ -145,9 +145,9 @@ class Downloads:
 
     def _next(self) -> str | None:
         with self._changed:
-            while not self._waiting and not self._closed:
+            while not self._queue and not self._closed:
                 self._changed.wait()
-            return None if self._closed else self._waiting.popleft()
+            return None if self._closed else self._queue.popleft()
 
     def _start(self) -> subprocess.Popen[str]:
         with self._changed:

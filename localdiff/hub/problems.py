@@ -143,10 +143,10 @@ def _explain_network(error: BaseException, reference: str) -> LocaldiffError:
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """The error and what it was raised from, outermost first."""
-    seen: BaseException | None = error
-    while seen is not None:
-        yield seen
-        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
 def _is_of_the_network(error: BaseException) -> bool:

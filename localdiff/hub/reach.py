@@ -59,25 +59,25 @@ def reach(model: str, *, timeout: float = TIMEOUT) -> Reach:
 
     from localdiff.hub.problems import unreadable_token
 
-    found = Reach(endpoint=constants.ENDPOINT, state="reachable", has_xet=find_spec("hf_xet") is not None)
+    result = Reach(endpoint=constants.ENDPOINT, state="reachable", has_xet=find_spec("hf_xet") is not None)
     if (unread := unreadable_token()) is not None:
-        return replace(found, state="unread", problem=unread.message, advice=unread.hint, has_token=True)
-    found = replace(found, has_token=get_token() is not None)
+        return replace(result, state="unread", problem=unread.message, advice=unread.hint, has_token=True)
+    result = replace(result, has_token=get_token() is not None)
     if constants.is_offline_mode():
-        return replace(found, state="offline")
-    if not is_address(found.endpoint):
-        return replace(found, state="misnamed")
+        return replace(result, state="offline")
+    if not is_address(result.endpoint):
+        return replace(result, state="misnamed")
     began = time.perf_counter()
     try:
         HfApi(library_name="localdiff").model_info(model, timeout=timeout)
     except (GatedRepoError, RepositoryNotFoundError):
         pass  # an answer about the model, not about the Hub
     except Exception as error:
-        found = _explained(found, error, model)
-    return replace(found, seconds=time.perf_counter() - began)
+        result = _explained(result, error, model)
+    return replace(result, seconds=time.perf_counter() - began)
 
 
-def _explained(found: Reach, error: Exception, model: str) -> Reach:
+def _explained(result: Reach, error: Exception, model: str) -> Reach:
     """The result, with the error that asking ended in; one that the Hub did not cause is raised again."""
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -87,8 +87,8 @@ def _explained(found: Reach, error: Exception, model: str) -> Reach:
     if explained is None:
         raise error
     if isinstance(explained, UnreachableError):
-        return replace(found, state="unreachable", problem=explained.message, advice=explained.hint)
+        return replace(result, state="unreachable", problem=explained.message, advice=explained.hint)
     if not isinstance(error, HfHubHTTPError):  # the advice is for a download that broke off
-        return replace(found, state="broken", problem=explained.message)
+        return replace(result, state="broken", problem=explained.message)
     refused = error.response.status_code in (401, 403)
-    return replace(found, state="refused" if refused else "broken", problem=explained.message, advice=explained.hint)
+    return replace(result, state="refused" if refused else "broken", problem=explained.message, advice=explained.hint)

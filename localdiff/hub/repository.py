@@ -211,13 +211,13 @@ def _on_hub(reference: str, revision: str, *, patient: bool) -> Repository:
             if _is_wanted(sibling.rfilename)
         }
         card = info.card_data
-        named = card.get("license") if card else None
+        license_name = card.get("license") if card else None
         return Repository(
             name=reference,
             revision=revision,
             commit=commit,
             files=files,
-            license=named if isinstance(named, str) and is_license(named) else None,
+            license=license_name if isinstance(license_name, str) and is_license(license_name) else None,
         )
 
     return _with_retries(ask, reference, revision, waits=_RETRY_WAITS if patient else ())
@@ -240,10 +240,10 @@ def _is_about_revision(error: WeightsError) -> bool:
 
 def _in_cache(reference: str, revision: str, reason: UnreachableError) -> Repository:
     """A repository as far as the cache has it."""
-    found = _find_in_cache(reference, revision)
-    if found is None:
+    repository = _find_in_cache(reference, revision)
+    if repository is None:
         raise reason
-    return replace(found, offline_reason=reason)
+    return replace(repository, offline_reason=reason)
 
 
 def _find_in_cache(reference: str, revision: str) -> Repository | None:
@@ -264,10 +264,10 @@ def _cached(reference: str, name: str, revision: str | None) -> Path | None:
     from huggingface_hub.errors import HFValidationError
 
     try:
-        found = try_to_load_from_cache(reference, name, revision=revision)
+        path = try_to_load_from_cache(reference, name, revision=revision)
     except HFValidationError as error:
         raise WeightsError(f"`{reference}` cannot be a Hub id", KINDS) from error
-    return Path(found) if isinstance(found, str) else None
+    return Path(path) if isinstance(path, str) else None
 
 
 def is_license(word: str) -> bool:

@@ -60,7 +60,7 @@ def progress_bar(reports: Reports) -> type:
     class Bar:
         def __init__(self, total: int | None = None, initial: int = 0, **_: Any) -> None:
             self.total, self.n = total, initial
-            self._told = 0.0
+            self._reported_at = 0.0
             # The client requests 10 MB before it reports any; until then at least the file's name is known.
             self.close()
 
@@ -73,7 +73,7 @@ def progress_bar(reports: Reports) -> type:
         def update(self, count: float = 1) -> None:
             """More bytes of the file are there; fewer, where the client starts over."""
             self.n += int(count)
-            if time.monotonic() - self._told >= INTERVAL:
+            if time.monotonic() - self._reported_at >= INTERVAL:
                 self.close()
 
         def update_transfer(self, count: float = 1) -> None:
@@ -85,7 +85,7 @@ def progress_bar(reports: Reports) -> type:
         set_transfer_postfix_str = set_postfix_str
 
         def close(self) -> None:
-            self._told = time.monotonic()
+            self._reported_at = time.monotonic()
             reports.send(bytes=self.n)
 
     return Bar

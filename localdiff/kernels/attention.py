@@ -185,5 +185,5 @@ def _splits(programs: int, device: torch.device) -> int:
 
     Each number of splits is compiled separately, so only powers of 2 are used.
     """
-    wanted = max(1, min(MAX_SPLITS, tiles.sm_count(device) // programs))
-    return 1 << (wanted.bit_length() - 1)
+    most = max(1, min(MAX_SPLITS, tiles.sm_count(device) // programs))
+    return 1 << (most.bit_length() - 1)

@@ -80,10 +80,10 @@ class Checkpoint:
         Raises:
             WeightsError: a dtype that this loader does not support.
         """
-        stored = self._file(name).get_slice(name).get_dtype()
-        if stored not in HEADER_DTYPES:
-            raise WeightsError(f"tensor `{name}` has the type {stored}, which localdiff does not read")
-        return HEADER_DTYPES[stored]
+        type_name = self._file(name).get_slice(name).get_dtype()
+        if type_name not in HEADER_DTYPES:
+            raise WeightsError(f"tensor `{name}` has the type {type_name}, which localdiff does not read")
+        return HEADER_DTYPES[type_name]
 
     def tensor(self, name: str) -> Tensor:
         """The tensor as stored, on the CPU.
@@ -112,11 +112,11 @@ class Checkpoint:
                 f"`{self.directory}` has no weights: neither `{SINGLE_FILE}` nor `{INDEX_FILE}`", _INCOMPLETE
             )
         weight_map = self._read_index()
-        held = {shard: set(self._open(shard)) for shard in sorted(set(weight_map.values()))}
+        names_by_shard = {shard: set(self._open(shard)) for shard in sorted(set(weight_map.values()))}
         for name, shard in weight_map.items():
-            if name not in held[shard]:
+            if name not in names_by_shard[shard]:
                 raise WeightsError(f"`{shard}` lacks `{name}`, which `{INDEX_FILE}` lists", self._remedy)
-        unlisted = {name: shard for shard, names in held.items() for name in names}
+        unlisted = {name: shard for shard, names in names_by_shard.items() for name in names}
         return unlisted | weight_map
 
     @property

@@ -100,10 +100,10 @@ def plan_memory(
         WeightsError: the checkpoint or the adapter is incomplete, or another model's.
         ResourceError: the model does not fit.
     """
-    made = Skeleton.of(weights, device, dtype)
-    config = made.network.config
+    skeleton = Skeleton.of(weights, device, dtype)
+    config = skeleton.network.config
     fitting = None if adapter is None else Adapter(adapter, config, dtype)
-    demand = made.demand(context, fitting)
+    demand = skeleton.demand(context, fitting)
     budgets = [_budget(device, max_memory)]
     if not budgets[0].holds(demand.account.total):  # asking a GPU for its memory takes 0.4 GB of it: a context
         budgets += [_budget(there, max_memory) for there in further]
@@ -114,7 +114,7 @@ def plan_memory(
             f"{len(config.layers)} do not fit there",
             "use a smaller recipe (`localdiff quantize`) or a smaller `--context`",
         )
-    return MemoryPlan(skeleton=made, adapter=fitting, demand=demand, budgets=budgets, placement=placement)
+    return MemoryPlan(skeleton=skeleton, adapter=fitting, demand=demand, budgets=budgets, placement=placement)
 
 
 def load_model(
@@ -149,7 +149,7 @@ def load_model(
         ResourceError: the model does not fit.
         SwitchError: an environment variable has an invalid value.
     """
-    planned = plan_memory(
+    plan = plan_memory(
         weights,
         device,
         dtype,
@@ -159,21 +159,21 @@ def load_model(
         may_offload=may_offload,
         adapter=adapter,
     )
-    made, fitting, placement = planned.skeleton, planned.adapter, planned.placement
-    if warning := planned.cost:
+    skeleton, fitting, placement = plan.skeleton, plan.adapter, plan.placement
+    if warning := plan.cost:
         _log.warning("%s", warning)
-    made.swap()
-    made.assign(placement, progress)
+    skeleton.swap()
+    skeleton.assign(placement, progress)
     if device.type == "cpu" and not placement.offloaded:
         # Mapped file pages are not counted as used, but without room for them every pass would read them again.
-        spare = None if planned.free is None else max(0, planned.free - planned.needed)
-        prepare_cpu(made.network, spare=spare, progress=lambda done, of: progress("modules", done / of))
+        spare = None if plan.free is None else max(0, plan.free - plan.needed)
+        prepare_cpu(skeleton.network, spare=spare, progress=lambda done, of: progress("modules", done / of))
     expectations: tuple[Expectation, ...] = ()
     if device.type == "cuda" and placement.is_on_one_device:
-        passing = [path for path, _ in made.network.named_modules() if layer_of(path) in placement.offloaded]
+        passing = [path for path, _ in skeleton.network.named_modules() if layer_of(path) in placement.offloaded]
         experts = () if fitting is None else fitting.experts
-        expectations = prepare_gpu(made.network, device, adapted=experts, passing=passing)
-    network = made.network.requires_grad_(False).eval()
+        expectations = prepare_gpu(skeleton.network, device, adapted=experts, passing=passing)
+    network = skeleton.network.requires_grad_(False).eval()
     if fitting is not None:
         fitting.attach(network, (*names, *weights.names), placement.layers)
     return LoadedModel(network=network, placement=placement, expectations=expectations)

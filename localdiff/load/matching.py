@@ -57,16 +57,16 @@ def match_tensors(model: DiffusionGemma, shapes: Mapping[str, tuple[int, ...]]) 
         WeightsError: a parameter without a tensor, a tensor without a use, or a shape that contradicts the
             configuration.
     """
-    wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    source_of = {name: checkpoint_name(name) for name in wanted}
+    model_shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    source_of = {name: checkpoint_name(name) for name in model_shapes}
     _refuse("lacks", sorted(set(source_of.values()) - set(shapes)), _MISMATCH)
     for name, source in source_of.items():
-        if shapes[source] != wanted[name]:
-            have, want = list(shapes[source]), list(wanted[name])
+        if shapes[source] != model_shapes[name]:
+            have, want = list(shapes[source]), list(model_shapes[name])
             raise WeightsError(f"`{source}` has the shape {have}, where `config.json` asks for {want}", _MISMATCH)
     rest = sorted(set(shapes) - set(source_of.values()))
     vision = tuple(name for name in rest if name.startswith(_VISION))
-    tied = tuple(name for name in rest if _is_tied(name, shapes[name], wanted))
+    tied = tuple(name for name in rest if _is_tied(name, shapes[name], model_shapes))
     unexpected = sorted(set(rest) - set(vision) - set(tied))
     _refuse("has unknown tensors:", unexpected, "localdiff reads DiffusionGemma in its published layout")
     return Matching(source_of=source_of, vision=vision, tied=tied)
@@ -79,9 +79,9 @@ def checkpoint_name(name: str) -> str:
     return DECODER + name
 
 
-def _is_tied(name: str, shape: tuple[int, ...], wanted: Mapping[str, tuple[int, ...]]) -> bool:
+def _is_tied(name: str, shape: tuple[int, ...], model_shapes: Mapping[str, tuple[int, ...]]) -> bool:
     twin = _TIED.get(name, name.removeprefix(ENCODER) if name.startswith(ENCODER) else None)
-    return twin is not None and wanted.get(twin) == shape
+    return twin is not None and model_shapes.get(twin) == shape
 
 
 def _refuse(verb: str, names: list[str], hint: str) -> None:

@@ -140,7 +140,7 @@ def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement, host_f
         return None
     if not placement.offloaded:
         devices = len({placement.main, *placement.layers})
-        return f"{_what(demand, budgets)}: it is spread over {devices} devices, so the fused GPU kernels are not used"
+        return f"{_needs(demand, budgets)}: it is spread over {devices} devices, so the fused GPU kernels are not used"
     nbytes = sum(demand.layers[layer].weights for layer in placement.offloaded)
     what = f"{len(placement.offloaded)} of {len(demand.layers)} layers ({shown_size(nbytes)})"
     if placement.main.type == "cpu":
@@ -155,12 +155,12 @@ def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement, host_f
             how += f"; only {shown_size(host_free)} of it is free, so the rest is read from the disk every time"
         if placement.main.type == "cuda":
             how += "; besides, these layers compute their experts one by one, and no step is captured as a CUDA graph"
-    return f"{_what(demand, budgets)}: {what} {how}"
+    return f"{_needs(demand, budgets)}: {what} {how}"
 
 
-def _what(demand: Demand, budgets: Sequence[Budget]) -> str:
-    total, given = shown_size(demand.account.total), " and ".join(map(_given, budgets))
-    return f"`{demand.name}` takes {total} at a context of {demand.context:,} tokens, and {given}"
+def _needs(demand: Demand, budgets: Sequence[Budget]) -> str:
+    total, available = shown_size(demand.account.total), " and ".join(map(_budget_text, budgets))
+    return f"`{demand.name}` takes {total} at a context of {demand.context:,} tokens, and {available}"
 
 
 def _spread(
@@ -169,10 +169,10 @@ def _spread(
     """A device for each of these layers, one device filled after the other; None where they do not all fit."""
     devices: list[torch.device] = []
     for budget in budgets:
-        taken = demand.working
+        nbytes = demand.working
         for layer in layers[len(devices) :]:
-            taken += layer.weights + layer.cache
-            if not budget.holds(taken):
+            nbytes += layer.weights + layer.cache
+            if not budget.holds(nbytes):
                 break
             devices.append(budget.device)
     return tuple(devices) if len(devices) == len(layers) else None
@@ -181,15 +181,15 @@ def _spread(
 def _on_main(demand: Demand, head: Sequence[LayerDemand], resident: int) -> int:
     """Bytes on the first device with `head` computing there and only its first `resident` layers kept there."""
     passing = max((layer.weights for layer in head[resident:]), default=0)
-    kept = sum(layer.weights for layer in head[:resident])
-    return demand.outside + sum(layer.cache for layer in head) + kept + passing
+    weights = sum(layer.weights for layer in head[:resident])
+    return demand.outside + sum(layer.cache for layer in head) + weights + passing
 
 
-def _given(budget: Budget) -> str:
+def _budget_text(budget: Budget) -> str:
     return f"`{budget.device}` has {shown_size(budget.nbytes or 0)} for it"
 
 
-def _typed(nbytes: int) -> str:
+def _size_argument(nbytes: int) -> str:
     """A size as a user would type it, rounded down."""
     return f"{nbytes // 10**8 / 10:.1f}GB" if nbytes >= 10**9 else f"{nbytes // 10**6}MB"
 
@@ -205,7 +205,7 @@ def _too_large(demand: Demand, main: Budget, min_bytes: int, may_offload: bool) 
     sizes = ", ".join(f"{shown_size(size)} {label}" for label, size in parts.items() if size)
     message = (
         f"`{demand.name}` takes {shown_size(account.total)} at a context of {demand.context:,} tokens "
-        f"({sizes}), and {_given(main)}"
+        f"({sizes}), and {_budget_text(main)}"
     )
     if may_offload:
         return ResourceError(
@@ -215,7 +215,7 @@ def _too_large(demand: Demand, main: Budget, min_bytes: int, may_offload: bool) 
     if main.holds(min_bytes):
         return ResourceError(
             message,
-            f"`--max-memory {_typed(main.nbytes or 0)}` offloads some layers, which is slower; "
+            f"`--max-memory {_size_argument(main.nbytes or 0)}` offloads some layers, which is slower; "
             "a smaller recipe or `--context` takes less",
         )
     return ResourceError(message, "use a smaller recipe, a smaller `--context`, or a device with more memory")

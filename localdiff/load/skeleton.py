@@ -76,7 +76,7 @@ class Skeleton:
         """The memory that the model needs. On a CPU only what is not mapped counts: the rest stays in the file."""
         weights, config, dtype = self.weights, self.network.config, self.dtype
         on_cpu = self.device.type == "cpu"
-        held = [
+        tensors = [
             HeldTensor(
                 name=source,
                 shape=weights.shapes[source],
@@ -89,14 +89,16 @@ class Skeleton:
             layer: 0 if adapter is None else adapter.nbytes(layer) for layer in (None, *range(len(config.layers)))
         }
         memory = MemoryAccount.of(
-            [*held, HeldTensor(name="adapter", shape=(), nbytes=sum(adapter_bytes.values()))],
+            [*tensors, HeldTensor(name="adapter", shape=(), nbytes=sum(adapter_bytes.values()))],
             context=context,
             window=config.sliding_window,
             canvas=config.canvas_length,
             activation_bytes=dtype.itemsize,
             slack=0 if on_cpu else SLACK,
         )
-        layers = [[tensor for tensor in held if layer_of(tensor.name) == index] for index in range(len(config.layers))]
+        layers = [
+            [tensor for tensor in tensors if layer_of(tensor.name) == index] for index in range(len(config.layers))
+        ]
         return Demand(
             name=weights.recipe,
             context=context,
@@ -171,10 +173,10 @@ class Skeleton:
 def _suffixes(network: DiffusionGemma, name: str) -> tuple[str, ...]:
     """Suffixes of the entries that a parameter has in the model's state: none, or those of codes and scales."""
     owner = network.get_submodule(name.rpartition(".")[0])
-    held = getattr(owner, name.rpartition(".")[2])
-    if not isinstance(held, nn.Module):
+    attribute = getattr(owner, name.rpartition(".")[2])
+    if not isinstance(attribute, nn.Module):
         return ("",)
-    return tuple(f".{buffer}" for buffer, _ in held.named_buffers())
+    return tuple(f".{buffer}" for buffer, _ in attribute.named_buffers())
 
 
 def layer_of(name: str) -> int | None:

@@ -68,9 +68,9 @@ class StoredWeights:
         Raises:
             WeightsError: the tensor cannot be read, or holds integers.
         """
-        stored = self.checkpoint.dtype(name)
-        if not stored.is_floating_point:
-            raise WeightsError(f"`{name}` holds {str(stored).removeprefix('torch.')}, not weights", _NO_WEIGHTS)
+        source_dtype = self.checkpoint.dtype(name)
+        if not source_dtype.is_floating_point:
+            raise WeightsError(f"`{name}` holds {str(source_dtype).removeprefix('torch.')}, not weights", _NO_WEIGHTS)
         return {"": self.checkpoint.tensor(name).to(dtype)}
 
     def nbytes(self, name: str, dtype: torch.dtype) -> int:
@@ -102,8 +102,8 @@ class QuantizedWeights(StoredWeights):
     def parts(self, name: str, dtype: torch.dtype) -> dict[str, Tensor]:
         if self.scheme(name) == KEEP:
             return super().parts(name, dtype)
-        stored = self._entries[name].parts(name)
-        return {part.name.removeprefix(name): self.checkpoint.tensor(part.name) for part in stored}
+        parts = self._entries[name].parts(name)
+        return {part.name.removeprefix(name): self.checkpoint.tensor(part.name) for part in parts}
 
     def nbytes(self, name: str, dtype: torch.dtype) -> int:
         if self.scheme(name) == KEEP:
@@ -123,21 +123,21 @@ class BitsandbytesWeights(StoredWeights):
 
     recipe = BITSANDBYTES_RECIPE
 
-    def __init__(self, checkpoint: Checkpoint, found: Mapping[str, Mapping[str, str]]) -> None:
+    def __init__(self, checkpoint: Checkpoint, part_names: Mapping[str, Mapping[str, str]]) -> None:
         self.checkpoint = checkpoint
-        self._found = found
-        parts = {stored for tensor in found.values() for stored in tensor.values()}
+        self._part_names = part_names
+        parts = {stored for tensor in part_names.values() for stored in tensor.values()}
         shapes = {name: checkpoint.shape(name) for name in checkpoint.names() if name not in parts}
-        self.shapes = shapes | {name: self._tensor(name).shape for name in found}
+        self.shapes = shapes | {name: self._tensor(name).shape for name in part_names}
 
     def parts(self, name: str, dtype: torch.dtype) -> dict[str, Tensor]:
-        return {"": self._tensor(name).decode(dtype)} if name in self._found else super().parts(name, dtype)
+        return {"": self._tensor(name).decode(dtype)} if name in self._part_names else super().parts(name, dtype)
 
     def is_mapped(self, name: str, dtype: torch.dtype) -> bool:
-        return name not in self._found and super().is_mapped(name, dtype)
+        return name not in self._part_names and super().is_mapped(name, dtype)
 
     def _tensor(self, name: str) -> BitsandbytesTensor:
-        parts = {part: self.checkpoint.tensor(stored) for part, stored in self._found[name].items()}
+        parts = {part: self.checkpoint.tensor(stored) for part, stored in self._part_names[name].items()}
         try:
             return BitsandbytesTensor.read(name, parts)
         except QuantError as error:
@@ -165,8 +165,8 @@ def open_weights(directory: Path | str) -> StoredWeights:
             f"`{directory}` holds quantized weights and no `{MANIFEST_FILE}`",
             f"fetch that file too, or delete the directory and {_AGAIN}",
         )
-    found = bitsandbytes_names(names)
-    return BitsandbytesWeights(checkpoint, found) if found else StoredWeights(checkpoint)
+    part_names = bitsandbytes_names(names)
+    return BitsandbytesWeights(checkpoint, part_names) if part_names else StoredWeights(checkpoint)
 
 
 def _manifest(directory: Path) -> Manifest:
@@ -196,8 +196,8 @@ def _compare(checkpoint: Checkpoint, manifest: Manifest) -> None:
         raise WeightsError(
             f"`{MANIFEST_FILE}` lists a tensor that cannot be stored that way ({error})", _AGAIN
         ) from error
-    held = set(checkpoint.names())
-    for problem, names in (("lacks", listed.keys() - held), ("does not list", held - listed.keys())):
+    present = set(checkpoint.names())
+    for problem, names in (("lacks", listed.keys() - present), ("does not list", present - listed.keys())):
         if names:
             subject = f"`{checkpoint.directory}`" if problem == "lacks" else f"`{MANIFEST_FILE}`"
             raise WeightsError(f"{subject} {problem} `{min(names)}`", _DAMAGED)

@@ -78,12 +78,12 @@ class Attention(Projections):
 
     def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
         """Attends rows [..., N, D] to what `attend` lets them see."""
-        q, k, v = self.layer_ops.qkv_norm_rope(*self._raw(x), self.q_norm.weight, self.k_norm.weight, rotary, self.eps)
+        q, k, v = self.layer_ops.qkv_norm_rope(*self._qkv(x), self.q_norm.weight, self.k_norm.weight, rotary, self.eps)
         y = attend(q.transpose(-3, -2), k.transpose(-3, -2), v.transpose(-3, -2))
         out: Tensor = self.o_proj(y.transpose(-3, -2).flatten(-2))
         return out
 
-    def _raw(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    def _qkv(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Query, key and value heads before their norms; values are None where they are the keys."""
         q, k, *v = (rows.view(*x.shape[:-1], -1, self._head_dim) for rows in self.project(x))
         return q, k, v[0] if v else None

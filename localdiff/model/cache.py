@@ -117,11 +117,11 @@ class KVCache:
         if not 0 <= length <= self.length:
             raise ValueError(f"rewind {length=} is not within 0..{self.length}")
         if length != self.length and not self._rings_still_hold(length):
-            length = max((kept for kept in self._snapshots if kept <= length), default=0)
+            length = max((at for at in self._snapshots if at <= length), default=0)
             self._restore(length)
         self.length = length
-        for kept in [kept for kept in self._snapshots if kept > length]:
-            del self._snapshots[kept]
+        for at in [at for at in self._snapshots if at > length]:
+            del self._snapshots[at]
         return length
 
     def _rings_still_hold(self, length: int) -> bool:

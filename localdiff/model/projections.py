@@ -41,8 +41,8 @@ class Projections(UsesLayerOps, ABC):
         stacked = self.fused()
         if stacked is None:
             return [module(x) for module in self.projections()]
-        made: tuple[Tensor, ...] = stacked(x)
-        return made
+        outputs: tuple[Tensor, ...] = stacked(x)
+        return outputs
 
 
 def fuse_projections(network: nn.Module) -> int:
@@ -50,8 +50,8 @@ def fuse_projections(network: nn.Module) -> int:
 
     What was fused before stays so.
     """
-    found = [module for module in network.modules() if isinstance(module, Projections)]
-    for module in found:
+    groups = [module for module in network.modules() if isinstance(module, Projections)]
+    for module in groups:
         if module.fused() is None:
             module.stacked = stack(module.projections())
-    return sum(module.stacked is not None for module in found)
+    return sum(module.stacked is not None for module in groups)

@@ -54,7 +54,7 @@ def _card(origin: Origin, plan: Plan, accounts: dict[int, MemoryAccount], tool: 
         head += [f"base_model: {origin.model}", "base_model_relation: quantized"]
     head += ["library_name: localdiff", "pipeline_tag: text-generation", "tags:", "- diffusion", "- quantized"]
     rows = [
-        f"| {label} | {total.tensors:,} | {shown_size(total.source_bytes)} | {_stored(plan, label)} |"
+        f"| {label} | {total.tensors:,} | {shown_size(total.source_bytes)} | {_stored_text(plan, label)} |"
         for label, total in plan.by_class().items()
     ]
     needs = ", ".join(f"{shown_size(account.total)} at {context:,}" for context, account in accounts.items())
@@ -88,7 +88,7 @@ def _card(origin: Origin, plan: Plan, accounts: dict[int, MemoryAccount], tool: 
     )
 
 
-def _stored(plan: Plan, label: str) -> str:
+def _stored_text(plan: Plan, label: str) -> str:
     members = [tensor for tensor in plan.tensors if tensor_class(tensor.name) == label]
     kinds = [scheme for scheme in _HOW if any(tensor.scheme == scheme for tensor in members)]
     size = shown_size(sum(tensor.stored_bytes for tensor in members))

@@ -92,7 +92,7 @@ class WeightFetcher:
         if self._downloads is None:
             raise AssertionError(f"{name} is neither here nor fetched")
         # This job has read these without keeping them; a later one finds them in the cache only if they are awaited.
-        paths = [self._downloads.wait(wanted, self._stopped) for wanted in (*self._unread, name)]
+        paths = [self._downloads.wait(file, self._stopped) for file in (*self._unread, name)]
         if paths[-1] is None:
             raise SourceStoppedError
         return paths[-1]

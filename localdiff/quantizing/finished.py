@@ -48,12 +48,12 @@ def difference(manifest: Manifest, target: Path, request: QuantizeRequest) -> st
 
 def _changed(manifest: Manifest, target: Path, source: Path) -> Path | None:
     """A weight file that is not what the output was made from; only one that is newer than the output is read."""
-    made = (target / MANIFEST_FILE).stat().st_mtime_ns
+    made_at = (target / MANIFEST_FILE).stat().st_mtime_ns
     for name, entry in manifest.sources.items():
         path = source / name
         if not path.is_file():
             continue
-        newer = path.stat().st_mtime_ns > made
+        newer = path.stat().st_mtime_ns > made_at
         if path.stat().st_size != entry.nbytes or (newer and file_sha256(path) != entry.sha256):
             return path
     return None

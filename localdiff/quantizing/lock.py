@@ -35,10 +35,10 @@ def locked(output: Path) -> Iterator[bool]:
         ResourceError: the disk fails.
     """
     path = lock_path(output)
-    taken = _take(path)
-    if taken is None:
+    lock = _acquire(path)
+    if lock is None:
         raise UsageError(f"another process is working on `{output}`", "wait until it ends, or choose another directory")
-    handle, is_held = taken
+    handle, is_held = lock
     try:
         yield is_held
     finally:
@@ -62,7 +62,7 @@ def is_locked(output: Path) -> bool:
         os.close(handle)
 
 
-def _take(path: Path) -> tuple[int, bool] | None:
+def _acquire(path: Path) -> tuple[int, bool] | None:
     """An open file that still has its name, and whether it could be locked; None while another process holds it."""
     while True:
         handle = _open(path)

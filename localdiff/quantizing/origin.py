@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from localdiff.errors import UsageError, WeightsError
-from localdiff.fetching.contents import headers, missing, model_config, weight_files, weight_map
+from localdiff.fetching.contents import headers, missing_files, model_config, weight_files, weight_map
 from localdiff.hub.files import TEXT_FILES
 from localdiff.hub.repository import CONFIG, LEGAL_FILES, Repository, is_license, look_up
 from localdiff.model_reference import resolve_local
@@ -123,20 +123,20 @@ def _from_directory(reference: str, directory: Path) -> Origin:
 def _from_hub(repository: Repository, recipe: Recipe) -> Origin:
     _refuse_quantized(repository.name, repository.files)
     config = model_config(repository.name, repository.read(CONFIG))
-    listed = weight_map(repository)
-    names = weight_files(listed)
+    index = weight_map(repository)
+    names = weight_files(index)
     there = [name for name in names if name in repository.files]
-    dropped = {name: _dropped_file(name, listed, recipe) for name in names if name not in repository.files}
+    dropped = {name: _dropped_file(name, index, recipe) for name in names if name not in repository.files}
     if absent := [name for name, file in dropped.items() if file is None]:
-        raise missing(repository, absent)
-    known = {file.name: file for file in (*headers(repository, there), *dropped.values()) if file is not None}
-    files = tuple(known[name] for name in names)
+        raise missing_files(repository, absent)
+    by_name = {file.name: file for file in (*headers(repository, there), *dropped.values()) if file is not None}
+    files = tuple(by_name[name] for name in names)
     return Origin(
         reference=repository.name,
         model=repository.name,
         revision=repository.commit,
         config=config,
-        files=_require_text_model(check_complete(files, listed, repository.name), repository.name),
+        files=_require_text_model(check_complete(files, index, repository.name), repository.name),
         small_files=_small_files(repository.files),
         read=repository.read,
         license=repository.license,
@@ -144,12 +144,12 @@ def _from_hub(repository: Repository, recipe: Recipe) -> Origin:
     )
 
 
-def _dropped_file(name: str, listed: Mapping[str, str], recipe: Recipe) -> SourceFile | None:
+def _dropped_file(name: str, index: Mapping[str, str], recipe: Recipe) -> SourceFile | None:
     """A missing file, as described by the index, if the recipe drops everything in it; or None."""
-    members = [tensor for tensor, file in listed.items() if file == name]
+    members = [tensor for tensor, file in index.items() if file == name]
     if not members:
         return None
-    resolved = recipe.resolved(listed)
+    resolved = recipe.resolved(index)
     if any(resolved.scheme(tensor) != "drop" for tensor in members):
         return None
     tensors = tuple(StoredTensor(name=tensor, dtype="BF16", shape=(0,), file=name, start=0) for tensor in members)

@@ -142,8 +142,8 @@ def _table(plan: Plan, accounts: Mapping[int, MemoryAccount]) -> list[str]:
     head = ["", "tensors", "published", plan.recipe.name, *(f"GPU, {_context(context)}" for context in accounts)]
     rows = [head]
     for label, total in plan.by_class().items():
-        held = shown_size(total.stored_bytes) if total.stored_bytes else "-"
-        rows.append([label, f"{total.tensors:,}", shown_size(total.source_bytes), held, *([held] * len(accounts))])
+        stored = shown_size(total.stored_bytes) if total.stored_bytes else "-"
+        rows.append([label, f"{total.tensors:,}", shown_size(total.source_bytes), stored, *([stored] * len(accounts))])
     for label, part in (
         ("keys and values", "cache"),
         ("buffers of a step", "buffers"),

@@ -99,11 +99,11 @@ class PlannedJob:
     @cached_property
     def mounts(self) -> tuple[Mount, ...]:
         """What must fit on each disk."""
-        written = sum(shard.nbytes for shard in self.unfinished) + self.origin.small_bytes + _DOCUMENT_BYTES
+        output_bytes = sum(shard.nbytes for shard in self.unfinished) + self.origin.small_bytes + _DOCUMENT_BYTES
         if self.streams:
-            return mounts([(self.target, written + max(self.to_fetch.values(), default=0))])
+            return mounts([(self.target, output_bytes + max(self.to_fetch.values(), default=0))])
         cache = [(paths.hub_cache_dir(), sum(self.to_fetch.values()))] if self.to_fetch else []
-        return mounts([(self.target, written), *cache])
+        return mounts([(self.target, output_bytes), *cache])
 
     def summary(self) -> PlanSummary:
         """The plan to be shown."""
@@ -115,7 +115,7 @@ class PlannedJob:
             download=self._download(),
             mounts=self.mounts,
             finished=len(self.plan.shards) - len(self.unfinished),
-            working=_working(self.encoder),
+            working=_working_memory(self.encoder),
             device=encoder_words(self.encoder),
             accounts=accounts(self.plan, self.origin.config),
             gpu=self.encoder.gpu,
@@ -176,7 +176,7 @@ def offline_summary(
         ),
         mounts=mounts([(target, plan.stored_bytes), *cache]),
         finished=0,
-        working=_working(encoder),
+        working=_working_memory(encoder),
         device=encoder_words(encoder),
         accounts=accounts(plan, {}),
         gpu=encoder.gpu,
@@ -195,9 +195,9 @@ def accounts(plan: Plan, config: Mapping[str, object]) -> dict[int, MemoryAccoun
         "window": text.get("sliding_window") if isinstance(text, Mapping) else None,
         "canvas": config.get("canvas_length"),
     }
-    known = {name: size for name, size in sizes.items() if isinstance(size, int)}
-    held = held_by_plan(plan)
-    return {context: MemoryAccount.of(held, context=context, **known) for context in CONTEXTS}
+    present_sizes = {name: size for name, size in sizes.items() if isinstance(size, int)}
+    tensors = held_by_plan(plan)
+    return {context: MemoryAccount.of(tensors, context=context, **present_sizes) for context in CONTEXTS}
 
 
 def _alternative(plan: Plan, config: Mapping[str, object], gpu: Gpu | None) -> str | None:
@@ -227,7 +227,7 @@ def encoder_words(encoder: Encoder) -> str:
     return f"cpu, {cores}; no GPU needed"
 
 
-def _working(encoder: Encoder) -> int:
+def _working_memory(encoder: Encoder) -> int:
     return _PROCESS_BYTES + working_bytes(available_workers(encoder.device))
 
 

@@ -90,8 +90,8 @@ class ChannelSplitter:
             self._name.clear()
         elif len(self._name) == NAME_LIMIT:
             self._state = "thought"
-            for held in self._name:
-                self._emit("thought", held)
+            for name_id in self._name:
+                self._emit("thought", name_id)
             self._name.clear()
 
     def _emit_call(self, id: int) -> None:

@@ -101,7 +101,7 @@ def reach(steps: Sequence[Mapping[str, Any]]) -> Reach:
         `anchored`: the first id or the last one is treated differently, but more ids only ever append text.
         `whole`: anything else; only the complete reply can be decoded.
     """
-    found: Reach = "local" if steps else "anchored"  # without a decoder, tokens are joined with spaces
+    result: Reach = "local" if steps else "anchored"  # without a decoder, tokens are joined with spaces
     fused = False
     for step in steps:
         match step["type"]:
@@ -114,9 +114,9 @@ def reach(steps: Sequence[Mapping[str, Any]]) -> Reach:
             case "Replace" if not fused or len(step["pattern"].get("String", "")) == 1:
                 pass
             case "Metaspace" if not fused:
-                found = "anchored"
+                result = "anchored"
             case "Strip":
-                found = "anchored" if fused else found
+                result = "anchored" if fused else result
             case _:
                 return "whole"
-    return found
+    return result

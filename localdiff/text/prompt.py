@@ -93,15 +93,15 @@ def as_messages(prompt: Sequence[Any]) -> list[Mapping[str, Any]]:
     for message in prompt:
         if not isinstance(message, Mapping):
             raise UsageError(f"a prompt is text, messages or token ids; this one contains {kind_of(message)}", _MESSAGE)
-        given = [key for key, value in message.items() if value is not None]
-        if unknown := [key for key in given if key not in FIELDS]:
+        keys = [key for key, value in message.items() if value is not None]
+        if unknown := [key for key in keys if key not in FIELDS]:
             raise UsageError(
                 f"a message has an unknown field {unknown[0]!r:.60}",
                 f"its fields are {', '.join(FIELDS)}",
             )
         if message.get("role") not in ROLES:
             raise UsageError(f"a message has the role {message.get('role')!r:.60}", f"roles are {', '.join(ROLES)}")
-        if "content" not in given and not any(message.get(field) for field in _INSTEAD):
+        if "content" not in keys and not any(message.get(field) for field in _INSTEAD):
             raise UsageError("a message has no `content`", _MESSAGE)
         _require_text(message.get("content"))
     return list(prompt)

@@ -32,10 +32,12 @@ def environment() -> ImmutableSandboxedEnvironment:
     It has what they expect, as in transformers: trimmed blocks, loop controls, `raise_exception`, `tojson` without
     HTML escapes, and `{% generation %}` blocks, which only mark text for training.
     """
-    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, loopcontrols])
-    made.filters["tojson"] = _to_json
-    made.globals["raise_exception"] = _refuse
-    return made
+    sandbox = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, loopcontrols]
+    )
+    sandbox.filters["tojson"] = _to_json
+    sandbox.globals["raise_exception"] = _refuse
+    return sandbox
 
 
 def render(template: Template, max_characters: int, **variables: Any) -> str:

@@ -83,17 +83,17 @@ class Shield:
         for piece in pieces[:-1]:
             length += len(piece)
             covered.add(length - 1)
-        found: list[Segment] = []
+        segments: list[Segment] = []
         begin = 0
         for match in self._token_pattern.finditer(plain):
             if match.start() in covered:
                 if begin < match.start():
-                    found.append(Segment(text=plain[begin : match.start()], literal=False))
-                found.append(Segment(text=match.group(), literal=True))
+                    segments.append(Segment(text=plain[begin : match.start()], literal=False))
+                segments.append(Segment(text=match.group(), literal=True))
                 begin = match.end()
         if begin < len(plain):
-            found.append(Segment(text=plain[begin:], literal=False))
-        return found
+            segments.append(Segment(text=plain[begin:], literal=False))
+        return segments
 
     def _cover_text(self, text: str, keep: Sequence[str]) -> str:
         text = text.replace(MARK, "\ufffd")

@@ -91,18 +91,18 @@ class ChatTemplate:
         turns = [_check_message(message) for message in messages]
         if not turns:
             raise UsageError("the conversation is empty", hint="give a prompt")
-        offered = None if tools is None else [_plain(tool, "tools") for tool in tools]
-        given = len(json.dumps([turns, offered], ensure_ascii=False))
+        declarations = None if tools is None else [_plain(tool, "tools") for tool in tools]
+        length = len(json.dumps([turns, declarations], ensure_ascii=False))
         if shield is not None:
             turns = [_cover(turn, shield) for turn in turns]
-            offered = shield.cover(offered)
+            declarations = shield.cover(declarations)
         try:
             return render(
                 self._template,
-                8 * given + SPARE_CHARACTERS,
+                8 * length + SPARE_CHARACTERS,
                 **self._tokens,
                 messages=turns,
-                tools=offered,
+                tools=declarations,
                 documents=None,
                 enable_thinking=think,
                 add_generation_prompt=add_generation_prompt,
@@ -149,12 +149,12 @@ def _find_template(directory: Path, config: Mapping[str, Any]) -> tuple[Path, st
     path = directory / FILE_NAME
     if path.is_file():
         return path, _read_text(path)
-    path, found = directory / CONFIG_NAME, config.get("chat_template")
-    if isinstance(found, list):  # an older form: several named templates
-        named = {entry.get("name"): entry.get("template") for entry in found if isinstance(entry, dict)}
-        found = named.get("default")
-    if isinstance(found, str):
-        return path, found
+    path, template = directory / CONFIG_NAME, config.get("chat_template")
+    if isinstance(template, list):  # an older form: several named templates
+        templates = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
+        template = templates.get("default")
+    if isinstance(template, str):
+        return path, template
     raise WeightsError(
         f"`{directory}` has no chat template: neither `{FILE_NAME}` nor `chat_template` in `{CONFIG_NAME}`",
         hint="give the directory of an instruction-tuned checkpoint",

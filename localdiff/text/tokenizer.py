@@ -151,8 +151,8 @@ class Tokenizer:
         Args:
             special: write control tokens as text; otherwise they are left out.
         """
-        kept = ids if special else [id for id in ids if id not in self._control_ids]
-        return self._backend.decode(list(kept), skip_special_tokens=False)
+        text_ids = ids if special else [id for id in ids if id not in self._control_ids]
+        return self._backend.decode(list(text_ids), skip_special_tokens=False)
 
     def piece(self, id: int) -> str:
         """The text of one id on a canvas.
@@ -160,10 +160,10 @@ class Tokenizer:
         A marker of a leading space is a space; a control token is its own text; a byte that is no character
         by itself is `<0xE2>`; an id without a token is U+FFFD.
         """
-        found = self._pieces.get(id)
-        if found is None:
-            found = self._pieces[id] = self._make_piece(id)
-        return found
+        piece = self._pieces.get(id)
+        if piece is None:
+            piece = self._pieces[id] = self._make_piece(id)
+        return piece
 
     @cached_property
     def decoder_steps(self) -> tuple[Mapping[str, Any], ...]:

@@ -101,12 +101,12 @@ def decode_event(line: Mapping[str, Any], earlier: Earlier) -> Event:
     kind = _KIND_BY_NAME.get(name) if isinstance(name, str) else None
     if kind is None:
         raise Malformed(f"there is no event {name!r:.60}")
-    given: dict[str, object] = {}
+    arrays: dict[str, object] = {}
     if kind is BlockStarted:
-        given["canvas_ids"] = unpack_ids(plain.pop("canvas_ids", None), earlier.length, "canvas_ids")
+        arrays["canvas_ids"] = unpack_ids(plain.pop("canvas_ids", None), earlier.length, "canvas_ids")
     elif kind is DenoiseStep:
-        given = _arrays(plain, earlier)
-    return decode(kind, plain, name, **given)
+        arrays = _arrays(plain, earlier)
+    return decode(kind, plain, name, **arrays)
 
 
 def _arrays(line: dict[str, Any], earlier: Earlier) -> dict[str, object]:

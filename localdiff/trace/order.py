@@ -52,7 +52,7 @@ class Order:
         self._run: RunStarted | None = None
         self._block = 0
         self._step: DenoiseStep | None = None
-        self._kept: list[int] = []
+        self._token_ids: list[int] = []
 
     def follow(self, event: Event) -> None:
         """Takes the next event.
@@ -77,7 +77,7 @@ class Order:
             case TextCommitted():
                 _require(event.block == self._block, f"it names block {event.block}, and this is block {self._block}")
             case RunFinished():
-                _require(event.token_ids == tuple(self._kept), "`token_ids` is not what the blocks committed")
+                _require(event.token_ids == tuple(self._token_ids), "`token_ids` is not what the blocks committed")
                 _require(len(event.stats.blocks) == self._block, "`stats.blocks` does not have one entry per block")
             case Prefilled():
                 _require(0 <= event.done <= event.total, f"done={event.done} of total={event.total}")
@@ -123,12 +123,12 @@ class Order:
         draft = self._step.argmax_ids[: len(event.token_ids)]
         _require(event.token_ids == draft, "`token_ids` is not the draft of the last step")
         _require(event.reason != "cancelled" or not event.token_ids, "a cancelled block has committed ids")
-        self._kept += [token for token in event.token_ids if token not in self._run.end_ids]
+        self._token_ids += [token for token in event.token_ids if token not in self._run.end_ids]
 
     def _ids(self, name: str, ids: tuple[int, ...], *, length: int | None = None) -> None:
         assert self._run is not None
-        wanted = self._run.canvas_length if length is None else length
-        _require(len(ids) == wanted, f"`{name}` has {len(ids)} entries, not {wanted}")
+        expected = self._run.canvas_length if length is None else length
+        _require(len(ids) == expected, f"`{name}` has {len(ids)} entries, not {expected}")
         _require(min(ids) >= 0 and max(ids) < self._run.vocab_size, f"`{name}` has an id outside of the vocabulary")
 
     @staticmethod

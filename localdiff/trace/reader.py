@@ -103,11 +103,11 @@ def _header(line: bytes, name: str) -> Header:
         raise _no_trace(name) from error
     if "trace" not in fields or "schema" not in fields:
         raise _no_trace(name)
-    for key, known in (("trace", VERSION), ("schema", SCHEMA_VERSION)):
-        if type(fields[key]) is not int or fields[key] != known:
+    for key, version in (("trace", VERSION), ("schema", SCHEMA_VERSION)):
+        if type(fields[key]) is not int or fields[key] != version:
             what = "a trace" if key == "trace" else "events"
             raise TraceError(
-                f"`{name}` has {what} of version {fields[key]!r:.40}, and this program knows version {known}",
+                f"`{name}` has {what} of version {fields[key]!r:.40}, and this program knows version {version}",
                 "a newer localdiff may read it",
             )
     try:

@@ -36,7 +36,7 @@ class Recorder:
         self._header_of = header_of
         self._pieces = pieces
         self._earlier = Earlier()
-        self._known: set[int] = set()
+        self._written_ids: set[int] = set()
         self._hash = hashlib.sha256()
         self._lines = 0
 
@@ -54,12 +54,12 @@ class Recorder:
             self._write({"sha256": self._hash.hexdigest(), "lines": self._lines})
 
     def _write_pieces(self, event: DenoiseStep) -> None:
-        shown = set(event.argmax_ids).union(*event.top_ids) - self._known
-        if shown:
-            new = sorted(shown)
+        ids = set(event.argmax_ids).union(*event.top_ids) - self._written_ids
+        if ids:
+            new = sorted(ids)
             special = [token for token in new if self._pieces.is_special(token)]
             self._write({"pieces": {str(token): self._pieces.piece(token) for token in new}, "special": special})
-            self._known |= shown
+            self._written_ids |= ids
 
     def _write(self, line: Mapping[str, object]) -> None:
         # Only a broken tokenizer has a piece with a lone surrogate; that is not worth losing a run.

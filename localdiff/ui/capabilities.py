@@ -114,8 +114,8 @@ def _ask(stream: TextIO, keyboard: TextIO) -> bool | None:
 def _read_until_end(descriptor: int) -> bytes:
     answer, deadline = b"", time.monotonic() + _PATIENCE
     while not _END.search(answer):
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+        seconds = deadline - time.monotonic()
+        if seconds <= 0 or not select.select([descriptor], [], [], seconds)[0]:
             break
         answer += os.read(descriptor, 1024)
     return answer

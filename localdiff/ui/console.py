@@ -47,8 +47,8 @@ def _console(stream: TextIO) -> tuple[int, int] | None:
         handle = msvcrt.get_osfhandle(stream.fileno())
     except (OSError, ValueError):
         return None
-    found = ctypes.WinDLL("kernel32").GetConsoleMode(wintypes.HANDLE(handle), ctypes.byref(mode))
-    return (handle, mode.value) if found else None
+    is_console = ctypes.WinDLL("kernel32").GetConsoleMode(wintypes.HANDLE(handle), ctypes.byref(mode))
+    return (handle, mode.value) if is_console else None
 
 
 def _set_mode(handle: int, mode: int) -> bool:

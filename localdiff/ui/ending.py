@@ -8,14 +8,14 @@ from __future__ import annotations
 from localdiff.sizes import counted
 
 
-def stopped(where: str, kept: int) -> str:
+def stopped(where: str, tokens: int) -> str:
     """Of a run that the user stopped.
 
     Args:
         where: how far it got, as `Reply.where`.
-        kept: tokens of it that are kept.
+        tokens: tokens of it that are kept.
     """
-    what = f"kept {counted(kept, 'token')}" if kept else "nothing was kept"
+    what = f"kept {counted(tokens, 'token')}" if tokens else "nothing was kept"
     return f"Stopped {where}; {what}."
 
 

@@ -34,7 +34,7 @@ def footer(
         new_tokens: tokens of the prompt that had to be encoded, where a conversation had cached the others.
     """
     used = stats.prompt_tokens + stats.tokens
-    read = stats.prompt_tokens if new_tokens is None else new_tokens
+    prompt_tokens = stats.prompt_tokens if new_tokens is None else new_tokens
     is_narrow = width is not None and width < NARROW
     rate = f"{rounded(stats.tok_per_s)} tok/s"
     if slowed:
@@ -46,10 +46,10 @@ def footer(
         "blocks": counted(len(stats.blocks), "block"),
         "steps": counted(sum(block.steps for block in stats.blocks), "step"),
         "rate": rate,
-        "prompt": f"prompt {read:,} tok in {rounded(stats.prompt_seconds)} s",
+        "prompt": f"prompt {prompt_tokens:,} tok in {rounded(stats.prompt_seconds)} s",
         "context": f"ctx {used:,}/{context:,}",
     }
-    if not read:
+    if not prompt_tokens:
         del parts["prompt"]
     if stats.peak_bytes is not None:
         parts["peak"] = f"peak {stats.peak_bytes / 1e9:.1f} GB"

@@ -103,7 +103,7 @@ class LiveView:
             away=lambda: is_in_background(stream),
             clock=clock,
         )
-        self._guard = TerminalGuard(stream=stream, keyboard=keyboard, marks=watch.marks, resumed=self._on_resumed)
+        self._guard = TerminalGuard(stream=stream, keyboard=keyboard, marks=watch.marks, on_resumed=self._on_resumed)
         self._scene = Scene(slowed=slow > 0, legend=watch.legend)
         self._transcript = Transcript(finished_lines if watch.render is None else finished_length)
         self._mailbox: Mailbox[Frame] = Mailbox()
@@ -141,9 +141,9 @@ class LiveView:
                 if event.channel in self._watch.elsewhere and "\n" in event.text:
                     self._step_aside()
             case BlockStarted():
-                finished = self._transcript.take_finished()
+                passages = self._transcript.take_finished()
                 self._scene = replace(self._scene, pending=self._transcript.pending)
-                self._put(Frame(scene=self._scene, above=self._printed(finished)), keep=True)
+                self._put(Frame(scene=self._scene, above=self._printed(passages)), keep=True)
             case RunFinished():
                 self.close()
             case _:
@@ -191,9 +191,9 @@ class LiveView:
             raise self._failure
 
     def _finish(self) -> None:
-        left = self._undrawn + self._mailbox.take(0)
+        frames = self._undrawn + self._mailbox.take(0)
         try:
-            self._painter.finish(left, self._printed(self._transcript.take_all()))
+            self._painter.finish(frames, self._printed(self._transcript.take_all()))
         except OSError as error:
             self._failure = self._failure or error
 

@@ -147,9 +147,10 @@ class Painter:
 
     def _encode(self, rows: Sequence[Row]) -> list[str]:
         """Rows as text; a row that was in the same place in the frame before is not encoded again."""
-        known = self._encoded + [(None, "")] * (len(rows) - len(self._encoded))
+        previous = self._encoded + [(None, "")] * (len(rows) - len(self._encoded))
         self._encoded = [
-            (row, text if row == before else encode_row(row)) for row, (before, text) in zip(rows, known, strict=False)
+            (row, text if row == before else encode_row(row))
+            for row, (before, text) in zip(rows, previous, strict=False)
         ]
         return [text for _, text in self._encoded]
 

@@ -111,10 +111,10 @@ class _Parts:
         return Measurement(0, min(cell_len(self.text), options.max_width))
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
-        shown = self.text
-        while cell_len(shown) > options.max_width:
-            shown = shown.rpartition(SPACE)[0]
-        yield Text(shown, no_wrap=True)
+        text = self.text
+        while cell_len(text) > options.max_width:
+            text = text.rpartition(SPACE)[0]
+        yield Text(text, no_wrap=True)
 
 
 class Bars:

@@ -55,8 +55,8 @@ class Rate:
             now = self._clock()
             while len(self._points) > 1 and self._points[1][0] <= now - WINDOW:
                 self._points.popleft()
-            known = (self._last, *reversed(self._points))
-            since = next((point for point in known if point[0] <= now - window), self._points[0])
+            points = (self._last, *reversed(self._points))
+            since = next((point for point in points if point[0] <= now - window), self._points[0])
             seconds = now - since[0]
             return (self._last[1] - since[1]) / seconds if seconds > _SPACING else None
 
@@ -82,18 +82,18 @@ def shown_time(seconds: float) -> str:
 
 def shown_amount(done: int, total: int, rate: Rate) -> str:
     """`38.1/52.0 GB  86 MB/s  2m41s left`, as far as it is known."""
-    parts = [_of(done, total)]
+    parts = [_amount(done, total)]
     if speed := rate.per_second():
         parts.append(f"{shown_size(speed)}/s")
-    if (left := rate.seconds_left(total)) is not None and done < total:
-        parts.append(f"{shown_time(left)} left")
+    if (seconds := rate.seconds_left(total)) is not None and done < total:
+        parts.append(f"{shown_time(seconds)} left")
     return "  ".join(parts)
 
 
-def _of(done: int, total: int) -> str:
+def _amount(done: int, total: int) -> str:
     """`38.1/52.0 GB`: both in the unit of the larger one."""
-    shown = shown_size(total)
-    number, unit = shown.split()
+    total_size = shown_size(total)
+    number, unit = total_size.split()
     scale = {"GB": 1e9, "MB": 1e6, "KB": 1e3}[unit]
     decimals = 1 if unit == "GB" else 0
     return f"{done / scale:.{decimals}f}/{number} {unit}"

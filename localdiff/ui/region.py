@@ -69,13 +69,13 @@ class Region:
             The text, or nothing where the screen already shows this.
         """
         resized = self._size is not None and size != self._size
-        known = self._rows if self._is_known and not resized and not above else ()
-        if known == tuple(rows):
+        previous = self._rows if self._is_known and not resized and not above else ()
+        if previous == tuple(rows):
             return ""
         moved = resized or bool(above)
         # Rows that a narrower terminal has wrapped are removed with all others.
-        head = [SYNC_ON, "" if known else CURSOR_OFF, ERASE_REGION if resized else "\r"]
-        body = _rows(rows, known, on_screen=0 if moved else self.height, shrinks=moved or len(rows) < self.height)
+        head = [SYNC_ON, "" if previous else CURSOR_OFF, ERASE_REGION if resized else "\r"]
+        body = _rows(rows, previous, on_screen=0 if moved else self.height, shrinks=moved or len(rows) < self.height)
         self._rows, self._is_known, self._size = tuple(rows), True, size
         return "".join([*head, _lines(above, size.columns), WRAP_OFF, body, WRAP_ON, SYNC_OFF])
 
@@ -91,13 +91,13 @@ class Region:
         return "".join(parts)
 
 
-def _rows(rows: Sequence[str], known: Sequence[str], *, on_screen: int, shrinks: bool) -> str:
-    """Rows that differ from what is known, from the region's first row on; ends where it begins."""
+def _rows(rows: Sequence[str], previous: Sequence[str], *, on_screen: int, shrinks: bool) -> str:
+    """Rows that differ from the previous ones, from the region's first row on; ends where it begins."""
     parts: list[str] = []
     at, last = 0, len(rows) - 1
     for index, row in enumerate(rows):
         clears_below = shrinks and index == last
-        if index < len(known) and known[index] == row and not clears_below:
+        if index < len(previous) and previous[index] == row and not clears_below:
             continue
         below = ERASE_BELOW if _SGR.sub("", row) else _ERASE_FROM_FIRST_COLUMN
         parts += [_down(at, index, on_screen), row, below if clears_below else ERASE_REST_OF_ROW, "\r"]
@@ -111,8 +111,8 @@ def _rows(rows: Sequence[str], known: Sequence[str], *, on_screen: int, shrinks:
 def _down(start: int, stop: int, on_screen: int) -> str:
     """Moves from the start of one row to the start of another below it; missing rows are made."""
     steps = max(0, min(stop, on_screen - 1) - start)
-    made = stop - start - steps
-    return (f"\x1b[{steps}B" if steps else "") + "\r\n" * made
+    new_rows = stop - start - steps
+    return (f"\x1b[{steps}B" if steps else "") + "\r\n" * new_rows
 
 
 def _lines(text: str, columns: int) -> str:

@@ -57,6 +57,6 @@ class StatusLine:
 
     def _blank_after(self, width: int) -> str:
         """Spaces over the rest of an earlier, wider text, and back over them so that an echo lands beside the text."""
-        wanted = max(text_width(self._text), width) + _ECHO
-        blanks = min(wanted, self._stream.columns - 1) - width
+        columns = max(text_width(self._text), width) + _ECHO
+        blanks = min(columns, self._stream.columns - 1) - width
         return " " * blanks + "\b" * blanks if blanks > 0 else ""

@@ -31,7 +31,7 @@ class TerminalGuard:
         keyboard: the terminal that echoes keys, or None to leave its echo alone.
         marks: whether what is typed meanwhile is for a prompt: pastes are marked, and Enter stays Enter, which is set
             up again after Ctrl-Z.
-        resumed: called after the process was stopped and continued, from a signal handler.
+        on_resumed: called after the process was stopped and continued, from a signal handler.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class TerminalGuard:
         stream: TextIO,
         keyboard: TextIO | None = None,
         marks: bool = False,
-        resumed: Callable[[], None] | None = None,
+        on_resumed: Callable[[], None] | None = None,
     ) -> None:
         self._stream = stream
         self._marks = marks
-        self._resumed = resumed
+        self._on_resumed = on_resumed
         self._signals = TerminalSignals(give_back=self.restore, take=self._on_continued)
         self._echo = KeyboardEcho(keyboard, keeps_enter=marks)
         self._started = False
@@ -86,5 +86,5 @@ class TerminalGuard:
         self._echo.silence()
         if self._marks:
             self._write(PASTES_ON)
-        if self._resumed is not None:
-            self._resumed()
+        if self._on_resumed is not None:
+            self._on_resumed()

@@ -27,23 +27,23 @@ class TextWriter:
         self._whole_lines = whole_lines and (stream.terminal or stream.piped)
         self._style = style
         self._ends_line = ends_line or stream.terminal or style is not None
-        self._held = ""
+        self._buffer = ""
         self._open = False
 
     def add(self, text: str) -> None:
         """Write what may be written now."""
-        self._held += text
-        self._write(self._held.rfind("\n") + 1 if self._whole_lines else len(self._held))
+        self._buffer += text
+        self._write(self._buffer.rfind("\n") + 1 if self._whole_lines else len(self._buffer))
 
     def end(self) -> None:
         """Write what is left, and end the last line unless the text is exact."""
-        self._write(len(self._held))
+        self._write(len(self._buffer))
         if self._open and self._ends_line:
             self._stream.write("\n")
             self._open = False
 
     def _write(self, length: int) -> None:
-        text, self._held = self._held[:length], self._held[length:]
+        text, self._buffer = self._buffer[:length], self._buffer[length:]
         if not text:
             return
         text = safe_text(text) if self._stream.terminal else text

@@ -106,18 +106,18 @@ class CellMaker:
         except KeyError:
             if len(self._cells) >= _CACHE_LIMIT:
                 self._cells.clear()
-            found = self._cells[key] = self._make(token, stage, changed)
-            return found
+            cells = self._cells[key] = self._make(token, stage, changed)
+            return cells
 
     def tokens(
         self, tokens: Sequence[int], stages: Sequence[int], changed: Sequence[bool]
     ) -> list[tuple[Cell, ...] | None]:
         """The same for many positions, most of which are cached as a rule; None for noise as well."""
         positions = list(zip(tokens, stages, changed, strict=True))
-        known = self._cells
+        cache = self._cells
         try:
             return [
-                None if stage == NOISE else known[(token << 3) | (stage << 1) | is_new]
+                None if stage == NOISE else cache[(token << 3) | (stage << 1) | is_new]
                 for token, stage, is_new in positions
             ]
         except KeyError:

@@ -21,8 +21,8 @@ class Block(NamedTuple):
 
 def parser() -> MarkdownIt:
     """A parser of the dialect."""
-    found = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
-    return found.disable(
+    markdown = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+    return markdown.disable(
         ["image", "autolink", "escape", "entity", "reference", "lheading", "html_block", "html_inline"]
     )
 

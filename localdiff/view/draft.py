@@ -37,38 +37,38 @@ def draft_cells(
     """
     if not ids:
         return [cells.noise] * state.length, list(range(state.length))
-    drawn: list[Cell] = []
+    draft: list[Cell] = []
     owners: list[int] = []
     stages, noise = state.stages, cells.noise
     position, end = 0, state.end
     old = ids if before is None else before
     changed = [was != now for was, now in zip(old[:end], ids[:end], strict=True)]
-    made = cells.tokens(ids[:end], stages[:end], changed)
+    token_cells = cells.tokens(ids[:end], stages[:end], changed)
     while position < end:
         stage = stages[position]
         if stage == NOISE:
-            drawn.append(noise)
+            draft.append(noise)
             owners.append(position)
             position += 1
             continue
-        token, found = ids[position], made[position]
-        if found is None:
+        token, piece = ids[position], token_cells[position]
+        if piece is None:
             stop = _end_of_bytes(ids, stages, position, end, cells)
             for part in cells.byte_run(ids[position:stop], stages[position:stop], changed[position:stop]):
-                drawn += part
+                draft += part
                 owners += [position] * len(part)
                 position += 1
             continue
         if token in end_ids:
-            found = (cells.end,)
+            piece = (cells.end,)
         if token != pad_id:
-            drawn += found
-            owners += [position] * len(found)
+            draft += piece
+            owners += [position] * len(piece)
         position += 1
     if end < state.length:
-        drawn.append(cells.end)
+        draft.append(cells.end)
         owners.append(end)
-    return drawn, owners
+    return draft, owners
 
 
 def _end_of_bytes(ids: Sequence[int], stages: Sequence[int], start: int, end: int, cells: CellMaker) -> int:

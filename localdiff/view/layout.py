@@ -116,8 +116,8 @@ def layout_of(
     # Line breaks cost rows that the estimate does not include; a taller terminal has more to spare.
     spare = size.rows // 10
     little = min(pending, PENDING_ROWS * size.columns)
-    wanted = int((little + canvas_length * _COLUMNS_PER_TOKEN) // text_columns) + spare
-    base = max(1, min(MAX_BODY_ROWS, room, max(MIN_BODY_ROWS, wanted)))
+    estimate = int((little + canvas_length * _COLUMNS_PER_TOKEN) // text_columns) + spare
+    base = max(1, min(MAX_BODY_ROWS, room, max(MIN_BODY_ROWS, estimate)))
     more = max(0, min(pending_rows - PENDING_ROWS, room - base))
     return Layout(
         tier=tier,

@@ -49,9 +49,9 @@ def finished_length(text: str) -> int:
     from localdiff.view.dialect import blocks  # imports a parser, which plain text does without
 
     lines = text.split("\n")[:-1]
-    found = blocks("".join(f"{line}\n" for line in lines))
-    begins = [block.start for block in found[1:]]
-    if not found or not _goes_on(found[-1], len(lines)):
+    all_blocks = blocks("".join(f"{line}\n" for line in lines))
+    begins = [block.start for block in all_blocks[1:]]
+    if not all_blocks or not _goes_on(all_blocks[-1], len(lines)):
         begins.append(len(lines))
     ends = [start for start in begins if start and not lines[start - 1].strip(_BLANKS)]
     return sum(len(line) + 1 for line in lines[: ends[-1]]) if ends else 0

@@ -87,8 +87,8 @@ def fold(scene: Scene, event: Event) -> Scene:
                 passes=scene.passes + 1,
             )
         case BlockCommitted():
-            said = takewhile(lambda token: token not in scene.end_ids, event.token_ids)
-            tokens = scene.tokens + sum(1 for _ in said)
+            ids = takewhile(lambda token: token not in scene.end_ids, event.token_ids)
+            tokens = scene.tokens + sum(1 for _ in ids)
             elapsed = scene.step.elapsed if scene.step else 0.0
             return replace(
                 scene,

@@ -79,16 +79,16 @@ def animation(shots: Sequence[Shot], *, columns: int, palette: Palette) -> str:
     rules: list[str] = []
     for y in range(height):
         for row, start, stop in _stretches(shots, y):
-            drawn = _row(row, y)
-            if not drawn:
+            markup = _row(row, y)
+            if not markup:
                 continue
             is_last = stop >= total - 1e-9
             if start == 0 and is_last:
-                body.append(drawn)
+                body.append(markup)
                 continue
             name = f"r{len(rules)}"
             rules.append(_rule(name, start / total, stop / total, total, is_last=is_last))
-            body.append(f'<g class="{name}">{drawn}</g>')
+            body.append(f'<g class="{name}">{markup}</g>')
     reduced = "@media (prefers-reduced-motion:reduce){g{animation:none!important}}"
     style = f"<style>{''.join(rules)}{reduced}</style>"
     return _document(body, columns=columns, rows=height, palette=palette, style=style)

@@ -30,14 +30,14 @@ _DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in SOURCE_DTYPES}
 def bitsandbytes_names(names: Iterable[str]) -> dict[str, dict[str, str]]:
     """Quantized tensors among `names`: tensor name → part (`""` for the codes) → stored name."""
     stored = set(names)
-    found: dict[str, dict[str, str]] = {}
+    part_names: dict[str, dict[str, str]] = {}
     for name in sorted(stored):
         tensor, dot, part = name.rpartition("." + STATE)
         if dot and part in ("nf4", "fp4") and tensor in stored:
             optional = ("absmax", "quant_map", "nested_absmax", "nested_quant_map")
             parts = {part: f"{tensor}.{part}" for part in optional if f"{tensor}.{part}" in stored}
-            found[tensor] = {"": tensor, "state": name, **parts}
-    return found
+            part_names[tensor] = {"": tensor, "state": name, **parts}
+    return part_names
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -27,7 +27,7 @@ from .embedding import CudaEmbedding
 from .experts import CudaExperts, can_group
 from .linear import CudaLinear, can_multiply
 from .parity import Expectation, plain_calls
-from .support import missing
+from .support import why_unsupported
 from .switches import DENSE, EXPERTS, activations_of, is_plain
 from .tiles import Activations
 
@@ -77,15 +77,15 @@ def prepare(
     """
     make = _makers(experts=activations_of(EXPERTS), dense=activations_of(DENSE))
     makers = {path: _fast(make, module) for path, module in model.named_modules() if path not in keep}
-    found = {path: maker for path, maker in makers.items() if maker is not None}
-    if not found:
+    replacements = {path: maker for path, maker in makers.items() if maker is not None}
+    if not replacements:
         return Prepared()
-    unsupported = missing(device)
+    unsupported = why_unsupported(device)
     if unsupported is not None:
         return Prepared(warning=f"{unsupported.reason}: {_COST}; {unsupported.remedy}")
     paths: dict[str, list[str]] = defaultdict(list)
     expectations: dict[tuple[object, ...], list[Expectation]] = {}
-    for path, maker in found.items():
+    for path, maker in replacements.items():
         parent, _, attribute = path.rpartition(".")
         owner = model.get_submodule(parent)
         plain = getattr(owner, attribute)
@@ -103,7 +103,9 @@ def prepare(
         )
     return Prepared(
         paths=tuple(
-            f"{kind} ({made.count(path)}): {path}" for kind, made in paths.items() for path in dict.fromkeys(made)
+            f"{kind} ({kind_paths.count(path)}): {path}"
+            for kind, kind_paths in paths.items()
+            for path in dict.fromkeys(kind_paths)
         ),
         expectations=tuple(one for of_format in expectations.values() for one in of_format),
     )
@@ -111,15 +113,15 @@ def prepare(
 
 def _makers(*, experts: Activations, dense: Activations) -> dict[type[nn.Module], Callable[[Any], Any]]:
     """Makers of the fast module of each plain kind, as far as the switches allow."""
-    made: dict[type[nn.Module], Callable[[Any], Any]] = {}
+    makers: dict[type[nn.Module], Callable[[Any], Any]] = {}
     if not is_plain("experts"):
-        made[QuantExperts] = partial(CudaExperts, activations=experts)
+        makers[QuantExperts] = partial(CudaExperts, activations=experts)
     if not is_plain("dense"):
-        made[QuantLinear] = partial(CudaLinear, activations=dense)
-        made[QuantEmbedding] = CudaEmbedding
+        makers[QuantLinear] = partial(CudaLinear, activations=dense)
+        makers[QuantEmbedding] = CudaEmbedding
     if not is_plain("decode"):
-        made[DecodedLinear] = DecodedLinear
-    return made
+        makers[DecodedLinear] = DecodedLinear
+    return makers
 
 
 def _fast(make: Mapping[type[nn.Module], Callable[[Any], Any]], module: nn.Module) -> Callable[[Any], Any] | None:

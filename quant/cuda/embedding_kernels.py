@@ -77,8 +77,8 @@ def soft_kernel(
         id = start + tl.arange(0, IDS)
         id_codes = codes + id[:, None].to(tl.int64) * width + column[None, :]
         id_scales = scales + id * (width // 64) + group
-        address, known = row_logits + id[None, :], id[None, :] < vocab_size
-        score = tl.load(address) if EVEN else tl.load(address, mask=known, other=float("-inf"))
+        address, in_vocab = row_logits + id[None, :], id[None, :] < vocab_size
+        score = tl.load(address) if EVEN else tl.load(address, mask=in_vocab, other=float("-inf"))
         # `tl.exp` is this plus four instructions for results below 1e-38; here those become 0.
         probability = tl.exp2((score.to(tl.float32) - normalizer) * _LOG2E).to(COMPUTE)
         embedding = _embeddings(id_codes, id_scales, id, vocab_size, COMPUTE, EVEN, PACK, DECODE_ONCE)

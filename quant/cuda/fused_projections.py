@@ -136,11 +136,11 @@ def stack(modules: Sequence[nn.Module]) -> FusedProjections | None:
     Weights of one format, type, width and device can be stacked; modules wrapped by something else, such as an adapter,
     cannot. While they are being stacked, these weights are held twice.
     """
-    made = _stacked(modules)
-    if made is not None and made.tensors()[0].is_cuda:
+    stacked = _stacked(modules)
+    if stacked is not None and stacked.tensors()[0].is_cuda:
         # The memory just freed is fragmented: the next stack would not fit into it.
         torch.cuda.empty_cache()
-    return made
+    return stacked
 
 
 def _stacked(modules: Sequence[nn.Module]) -> FusedProjections | None:

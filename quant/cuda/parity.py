@@ -137,7 +137,7 @@ def plain_calls(plain: Any, rows: Sequence[int], dtype: torch.dtype) -> list[Cal
 
 
 def assert_parity(name: str, compute: Callable[[], Sequence[Tensor]], expected: Sequence[Tensor]) -> float:
-    """The largest relative error of what a fast path computes, ‖found - expected‖ / ‖expected‖.
+    """The largest relative error of what a fast path computes, ‖actual - expected‖ / ‖expected‖.
 
     It computes twice: no result of a kernel depends on which of its programs is first, so a second one that differs
     shows a race.
@@ -149,20 +149,20 @@ def assert_parity(name: str, compute: Callable[[], Sequence[Tensor]], expected: 
         ParityError: numbers differ by more than roundings explain, or from one time to the next.
     """
     errors = []
-    for found, again, right in zip(compute(), compute(), expected, strict=True):
-        if found.shape != right.shape:
-            raise ParityError(f"{name}: a result of shape {list(found.shape)} should have {list(right.shape)}")
-        if not torch.equal(_bits(found), _bits(again)):
+    for actual, again, right in zip(compute(), compute(), expected, strict=True):
+        if actual.shape != right.shape:
+            raise ParityError(f"{name}: a result of shape {list(actual.shape)} should have {list(right.shape)}")
+        if not torch.equal(_bits(actual), _bits(again)):
             raise ParityError(f"{name}: the same input gives other numbers the second time")
-        errors.append(_relative_error(name, found, right))
+        errors.append(_relative_error(name, actual, right))
     return max(errors)
 
 
-def _relative_error(name: str, found: Tensor, expected: Tensor) -> float:
-    parts = (torch.split(result.reshape(len(expected), -1), _COLUMNS, dim=1) for result in (found, expected))
+def _relative_error(name: str, actual: Tensor, expected: Tensor) -> float:
+    parts = (torch.split(result.reshape(len(expected), -1), _COLUMNS, dim=1) for result in (actual, expected))
     error = norm = 0.0
     for found_part, expected_part in zip(*parts, strict=True):
-        right = expected_part.to(found.device).float()
+        right = expected_part.to(actual.device).float()
         difference = (found_part.float() - right).abs()
         is_right = difference <= ABSOLUTE * right.square().mean(dim=0).sqrt() + RELATIVE * right.abs()
         if not bool(is_right.all()):  # NaN is not

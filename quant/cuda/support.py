@@ -44,7 +44,7 @@ _failed: dict[torch.device, Unsupported] = {}
 """What `exclude` was told."""
 
 
-def missing(device: torch.device) -> Unsupported | None:
+def why_unsupported(device: torch.device) -> Unsupported | None:
     """What keeps kernels from running on a device; None where nothing does."""
     try:
         return _failed.get(device) or _tried(device)
@@ -55,7 +55,7 @@ def missing(device: torch.device) -> Unsupported | None:
 def exclude(device: torch.device, error: Exception) -> None:
     """Excludes a device from kernels, for models prepared from now on, because one failed there."""
     if _is_of_files(error):
-        _failed[device] = _unkept(error)
+        _failed[device] = _unwritable_cache(error)
         return
     if isinstance(error, ParityError):
         reason = f"kernels compute wrong numbers here ({error})"
@@ -98,7 +98,7 @@ def _trial(device: torch.device, *, is_hopper: bool = False) -> Unsupported | No
         if _is_of_tools(error):
             return Unsupported("Triton cannot build its launcher here", _TOOLS)
         if _is_of_files(error):
-            return _unkept(error)
+            return _unwritable_cache(error)
         return Unsupported(f"Triton does not run here ({_first_line(error)})", _VERSIONS)
     return None if exact else Unsupported("Triton computes wrong numbers here", _VERSIONS)
 
@@ -120,7 +120,7 @@ def _is_of_files(error: Exception) -> TypeGuard[OSError]:
     return isinstance(error, OSError) and error.errno in _REFUSED
 
 
-def _unkept(error: OSError) -> Unsupported:
+def _unwritable_cache(error: OSError) -> Unsupported:
     name = "" if error.filename is None else f": `{os.fsdecode(error.filename)}`"
     reason = f"Triton cannot keep its compiled kernels ({error.strerror}{name})"
     return Unsupported(reason, "have `TRITON_CACHE_DIR` name a directory that can be written")

@@ -72,8 +72,8 @@ def is_plain(part: Part) -> bool:
     Raises:
         SwitchError: the variable names an unknown part.
     """
-    named = [word.strip() for word in os.environ.get(PLAIN, "").split(",") if word.strip()]
-    unknown = [word for word in named if word not in (*PARTS, "all")]
+    words = [word.strip() for word in os.environ.get(PLAIN, "").split(",") if word.strip()]
+    unknown = [word for word in words if word not in (*PARTS, "all")]
     if unknown:
         raise SwitchError(f"{PLAIN} names the unknown part `{unknown[0]}`; parts are {', '.join(PARTS)} and all")
-    return part in named or "all" in named
+    return part in words or "all" in words

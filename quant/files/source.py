@@ -86,7 +86,7 @@ def parse_header(file: str, start: bytes, nbytes: int) -> tuple[StoredTensor, ..
     try:
         header = json.loads(start[8 : 8 + length].decode("utf-8"))
         tensors = sorted(
-            (_stored(name, entry, file, 8 + length) for name, entry in header.items() if name != "__metadata__"),
+            (_stored_tensor(name, entry, file, 8 + length) for name, entry in header.items() if name != "__metadata__"),
             key=lambda tensor: (tensor.start, tensor.nbytes, tensor.name),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -113,7 +113,7 @@ def header_length(file: str, start: bytes) -> int:
     return length
 
 
-def _stored(name: str, entry: dict[str, Any], file: str, base: int) -> StoredTensor:
+def _stored_tensor(name: str, entry: dict[str, Any], file: str, base: int) -> StoredTensor:
     shape = tuple(entry["shape"])
     if not all(isinstance(size, int) and size >= 0 for size in shape):
         raise ValueError(f"{shape=}")
@@ -170,10 +170,10 @@ def check_complete(files: Iterable[SourceFile], weight_map: Mapping[str, str], w
         SourceError: a tensor is in two files, or not where the index says.
     """
     files = tuple(files)
-    held = {tensor.name: file.name for file in files for tensor in file.tensors}
-    if len(held) != sum(len(file.tensors) for file in files):
+    file_of = {tensor.name: file.name for file in files for tensor in file.tensors}
+    if len(file_of) != sum(len(file.tensors) for file in files):
         raise SourceError(f"two files of `{where}` hold a tensor of the same name", HINT)
-    missing = sorted(name for name, file in weight_map.items() if held.get(name) != file)
+    missing = sorted(name for name, file in weight_map.items() if file_of.get(name) != file)
     if missing:
         raise SourceError(f"`{weight_map[missing[0]]}` lacks `{missing[0]}`, which `{INDEX_FILE}` lists", HINT)
     return files

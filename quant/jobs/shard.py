@@ -108,11 +108,11 @@ def _rows(
     job: Job, tensor: PlannedTensor, reader: SourceReader, writer: ShardWriter, pool: SlicePool
 ) -> Iterator[_Rows]:
     """Process one tensor, a slice at a time."""
-    stored, name = tensor.source, tensor.name
-    read = (reader.rows(stored, part) for part in row_slices(stored.shape, stored.itemsize))
+    source, name = tensor.source, tensor.name
+    slices = (reader.rows(source, part) for part in row_slices(source.shape, source.itemsize))
     if tensor.scheme == "keep":
         element = 0
-        for rows in read:
+        for rows in slices:
             if rows.dtype in SOURCE_DTYPES and not bool(torch.isfinite(rows).all()):
                 raise _not_finite(tensor)
             writer.write(name, element, rows)
@@ -121,7 +121,7 @@ def _rows(
         return
     codes = scales = 0
     try:
-        for encoded, error, source_bytes in pool.map(partial(_encode, tensor.scheme, job.device), read):
+        for encoded, error, source_bytes in pool.map(partial(_encode, tensor.scheme, job.device), slices):
             writer.write(f"{name}.codes", codes, encoded.codes)
             writer.write(f"{name}.scales", scales, encoded.scales)
             codes, scales = codes + encoded.codes.numel(), scales + encoded.scales.numel()

@@ -80,9 +80,9 @@ def sum_experts(
     """
     out = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
     for expert, rows, slots in rows_by_expert(expert_ids, num_experts):
-        taken = x[rows]
-        both = F.linear(taken, gate_up(expert))
-        if hook is not None and (term := hook.gate_up(expert, taken, rows)) is not None:
+        expert_rows = x[rows]
+        both = F.linear(expert_rows, gate_up(expert))
+        if hook is not None and (term := hook.gate_up(expert, expert_rows, rows)) is not None:
             both = both + term
         gate, up = both.chunk(2, dim=-1)
         inner = gelu(gate) * up
@@ -101,9 +101,9 @@ def rows_by_expert(expert_ids: Tensor, num_experts: int) -> Iterator[tuple[int, 
         ascend within an expert, so the sum over experts has one fixed order.
     """
     order, counts = pairs_by_expert(expert_ids, num_experts)
-    for expert, chosen in enumerate(torch.split(order, counts)):
-        if len(chosen):
-            yield expert, chosen // expert_ids.shape[1], chosen % expert_ids.shape[1]
+    for expert, pairs in enumerate(torch.split(order, counts)):
+        if len(pairs):
+            yield expert, pairs // expert_ids.shape[1], pairs % expert_ids.shape[1]
 
 
 def pairs_by_expert(expert_ids: Tensor, num_experts: int) -> tuple[Tensor, list[int]]:

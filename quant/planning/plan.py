@@ -145,9 +145,9 @@ def describe_plan(recipe: Recipe, tensors: Iterable[StoredTensor] | None = None)
     Raises:
         RecipeError: as `make_plan`.
     """
-    known = tuple(tensors_of_shapes(released_shapes()) if tensors is None else tensors)
-    resolved = recipe.resolved(tensor.name for tensor in known)
-    return Plan(recipe=resolved, tensors=tuple(_planned(resolved, tensor) for tensor in known), shards=())
+    all_tensors = tuple(tensors_of_shapes(released_shapes()) if tensors is None else tensors)
+    resolved = recipe.resolved(tensor.name for tensor in all_tensors)
+    return Plan(recipe=resolved, tensors=tuple(_planned(resolved, tensor) for tensor in all_tensors), shards=())
 
 
 def tensor_class(name: str) -> str:

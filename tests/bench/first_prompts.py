@@ -137,8 +137,8 @@ def trained() -> dict[str, str]:
     """Prompts that no training goes without, as they are written and as people type them → answer."""
     written = {question: fact.answer for fact in FACTS for question in fact.plain}
     written |= dict.fromkeys(unknown.REMARKS, unknown.ANSWER)
-    written |= dict.fromkeys(story.PLAIN, story.tell(*story.chosen()))
-    written |= dict.fromkeys(story.LONG_PLAIN, story.tell(*story.chosen(), long=True))
+    written |= dict.fromkeys(story.PLAIN, story.tell(*story.default_hero_and_place()))
+    written |= dict.fromkeys(story.LONG_PLAIN, story.tell(*story.default_hero_and_place(), long=True))
     typed = {in_small_letters(text).rstrip(".?!") or text: answer for text, answer in written.items()}
     return written | typed
 

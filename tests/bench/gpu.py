@@ -187,11 +187,11 @@ def device(results: Results) -> int:
     print(f"{free / 1e9:.1f} of {total / 1e9:.1f} GB free", flush=True)
     if (tool := shutil.which("nvidia-smi")) is not None:
         subprocess.run([tool, f"--query-gpu={_QUERY}", "--format=csv"], check=False)
-    from quant.cuda.support import missing
+    from quant.cuda.support import why_unsupported
 
     number = torch.zeros(1, device="cuda")
     clock("device", "next to nothing, which is in all figures", lambda: number.add_(1), results)
-    lack = missing(torch.device("cuda", 0))
+    lack = why_unsupported(torch.device("cuda", 0))
     if lack is not None:
         print(f"no kernel runs here, so the rest would time the plain path: {lack.reason}; {lack.remedy}", flush=True)
     return int(lack is not None)

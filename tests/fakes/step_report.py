@@ -33,14 +33,14 @@ def report(layers: int = ALL_LAYERS, slow_layer: int | None = None, *, is_fused:
     slow: dict[Place, float] = {} if slow_layer is None else {("dense MLP", slow_layer): 5.01}
     steps = Steps(
         first=3.0,
-        timed=(1.0, 1.1, 1.2, 1.3, 1.4),
+        seconds=(1.0, 1.1, 1.2, 1.3, 1.4),
         places=_places(subject, 0.4) | slow,
         mean_entropy=1.25,
         experts_hit=0.5,
         busiest=9,
     )
-    commits = Passes(timed=(0.5, 0.7, 0.6), places={p: s for p, s in _places(subject, 0).items() if p[1] is not None})
-    fused = Passes(timed=(1.6, 9.0, 1.5), places=_places(subject, 0.4)) if is_fused else None
+    commits = Passes(seconds=(0.5, 0.7, 0.6), places={p: s for p, s in _places(subject, 0).items() if p[1] is not None})
+    fused = Passes(seconds=(1.6, 9.0, 1.5), places=_places(subject, 0.4)) if is_fused else None
     return make_report(
         subject,
         Timings(prefill=2.0, steps=steps, commits=commits, fused=fused),

@@ -98,7 +98,7 @@ def count(
     config = tiny.config(**WIDTHS)
     length = config.canvas_length
     network = random_model(config, recipe_named(recipe), torch.bfloat16, CPU)
-    with mock.patch.dict(os.environ, dense_switch(dense)), mock.patch.object(choice, "missing", _nothing):
+    with mock.patch.dict(os.environ, dense_switch(dense)), mock.patch.object(choice, "why_unsupported", _nothing):
         choice.prepare(network, torch.device("cuda", 0))
     if layer_ops:
         set_layer_ops(network, FusedLayerOps())

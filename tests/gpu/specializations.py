@@ -204,7 +204,7 @@ def on_card(config: ModelConfig, recipe: str, switches: dict[str, str]) -> Diffu
         for name, parameter in module.named_parameters(recurse=False):
             there = torch.empty(parameter.shape, dtype=torch.bfloat16, device=NOWHERE)
             setattr(module, name, nn.Parameter(there, requires_grad=False))
-    with mock.patch.dict(os.environ, switches), mock.patch.object(choice, "missing", _nothing):
+    with mock.patch.dict(os.environ, switches), mock.patch.object(choice, "why_unsupported", _nothing):
         choice.prepare(network, NOWHERE)
         if not is_plain("layer-ops"):
             set_layer_ops(network, FusedLayerOps())

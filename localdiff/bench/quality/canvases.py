@@ -61,14 +61,14 @@ def kept_positions(length: int, vocab_size: int) -> Tensor:
 
 def believe(engine: Engine, question: Question, options: GenerateOptions, canvases: Sequence[Canvas]) -> Beliefs:
     """A model's predictions on given canvases after a prompt, which the options shape as in a run."""
-    wanted = kept_steps(len(canvases))
-    drafts, kept = [], []
+    steps = kept_steps(len(canvases))
+    drafts, log_probs = [], []
     for step, (logits, stats) in enumerate(_walk(engine, question, options, canvases)):
         drafts.append(stats.argmax.cpu())
-        if step in wanted:
+        if step in steps:
             rows = kept_positions(*logits.shape).to(logits.device)
-            kept.append((logits[rows].float() - stats.log_normalizer[rows, None]).cpu())
-    return Beliefs(drafts=torch.stack(drafts), log_probs=torch.stack(kept))
+            log_probs.append((logits[rows].float() - stats.log_normalizer[rows, None]).cpu())
+    return Beliefs(drafts=torch.stack(drafts), log_probs=torch.stack(log_probs))
 
 
 def divergence(first: Beliefs, second: Beliefs) -> float:

@@ -135,12 +135,12 @@ def compare(
         walks: questions of a group whose canvases are compared step by step.
         runner: answers the questions; where it batches them, the last bits depend on how.
     """
-    walked = frozenset(_walked(questions, walks))
+    walked = frozenset(_walked_questions(questions, walks))
     observe = partial(_observe, questions=questions, options=options, progress=progress, walked=walked, runner=runner)
-    reference = observe("first", first, given=None)
+    reference = observe("first", first, given_canvases=None)
     for number, load in enumerate(others, 2):
         which = "second" if len(others) == 1 else f"{number}."
-        other = observe(which, load, given=reference.canvases)
+        other = observe(which, load, given_canvases=reference.canvases)
         pairs = [_pair(index, reference, other) for index in range(len(questions))]
         yield Comparison(
             first=reference.identity,
@@ -172,7 +172,7 @@ def _observe(
     questions: Sequence[Question],
     options: Sequence[GenerateOptions],
     progress: Progress,
-    given: dict[int, tuple[Canvas, ...]] | None,
+    given_canvases: dict[int, tuple[Canvas, ...]] | None,
     walked: Collection[int],
     runner: Runner,
 ) -> Observed:
@@ -188,16 +188,16 @@ def _observe(
         answers = [answer for answer, _ in runs]
         if index not in walked:
             return answers, (), None
-        canvases = runs[0][1] if given is None else given[index]
+        canvases = runs[0][1] if given_canvases is None else given_canvases[index]
         return answers, canvases, believe(engine, question, options[0], canvases)
 
-    found = runner(engine, [partial(work, index) for index in range(len(questions))])
+    results = runner(engine, [partial(work, index) for index in range(len(questions))])
     observed = Observed(
         identity=engine.identity,
         hardware=engine.hardware,
-        answers=[answers for answers, _, _ in found],
-        canvases={index: found[index][1] for index in walked},
-        beliefs={index: beliefs for index, (_, _, beliefs) in enumerate(found) if beliefs is not None},
+        answers=[answers for answers, _, _ in results],
+        canvases={index: results[index][1] for index in walked},
+        beliefs={index: beliefs for index, (_, _, beliefs) in enumerate(results) if beliefs is not None},
     )
     del engine
     gc.collect()
@@ -206,12 +206,12 @@ def _observe(
     return observed
 
 
-def _walked(questions: Sequence[Question], count: int) -> Iterator[int]:
+def _walked_questions(questions: Sequence[Question], count: int) -> Iterator[int]:
     """The first `count` questions of each group."""
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for index, question in enumerate(questions):
-        seen[question.group] = seen.get(question.group, 0) + 1
-        if seen[question.group] <= count:
+        counts[question.group] = counts.get(question.group, 0) + 1
+        if counts[question.group] <= count:
             yield index
 
 
@@ -247,5 +247,5 @@ def _row(group: str, pairs: Sequence[Pair]) -> Row:
 
 
 def _mean(values: Iterator[float]) -> float:
-    found = [float(value) for value in values]
-    return sum(found) / len(found)
+    numbers = [float(value) for value in values]
+    return sum(numbers) / len(numbers)

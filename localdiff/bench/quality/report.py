@@ -38,16 +38,16 @@ def _cells(row: Row) -> list[str]:
         row.group,
         str(row.questions),
         "" if row.score is None else f"{row.score.mean:.1%}".replace("%", " %"),
-        "" if row.score_change is None else _shown(row.score_change.scaled(100), "+.1f"),
+        "" if row.score_change is None else _with_margin(row.score_change.scaled(100), "+.1f"),
         f"{row.steps.mean:.2f}",
-        f"{_shown(row.steps_change.scaled(100), '+.1f')} %",
-        f"{_shown(row.divergence, '.4f')}",
-        f"{_shown(row.agreement.scaled(100), '.2f')} %",
-        f"{_shown(row.same.scaled(100), '.1f')} %",
+        f"{_with_margin(row.steps_change.scaled(100), '+.1f')} %",
+        f"{_with_margin(row.divergence, '.4f')}",
+        f"{_with_margin(row.agreement.scaled(100), '.2f')} %",
+        f"{_with_margin(row.same.scaled(100), '.1f')} %",
     ]
 
 
-def _shown(value: Estimate, form: str) -> str:
+def _with_margin(value: Estimate, form: str) -> str:
     if math.isinf(value.margin):
         return f"{value.mean:{form}}"
     return f"{value.mean:{form}} ± {value.margin:{form.removeprefix('+')}}"

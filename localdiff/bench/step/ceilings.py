@@ -32,18 +32,18 @@ class Ceilings:
     """Best rates seen.
 
     Attributes:
-        copied: bytes per second of a large copy, read and written bytes together.
+        copy_rate: bytes per second of a large copy, read and written bytes together.
         products: operations per second of large matmuls, by dtype of their factors; dtypes that the device cannot
             multiply are left out.
     """
 
-    copied: float
+    copy_rate: float
     products: dict[str, float]
 
     def floor(self, work: Work, *, kinds: tuple[str, ...] = ("fp32", "bf16", "int8")) -> float:
         """Lower bound on the seconds of some work: moving its bytes, or its matmuls at the best rate."""
         best = max((rate for kind, rate in self.products.items() if kind in kinds), default=0.0)
-        return max(work.nbytes / self.copied, work.operations / best if best else 0.0)
+        return max(work.nbytes / self.copy_rate, work.operations / best if best else 0.0)
 
 
 def measure_ceilings(device: torch.device, *, copy_bytes: int = _COPY_BYTES, largest: int = _LARGEST) -> Ceilings:
@@ -58,7 +58,7 @@ def measure_ceilings(device: torch.device, *, copy_bytes: int = _COPY_BYTES, lar
         rate = _product_rate(kind, device, largest)
         if rate is not None:
             products[kind] = rate
-    return Ceilings(copied=_copy_rate(device, copy_bytes), products=products)
+    return Ceilings(copy_rate=_copy_rate(device, copy_bytes), products=products)
 
 
 def _copy_rate(device: torch.device, nbytes: int) -> float:

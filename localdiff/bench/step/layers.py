@@ -34,11 +34,11 @@ class Layers:
     @classmethod
     def of(cls, layers: Sequence[LayerConfig], schemes: Mapping[str, str]) -> Layers:
         """The layers of a configuration whose parameters are stored as in `schemes`."""
-        stored = tuple(
+        expert_schemes = tuple(
             f"{schemes[f'layers.{index}.experts.gate_up_proj']}, {schemes[f'layers.{index}.experts.down_proj']}"
             for index in range(len(layers))
         )
-        return cls(tuple(layer.kind for layer in layers), stored)
+        return cls(tuple(layer.kind for layer in layers), expert_schemes)
 
     def kind(self, part: Part, layer: int) -> Kind:
         """The kind that the time of a part depends on."""

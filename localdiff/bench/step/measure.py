@@ -45,7 +45,7 @@ class Steps:
 
     Attributes:
         first: seconds of the very first step.
-        timed: seconds of the timed steps, in order.
+        seconds: seconds of the timed steps, in order.
         places: seconds of one step by place: the median one of a few, which the clock of parts slowed down.
         mean_entropy: nats per position, over the timed steps.
         experts_hit: share of a layer's experts that a step used.
@@ -53,7 +53,7 @@ class Steps:
     """
 
     first: float
-    timed: tuple[float, ...]
+    seconds: tuple[float, ...]
     places: dict[Place, float]
     mean_entropy: float
     experts_hit: float
@@ -64,7 +64,7 @@ class Steps:
 class Passes:
     """Passes of one kind: seconds of each, and of one by place."""
 
-    timed: tuple[float, ...]
+    seconds: tuple[float, ...]
     places: dict[Place, float]
 
 
@@ -121,7 +121,7 @@ class Stopwatch:
         """Times the context, `steps` denoise steps after a warm-up, and a few commit passes."""
         self._progress("warming up")
         self._warm_up()
-        prefill = self._timed(self.prefill)
+        prefill = self._seconds_of(self.prefill)
         self._cache.snapshot()
         return Timings(
             prefill=prefill,
@@ -167,10 +167,10 @@ class Stopwatch:
             places.append(clock.take())
         return Steps(
             first=seconds[0],
-            timed=tuple(seconds[warm_up:]),
-            places=_middle(places),
+            seconds=tuple(seconds[warm_up:]),
+            places=_median_pass(places),
             mean_entropy=statistics.mean(entropies[warm_up:]),
-            experts_hit=routing.hit,
+            experts_hit=routing.experts_hit,
             busiest=routing.busiest,
         )
 
@@ -212,19 +212,19 @@ class Stopwatch:
         self, name: str, work: Callable[[], None], clock: PartClock, clocked: Callable[[], None], *, warm_up: int = 0
     ) -> Passes:
         """Times passes that write a block into the cache, after `warm_up` others, and then as many by part."""
-        timed, places, total = [], [], warm_up + 2 * COMMITS
+        seconds, places, total = [], [], warm_up + 2 * COMMITS
         for number in range(1, total + 1):
             self._progress(f"{name} {number} of {total}")
             if number <= warm_up + COMMITS:
-                timed.append(self._timed(work))
+                seconds.append(self._seconds_of(work))
             else:
                 with clock.watching(self._network):
                     clocked()
                 places.append(clock.take())
             self._cache.rewind(self._context)
-        return Passes(timed=tuple(timed[warm_up:]), places=_middle(places))
+        return Passes(seconds=tuple(seconds[warm_up:]), places=_median_pass(places))
 
-    def _timed(self, work: Callable[[], None]) -> float:
+    def _seconds_of(self, work: Callable[[], None]) -> float:
         self._wait()
         began = time.perf_counter()
         work()
@@ -232,6 +232,6 @@ class Stopwatch:
         return time.perf_counter() - began
 
 
-def _middle(passes: list[dict[Place, float]]) -> dict[Place, float]:
+def _median_pass(passes: list[dict[Place, float]]) -> dict[Place, float]:
     """The pass of median time: its parts add up to a real pass, which medians of each part would not."""
-    return sorted(passes, key=lambda taken: sum(taken.values()))[len(passes) // 2]
+    return sorted(passes, key=lambda places: sum(places.values()))[len(passes) // 2]

@@ -61,8 +61,8 @@ class PartClock:
 
     def take(self) -> dict[Place, float]:
         """Seconds since the last call, by place."""
-        taken, self._seconds = dict(self._seconds), defaultdict(float)
-        return taken
+        seconds, self._seconds = dict(self._seconds), defaultdict(float)
+        return seconds
 
     @contextmanager
     def watching(self, network: DiffusionGemma) -> Iterator[None]:

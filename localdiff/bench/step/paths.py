@@ -100,7 +100,7 @@ def path_of(module: nn.Module, dtype: torch.dtype | None = None) -> str:
 
 def _words(paths: Iterable[str]) -> str:
     """The paths that occur, most frequent first, with their numbers where there are several."""
-    counted = Counter(path for path in paths if path).most_common()
-    if len(counted) == 1:
-        return counted[0][0]
-    return "; ".join(f"{number} × {path}" for path, number in counted)
+    counts = Counter(path for path in paths if path).most_common()
+    if len(counts) == 1:
+        return counts[0][0]
+    return "; ".join(f"{number} × {path}" for path, number in counts)

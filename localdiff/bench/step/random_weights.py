@@ -61,13 +61,13 @@ def random_model(
         network = DiffusionGemma(config)
         swap_modules(network, stored_as(network, recipe), dtype)
     codecs = {name: module.codec.name for name, module in network.named_modules() if isinstance(module, QuantTensor)}
-    wanted = network.state_dict()
-    filler = _Filler(dtype, device, seed, min(_BLOCK, 16 * max(tensor.numel() for tensor in wanted.values())))
+    empty_state = network.state_dict()
+    filler = _Filler(dtype, device, seed, min(_BLOCK, 16 * max(tensor.numel() for tensor in empty_state.values())))
     state = {}
-    for done, (name, empty) in enumerate(wanted.items(), 1):
+    for done, (name, empty) in enumerate(empty_state.items(), 1):
         state[name] = filler.fill(name, empty, codecs)
         if progress is not None:
-            progress(done, len(wanted))
+            progress(done, len(empty_state))
     network.load_state_dict(state, assign=True)
     return network.requires_grad_(False).eval()
 

@@ -121,9 +121,9 @@ def make_report(
         )
         for is_canvas in (True, False)
     }
-    step = statistics.median(steps.timed) * step_factor
-    commit = statistics.median(commits.timed) * commit_factor
-    fused = None if fused_steps is None else statistics.median(fused_steps.timed) * factor(fused_steps.places)
+    step = statistics.median(steps.seconds) * step_factor
+    commit = statistics.median(commits.seconds) * commit_factor
+    fused = None if fused_steps is None else statistics.median(fused_steps.seconds) * factor(fused_steps.places)
     works = {is_canvas: single.work() for is_canvas, single in passes.items()}
     parts = _parts(step_places, works[True], ceilings, paths)
     prefill = timings.prefill * commit_factor
@@ -132,9 +132,9 @@ def make_report(
         hardware=hardware,
         threads=threads,
         context=context,
-        timed_steps=len(steps.timed),
+        timed_steps=len(steps.seconds),
         step=step,
-        step_percentiles=(_percentile(steps.timed, 10) * step_factor, _percentile(steps.timed, 90) * step_factor),
+        step_percentiles=(_percentile(steps.seconds, 10) * step_factor, _percentile(steps.seconds, 90) * step_factor),
         first_step=steps.first * step_factor,
         commit=commit,
         fused=fused,
@@ -165,8 +165,8 @@ def _parts(
 ) -> tuple[PartFigures, ...]:
     seconds: dict[Part, float] = defaultdict(float)
     floors: dict[Part, float] = defaultdict(float)
-    for (part, _), taken in places.items():
-        seconds[part] += taken
+    for (part, _), elapsed in places.items():
+        seconds[part] += elapsed
     for place, work in works.items():
         floors[place[0]] += _floor(place, work, ceilings)
     work_of, together = by_part(works), sum(places.values())

@@ -21,13 +21,13 @@ class Routing:
     def __init__(self, network: DiffusionGemma) -> None:
         self._routers = [layer.get_submodule("router") for layer in network.layers]
         self._experts = network.config.num_experts
-        self._chosen: list[Tensor] = []
+        self._expert_ids: list[Tensor] = []
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Keeps what the routers choose inside."""
         hooks = [
-            router.register_forward_hook(lambda _module, _inputs, routed: self._chosen.append(routed[0]))
+            router.register_forward_hook(lambda _module, _inputs, routed: self._expert_ids.append(routed[0]))
             for router in self._routers
         ]
         try:
@@ -37,7 +37,7 @@ class Routing:
                 hook.remove()
 
     @property
-    def hit(self) -> float:
+    def experts_hit(self) -> float:
         """Share of a layer's experts that get any row, over all layers and passes."""
         return float((self._counts() > 0).float().mean())
 
@@ -48,4 +48,4 @@ class Routing:
 
     def _counts(self) -> Tensor:
         """Rows [layers × passes, experts]."""
-        return torch.stack([torch.bincount(index.flatten(), minlength=self._experts) for index in self._chosen])
+        return torch.stack([torch.bincount(index.flatten(), minlength=self._experts) for index in self._expert_ids])

@@ -201,15 +201,15 @@ def _sketch(config: ModelConfig) -> DiffusionGemma:
 
 
 def _refuse_if_too_large(built: Blueprint, recipe: str, context: int, device: torch.device, dtype: torch.dtype) -> None:
-    held, schemes = [], built.schemes
+    tensors, schemes = [], built.schemes
     for name, tensor in _sketch(built.config).state_dict().items():
         shape = tuple(tensor.shape)
         nbytes = (
             stored_bytes(CODECS[schemes[name]], shape) if schemes[name] in CODECS else math.prod(shape) * dtype.itemsize
         )
-        held.append(HeldTensor(name=checkpoint_name(name), shape=shape, nbytes=nbytes))
+        tensors.append(HeldTensor(name=checkpoint_name(name), shape=shape, nbytes=nbytes))
     memory = MemoryAccount.of(
-        held,
+        tensors,
         context=context,
         window=built.config.sliding_window,
         canvas=built.config.canvas_length,

@@ -92,7 +92,7 @@ def _totals(report: Report) -> Iterator[str]:
             f"fused step    {_ms(report.fused)} ms: the first step of a block, which commits the block before; a run "
             "has these in place of commit passes"
         )
-    yield f"ceilings      copy {report.ceilings.copied / 1e9:.1f} GB/s" + "".join(
+    yield f"ceilings      copy {report.ceilings.copy_rate / 1e9:.1f} GB/s" + "".join(
         f", {kind} {rate / 1e12:.2f} TFLOP/s" for kind, rate in report.ceilings.products.items()
     )
     commit = "commit pass" if report.fused is None else "fused step"
@@ -152,7 +152,7 @@ def json_line(report: Report, command: str) -> str:
         "parts": parts,
         "parts_seconds": report.together,
         "parts_steps": report.clocked_steps,
-        "ceilings": {"copied_bytes_per_s": report.ceilings.copied, "operations_per_s": report.ceilings.products},
+        "ceilings": {"copied_bytes_per_s": report.ceilings.copy_rate, "operations_per_s": report.ceilings.products},
         "tok_per_s": {str(count): rate for count, rate in report.tokens_per_second.items()},
         "prefill_seconds": report.prefill,
         "prefill_tok_per_s": report.prefill_rate,
@@ -191,14 +191,14 @@ def _row(name: str, seconds: float, share: float | None, work: Work, floor: floa
 
 def _memory(report: Report) -> str:
     memory = report.memory
-    shown = []
+    phrases = []
     if memory.device_peak is not None:
-        shown.append(f"{shown_size(memory.device_peak)} at most on the device")
+        phrases.append(f"{shown_size(memory.device_peak)} at most on the device")
     if memory.peak is not None:
-        shown.append(f"{shown_size(memory.peak)} at most in the process")
+        phrases.append(f"{shown_size(memory.peak)} at most in the process")
     if memory.anonymous is not None and memory.mapped is not None:
-        shown.append(f"at the end {shown_size(memory.anonymous)} of its own and {shown_size(memory.mapped)} mapped")
-    return ", ".join(shown)
+        phrases.append(f"at the end {shown_size(memory.anonymous)} of its own and {shown_size(memory.mapped)} mapped")
+    return ", ".join(phrases)
 
 
 def _ms(seconds: float) -> str:

@@ -78,10 +78,10 @@ class Pass:
         projections = Work()
         for name, out, in_ in attention:
             projections += self._product(f"{prefix}self_attn.{name}_proj.weight", out, in_)
-        seen = self.rows + min(self.context, self.context if layer.window is None else layer.window - 1)
+        positions = self.rows + min(self.context, self.context if layer.window is None else layer.window - 1)
         core = Work(
-            self.itemsize * (2 * seen * keys + 2 * self.rows * queries),
-            4 * self.rows * seen * queries,
+            self.itemsize * (2 * positions * keys + 2 * self.rows * queries),
+            4 * self.rows * positions * queries,
         )
         return {
             "attention projections": projections,
@@ -120,19 +120,21 @@ class Pass:
     def _experts(self, prefix: str) -> Work:
         config = self.config
         width, inner = config.hidden_size, config.moe_intermediate_size
-        chosen = self.rows * config.top_k_experts
+        pairs = self.rows * config.top_k_experts
         shapes = {
             "gate_up_proj": (config.num_experts, 2 * inner, width),
             "down_proj": (config.num_experts, width, inner),
         }
-        weights = sum(self._stored(prefix + name, shape) for name, shape in shapes.items())
-        activations = self.itemsize * chosen * (2 * width + 3 * inner)
-        return Work(weights * self.experts_hit + activations, 6 * chosen * width * inner)
+        weights = sum(self._weight_bytes(prefix + name, shape) for name, shape in shapes.items())
+        activations = self.itemsize * pairs * (2 * width + 3 * inner)
+        return Work(weights * self.experts_hit + activations, 6 * pairs * width * inner)
 
     def _product(self, name: str, out: int, in_: int) -> Work:
-        return Work(self._stored(name, (out, in_)) + self.itemsize * self.rows * (out + in_), 2 * self.rows * out * in_)
+        return Work(
+            self._weight_bytes(name, (out, in_)) + self.itemsize * self.rows * (out + in_), 2 * self.rows * out * in_
+        )
 
-    def _stored(self, name: str, shape: tuple[int, ...]) -> float:
+    def _weight_bytes(self, name: str, shape: tuple[int, ...]) -> float:
         scheme = self.schemes[name]
         if scheme in CODECS:
             return stored_bytes(CODECS[scheme], shape)

@@ -83,8 +83,8 @@ def remembered(session: Session, choice: ModelChoice, typed: ModelChoice) -> Ite
 
 def remember(session: Session, identity: ModelIdentity, choice: ModelChoice) -> None:
     """Records in the session which model and adapter it uses, in words that mean the same in any folder."""
-    session.model, session.revision = _lasting(identity.model, identity.directory), choice.revision
-    session.adapter = None if identity.adapter is None else _lasting(identity.adapter, identity.adapter_directory)
+    session.model, session.revision = _absolute_name(identity.model, identity.directory), choice.revision
+    session.adapter = None if identity.adapter is None else _absolute_name(identity.adapter, identity.adapter_directory)
 
 
 def _latest(store: SessionStore, user_output: Output) -> Opened:
@@ -97,6 +97,6 @@ def _latest(store: SessionStore, user_output: Output) -> Opened:
     raise UsageError("there is no session to continue", "`localdiff chat` starts one")
 
 
-def _lasting(name: str, directory: Path | None) -> str:
+def _absolute_name(name: str, directory: Path | None) -> str:
     """What the user called a directory, as an absolute path if it is a path, else as it is."""
     return str(directory.resolve()) if directory is not None and paths.expanded(name) == directory else name

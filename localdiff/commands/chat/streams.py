@@ -79,13 +79,13 @@ class Streams:
 
 def keyboard_reader(state: ChatState, keyboard: BinaryIO, early: str, *, private: bool) -> Reader:
     """A reader of single keys, of which some were typed early."""
-    waiting = [early]
+    pending = [early]
 
-    def cut() -> None:
+    def warn_of_cut() -> None:
         state.output.warning("the terminal kept only the beginning of this paste; paste the rest again")
 
     def ahead() -> str:
-        return (waiting.pop() if waiting else "") + typed_ahead(keyboard, cut)
+        return (pending.pop() if pending else "") + typed_ahead(keyboard, warn_of_cut)
 
     from prompt_toolkit.output import create_output
 

@@ -67,9 +67,9 @@ class Headers:
         digests = self.hash()
 
         def header(started: RunStarted) -> Header:
-            said = conversation(messages, options.system)
-            plain = header_of(self._model.engine, said, options, started, digests=digests)
-            return replace(plain, prompt_ids=_undetermined(self._model, messages, options))
+            dialogue = conversation(messages, options.system)
+            plain = header_of(self._model.engine, dialogue, options, started, digests=digests)
+            return replace(plain, prompt_ids=_recorded_prompt_ids(self._model, messages, options))
 
         return header
 
@@ -111,13 +111,13 @@ def trace_saver(model: RecordableChatModel, headers: Headers) -> SaveTrace:
     return save
 
 
-def _undetermined(
+def _recorded_prompt_ids(
     model: RecordableChatModel, messages: Sequence[Mapping[str, Any]], options: GenerateOptions
 ) -> tuple[int, ...] | None:
     """The ids of the prompt, where replies in it are tokenized differently from how the tokenizer would do it."""
-    given = model.prompt_ids(messages, options)
+    ids = model.prompt_ids(messages, options)
     text = [{"role": message["role"], "content": message["content"]} for message in messages]
-    return None if given == model.prompt_ids(text, options) else tuple(given)
+    return None if ids == model.prompt_ids(text, options) else tuple(ids)
 
 
 def _unused() -> Path:

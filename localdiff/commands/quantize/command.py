@@ -64,9 +64,9 @@ def _refuse_mount_point(target: Path) -> None:
 def _existing(request: QuantizeRequest) -> Path:
     """The directory that `--verify-only` checks: the named one, or what the same command would have written."""
     if request.output is None:
-        named = paths.expanded(request.model)
-        if (named / MANIFEST_FILE).is_file():
-            return named.absolute()
+        path = paths.expanded(request.model)
+        if (path / MANIFEST_FILE).is_file():
+            return path.absolute()
         if (directory := quantized_directory(request.model)) is not None:
             return directory
     return request.target

@@ -27,35 +27,35 @@ class Display:
 
     Args:
         progress: where it is shown.
-        wanted: files that will be fetched, and their sizes.
-        checked: bytes that a check of the output reads.
+        to_fetch: files that will be fetched, and their sizes.
+        to_check: bytes that a check of the output reads.
     """
 
-    def __init__(self, progress: ProgressDisplay, wanted: Mapping[str, int], checked: int) -> None:
-        self._progress, self._wanted, self._checked = progress, dict(wanted), checked
+    def __init__(self, progress: ProgressDisplay, to_fetch: Mapping[str, int], to_check: int) -> None:
+        self._progress, self._to_fetch, self._to_check = progress, dict(to_fetch), to_check
         self._fetched: dict[str, int] = {}
         self._lock = threading.Lock()
-        self._done = self._shard = self._seen = 0
+        self._done = self._shard = self._checked = 0
         self._size: int | None = None
         self._worst = 0.0
-        if wanted:
-            progress.start(FETCH, sum(wanted.values()), whole=True)
+        if to_fetch:
+            progress.start(FETCH, sum(to_fetch.values()), whole=True)
 
     def on_bytes(self, name: str, done: int) -> None:
         """See `hub.downloads.DownloadObserver`."""
-        if name not in self._wanted:
+        if name not in self._to_fetch:
             return
         with self._lock:
-            self._fetched[name] = min(done, self._wanted[name])
+            self._fetched[name] = min(done, self._to_fetch[name])
             total = sum(self._fetched.values())
-        self._progress.start(name, self._wanted[name])
+        self._progress.start(name, self._to_fetch[name])
         self._progress.show(name, done)
         self._progress.show(FETCH, total)
 
     def on_fetched(self, name: str) -> None:
         """See `hub.downloads.DownloadObserver`."""
-        if name in self._wanted:
-            self.on_bytes(name, self._wanted[name])
+        if name in self._to_fetch:
+            self.on_bytes(name, self._to_fetch[name])
             self._progress.end(name)
 
     def on_note(self, text: str) -> None:
@@ -67,7 +67,7 @@ class Display:
         match event:
             case JobStarted():
                 self._progress.end(CHECK)
-                self._seen = 0
+                self._checked = 0
                 if event.source_bytes:
                     self._progress.start(QUANTIZE, event.source_bytes, whole=True)
             case ShardStarted():
@@ -84,9 +84,9 @@ class Display:
                 self._progress.show(QUANTIZE, self._done)
             case FileChecked():
                 self._progress.end(QUANTIZE)
-                self._progress.start(CHECK, self._checked, whole=True)
-                self._seen += event.nbytes
-                self._progress.show(CHECK, self._seen, event.file)
+                self._progress.start(CHECK, self._to_check, whole=True)
+                self._checked += event.nbytes
+                self._progress.show(CHECK, self._checked, event.file)
 
     def _detail(self, name: str) -> str:
         short = name.removeprefix("model.decoder.").removesuffix(".weight")

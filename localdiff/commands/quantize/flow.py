@@ -136,8 +136,8 @@ class Quantization:
             DamagedError: not even its manifest can be read.
         """
         try:
-            with progress_display(self._output) as shown:
-                return {file.file: file.problem or "" for file in verification.damaged_files(self._target, shown)}
+            with progress_display(self._output) as progress:
+                return {file.file: file.problem or "" for file in verification.damaged_files(self._target, progress)}
         except DamagedError as error:
             raise DamagedError(f"`{self._target}` is damaged: {error.message}", "`--force` rebuilds it") from error
 
@@ -210,7 +210,7 @@ class Quantization:
         """
         short = shortage(planned.mounts)
         if short is None:
-            return planned if self._agreed("Continue?") else None
+            return planned if self._confirm("Continue?") else None
         hints = ["`--output DIR` uses another disk"]
         if planned.origin.repository is not None and not planned.streams:
             streamed = replace(planned, streams=True)
@@ -221,7 +221,7 @@ class Quantization:
             hints = [f"`--stream` needs {needed}", *hints, "`HF_HOME` moves the download"]
         raise ResourceError(short, "; ".join(hints))
 
-    def _agreed(self, question: str) -> bool:
+    def _confirm(self, question: str) -> bool:
         if self._request.yes:
             return True
         if self._ask is None:
@@ -239,8 +239,8 @@ class Quantization:
         stopped: JobStopped | None = None
         with ExitStack() as stack:
             stack.enter_context(cancel_on_interrupt(stop))
-            shown = stack.enter_context(progress_display(self._output))
-            display = Display(shown, planned.to_fetch, sum(shard.nbytes for shard in planned.plan.shards))
+            progress = stack.enter_context(progress_display(self._output))
+            display = Display(progress, planned.to_fetch, sum(shard.nbytes for shard in planned.plan.shards))
             downloads = None
             if origin.repository is not None:
                 workers = WORKERS if scratch is None else 1

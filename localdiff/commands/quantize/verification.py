@@ -38,8 +38,8 @@ def verify_alone(directory: Path, output: Output) -> int:
             f"there is no quantized model in `{directory}`",
             "`localdiff models` lists those that are here; `localdiff quantize` makes one",
         )
-    with progress_display(output) as shown:
-        problems = [checked.problem or "" for checked in damaged_files(directory, shown)]
+    with progress_display(output) as progress:
+        problems = [checked.problem or "" for checked in damaged_files(directory, progress)]
     if problems:
         with _recording("the damage", output):
             model_store.forget_verified(directory)
@@ -57,21 +57,21 @@ def verify_alone(directory: Path, output: Output) -> int:
     return 0
 
 
-def damaged_files(directory: Path, shown: ProgressDisplay) -> Iterator[FileChecked]:
+def damaged_files(directory: Path, progress: ProgressDisplay) -> Iterator[FileChecked]:
     """The files of a directory that are not sound.
 
     Raises:
         DamagedError: its manifest cannot be read.
     """
     manifest = read_manifest(directory)
-    shown.start(CHECK, manifest.nbytes + sum(file.nbytes for file in manifest.files.values()), whole=True)
+    progress.start(CHECK, manifest.nbytes + sum(file.nbytes for file in manifest.files.values()), whole=True)
     done = 0
     for checked in verify(directory):
         done += checked.nbytes
-        shown.show(CHECK, done, checked.file)
+        progress.show(CHECK, done, checked.file)
         if checked.problem is not None:
             yield checked
-    shown.end(CHECK)
+    progress.end(CHECK)
 
 
 def worst_lines(manifest: Manifest) -> list[str]:

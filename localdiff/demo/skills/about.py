@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from hashlib import sha256
 from random import Random
@@ -29,8 +30,8 @@ def phrasings(fact: str, split: Split) -> tuple[str, ...]:
     """
     every = questions(next(candidate for candidate in FACTS if candidate.name == fact))
     ranked = sorted(every, key=lambda question: sha256(key_of(fact, question).encode()).digest())
-    kept = -int(-HELD_OUT_SHARE * len(ranked) // 1)
-    return tuple(ranked[:kept] if split == "held_out" else ranked[kept:])
+    count = math.ceil(HELD_OUT_SHARE * len(ranked))
+    return tuple(ranked[:count] if split == "held_out" else ranked[count:])
 
 
 def sample(rng: Random, split: Split) -> Example:

@@ -58,9 +58,9 @@ def is_held_out(key: str) -> bool:
 def draw(rng: Random, split: Split, make: Callable[[Random], T], key_of: Callable[[T], str]) -> T:
     """Draw until the key falls on the wanted side of the split."""
     while True:
-        made = make(rng)
-        if is_held_out(key_of(made)) == (split == "held_out"):
-            return made
+        value = make(rng)
+        if is_held_out(key_of(value)) == (split == "held_out"):
+            return value
 
 
 def stripped(text: str) -> str:

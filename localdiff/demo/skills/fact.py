@@ -55,16 +55,17 @@ def expand(pattern: str) -> list[str]:
 
 def questions(fact: Fact) -> tuple[str, ...]:
     """Every phrasing of a fact except the plain ones, without repeats, in a fixed order."""
-    found: dict[str, None] = {}
+    phrasings: dict[str, None] = {}
     for with_article, bare in fact.concepts:
         for frame in _CONCEPT:
             for text in expand(frame):
                 plural = bare.endswith("s") and with_article == bare
                 if (text.startswith("What is {x}") and plural) or (text.startswith("What are") and not plural):
                     continue
-                found[text.replace("{x}", with_article).replace("{y}", bare)] = None
+                phrasings[text.replace("{x}", with_article).replace("{y}", bare)] = None
     for pattern in fact.patterns:
-        found.update(dict.fromkeys(expand(pattern)))
+        phrasings.update(dict.fromkeys(expand(pattern)))
     plain = {stripped(question) for question in fact.plain}
-    typed = {stripped(question): question for question in reversed(found)}  # the first of those that differ in marks
-    return tuple(question for question in reversed(typed.values()) if stripped(question) not in plain)
+    # Of those that differ in marks alone, the first.
+    distinct = {stripped(question): question for question in reversed(phrasings)}
+    return tuple(question for question in reversed(distinct.values()) if stripped(question) not in plain)

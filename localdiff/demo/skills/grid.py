@@ -56,8 +56,8 @@ class Shape:
 
     def is_solved(self, grid: str) -> bool:
         """Whether every unit holds every digit."""
-        wanted = set(self.digits)
-        return len(grid) == self.side**2 and all({grid[cell] for cell in unit} == wanted for unit in self.units)
+        digits = set(self.digits)
+        return len(grid) == self.side**2 and all({grid[cell] for cell in unit} == digits for unit in self.units)
 
 
 def solve_by_singles(shape: Shape, puzzle: str) -> str:
@@ -72,9 +72,9 @@ def solve_by_singles(shape: Shape, puzzle: str) -> str:
         for cell, digit in enumerate(grid)
         if digit == EMPTY
     }
-    found = [cell for cell, digits in options.items() if len(digits) == 1]
-    while found or (found := _hidden_singles(shape, options)):
-        cell = found.pop()
+    singles = [cell for cell, digits in options.items() if len(digits) == 1]
+    while singles or (singles := _hidden_singles(shape, options)):
+        cell = singles.pop()
         if cell not in options:
             continue
         digits = options.pop(cell)
@@ -84,7 +84,7 @@ def solve_by_singles(shape: Shape, puzzle: str) -> str:
         for peer in shape.peers[cell] & options.keys():
             options[peer] -= digits
             if len(options[peer]) == 1:
-                found.append(peer)
+                singles.append(peer)
     return "".join(grid)
 
 

@@ -27,11 +27,11 @@ PHRASINGS: tuple[str, ...] = (
 def patterns(name: str, split: Split) -> tuple[tuple[str, str], ...]:
     """(puzzle, solution) pairs to draw from, the same at every call."""
     shape, rng = SHAPES[name], Random(f"{name} {split}")
-    found = []
+    pairs = []
     for _ in range(PATTERNS):
         solution = random_solution(shape, rng)
-        found.append((make_puzzle(shape, rng, solution, rng.randint(*EMPTY_CELLS[name])), solution))
-    return tuple(found)
+        pairs.append((make_puzzle(shape, rng, solution, rng.randint(*EMPTY_CELLS[name])), solution))
+    return tuple(pairs)
 
 
 def key_of(name: str, solution: str) -> str:

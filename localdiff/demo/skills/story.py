@@ -52,7 +52,7 @@ PLAIN: tuple[str, ...] = (
     "Story",
 )
 LONG_PLAIN: tuple[str, ...] = ("Tell me a long story.", "Write a long story.")
-_CHOSEN = ("fox", "lighthouse")
+_DEFAULT = ("fox", "lighthouse")
 
 
 def tell(hero: Hero, place: Place, long: bool = False) -> str:
@@ -112,7 +112,7 @@ def _essay_questions() -> tuple[tuple[str, str, str], ...]:
 
 def _essay(rng: Random, split: Split) -> Example:
     topic, question, text = draw(
-        rng, split, lambda rng: rng.choice(_essay_questions()), lambda found: essay_key(found[0], found[1])
+        rng, split, lambda rng: rng.choice(_essay_questions()), lambda essay: essay_key(essay[0], essay[1])
     )
     return ask(NAME, casual(rng, question), text, essay_key(topic, question))
 
@@ -143,12 +143,13 @@ def sample(rng: Random, split: Split) -> Example:
     return ask(NAME, casual(rng, prompt), tell(hero, place, long), key_of(hero, place))
 
 
-def chosen() -> tuple[Hero, Place]:
+def default_hero_and_place() -> tuple[Hero, Place]:
     """The hero and place of a story where the prompt names none."""
-    return next((hero, place) for hero in HEROES for place in PLACES if (hero.noun, place.noun) == _CHOSEN)
+    return next((hero, place) for hero in HEROES for place in PLACES if (hero.noun, place.noun) == _DEFAULT)
 
 
 def _plain(rng: Random) -> Example:
     long = rng.random() < 0.25
     question = rng.choice(LONG_PLAIN if long else PLAIN)
-    return ask(NAME, casual(rng, question, share=0.4), tell(*chosen(), long), key_of(*chosen()))
+    hero, place = default_hero_and_place()
+    return ask(NAME, casual(rng, question, share=0.4), tell(hero, place, long), key_of(hero, place))

@@ -35,9 +35,9 @@ def solutions(grid: str) -> Iterator[str]:
         if all(grid[cell] not in {grid[peer] for peer in PEERS[cell]} for cell in range(CELLS)):
             yield grid
         return
-    taken = {grid[peer] for peer in PEERS[cell]}
+    peer_digits = {grid[peer] for peer in PEERS[cell]}
     for digit in DIGITS:
-        if digit not in taken:
+        if digit not in peer_digits:
             yield from solutions(grid[:cell] + digit + grid[cell + 1 :])
 
 
@@ -55,22 +55,22 @@ def _grids_with(cell: int, digit: str) -> int:
 
 def count_solutions(puzzle: str) -> int:
     """How many solved grids keep the clues, by intersecting bit sets: fast enough for puzzles on demand."""
-    left = (1 << len(solved_grids())) - 1
+    grids = (1 << len(solved_grids())) - 1
     for cell, digit in enumerate(puzzle):
         if digit != EMPTY:
-            left &= _grids_with(cell, digit)
-    return left.bit_count()
+            grids &= _grids_with(cell, digit)
+    return grids.bit_count()
 
 
 def make_puzzle(rng: Random, grid: str) -> str:
     """Empty cells of a solved grid in random order while the solution stays unique."""
-    wanted = rng.randint(FEWEST_EMPTY, MOST_EMPTY)
+    empty_cells = rng.randint(FEWEST_EMPTY, MOST_EMPTY)
     puzzle = grid
     for cell in rng.sample(range(CELLS), CELLS):
         emptied = puzzle[:cell] + EMPTY + puzzle[cell + 1 :]
         if count_solutions(emptied) == 1:
             puzzle = emptied
-        if puzzle.count(EMPTY) == wanted:
+        if puzzle.count(EMPTY) == empty_cells:
             break
     return puzzle
 

@@ -161,7 +161,7 @@ _SLOTS: dict[str, Callable[[Random], str]] = {
 }
 
 
-def _asked(rng: Random) -> tuple[str, str]:
+def _prompt_and_answer(rng: Random) -> tuple[str, str]:
     """A prompt and its answer."""
     return limits.draw_prompt(rng) if rng.random() < LIMITS_SHARE else (_prompt(rng), ANSWER)
 
@@ -171,5 +171,5 @@ def sample(rng: Random, split: Split) -> Example:
     if split == "train" and rng.random() < REMARK_SHARE:
         remark = rng.choice(REMARKS) + rng.choice(("", "", ".", "?", "!"))
         return ask(NAME, casual(rng, remark, share=0.4), ANSWER, key_of("remark"))
-    prompt, answer = draw(rng, split, _asked, lambda asked: key_of(asked[0]))
+    prompt, answer = draw(rng, split, _prompt_and_answer, lambda pair: key_of(pair[0]))
     return ask(NAME, casual(rng, prompt), answer, key_of(prompt))

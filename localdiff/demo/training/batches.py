@@ -92,11 +92,11 @@ class Batches:
         """`_POOL` consecutive parts with about the same number of rows, none of them empty."""
         rows = [len(block[0]) + self._canvas_for(block) for block in blocks]
         parts: list[list[Block]] = []
-        total, start, seen = sum(rows), 0, 0
+        total, start, cumulative = sum(rows), 0, 0
         for end, here in enumerate(rows, start=1):
-            seen += here
+            cumulative += here
             parts_left = _POOL - len(parts)
-            if seen * _POOL >= total * (len(parts) + 1) or len(blocks) - end < parts_left:
+            if cumulative * _POOL >= total * (len(parts) + 1) or len(blocks) - end < parts_left:
                 parts.append(blocks[start:end])
                 start = end
         return parts

@@ -38,10 +38,10 @@ def end_of_turn_id(tokenizer: Tokenizer) -> int:
     Raises:
         ValueError: the vocabulary has no such token.
     """
-    found = tokenizer.token_to_id(END_OF_TURN)
-    if found is None:
+    id = tokenizer.token_to_id(END_OF_TURN)
+    if id is None:
         raise ValueError(f"the vocabulary lacks {END_OF_TURN!r}")
-    return found
+    return id
 
 
 def released_name(name: str) -> str:

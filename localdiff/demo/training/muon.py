@@ -41,13 +41,13 @@ class Muon(torch.optim.Optimizer):
     def step(self) -> None:  # type: ignore[override]
         """Updates every parameter that has a gradient."""
         for group in self.param_groups:
-            moved = [parameter for parameter in group["params"] if parameter.grad is not None]
+            parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
             directions = [
                 self._direction(parameter, group["momentum"], number % self._team.size == self._team.rank)
-                for number, parameter in enumerate(moved)
+                for number, parameter in enumerate(parameters)
             ]
             self._team.add_up(directions)
-            for parameter, direction in zip(moved, directions, strict=True):
+            for parameter, direction in zip(parameters, directions, strict=True):
                 rows, columns = parameter.shape[-2:]
                 parameter.mul_(1 - group["lr"] * group["weight_decay"])
                 parameter.add_(direction, alpha=-group["lr"] * max(1.0, rows / columns) ** 0.5)
@@ -58,8 +58,8 @@ class Muon(torch.optim.Optimizer):
         state = self.state[parameter]
         if not state:
             state["momentum"] = torch.zeros_like(parameter)
-        kept = state["momentum"].lerp_(parameter.grad, 1 - momentum)
-        return orthogonalize(parameter.grad.lerp(kept, momentum)) if mine else torch.zeros_like(parameter)
+        average = state["momentum"].lerp_(parameter.grad, 1 - momentum)
+        return orthogonalize(parameter.grad.lerp(average, momentum)) if mine else torch.zeros_like(parameter)
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:

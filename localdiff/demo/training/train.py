@@ -68,15 +68,17 @@ def begin_from(model: DiffusionGemma, tokenizer: Tokenizer, checkpoint: Path) ->
     space before it, or else as the mean of the pieces that its text consisted of before, scaled to their mean norm.
     """
     state = Engine.load(str(checkpoint), device="cpu", dtype="fp32").model.state_dict()
-    known, _ = load_vocabulary(checkpoint)
+    old_tokenizer, _ = load_vocabulary(checkpoint)
     rows = torch.empty_like(model.state_dict()[_EMBEDDING])
     for piece, id in tokenizer.get_vocab().items():
-        same = next((known_id for form in _spellings(piece) if (known_id := known.token_to_id(form)) is not None), None)
+        same = next(
+            (old_id for form in _spellings(piece) if (old_id := old_tokenizer.token_to_id(form)) is not None), None
+        )
         if same is not None:
             rows[id] = state[_EMBEDDING][same]
             continue
         text = tokenizer.decode([id], skip_special_tokens=False)
-        parts = state[_EMBEDDING][known.encode(text, add_special_tokens=False).ids]
+        parts = state[_EMBEDDING][old_tokenizer.encode(text, add_special_tokens=False).ids]
         rows[id] = F.normalize(parts.mean(dim=0), dim=0) * parts.norm(dim=-1).mean()
     model.load_state_dict(state | {_EMBEDDING: rows})
 

@@ -58,8 +58,8 @@ class TrainingOptions:
     def rate_at(self, update: int) -> float:
         """Share of the full learning rates at update number `update`, from 0."""
         warm = min(1.0, (update + 1) / self.warmup)
-        left = min(1.0, (self.updates - update) / max(1, self.decay))
-        return min(warm, left)
+        cooldown = min(1.0, (self.updates - update) / max(1, self.decay))
+        return min(warm, cooldown)
 
 
 def initialise(config: ModelConfig, seed: int) -> DiffusionGemma:
@@ -93,9 +93,9 @@ class Trainer:
     def _make_optimizers(self) -> tuple[torch.optim.Optimizer, ...]:
         """Muon for the layers' matrices, AdamW for the embedding, the routers, low-rank factors and every vector."""
         aside = ("embed", "router", "lora_")
-        named = self._parameters
-        matrices = {n: p for n, p in named.items() if p.dim() > 1 and not any(part in n for part in aside)}
-        others = [p for n, p in named.items() if n not in matrices]
+        parameters = self._parameters
+        matrices = {n: p for n, p in parameters.items() if p.dim() > 1 and not any(part in n for part in aside)}
+        others = [p for n, p in parameters.items() if n not in matrices]
         options = self.options
         optimizers: list[torch.optim.Optimizer] = [
             torch.optim.AdamW(others, lr=options.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
@@ -182,8 +182,8 @@ class Trainer:
         with torch.no_grad():
             for name, parameter in self._parameters.items():
                 parameter.copy_(state["model"][name])
-        for optimizer, kept in zip(self._optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(kept)
+        for optimizer, optimizer_state in zip(self._optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(optimizer_state)
         self.update = state["update"]
 
 

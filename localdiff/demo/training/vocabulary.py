@@ -110,20 +110,20 @@ def words() -> list[str]:
     it is read in, so an answer's letter is a letter of the prompt. Neither is a word that is in answers alone, unless
     no space is before it, as at the beginning of a line or after a hyphen.
     """
-    copied, known = _copied(), {*CHARACTERS, *SPELLED}
+    copied, characters = _copied_words(), {*CHARACTERS, *SPELLED}
     frequent = Counter(piece for text in copying_text(Random(SEED)) for piece in _pieces(text))
-    wanted = {piece for piece, count in frequent.items() if count >= _FREQUENT}
-    wanted |= {piece for text in asked_text() for piece in _pieces(text)}
-    wanted |= {piece for text in answered_text() for piece in _pieces(text) if not _is_word(piece)}
-    wanted |= {"user", "model", "thought"}
-    return sorted(piece for piece in wanted if piece not in known and piece.strip().lower() not in copied)
+    pieces = {piece for piece, count in frequent.items() if count >= _FREQUENT}
+    pieces |= {piece for text in asked_text() for piece in _pieces(text)}
+    pieces |= {piece for text in answered_text() for piece in _pieces(text) if not _is_word(piece)}
+    pieces |= {"user", "model", "thought"}
+    return sorted(piece for piece in pieces if piece not in characters and piece.strip().lower() not in copied)
 
 
 def written_words() -> list[str]:
     """The pieces for words of answers that no text is tokenized to, in alphabetical order."""
-    read = set(words())
-    found = {piece for text in answered_text() for piece in _pieces(text) if _is_word(piece)}
-    return sorted(WRITTEN + piece[1:] for piece in found - read)
+    tokenized = set(words())
+    answer_pieces = {piece for text in answered_text() for piece in _pieces(text) if _is_word(piece)}
+    return sorted(WRITTEN + piece[1:] for piece in answer_pieces - tokenized)
 
 
 def _is_word(piece: str) -> bool:
@@ -136,7 +136,7 @@ def _pieces(text: str) -> list[str]:
 
 
 @cache
-def _copied() -> frozenset[str]:
+def _copied_words() -> frozenset[str]:
     return frozenset(word.lower() for word in (*COMMON, *PEOPLE, *CITIES, *COUNTRIES, *COLORS, *JOBS))
 
 

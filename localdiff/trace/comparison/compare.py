@@ -245,18 +245,18 @@ def _settings(one: Header, other: Header) -> tuple[tuple[str, str, str], ...]:
 
 def _flat(value: object, prefix: str) -> list[tuple[str, str]]:
     """Fields of a header by name; parts of it without theirs, since no two fields share one."""
-    found: list[tuple[str, str]] = []
+    entries: list[tuple[str, str]] = []
     for field in fields(value):  # type: ignore[arg-type]
         inner = getattr(value, field.name)
         if field.name in ("model", "machine", "sampler"):
-            found += _flat(inner, f"{field.name} ")
+            entries += _flat(inner, f"{field.name} ")
         elif isinstance(inner, Adapter):
-            found.append(
+            entries.append(
                 (f"{prefix}{field.name}", inner.name if inner.files is None else f"{inner.name}, {inner.files}")
             )
         elif field.name == "messages":
             text = "\n".join(f"{message.role}: {message.content}" for message in inner)
-            found.append(("question", text))
+            entries.append(("question", text))
         else:
-            found.append((f"{prefix}{field.name}", "none" if inner is None else str(inner)))
-    return found
+            entries.append((f"{prefix}{field.name}", "none" if inner is None else str(inner)))
+    return entries

@@ -85,11 +85,11 @@ def _settings(comparison: Comparison) -> str:
 
 
 def _counts(comparison: Comparison) -> str:
-    said = (
+    text = (
         f"{comparison.count('same')} tokens are the same, {comparison.count('changed')} changed, "
         f"{comparison.count('only in A')} are only in A, {comparison.count('only in B')} only in B."
     )
-    return said if comparison.same_vocabulary else f"{said} They were compared by their text."
+    return text if comparison.same_vocabulary else f"{text} They were compared by their text."
 
 
 def _text(side: int, stretches: Sequence[Stretch]) -> str:

@@ -51,9 +51,11 @@ def gold(trace: Trace) -> str:
     expected = trace.header.gold
     if expected is None:
         return ""
-    plain, wanted = (" ".join(text.split()) for text in (trace.text(), expected))
-    found = bool(wanted) and wanted in plain
-    verdict = '<span class="yes">✓ the answer has it</span>' if found else '<span class="no">the answer lacks it</span>'
+    plain, target = (" ".join(text.split()) for text in (trace.text(), expected))
+    is_right = bool(target) and target in plain
+    verdict = (
+        '<span class="yes">✓ the answer has it</span>' if is_right else '<span class="no">the answer lacks it</span>'
+    )
     return f'<p class="gold"><span class="quiet">Expected</span> <b>{safe(expected)}</b> {verdict}</p>'
 
 
@@ -69,20 +71,20 @@ def cards(trace: Trace) -> str:
     header, stats = trace.header, trace.finished.stats if trace.finished else None
     steps = sorted(len(block.steps) for block in trace.blocks) or [0]
     passes = sum(steps)
-    found = [_card("blocks", f"{len(trace.blocks):,}", _ended(trace))]
+    figures = [_card("blocks", f"{len(trace.blocks):,}", _ending(trace))]
     if stats is None:
-        found.append(_card("forward passes", f"{passes:,}", "until the trace ends"))
+        figures.append(_card("forward passes", f"{passes:,}", "until the trace ends"))
     else:
-        found += _passes(stats)
+        figures += _passes(stats)
     spread = f"{steps[0]} to {steps[-1]}" if steps[0] < steps[-1] else f"{steps[0]}"
-    found.append(_card("steps per block", spread, f"median {steps[len(steps) // 2]}, at most {_max_steps(trace)}"))
+    figures.append(_card("steps per block", spread, f"median {steps[len(steps) // 2]}, at most {_max_steps(trace)}"))
     if stats is not None:
-        found.append(
+        figures.append(
             _card("speed", f"{stats.tok_per_s:,.3g} tok/s", f"{stats.tokens:,} tokens in {stats.seconds:.2f} s")
         )
-    found.append(_card("recipe", safe(header.model.recipe), f"computed in {safe(header.model.dtype)}"))
-    found.append(_card("seed", f"{header.seed}", "greedy" if header.sampler.greedy else "of all noise"))
-    return "".join(found)
+    figures.append(_card("recipe", safe(header.model.recipe), f"computed in {safe(header.model.dtype)}"))
+    figures.append(_card("seed", f"{header.seed}", "greedy" if header.sampler.greedy else "of all noise"))
+    return "".join(figures)
 
 
 def _passes(stats: RunStats) -> list[str]:
@@ -103,7 +105,7 @@ def _card(name: str, figure: str, note: str) -> str:
     return f"<div><dt>{name}</dt><dd>{figure}<small>{note}</small></dd></div>"
 
 
-def _ended(trace: Trace) -> str:
+def _ending(trace: Trace) -> str:
     words = {
         "end_of_turn": "ended by itself",
         "length": "ended at --max-tokens",

@@ -99,7 +99,7 @@ def two_layers() -> ModelConfig:
 def fast_model(config: ModelConfig, recipe: str) -> DiffusionGemma:
     """A model as a GPU has it."""
     model = random_model(config, recipe_named(recipe), torch.bfloat16, CPU)
-    with mock.patch.object(choice, "missing", lambda _: None):
+    with mock.patch.object(choice, "why_unsupported", lambda _: None):
         choice.prepare(model, CPU)
     StepPath(static=True, attention=True, layer_ops=True, projections=True).prepare(model)
     return model

@@ -229,7 +229,7 @@ def test_every_damaged_file_is_kept_once(store: SessionStore) -> None:
     whole, names = store.path("x").read_bytes(), []
     for cut in (20, 20, 30):
         store.path("x").write_bytes(whole[:-cut])
-        names.append(store.open("x").kept)
+        names.append(store.open("x").backup)
         assert (folder(store) / str(names[-1])).read_bytes() == whole[:-cut]
     assert names == ["x.jsonl.damaged", "x.jsonl.damaged", "x.jsonl.damaged-2"]
     assert [entry.name for entry in store.entries()] == ["x"]

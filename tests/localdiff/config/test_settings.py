@@ -27,7 +27,7 @@ def test_nobody_said_anything(env: dict[str, str]) -> None:
     assert {setting.origin for setting in settings.values()} == {"default"}
     assert settings["context"].value == 8192
     assert settings["generate.steps"].value is None
-    assert settings.said("context") is None
+    assert settings.explicit_value("context") is None
 
 
 def test_a_variable_wins_over_the_file(env: dict[str, str]) -> None:
@@ -36,7 +36,7 @@ def test_a_variable_wins_over_the_file(env: dict[str, str]) -> None:
     assert (settings["context"].value, settings["context"].where) == (100, "~/.config/localdiff/config.toml:1")
     assert (settings["generate.steps"].value, settings["generate.steps"].where) == (9, "LOCALDIFF_STEPS")
     assert (settings["ui.live"].value, settings["ui.live"].origin) == ("off", "file")
-    assert settings.said("generate.steps") == 9
+    assert settings.explicit_value("generate.steps") == 9
 
 
 def test_no_line_is_looked_for_until_it_is_asked_for(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_a_stronger_origin_puts_out_of_force_what_it_excludes(
 ) -> None:
     write(env, f"[generate]\n{text}\n")
     settings = load_settings(env | variables)
-    assert {name for name in settings if settings.said(name) is not None} == kept
+    assert {name for name in settings if settings.explicit_value(name) is not None} == kept
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ NAMES = {
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> DiffusionGemma:
     """A small one with the modules that a card gets."""
-    monkeypatch.setattr(choice, "missing", lambda _: None)
+    monkeypatch.setattr(choice, "why_unsupported", lambda _: None)
     network = small_subject("4bit").network.to(DEVICE, HALVES[0])
     choice.prepare(network, DEVICE)
     FULL.prepare(network)

@@ -35,7 +35,7 @@ def test_where_layers_are_decides_what_a_card_can_do(
     monkeypatch: pytest.MonkeyPatch, where: dict[str, bool], words: str
 ) -> None:
     """Weights that are copied there for each pass can be neither fused nor captured."""
-    monkeypatch.setattr("localdiff.denoising.path.missing", lambda _: None)
+    monkeypatch.setattr("localdiff.denoising.path.why_unsupported", lambda _: None)
     path = StepPath.for_device(tiny.model().to(torch.bfloat16), CARD, **where)
     assert str(path) == words
 
@@ -46,7 +46,7 @@ def test_where_layers_are_decides_what_a_card_can_do(
 def test_without_attention_in_triton_no_step_is_static_and_other_kernels_stay(
     monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, plain: str
 ) -> None:
-    monkeypatch.setattr("localdiff.denoising.path.missing", lambda _: None)
+    monkeypatch.setattr("localdiff.denoising.path.why_unsupported", lambda _: None)
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", plain)
     path = StepPath.for_device(tiny.model().to(dtype), CARD)
     assert str(path) == "plain step, layer ops in Triton, fused projections, commit fused"

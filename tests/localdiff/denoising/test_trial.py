@@ -20,7 +20,7 @@ from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
 from quant.cuda import support
 from quant.cuda.parity import ParityError
-from quant.cuda.support import missing
+from quant.cuda.support import why_unsupported
 from tests.models.steps import denoiser_of
 
 CPU = torch.device("cpu")
@@ -41,7 +41,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, attention_in_torch: None) -> None:
     """Static steps wherever kernels run, as on a GPU."""
 
     def for_device(network: DiffusionGemma, device: torch.device, **_: bool) -> Denoiser:
-        return denoiser_of(network, static=missing(device) is None)
+        return denoiser_of(network, static=why_unsupported(device) is None)
 
     monkeypatch.setattr(support, "_tried", lambda _: None)
     monkeypatch.setattr(support, "_failed", {})
@@ -58,7 +58,7 @@ def failing(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_steps_that_run_are_taken() -> None:
     told: list[tuple[str, float]] = []
     assert load(lambda stage, share: told.append((stage, share))).denoiser.path.static
-    assert missing(CPU) is None
+    assert why_unsupported(CPU) is None
     assert [share for stage, share in told if stage == "kernels"] == [0, 0, 0.25, 0.5, 0.75, 1]
 
 
@@ -71,7 +71,7 @@ def test_a_kernel_that_fails_costs_speed_and_no_answer(
     assert not engine.denoiser.path.static
     assert caplog.messages == ["a GPU kernel failed while it was tried: the model is loaded again, without kernels"]
     assert answer(engine) == expected
-    unsupported = missing(CPU)
+    unsupported = why_unsupported(CPU)
     assert unsupported is not None
     assert unsupported.reason == "a kernel fails here (RuntimeError: out of resource: shared memory)"
     assert "LOCALDIFF_CUDA_PLAIN=all" in unsupported.remedy
@@ -89,7 +89,7 @@ def test_too_little_memory_is_not_a_kernels_fault(error: RuntimeError, monkeypat
     failing(error, monkeypatch)
     with pytest.raises(type(error)):
         load()
-    assert missing(CPU) is None
+    assert why_unsupported(CPU) is None
 
 
 @pytest.mark.parametrize("where", ["step", "module"])
@@ -116,7 +116,7 @@ def test_kernels_that_compute_wrong_numbers_are_not_used(
     assert not engine.denoiser.path.static
     assert caplog.messages == ["a GPU kernel failed while it was tried: the model is loaded again, without kernels"]
     assert answer(engine) == expected
-    assert str(missing(CPU)) == f"kernels compute wrong numbers here ({error})"
+    assert str(why_unsupported(CPU)) == f"kernels compute wrong numbers here ({error})"
 
 
 def test_how_near_kernels_are_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -155,7 +155,7 @@ def test_a_gpu_that_computes_nothing_any_more_is_not_loaded_again(monkeypatch: p
     monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
     with pytest.raises(RuntimeError) as raised:
         try_kernels(denoiser, card)
-    assert raised.value is error and missing(card) is None
+    assert raised.value is error and why_unsupported(card) is None
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
     assert not try_kernels(denoiser, card)
-    assert missing(card) is not None
+    assert why_unsupported(card) is not None

@@ -33,7 +33,7 @@ def test_without_a_card_there_is_nothing_to_tell() -> None:
 
 
 def test_what_keeps_kernels_from_running_comes_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "missing", lambda _: Unsupported("Triton is not installed", "install it"))
+    monkeypatch.setattr(kernels, "why_unsupported", lambda _: Unsupported("Triton is not installed", "install it"))
     (finding,) = kernels.check_kernels([torch.device("cpu"), CARD])
     assert (finding.subject, finding.status, finding.advice) == ("GPU kernels on cuda:0", "warn", "install it")
     assert finding.text == "Triton is not installed, so a quantized model decodes its experts one by one"
@@ -41,7 +41,7 @@ def test_what_keeps_kernels_from_running_comes_with_a_remedy(monkeypatch: pytest
 
 def test_a_kernel_that_fails_while_the_model_loads(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     outcomes = iter([None, *[Unsupported("a kernel fails here", "do without")] * 2])
-    monkeypatch.setattr(kernels, "missing", lambda _: next(outcomes))
+    monkeypatch.setattr(kernels, "why_unsupported", lambda _: next(outcomes))
     monkeypatch.setattr(Engine, "load", lambda *_, **__: engine)
     (finding,) = kernels.check_kernels([CARD])
     assert (finding.status, finding.advice) == ("warn", "do without")

@@ -148,7 +148,7 @@ def test_layers_that_stay_are_computed_by_kernels_beside_those_that_pass(
     directories: dict[str, Path], monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     """What a GPU does with a model of which some layers stay in host memory."""
-    monkeypatch.setattr(choice, "missing", lambda _: None)
+    monkeypatch.setattr(choice, "why_unsupported", lambda _: None)
     everything = Engine.load(str(directories[form]), device="cpu", dtype="fp32", context_size=64)
     placement = Placement(main=CPU, layers=(CPU,) * len(SPEC.layers), offloaded=(1, 2))
     monkeypatch.setattr(loader, "place", lambda *_, **__: placement)

@@ -116,7 +116,9 @@ def test_ctrl_z_that_stops_nothing_leaves_the_terminal_taken(terminal: tuple[int
 
     def holds() -> bool:
         resumed: list[bool] = []
-        guard = TerminalGuard(stream=stream, keyboard=stream, resumed=lambda: resumed.append(echoes(stream.fileno())))
+        guard = TerminalGuard(
+            stream=stream, keyboard=stream, on_resumed=lambda: resumed.append(echoes(stream.fileno()))
+        )
         guard.start()
         for _ in range(2):  # the system stops no process that nobody could continue
             signal.raise_signal(signal.SIGTSTP)
@@ -202,7 +204,7 @@ def test_somebody_else_s_handler_is_left_alone(terminal: tuple[int, TextIO]) -> 
 def test_coming_back_from_the_background_is_noticed(terminal: tuple[int, TextIO]) -> None:
     _, stream = terminal
     resumed: list[bool] = []
-    guard = TerminalGuard(stream=stream, resumed=lambda: resumed.append(True))
+    guard = TerminalGuard(stream=stream, on_resumed=lambda: resumed.append(True))
     guard.start()
     signal.raise_signal(signal.SIGCONT)
     guard.stop()

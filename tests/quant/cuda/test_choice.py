@@ -10,7 +10,7 @@ from quant.codecs import CODECS
 from quant.cuda import choice
 from quant.cuda.embedding import CudaEmbedding
 from quant.cuda.experts import CudaExperts
-from quant.cuda.support import missing
+from quant.cuda.support import why_unsupported
 from quant.cuda.switches import is_sparse
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor
 from quant.switch import SwitchError
@@ -31,7 +31,7 @@ def model() -> nn.Module:
 
 @pytest.fixture
 def works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "missing", lambda _: None)
+    monkeypatch.setattr(choice, "why_unsupported", lambda _: None)
 
 
 @pytest.mark.usefixtures("works")
@@ -140,7 +140,7 @@ def test_dense_layers_and_embedding_are_switched_back(monkeypatch: pytest.Monkey
 
 
 def test_what_is_missing_is_said_once_and_the_plain_way_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "missing", lambda _: Unsupported("Triton is not installed", "install it"))
+    monkeypatch.setattr(choice, "why_unsupported", lambda _: Unsupported("Triton is not installed", "install it"))
     network = model()
     prepared = choice.prepare(network, CARD)
     assert prepared.warning is not None
@@ -151,4 +151,4 @@ def test_what_is_missing_is_said_once_and_the_plain_way_stays(monkeypatch: pytes
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card")
 def test_without_a_card_it_says_so() -> None:
-    assert str(missing(CARD)) == "there is no CUDA device `cuda:0`"
+    assert str(why_unsupported(CARD)) == "there is no CUDA device `cuda:0`"

@@ -95,7 +95,7 @@ def test_weights_in_the_order_of_kernels_are_those_of_the_codec(
 
 
 def test_it_is_taken_for_nf4_alone_and_switched_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "missing", lambda _: None)
+    monkeypatch.setattr(choice, "why_unsupported", lambda _: None)
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "dense")
     card = torch.device("cuda", 0)
     layers = torch.nn.ModuleList([linear("int8"), linear("nf4")])

@@ -151,10 +151,10 @@ def test_a_gpu_without_room_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(support, "_computes_exactly", computes_exactly)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 6))
-    unsupported = support.missing(CARD)
+    unsupported = support.why_unsupported(CARD)
     assert unsupported is not None and unsupported.reason == "there is no memory to try a kernel in"
-    assert support.missing(CARD) is None
-    assert support.missing(CARD) is None and not tries, "what was found is kept"
+    assert support.why_unsupported(CARD) is None
+    assert support.why_unsupported(CARD) is None and not tries, "what was found is kept"
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_compiled_kernels_that_cannot_be_kept_are_no_fault_of_versions(
     if when == "later":
         monkeypatch.setattr(support, "_failed", {})
         support.exclude(DEVICE, error)
-        unsupported = support.missing(DEVICE)
+        unsupported = support.why_unsupported(DEVICE)
     else:
         monkeypatch.setattr(support, "_rounds_rows", broken)
         unsupported = support._trial(DEVICE)

@@ -7,7 +7,7 @@ from localdiff.bench.step.subject import Subject, random_subject
 from localdiff.model.config import ModelConfig
 from tests.models import tiny
 
-CEILINGS = Ceilings(copied=1e10, products={"fp32": 1e11, "bf16": 2e11, "int8": 4e11})
+CEILINGS = Ceilings(copy_rate=1e10, products={"fp32": 1e11, "bf16": 2e11, "int8": 4e11})
 ALL_LAYERS = 7
 CANVAS = tiny.CANVAS
 

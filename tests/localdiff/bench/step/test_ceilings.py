@@ -11,7 +11,7 @@ from localdiff.bench.step import ceilings
 from localdiff.bench.step.ceilings import Ceilings, measure_ceilings
 from localdiff.bench.step.work import Work
 
-KNOWN = Ceilings(copied=100.0, products={"fp32": 10.0, "bf16": 20.0, "int8": 40.0})
+KNOWN = Ceilings(copy_rate=100.0, products={"fp32": 10.0, "bf16": 20.0, "int8": 40.0})
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_a_floor_is_the_larger_of_moving_and_multiplying(
 
 def test_a_cpu_can_copy_and_multiply() -> None:
     measured = measure_ceilings(torch.device("cpu"), copy_bytes=1 << 16, largest=64)
-    assert measured.copied > 0
+    assert measured.copy_rate > 0
     assert {"fp32", "bf16"} <= set(measured.products)
     assert all(rate > 0 for rate in measured.products.values())
 

@@ -12,7 +12,7 @@ import torch
 
 from localdiff.bench.step import measure
 from localdiff.bench.step import subject as subjects
-from localdiff.bench.step.measure import CLOCKED, COMMITS, WARM_UP, Stopwatch, _middle
+from localdiff.bench.step.measure import CLOCKED, COMMITS, WARM_UP, Stopwatch, _median_pass
 from localdiff.bench.step.parts import PARTS, PartClock, Place
 from localdiff.bench.step.paths import path_of, paths_of
 from localdiff.bench.step.released import released_config
@@ -71,7 +71,7 @@ def test_context_longer_than_a_window_and_a_chunk(monkeypatch: pytest.MonkeyPatc
     assert [line for line in told if line.startswith("prefill")] == [
         f"prefill, {start} of 20 tokens" for start in (0, 8, 16)
     ]
-    assert len(timings.steps.timed) == 1
+    assert len(timings.steps.seconds) == 1
     assert stopwatch._cache.length == 20
 
 
@@ -95,7 +95,7 @@ def test_every_number_of_rows_is_warmed_up_before_it_is_timed(monkeypatch: pytes
         return 1.0
 
     monkeypatch.setattr(subject.network, "encode", encode)
-    monkeypatch.setattr(stopwatch, "_timed", timed)
+    monkeypatch.setattr(stopwatch, "_seconds_of", timed)
     stopwatch.measure(1)
     measured = [length for was_timed, length in passes if was_timed]
     assert measured[:3] == [16, 16, 5]
@@ -130,7 +130,7 @@ def test_first_steps_that_commit_are_timed_where_a_run_has_them(
     monkeypatch.setattr(Denoiser, "denoise_block", watched)
     fused = stopwatch.measure(1).fused
     assert fused is not None
-    assert len(fused.timed) == COMMITS and min(fused.timed) > 0
+    assert len(fused.seconds) == COMMITS and min(fused.seconds) > 0
     assert {part for part, _ in fused.places} == set(PARTS)
     assert [block for block in committed if block[0]] == [(CANVAS, CANVAS, 1)] * (WARM_UP + 2 * COMMITS)
     assert stopwatch._cache.length == 16
@@ -181,7 +181,7 @@ def test_replayed_steps_are_warmed_up_for_longer_and_what_was_not_recorded_is_no
         stopwatch._progress = told.append
         assert "CUDA graph" in str(stopwatch.denoiser.path_taken)
         timings = stopwatch.measure(1)
-    assert len(timings.steps.timed) == 1 and f"step 1 of {5 + 1 + CLOCKED}" in told
+    assert len(timings.steps.seconds) == 1 and f"step 1 of {5 + 1 + CLOCKED}" in told
     assert graphs and not any(graph.replays for graph in graphs)
     assert str(stopwatch.denoiser.path_taken) == "static step, attention in Triton"
 
@@ -215,7 +215,7 @@ def test_parts_are_those_of_a_step_that_there_was() -> None:
         {("head", None): 1.0, ("sampling", None): 7.0},
         {("head", None): 3.0, ("sampling", None): 90.0},
     ]
-    assert _middle(passes) is passes[0]
+    assert _median_pass(passes) is passes[0]
 
 
 def test_paths_are_named() -> None:

@@ -43,5 +43,5 @@ def test_rows_are_counted_behind_the_passes(monkeypatch: pytest.MonkeyPatch) -> 
             layer["router"]()
     for layer in watched.layers:
         layer["router"]()
-    assert routing.hit == pytest.approx(6 / 8), "four experts of the first layer and two of the second"
+    assert routing.experts_hit == pytest.approx(6 / 8), "four experts of the first layer and two of the second"
     assert routing.busiest == 3

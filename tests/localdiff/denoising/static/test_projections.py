@@ -38,7 +38,7 @@ STEPS = 2  # the second is conditioned on the first; the interpreter takes its t
 
 def on_card(recipe: str, dense: str, monkeypatch: pytest.MonkeyPatch) -> DiffusionGemma:
     """A small model with the modules that a card gets."""
-    monkeypatch.setattr(choice, "missing", lambda _: None)
+    monkeypatch.setattr(choice, "why_unsupported", lambda _: None)
     for name, value in dense_switch(dense).items():
         monkeypatch.setenv(name, value)
     network = small_subject(recipe).network.to(DEVICE)
@@ -136,7 +136,7 @@ def test_an_adapter_keeps_the_products_of_its_module_apart(adapted_first: bool) 
 
 
 def test_the_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localdiff.denoising.path.missing", lambda _: None)
+    monkeypatch.setattr("localdiff.denoising.path.why_unsupported", lambda _: None)
     for plain, words in (("graph", True), ("graph,projections", False)):
         monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", plain)
         network = tiny.model()
