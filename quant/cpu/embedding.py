@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..modules.embedding import ChunkedEmbedding, QuantEmbedding
+from ..modules.tensor import QuantTensor
 from .native.library import NativeLibrary
 from .native.products import contiguous, path_of, stack_of_one
 
@@ -58,6 +59,8 @@ class CpuEmbedding(ChunkedEmbedding):
 
 class NativeEmbedding(CpuEmbedding):
     """The embedding from its stored int8 codes; the head rounds activations to int8, as `NativeLinear` does."""
+
+    weight: QuantTensor
 
     def __init__(self, embedding: QuantEmbedding, library: NativeLibrary) -> None:
         super().__init__()

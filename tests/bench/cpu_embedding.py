@@ -1,14 +1,15 @@
 """`python -m tests.bench.cpu_embedding`: the tied embedding on a CPU, decoded to bf16 and by the kernel in C.
 
-A table of the released size, random: the head over the rows of a canvas, and the soft embedding of rows that are equally
-sure of a number of ids, from few to all. Both ways run in one thread and take turns. Times are those that the thread was
-running, so other work on the machine matters little.
+A random table of the released size: the head over the rows of a canvas, and the soft embedding of rows that are equally
+sure of a number of ids. Both ways run in one thread and take turns. Times are those that the thread was running, so
+other work on the machine matters little.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -62,12 +63,12 @@ def main() -> None:
     print(f"ms of one thread for {rows} rows, least of {REPEATS}\n{'':34}{'bf16':>9}{'kernel':>9}")
     hidden = torch.randn(rows, config.hidden_size).bfloat16()
     with torch.inference_mode():
-        taken = milliseconds([lambda way=way: way.logits(hidden) for way in ways])  # type: ignore[misc]
+        taken = milliseconds([partial(way.logits, hidden) for way in ways])
         print(f"{'head':34}" + "".join(f"{least:9.0f}" for least in taken))
         for ids in SURE_OF:
             logits = sure_of(ids, rows, vocab_size)
             normalizer = logits.float().logsumexp(dim=-1)
-            taken = milliseconds([lambda way=way: way.soft(logits, normalizer) for way in ways])  # type: ignore[misc]
+            taken = milliseconds([partial(way.soft, logits, normalizer) for way in ways])
             tried = next((f"the most probable {kept:,}" for kept in KEPT if ids < kept), "all")
             print(f"{f'soft embedding, {tried}':34}" + "".join(f"{least:9.0f}" for least in taken))
 
