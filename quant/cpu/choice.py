@@ -92,8 +92,8 @@ def prepare(
         return Prepared()
     keep_freed_memory()
     extra_bytes, last, min_weights = 0, LastRows(), 0 if path == "fast" else min_weights
-    found = list(_quantized(model))
-    for done, name in enumerate(found, 1):
+    names = list(_quantized(model))
+    for done, name in enumerate(names, 1):
         parent, _, attribute = name.rpartition(".")
         owner = model.get_submodule(parent)
         plain = getattr(owner, attribute)
@@ -104,9 +104,9 @@ def prepare(
             release_pages(_converted_parts(plain))
         del plain, fast
         if progress is not None:
-            progress(done, len(found))
-    missed = any(isinstance(module, CpuExperts) and module.decodes for module in model.modules())
-    return Prepared(extra_bytes=extra_bytes, warning=_warning() if missed else None)
+            progress(done, len(names))
+    has_slow_experts = any(isinstance(module, CpuExperts) and module.decodes for module in model.modules())
+    return Prepared(extra_bytes=extra_bytes, warning=_warning() if has_slow_experts else None)
 
 
 def attention_kernel(head_sizes: Iterable[int], weights: int) -> NativeAttention | None:
@@ -130,8 +130,10 @@ def attention_kernel(head_sizes: Iterable[int], weights: int) -> NativeAttention
 
 
 def _warning() -> str | None:
-    found = native_library()
-    return f"{found.reason}: {_COST}; {found.remedy}" if isinstance(found, Unsupported) and found.remedy else None
+    library = native_library()
+    if not isinstance(library, Unsupported) or not library.remedy:
+        return None
+    return f"{library.reason}: {_COST}; {library.remedy}"
 
 
 @dataclass(frozen=True, slots=True)

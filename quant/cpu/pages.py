@@ -39,8 +39,8 @@ def _release_pages(tensor: Tensor, files: _FileMappings) -> int:
     start, stop = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, stop // mmap.PAGESIZE * mmap.PAGESIZE
     if stop <= start or not tensor.is_contiguous() or not files.hold(start, stop):
         return 0
-    given = ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), _DONTNEED) == 0
-    return stop - start if given else 0
+    is_released = ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), _DONTNEED) == 0
+    return stop - start if is_released else 0
 
 
 class _FileMappings:
@@ -59,5 +59,5 @@ class _FileMappings:
 
     def hold(self, start: int, stop: int) -> bool:
         """Whether one of them holds all of these addresses."""
-        found = bisect_right(self._starts, start) - 1
-        return found >= 0 and stop <= self._stops[found]
+        last = bisect_right(self._starts, start) - 1
+        return last >= 0 and stop <= self._stops[last]

@@ -33,21 +33,21 @@ def parallel_for(works: Sequence[Callable[[T], None]], items: Iterable[T], libra
         items: their results must not depend on which work does them.
         library: a library that `works` call and that may bring an OpenMP runtime other than torch's.
     """
-    left = iter(list(items))  # the iterator of a list gives an item to one thread only
+    queue = iter(list(items))  # the iterator of a list gives an item to one thread only
     if len(works) == 1:
-        _do(works[0], left, inference=torch.is_inference_mode_enabled())
+        _do(works[0], queue, inference=torch.is_inference_mode_enabled())
         return
     pool = _threads(len(works), library)
-    futures = [pool.submit(_do, work, left, inference=torch.is_inference_mode_enabled()) for work in works]
+    futures = [pool.submit(_do, work, queue, inference=torch.is_inference_mode_enabled()) for work in works]
     errors = [future.exception() for future in futures]
     for error in errors:
         if error is not None:
             raise error
 
 
-def _do(work: Callable[[T], None], left: Iterator[T], *, inference: bool) -> None:
+def _do(work: Callable[[T], None], queue: Iterator[T], *, inference: bool) -> None:
     with torch.inference_mode(inference), torch.no_grad():  # both belong to a thread
-        for item in left:
+        for item in queue:
             work(item)
 
 

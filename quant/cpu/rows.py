@@ -86,8 +86,8 @@ def quantize_rows(x: Tensor) -> Int8Rows:
     residual_rows = (peaks.square() > _PEAK**2 * mean_square).squeeze(1).nonzero().squeeze(1)
     if not len(residual_rows):
         return Int8Rows(codes, scales, residual_rows, None)
-    left = values[residual_rows] - codes[residual_rows].float() * scales[residual_rows]
-    residual_codes, residual_scales, _ = _round(left)
+    residual = values[residual_rows] - codes[residual_rows].float() * scales[residual_rows]
+    residual_codes, residual_scales, _ = _round(residual)
     return Int8Rows(codes, scales, residual_rows, Int8Rows(residual_codes, residual_scales, residual_rows[:0], None))
 
 

@@ -44,11 +44,11 @@ def compiler(env: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
             name, *arguments = shlex.split(named)
         except ValueError:  # an open quote, or nothing between quotes
             raise BuildError(f"`CC` is no command (`{named}`)") from None
-        found = shutil.which(name)
-        if found is None:
+        program = shutil.which(name)
+        if program is None:
             raise BuildError(f"`CC` names `{name}`, which is no program here")
-        return found, *arguments
-    return next(((found,) for name in NAMES if (found := shutil.which(name))), None)
+        return program, *arguments
+    return next(((program,) for name in NAMES if (program := shutil.which(name))), None)
 
 
 def build_library(command: Sequence[str], folder: Path, flags: Sequence[str] = FLAGS) -> Path:
@@ -64,10 +64,10 @@ def build_library(command: Sequence[str], folder: Path, flags: Sequence[str] = F
     path = folder / f"kernel-{_fingerprint(command, flags)}.so"
     if not _is_intact(path):
         with tempfile.TemporaryDirectory(dir=folder) as beside:  # of the same file system, so that it can be renamed
-            made = Path(beside, path.name)
-            _compile([*command, *flags, *(str(path) for path in SOURCES if path.suffix == ".c"), "-o", str(made)])
-            _seal(made)
-            made.replace(path)  # at once, whoever else is compiling
+            unfinished = Path(beside, path.name)
+            _compile([*command, *flags, *(str(path) for path in SOURCES if path.suffix == ".c"), "-o", str(unfinished)])
+            _seal(unfinished)
+            unfinished.replace(path)  # at once, whoever else is compiling
     return path
 
 
@@ -97,11 +97,11 @@ def _seal(path: Path) -> None:
 def _is_intact(path: Path) -> bool:
     """Whether a library is there as it was made: of one that was cut off, the system's loader may die."""
     try:
-        found = path.read_bytes() if _is_ours(path) else b""
+        content = path.read_bytes() if _is_ours(path) else b""
     except OSError:
         return False
     size = hashlib.sha256().digest_size
-    return len(found) > size and hashlib.sha256(found[:-size]).digest() == found[-size:]
+    return len(content) > size and hashlib.sha256(content[:-size]).digest() == content[-size:]
 
 
 def _compile(command: list[str]) -> None:
@@ -127,14 +127,14 @@ def _fingerprint(command: Sequence[str], flags: Sequence[str]) -> str:
     """Of all that the library depends on. A home directory may be shared by machines with different CPUs."""
     version = os.stat(command[0])
     parts = [*command, str(version.st_size), str(version.st_mtime_ns), *flags, _cpu_info()]
-    found = hashlib.sha256("\n".join(parts).encode())
+    fingerprint = hashlib.sha256("\n".join(parts).encode())
     for source in SOURCES:
-        found.update(source.read_bytes())
-    return found.hexdigest()[:16]
+        fingerprint.update(source.read_bytes())
+    return fingerprint.hexdigest()[:16]
 
 
 def _cpu_info() -> str:
     """What Linux reports about the CPU, instruction sets included."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    said = {line.partition(":")[0].strip(): line for line in reversed(lines)}
-    return "\n".join(said.get(name, "") for name in ("model name", "cpu family", "model", "flags"))
+    lines_by_name = {line.partition(":")[0].strip(): line for line in reversed(lines)}
+    return "\n".join(lines_by_name.get(name, "") for name in ("model name", "cpu family", "model", "flags"))
