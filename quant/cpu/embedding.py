@@ -61,6 +61,7 @@ class NativeEmbedding(CpuEmbedding):
     """The embedding from its stored int8 codes; the head rounds activations to int8, as `NativeLinear` does."""
 
     weight: QuantTensor
+    chunk = 4096  # 23 MB in bf16 at the released width, which `allocator` keeps in the process
 
     def __init__(self, embedding: QuantEmbedding, library: NativeLibrary) -> None:
         super().__init__()
