@@ -70,11 +70,11 @@ lint: setup  ## ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: setup  ## mypy --strict, for each system; of the measurements in tests/bench only what they name
+types: setup  ## mypy --strict, for each system; of the tests only the measurements, fakes and models
 	$(BIN)/mypy --platform linux
 	$(BIN)/mypy --platform win32
 	$(BIN)/mypy --platform darwin
-	$(BIN)/mypy tests/bench
+	$(BIN)/mypy tests/bench tests/fakes tests/models
 
 format: setup  ## let ruff repair what it can
 	$(BIN)/ruff check --fix .

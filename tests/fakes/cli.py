@@ -28,7 +28,7 @@ from tests.fakes.player import CanvasPlayer
 def engine_of(script: dict[str, object]) -> GeneratingEngine:
     """The engine that a script describes."""
     if "canvas" in script:
-        return CanvasPlayer(**script)  # type: ignore[arg-type]
+        return CanvasPlayer(**script)  # type: ignore[arg-type, return-value]  # it is never recorded
     described = script.pop("blocks", [{"text": "Hello."}])
     assert isinstance(described, list)
     blocks = tuple(Block(text=block.pop("text", "") * block.pop("times", 1), **block) for block in described)

@@ -226,7 +226,7 @@ def _sibling(name: str, data: bytes, size: int | None) -> dict[str, object]:
 @contextmanager
 def hub(**repositories: Repository) -> Iterator[Hub]:
     """Serve repositories as `owner/NAME` until the end of the block."""
-    handler = type("Handler", (_Handler,), {})
+    handler: type[_Handler] = type("Handler", (_Handler,), {})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     handler.hub = Hub(

@@ -102,7 +102,8 @@ def condensing(
     """A run whose entropies fall, whose drafts change less and less, and which sometimes takes an acceptance back."""
     source = random.Random(seed)
     vocab = 262_144
-    clock, kept, done = 0.0, [], []
+    clock, done = 0.0, list[BlockStats]()
+    kept: list[int] = []
     yield RunStarted(
         prompt_tokens=20,
         max_tokens=blocks * length,

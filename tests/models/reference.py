@@ -30,9 +30,11 @@ class _Recorder(DynamicCache):
         super().__init__(config=config)
         self.written: list[tuple[Tensor, Tensor]] = []
 
-    def update(self, keys: Tensor, values: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        self.written.append((keys[0], values[0]))
-        return super().update(keys, values, *args, **kwargs)
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        self.written.append((key_states[0], value_states[0]))
+        return super().update(key_states, value_states, layer_idx, *args, **kwargs)
 
 
 class Reference:
