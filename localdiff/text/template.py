@@ -30,6 +30,9 @@ SPARE_CHARACTERS = 1_000_000
 # Names of the family; `tokenizer_config.json` may say otherwise.
 _TOKENS = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
 
+_REPLACE = f"replace it with the `{FILE_NAME}` of the checkpoint it belongs to"
+_UNUSUAL = "it may not take a message that is not just a role and a text as `content`"
+
 # Markers that the model itself may write, and that the template looks for in its earlier turns.
 _ASSISTANT_KEEPS = ("<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", '<|"|>')
 
@@ -60,7 +63,7 @@ class ChatTemplate:
         try:
             self._template = sandbox.from_string(source)
         except Exception as error:  # any error from compiling or running it is the template's fault
-            raise self._failure("cannot be used", error) from error
+            raise self._failure("cannot be used", error, _REPLACE) from error
 
     def render(
         self,
@@ -110,7 +113,8 @@ class ChatTemplate:
         except RefusedError as error:
             raise UsageError(f"the chat template refuses the conversation: {_one_line(error)}") from error
         except Exception as error:  # as above
-            raise self._failure("fails on this conversation", error) from error
+            hint = _REPLACE if all(map(_is_plain, turns)) else f"{_UNUSUAL}; otherwise {_REPLACE}"
+            raise self._failure("fails on this conversation", error, hint) from error
 
     def encode(
         self,
@@ -136,13 +140,10 @@ class ChatTemplate:
         text = self.render(messages, think=think, tools=tools, shield=shield)
         return tokenizer.encode_segments(shield.segments(text), max_tokens=max_tokens)
 
-    def _failure(self, verb: str, error: Exception) -> WeightsError:
+    def _failure(self, verb: str, error: Exception, hint: str) -> WeightsError:
         line = getattr(error, "lineno", None)
         place = "" if line is None else f"line {line}: "
-        return WeightsError(
-            f"the chat template `{self._path}` {verb}: {place}{_one_line(error)}",
-            hint=f"replace it with the `{FILE_NAME}` of the checkpoint it belongs to",
-        )
+        return WeightsError(f"the chat template `{self._path}` {verb}: {place}{_one_line(error)}", hint)
 
 
 def _find_template(directory: Path, config: Mapping[str, Any]) -> tuple[Path, str]:
@@ -209,6 +210,11 @@ def _check_message(message: Any) -> dict[str, Any]:
         kind = kind_of(turn["content"])
         raise UsageError(f"the content of a message is {kind} in place of a text or a list of parts")
     return turn
+
+
+def _is_plain(turn: Mapping[str, Any]) -> bool:
+    """Whether a message has nothing but a role and a text, which every template takes."""
+    return turn.keys() == {"role", "content"} and isinstance(turn["content"], str)
 
 
 def _plain(value: Any, place: str, depth: int = 0) -> Any:

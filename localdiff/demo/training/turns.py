@@ -16,19 +16,25 @@ Render = Callable[[Sequence[Message]], str]
 
 CHAT_TEMPLATE = """\
 {#- A turn: <|turn>ROLE, a line break, the text, <turn|>, a line break. -#}
+{#- Parts follow each other, each trimmed, as in the released template; a turn without content is empty. -#}
+{%- macro written(message, by_model=false) -%}
+  {%- set content = message.get('content') or '' -%}
+  {%- for text in ([content] if content is string else content | map(attribute='text')) -%}
+    {{- (text.split('<channel|>')[-1] if by_model else text) | trim -}}
+  {%- endfor -%}
+{%- endmacro -%}
 {%- set head = messages[0] if messages and messages[0]['role'] in ['system', 'developer'] else none -%}
 {{- bos_token -}}
 {%- if head or enable_thinking -%}
   {{- '<|turn>system\\n' -}}
   {%- if enable_thinking -%}{{- '<|think|>\\n' -}}{%- endif -%}
-  {%- if head -%}{{- head['content'] | trim -}}{%- endif -%}
+  {%- if head -%}{{- written(head) -}}{%- endif -%}
   {{- '<turn|>\\n' -}}
 {%- endif -%}
 {%- for message in (messages[1:] if head else messages) -%}
-  {%- set text = message['content'] -%}
   {%- set by_model = message['role'] in ['assistant', 'model'] -%}
   {{- '<|turn>' + ('model' if by_model else message['role']) + '\\n' -}}
-  {{- (text.split('<channel|>')[-1] if by_model else text) | trim + '<turn|>\\n' -}}
+  {{- written(message, by_model) + '<turn|>\\n' -}}
 {%- endfor -%}
 {%- if add_generation_prompt -%}{{- '<|turn>model\\n' -}}{%- endif -%}
 """

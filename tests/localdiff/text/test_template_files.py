@@ -139,6 +139,27 @@ def test_a_template_that_fails_is_a_weights_error(tmp_path: Path, source: str) -
     assert failure.value.__cause__ is not None
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "assistant", "reasoning": "hm"},
+        {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+        {"role": "assistant", "content": "Hi", "tool_calls": [{}]},
+    ],
+)
+def test_a_template_that_fails_is_not_blamed_alone_for_an_unusual_message(tmp_path: Path, message: Any) -> None:
+    source = "{% for m in messages %}{{ m.content.split(':')[0] + m.tool_calls[0].function.name }}{% endfor %}"
+    with pytest.raises(WeightsError) as plain:
+        render(tmp_path, source, USER)
+    replace = "replace it with the `chat_template.jinja` of the checkpoint it belongs to"
+    assert plain.value.hint == replace
+    with pytest.raises(WeightsError) as unusual:
+        render(tmp_path, source, message)
+    assert unusual.value.hint == (
+        f"it may not take a message that is not just a role and a text as `content`; otherwise {replace}"
+    )
+
+
 def test_a_template_may_refuse_a_conversation(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="refuses the conversation: Roles must alternate, user first$"):
         render(tmp_path, "{{ raise_exception('Roles must\\n alternate,\x1b user first.') }}")

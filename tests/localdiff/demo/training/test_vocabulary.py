@@ -29,6 +29,8 @@ from localdiff.demo.training.vocabulary import (
     written_words,
 )
 from localdiff.model_reference import DEMO_DIRECTORY
+from localdiff.text.prompt import as_messages
+from localdiff.text.template import ChatTemplate
 
 Vocabulary = tuple[Tokenizer, Render]
 TOKENIZER = build_tokenizer()
@@ -168,6 +170,23 @@ def test_the_template_drops_past_thoughts() -> None:
     render = compile_template()
     thought = "<|channel>thought\nsecret<channel|>Hello!"
     assert "<|turn>model\nHello!<turn|>" in render([("user", "Hi"), ("assistant", thought), ("user", "2+2?")])
+
+
+def test_the_template_takes_every_message_that_an_engine_takes() -> None:
+    template = ChatTemplate(DEMO_DIRECTORY)
+    user, empty = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": ""}
+    for message in (
+        {"role": "assistant", "reasoning": "hm"},
+        {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]},
+        {"role": "assistant", "content": [], "tool_responses": [{"name": "f", "response": "x"}]},
+    ):
+        assert template.render(as_messages([user, message, user])) == template.render([user, empty, user])
+    for role in ("system", "user", "assistant", "tool"):
+        for texts in ([" Hi\n"], ["one ", "\ntwo"], ["<channel|>so ", "it<channel|>is"]):
+            parts = {"role": role, "content": [{"type": "text", "text": text} for text in texts]}
+            last = [text.split("<channel|>")[-1] if role == "assistant" else text for text in texts]
+            whole = {"role": role, "content": "".join(text.strip() for text in last)}
+            assert template.render(as_messages([parts, user])) == template.render([whole, user])
 
 
 def test_thinking_is_switched_on_in_the_system_turn(demo_vocabulary_directory: Path) -> None:
