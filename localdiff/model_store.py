@@ -38,12 +38,13 @@ class StoredModel:
     Attributes:
         name: its name.
         directory: where it is.
-        state: `damaged` where its manifest cannot be read, or a file that it names is missing or has another size.
+        state: `damaged` where its manifest cannot be read, a file that it names is missing or has another size, or damage
+            was found when all of its bytes were last read.
         problem: what is damaged or missing, if not just work to be done.
         command: the `localdiff quantize` that makes it, as far as its files or its name tell; None where they do not.
         recipe: the recipe it was made with, where its manifest says so.
         nbytes: size of all its files.
-        verified: when all of its bytes were last verified, if its manifest is still the same.
+        verified: when all of its bytes were last verified, if none of its files has changed since.
     """
 
     name: str
@@ -179,16 +180,16 @@ def record_verified(directory: Path, *, now: datetime | None = None, env: Mappin
     Raises:
         OSError: the record cannot be written.
     """
-    _Record(env).put(directory, now or datetime.now(UTC))
+    _Record(env).put_verified(directory, now or datetime.now(UTC))
 
 
-def forget_verified(directory: Path, *, env: Mapping[str, str] = os.environ) -> None:
-    """Remove the record that a model was verified.
+def record_damaged(directory: Path, problem: str, *, env: Mapping[str, str] = os.environ) -> None:
+    """Record what is damaged of a model, until it is rebuilt or verified again.
 
     Raises:
         OSError: the record cannot be written.
     """
-    _Record(env).drop(directory)
+    _Record(env).put_damaged(directory, problem)
 
 
 def _directories(env: Mapping[str, str]) -> Iterator[Path]:
@@ -206,7 +207,7 @@ def _inspect(directory: Path, record: _Record) -> StoredModel:
             problem = f"no `{MANIFEST_FILE}` can be read in it"
     else:
         recipe = _manifest_value(directory, "recipe", "name")
-        problem = "its manifest cannot be read" if recipe is None else _damage(directory)
+        problem = "its manifest cannot be read" if recipe is None else _damage(directory) or record.problem(directory)
         state = "finished" if problem is None else "damaged"
     return StoredModel(
         name=directory.name,
@@ -214,31 +215,36 @@ def _inspect(directory: Path, record: _Record) -> StoredModel:
         state=state,
         recipe=recipe,
         nbytes=_size(directory),
-        verified=record.get(directory) if state == "finished" else None,
+        verified=record.verified(directory) if state == "finished" else None,
         problem=problem,
-        command=None if state == "finished" else _command(directory, recipe),
+        command=None if state == "finished" else _command(directory, recipe, problem),
     )
 
 
 def _damage(directory: Path) -> str | None:
     """What can be seen of damage without reading a weight."""
-    manifest = json.loads((directory / MANIFEST_FILE).read_bytes())
-    for section in ("shards", "files"):
-        entries = manifest.get(section)
-        for name, entry in entries.items() if isinstance(entries, dict) else ():
-            expected = entry.get("bytes") if isinstance(entry, dict) else None
-            try:
-                nbytes = (directory / name).stat().st_size
-            except FileNotFoundError:
-                return f"`{name}` is missing"
-            except OSError as error:
-                return f"`{name}` cannot be read: {error.strerror}"
-            if nbytes != expected:
-                return f"`{name}` has {nbytes} bytes instead of {expected}"
+    for name, entry in _listed_files(directory):
+        expected = entry.get("bytes") if isinstance(entry, dict) else None
+        try:
+            nbytes = (directory / name).stat().st_size
+        except FileNotFoundError:
+            return f"`{name}` is missing"
+        except OSError as error:
+            return f"`{name}` cannot be read: {error.strerror}"
+        if nbytes != expected:
+            return f"`{name}` has {nbytes} bytes instead of {expected}"
     return None
 
 
-def _command(directory: Path, recipe: str | None) -> str | None:
+def _listed_files(directory: Path) -> Iterator[tuple[str, object]]:
+    """Every file that a readable manifest lists, and what it says of it."""
+    manifest = json.loads((directory / MANIFEST_FILE).read_bytes())
+    for section in ("shards", "files"):
+        entries = manifest.get(section)
+        yield from entries.items() if isinstance(entries, dict) else ()
+
+
+def _command(directory: Path, recipe: str | None, problem: str | None) -> str | None:
     """The command that makes a model again, or goes on with it; a local checkpoint's place is not known."""
     name = directory.name.removesuffix(PARTIAL)
     model = _source(directory) if recipe is not None else None
@@ -253,8 +259,11 @@ def _command(directory: Path, recipe: str | None) -> str | None:
         words += ["--revision", shell_word(revision)]
     if name != output_name(model, recipe):
         words += ["-o", shell_word(directory.with_name(name))]
-    is_readable = directory.name != name or _manifest_value(directory, "recipe", "name") is not None
-    return " ".join([*words, *([] if is_readable else ["--force"])])
+    # Files are repaired by their manifest, and nothing repairs that.
+    is_repaired = directory.name != name or (
+        _manifest_value(directory, "recipe", "name") is not None and f"`{MANIFEST_FILE}`" not in (problem or "")
+    )
+    return " ".join([*words, *([] if is_repaired else ["--force"])])
 
 
 def _source(directory: Path) -> str | None:
@@ -280,28 +289,42 @@ def _size(directory: Path) -> int:
 
 
 class _Record:
-    """`verified.json`: directory → the hash its manifest had, and when it was verified."""
+    """`verified.json`: directory → what was found when all of its bytes were last read.
+
+    An entry counts while the manifest has the hash it had then. Its `at` also needs every file to have the size and the
+    time it had: `files` is a hash of these. Its `problem` does not: a file that was written since may still be damaged.
+    """
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._path = paths.state_dir(env) / "verified.json"
 
-    def get(self, directory: Path) -> datetime | None:
-        entry = self._read().get(str(directory.resolve()))
+    def verified(self, directory: Path) -> datetime | None:
+        entry = self._entry(directory)
         try:
-            if entry is None or entry["manifest"] != _hash(directory):
-                return None
-            return datetime.fromisoformat(entry["at"])
+            return datetime.fromisoformat(entry["at"]) if entry["files"] == _files_hash(directory) else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def put(self, directory: Path, now: datetime) -> None:
-        entry = {"manifest": _hash(directory), "at": now.isoformat(timespec="seconds")}
-        self._write(self._read() | {str(directory.resolve()): entry})
+    def problem(self, directory: Path) -> str | None:
+        problem = self._entry(directory).get("problem")
+        return problem if isinstance(problem, str) else None
 
-    def drop(self, directory: Path) -> None:
-        content = self._read()
-        if content.pop(str(directory.resolve()), None) is not None:
-            self._write(content)
+    def put_verified(self, directory: Path, now: datetime) -> None:
+        self._put(directory, {"files": _files_hash(directory), "at": now.isoformat(timespec="seconds")})
+
+    def put_damaged(self, directory: Path, problem: str) -> None:
+        self._put(directory, {"problem": problem})
+
+    def _entry(self, directory: Path) -> dict[str, Any]:
+        entry = self._read().get(str(directory.resolve()))
+        try:
+            return entry if isinstance(entry, dict) and entry["manifest"] == _manifest_hash(directory) else {}
+        except (OSError, KeyError):
+            return {}
+
+    def _put(self, directory: Path, found: dict[str, str]) -> None:
+        entry = {"manifest": _manifest_hash(directory), **found}
+        self._write(self._read() | {str(directory.resolve()): entry})
 
     def _write(self, entries: dict[str, Any]) -> None:
         content = {path: entry for path, entry in entries.items() if Path(path, MANIFEST_FILE).is_file()}
@@ -317,5 +340,12 @@ class _Record:
         return content if isinstance(content, dict) else {}
 
 
-def _hash(directory: Path) -> str:
+def _manifest_hash(directory: Path) -> str:
     return hashlib.sha256((directory / MANIFEST_FILE).read_bytes()).hexdigest()
+
+
+def _files_hash(directory: Path) -> str:
+    """A hash of the sizes and times of the files that a manifest lists: another one once a file was written."""
+    states = {name: (directory / name).stat() for name, _ in _listed_files(directory)}
+    lines = [f"{state.st_size} {state.st_mtime_ns} {name}\n" for name, state in states.items()]
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()

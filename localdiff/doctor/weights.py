@@ -84,7 +84,7 @@ def _model(model: StoredModel) -> Finding:
     if model.verified is None:
         return finding(
             "warn",
-            f"{what}, never verified",
+            f"{what}, never verified as it is now",
             f"`localdiff quantize -o {shell_word(model.directory)} --verify-only` reads every byte once",
         )
     return finding("ok", f"{what}, verified {model.verified.date().isoformat()}")

@@ -16,6 +16,7 @@ from localdiff.model_store import (
     find,
     is_default,
     output_name,
+    record_damaged,
     record_verified,
     remedy,
     remove,
@@ -189,6 +190,44 @@ def test_when_it_was_verified(env: dict[str, str]) -> None:
     # another manifest: nobody has verified that one
     (directory / "quant.json").write_text(json.dumps({"recipe": {"name": "int8"}}))
     assert find("b-4bit", env).verified is None
+
+
+def test_what_was_written_since_it_was_verified_is_not_called_verified(env: dict[str, str]) -> None:
+    directory = make(env, "b-4bit")
+    (directory / "config.json").write_text("{}")
+    (directory / "quant.json").write_text(full_manifest("demo", "4bit"))
+    shard = directory / "model.safetensors"
+    os.utime(shard, ns=(10**18, 10**18))
+    record_verified(directory, now=NOW, env=env)
+    (directory / "notes.txt").write_text("not the model's")
+    assert find("b-4bit", env).verified == NOW
+    for moment in (10**18 + 1, 10**18 - 1):
+        os.utime(shard, ns=(moment, moment))
+        assert find("b-4bit", env).verified is None
+    record = paths.state_dir(env) / "verified.json"
+    content = json.loads(record.read_text())
+    del content[str(directory)]["files"]  # as it was written before times were kept
+    record.write_text(json.dumps(content))
+    assert find("b-4bit", env).verified is None
+
+
+def test_what_was_found_damaged_stays_so_until_it_is_verified_or_another(env: dict[str, str]) -> None:
+    directory = make(env, "b-4bit")
+    (directory / "config.json").write_text("{}")
+    (directory / "quant.json").write_text(full_manifest("demo", "4bit"))
+    problem = "`model.safetensors` does not match its manifest (SHA-256 differs)"
+    record_verified(directory, now=NOW, env=env)
+    record_damaged(directory, problem, env=env)
+    os.utime(directory / "model.safetensors")
+    found = find("b-4bit", env)
+    assert (found.state, found.problem, found.verified) == ("damaged", problem, None)
+    assert found.command == "localdiff quantize demo --recipe 4bit -o " + str(directory)
+    record_verified(directory, now=NOW, env=env)
+    assert (find("b-4bit", env).state, find("b-4bit", env).verified) == ("finished", NOW)
+    record_damaged(directory, "`quant.json` is damaged (its checksum does not match)", env=env)
+    assert (find("b-4bit", env).command or "").endswith(" --force")
+    (directory / "quant.json").write_text(full_manifest("demo", "int8"))
+    assert (find("b-4bit", env).state, find("b-4bit", env).verified) == ("finished", None)
 
 
 def test_the_record_forgets_what_is_gone_and_survives_nonsense(env: dict[str, str]) -> None:

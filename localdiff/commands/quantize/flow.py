@@ -136,8 +136,7 @@ class Quantization:
             DamagedError: not even its manifest can be read.
         """
         try:
-            with progress_display(self._output) as progress:
-                return {file.file: file.problem or "" for file in verification.damaged_files(self._target, progress)}
+            return verification.recorded_damage(self._target, self._output)
         except DamagedError as error:
             raise DamagedError(f"`{self._target}` is damaged: {error.message}", "`--force` rebuilds it") from error
 
@@ -147,7 +146,6 @@ class Quantization:
         Raises:
             OutputError: it was made from something else, or in another way.
         """
-        verification.record_sound(self._target, self._output)
         if (other := difference(read_manifest(self._target), self._target, self._request)) is not None:
             raise OutputError(
                 f"`{self._target}` already exists, and {other}",

@@ -13,7 +13,7 @@ from localdiff import model_store
 from localdiff.commands.quantize.display import CHECK
 from localdiff.errors import WeightsError
 from localdiff.quoting import printable
-from localdiff.sizes import shown_size
+from localdiff.sizes import counted, shown_size
 from localdiff.ui.output import Output
 from localdiff.ui.progress import ProgressDisplay, progress_display
 from quant import MANIFEST_FILE
@@ -38,16 +38,12 @@ def verify_alone(directory: Path, output: Output) -> int:
             f"there is no quantized model in `{directory}`",
             "`localdiff models` lists those that are here; `localdiff quantize` makes one",
         )
-    with progress_display(output) as progress:
-        problems = [checked.problem or "" for checked in damaged_files(directory, progress)]
+    problems = list(recorded_damage(directory, output).values())
     if problems:
-        with _recording("the damage", output):
-            model_store.forget_verified(directory)
         for problem in problems[:-1]:
             output.error(problem)
         raise DamagedError(problems[-1], AGAIN)
     manifest = read_manifest(directory)
-    record_sound(directory, output)
     if not output.quiet:
         lines = [
             f"{len(manifest.shards) + len(manifest.files)} files, {shown_size(manifest.nbytes)} of weights: intact"
@@ -57,12 +53,28 @@ def verify_alone(directory: Path, output: Output) -> int:
     return 0
 
 
-def damaged_files(directory: Path, progress: ProgressDisplay) -> Iterator[FileChecked]:
-    """The files of a directory that are not sound.
+def recorded_damage(directory: Path, output: Output) -> dict[str, str]:
+    """What is wrong with which file of a directory; `localdiff models` shows it, or that there is nothing.
 
     Raises:
         DamagedError: its manifest cannot be read.
     """
+    try:
+        with progress_display(output) as progress:
+            damage = {checked.file: checked.problem or "" for checked in _damaged_files(directory, progress)}
+    except DamagedError as error:
+        _record_damage(directory, error.message, output)
+        raise
+    if damage:
+        first, *others = damage.values()
+        more = f", beside {counted(len(others), 'other damaged file')}" if others else ""
+        _record_damage(directory, first + more, output)
+    else:
+        record_sound(directory, output)
+    return damage
+
+
+def _damaged_files(directory: Path, progress: ProgressDisplay) -> Iterator[FileChecked]:
     manifest = read_manifest(directory)
     progress.start(CHECK, manifest.nbytes + sum(file.nbytes for file in manifest.files.values()), whole=True)
     done = 0
@@ -90,6 +102,11 @@ def record_sound(directory: Path, output: Output) -> None:
     """Record for `localdiff models` that a directory is sound."""
     with _recording("the time of verification", output):
         model_store.record_verified(directory)
+
+
+def _record_damage(directory: Path, problem: str, output: Output) -> None:
+    with _recording("the damage", output):
+        model_store.record_damaged(directory, problem)
 
 
 @contextmanager

@@ -147,7 +147,7 @@ def test_weights_in_every_state(env: dict[str, str]) -> None:
     assert [finding.status for finding in found] == ["ok", "warn", "fail", "warn", "ok"]
     assert found[0].text == "a-sound: 4bit, 5 KB, verified 2026-11-18"
     assert found[0].public == "a quantized model: 4bit, 5 KB, verified 2026-11-18"
-    assert found[1].text == "b-janes-secret: 4bit, 5 KB, never verified"
+    assert found[1].text == "b-janes-secret: 4bit, 5 KB, never verified as it is now"
     assert "--verify-only" in (found[1].advice or "")
     assert found[2].exit_code == 3
     assert "unfinished" in found[3].text

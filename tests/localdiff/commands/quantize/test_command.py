@@ -203,17 +203,23 @@ def full(_disk: Disk, file: object) -> None:
     raise SpaceError("the disk is full while writing `x`", "free some space and run the same command again")
 
 
-def test_what_was_found_to_be_damaged_is_not_called_verified(cli: Cli, source: Path, output: Path) -> None:
+@pytest.mark.parametrize("found_by", [["--verify-only"], []], ids=["verify only", "declined"])
+def test_what_was_found_to_be_damaged_is_shown_so_until_it_is_rebuilt(
+    cli: Cli, source: Path, output: Path, found_by: list[str]
+) -> None:
     cli("quantize", str(source), "--yes", stdin=b"")
-    assert [model.verified is not None for model in stored_models()] == [True]
-    shard = next(output.glob("*.safetensors"))
-    content = bytearray(shard.read_bytes())
-    content[-1] ^= 1
-    shard.write_bytes(content)
+    assert [(model.state, model.verified is not None) for model in stored_models()] == [("finished", True)]
+    flip(output / SHARDS[0], -1)
+    assert [(model.state, model.verified is not None) for model in stored_models()] == [("finished", False)]
+    assert cli("quantize", str(source), *found_by, terminals="stderr").code in (5, 130)
+    (model,) = stored_models()
+    assert (model.state, model.verified) == ("damaged", None)
+    assert model.problem == f"`{SHARDS[0]}` does not match its manifest (SHA-256 differs)"
+    flip(output / "config.json", -1)
     assert cli("quantize", str(source), "--verify-only", stdin=b"").code == 5
-    assert [model.verified is not None for model in stored_models()] == [False]
+    assert (stored_models()[0].problem or "").endswith("(SHA-256 differs), beside 1 other damaged file")
     assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
-    assert [model.verified is not None for model in stored_models()] == [True]
+    assert [(model.state, model.verified is not None) for model in stored_models()] == [("finished", True)]
 
 
 def test_verify_only(cli: Cli, source: Path, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
