@@ -6,6 +6,7 @@ Knows columns and the question asked before something is deleted; `localdiff.mod
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 
 from localdiff import model_store, paths
 from localdiff.errors import INTERRUPTED, UsageError
@@ -66,13 +67,28 @@ def remove_model(name: str, output: Output, *, ask: AskUser | None, yes: bool = 
             raise UsageError(
                 "cannot ask for confirmation: stdin or stderr is not a terminal", "`--yes` deletes without asking"
             )
-        if not ask(f"Delete {printable(str(model.directory))} ({shown_size(model.nbytes)})?"):
+        if not ask(printable(_question(model))):
+            if not output.quiet:
+                output.stderr.write("Nothing was done.\n")
             return INTERRUPTED
+    leads_to = _link_target(model)
     with locked(target):
         model_store.remove(model)
     if not output.quiet:
-        output.stderr.write(f"Deleted {printable(name)}: freed {shown_size(model.nbytes)}.\n")
+        done = f"freed {shown_size(model.nbytes)}" if leads_to is None else f"it was a link to {leads_to}, which is kept"
+        output.stderr.write(printable(f"Deleted {name}: {done}.") + "\n")
     return 0
+
+
+def _question(model: StoredModel) -> str:
+    leads_to = _link_target(model)
+    what = shown_size(model.nbytes) if leads_to is None else f"a link to {leads_to}, which is kept"
+    return f"Delete {model.directory} ({what})?"
+
+
+def _link_target(model: StoredModel) -> Path | None:
+    """Where a link among the models leads to."""
+    return model.directory.resolve() if model.directory.is_symlink() else None
 
 
 def _object(model: StoredModel) -> dict[str, str | int | None]:

@@ -95,7 +95,20 @@ def test_removal_asks_first(cli: Cli) -> None:
     # the keyboard of the test gives nothing, which is no
     assert result.code == 130
     assert f"Delete {directory} (3 MB)? [y/N]" in result.stderr
+    assert result.stderr.endswith("\nNothing was done.\n")
     assert directory.exists()
+
+
+def test_of_a_link_only_the_link_is_removed_and_the_words_say_so(cli: Cli, tmp_path: Path) -> None:
+    directory = make("mine-4bit").rename(tmp_path / "elsewhere")
+    link = paths.models_dir() / "linked"
+    link.symlink_to(directory)
+    assert f"Delete {link} (a link to {directory}, which is kept)? [y/N]" in (
+        cli("models", "rm", "linked", terminals="stderr").stderr
+    )
+    result = cli("models", "rm", "linked", "--yes", stdin=b"")
+    assert (result.code, result.stderr) == (0, f"Deleted linked: it was a link to {directory}, which is kept.\n")
+    assert not link.is_symlink() and (directory / "model.safetensors").exists()
 
 
 def test_removal_without_a_terminal_needs_a_word(cli: Cli) -> None:
