@@ -38,8 +38,8 @@ class StoredModel:
     Attributes:
         name: its name.
         directory: where it is.
-        state: `damaged` where its manifest cannot be read, a file that it names is missing or has another size, or damage
-            was found when all of its bytes were last read.
+        state: `damaged` where its manifest cannot be read, a file that it names is missing or has another size, or
+            damage was found when all of its bytes were last read.
         problem: what is damaged or missing, if not just work to be done.
         command: the `localdiff quantize` that makes it, as far as its files or its name tell; None where they do not.
         recipe: the recipe it was made with, where its manifest says so.

@@ -75,7 +75,8 @@ def remove_model(name: str, output: Output, *, ask: AskUser | None, yes: bool = 
     with locked(target):
         model_store.remove(model)
     if not output.quiet:
-        done = f"freed {shown_size(model.nbytes)}" if leads_to is None else f"it was a link to {leads_to}, which is kept"
+        freed = f"freed {shown_size(model.nbytes)}"
+        done = freed if leads_to is None else f"it was a link to {leads_to}, which is kept"
         output.stderr.write(printable(f"Deleted {name}: {done}.") + "\n")
     return 0
 

@@ -11,7 +11,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypedDict
+from pathlib import Path
+from typing import Any, TypedDict, TypeVar
 
 import torch
 
@@ -21,12 +22,13 @@ from quant.switch import SwitchError
 from ..adapter import StoredAdapter, open_adapter
 from ..denoising import Denoiser, try_kernels
 from ..download_plan import ConfirmDownload, confirm_silently
-from ..errors import UsageError
+from ..errors import UsageError, WeightsError
 from ..fetching.source import find_source
 from ..identity import ModelIdentity
 from ..load import (
     LoadedModel,
     Placement,
+    StoredWeights,
     further_devices,
     limit_threads,
     load_model,
@@ -38,10 +40,12 @@ from ..load import (
 )
 from ..load_progress import LoadProgress, tell_nobody
 from ..model.diffusion_gemma import DiffusionGemma
+from ..text import template, tokenizer
 from ..text.template import ChatTemplate
 from ..text.tokenizer import Tokenizer
 from .arguments import device_of, positive, reference_of, text_of
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -109,7 +113,8 @@ def open_model(
     if device == "auto" and (warning := unused_gpu(weights.text_parameters())):
         _log.warning("%s", warning)
     limit_threads(weights.text_parameters(), where)
-    tokenizer = Tokenizer(source.directory)
+    vocabulary = _read(Tokenizer, weights, tokenizer.FILE_NAME)
+    chat_template = _read(ChatTemplate, weights, template.FILE_NAME, template.CONFIG_NAME)
     load = partial(
         load_model,
         weights,
@@ -126,8 +131,8 @@ def open_model(
     return OpenedModel(
         network=loaded.network,
         denoiser=denoiser,
-        tokenizer=tokenizer,
-        template=ChatTemplate(source.directory),
+        tokenizer=vocabulary,
+        template=chat_template,
         generation_config=weights.checkpoint.generation_config(),
         identity=ModelIdentity(
             model=source.name,
@@ -141,6 +146,20 @@ def open_model(
         ),
         placement=loaded.placement,
     )
+
+
+def _read(kind: Callable[[Path], T], weights: StoredWeights, *files: str) -> T:
+    """What is read from files beside the weights.
+
+    Raises:
+        WeightsError: they are missing or damaged; of a quantized directory it says what rebuilds them.
+    """
+    try:
+        return kind(weights.checkpoint.directory)
+    except WeightsError as error:
+        if any(map(weights.rebuilds, files)):
+            raise WeightsError(error.message, weights.checkpoint.remedy) from error
+        raise
 
 
 def _load_and_try(

@@ -100,7 +100,7 @@ class Checkpoint:
 
     def _file(self, name: str) -> Any:
         if name not in self._file_of:
-            raise WeightsError(f"the checkpoint `{self.directory}` has no tensor `{name}`", self._remedy)
+            raise WeightsError(f"the checkpoint `{self.directory}` has no tensor `{name}`", self.remedy)
         return self._files[self._file_of[name]]
 
     def _locate(self) -> dict[str, str]:
@@ -115,7 +115,7 @@ class Checkpoint:
         names_by_shard = {shard: set(self._open(shard)) for shard in sorted(set(weight_map.values()))}
         for name, shard in weight_map.items():
             if name not in names_by_shard[shard]:
-                raise WeightsError(f"`{shard}` lacks `{name}`, which `{INDEX_FILE}` lists", self._remedy)
+                raise WeightsError(f"`{shard}` lacks `{name}`, which `{INDEX_FILE}` lists", self.remedy)
         unlisted = {name: shard for shard, names in names_by_shard.items() for name in names}
         return unlisted | weight_map
 
@@ -124,7 +124,8 @@ class Checkpoint:
         return (self.directory / MANIFEST_FILE).exists()
 
     @property
-    def _remedy(self) -> str:
+    def remedy(self) -> str:
+        """What to do about a file that is missing or damaged."""
         return "the `localdiff quantize` that made it rebuilds what is damaged" if self._is_quantized else _INCOMPLETE
 
     def _read_index(self) -> dict[str, str]:
@@ -132,14 +133,14 @@ class Checkpoint:
         try:
             return parse_index(path.read_bytes())
         except SourceError as error:
-            raise WeightsError(error.message, self._remedy) from error
+            raise WeightsError(error.message, self.remedy) from error
         except OSError as error:
-            raise WeightsError(f"`{path}` cannot be read ({error.strerror})", self._remedy) from error
+            raise WeightsError(f"`{path}` cannot be read ({error.strerror})", self.remedy) from error
 
     def _open(self, file: str) -> list[str]:
         path = self.directory / file
         if not path.is_file():
-            raise WeightsError(f"the weight file `{path}` is missing", self._remedy)
+            raise WeightsError(f"the weight file `{path}` is missing", self.remedy)
         try:
             os.fspath(path).encode()
         except UnicodeEncodeError as error:
@@ -150,7 +151,7 @@ class Checkpoint:
         try:
             handle: Any = safe_open(path, framework="pt", device="cpu")
         except (SafetensorError, OSError) as error:
-            raise WeightsError(f"the weight file `{path}` is damaged or cut short ({error})", self._remedy) from error
+            raise WeightsError(f"the weight file `{path}` is damaged or cut short ({error})", self.remedy) from error
         self._files[file] = handle
         names: list[str] = handle.keys()
         return names
@@ -162,10 +163,10 @@ class Checkpoint:
         except FileNotFoundError as error:
             raise WeightsError(
                 f"`{self.directory}` has no `{file}`",
-                self._remedy if self._is_quantized else "give the directory that the checkpoint was saved to",
+                self.remedy if self._is_quantized else "give the directory that the checkpoint was saved to",
             ) from error
         except (OSError, ValueError, RecursionError) as error:
-            raise WeightsError(f"`{path}` cannot be read as JSON ({error})", self._remedy) from error
+            raise WeightsError(f"`{path}` cannot be read as JSON ({error})", self.remedy) from error
         if not isinstance(value, dict):
-            raise WeightsError(f"`{path}` is not a JSON object", self._remedy)
+            raise WeightsError(f"`{path}` is not a JSON object", self.remedy)
         return value

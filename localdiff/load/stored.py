@@ -59,6 +59,11 @@ class StoredWeights:
         del name
         return KEEP
 
+    def rebuilds(self, file: str) -> bool:
+        """Whether the `localdiff quantize` that made the directory makes this file of it again."""
+        del file
+        return False
+
     def parts(self, name: str, dtype: torch.dtype) -> dict[str, Tensor]:
         """The parts that fill a parameter, on the CPU: suffix (`.codes`, `.scales`, or none) → tensor.
 
@@ -95,6 +100,10 @@ class QuantizedWeights(StoredWeights):
         self.names = () if manifest.model is None else (manifest.model,)
         self.shapes = {name: entry.shape for name, entry in manifest.tensors.items()}
         self._entries = manifest.tensors
+        self._files = manifest.files.keys()
+
+    def rebuilds(self, file: str) -> bool:
+        return file in self._files
 
     def scheme(self, name: str) -> str:
         return self._entries[name].scheme

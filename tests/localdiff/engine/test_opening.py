@@ -1,0 +1,54 @@
+"""What `Engine.load` says of files beside the weights that cannot be read."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from localdiff.engine import Engine
+from localdiff.errors import WeightsError
+from localdiff.model_reference import DEMO_DIRECTORY
+from quant import MANIFEST_FILE
+from quant.files.manifest import read_manifest
+from tests.checkpoints.quantized import quantize
+
+REBUILT = "the `localdiff quantize` that made it rebuilds what is damaged"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return quantize(DEMO_DIRECTORY, tmp_path_factory.mktemp("quantized") / "demo-4bit", "4bit")
+
+
+def refusal(directory: Path) -> WeightsError:
+    with pytest.raises(WeightsError) as caught:
+        Engine.load(directory, device="cpu")
+    return caught.value
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "chat_template.jinja"])
+def test_what_rebuilds_a_file_of_a_quantized_directory_is_said(made: Path, tmp_path: Path, name: str) -> None:
+    directory = shutil.copytree(made, tmp_path / "copy")
+    content = (directory / name).read_bytes()
+    (directory / name).write_bytes(content[: len(content) // 2])
+    refused = refusal(directory)
+    assert f"{name}` " in refused.message
+    assert refused.hint == REBUILT
+
+
+def test_a_file_that_quantize_did_not_write_is_not_rebuilt_by_it(made: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(made, tmp_path / "copy")
+    manifest = read_manifest(directory)
+    files = {name: entry for name, entry in manifest.files.items() if name != "tokenizer.json"}
+    (directory / MANIFEST_FILE).write_text(replace(manifest, files=files).to_text(), "utf-8")
+    (directory / "tokenizer.json").unlink()
+    assert refusal(directory).hint == "give the directory of a complete checkpoint, or its name on the Hub"
+
+
+def test_a_file_of_published_weights_has_to_be_fetched_again(tmp_path: Path) -> None:
+    directory = shutil.copytree(DEMO_DIRECTORY, tmp_path / "copy")
+    (directory / "tokenizer.json").write_text("{")
+    assert refusal(directory).hint == "the file may be cut off; fetch it again"
