@@ -27,7 +27,7 @@ import torch
 
 from localdiff.bench.quality.comparison import WALKS, Comparison, Row, compare, tabulate
 from localdiff.bench.quality.questions import Question, skill_questions
-from localdiff.bench.quality.report import table
+from localdiff.bench.quality.report import table, with_margin
 from localdiff.demo.skills import SKILLS
 from localdiff.engine import Engine
 from localdiff.fetching.source import find_source
@@ -150,10 +150,10 @@ def _cells(row: Row) -> list[str]:
     steps = row.steps_change.scaled(100)
     return [
         score,
-        "" if change is None else f"{change.mean:+.1f} ± {change.margin:.1f}",
+        "" if change is None else with_margin(change, "+.1f"),
         f"{row.steps.mean * (1 + row.steps_change.mean):.2f}",
-        f"{steps.mean:+.1f} ± {steps.margin:.1f} %",
-        f"{row.divergence.mean:.4f} ± {row.divergence.margin:.4f}",
+        f"{with_margin(steps, '+.1f')} %",
+        with_margin(row.divergence, ".4f"),
         _percent(row.agreement.mean),
         _percent(row.same.mean),
     ]

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean, stdev
 
+_RULE = 3
 _Z = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """A mean, and half of its 95 % interval; `margin` is infinite where there are fewer than two values."""
+    """A mean, and half of its 95 % interval; `margin` is infinite where the values are too few to say anything."""
 
     mean: float
     margin: float
@@ -32,17 +33,20 @@ def estimate(values: Sequence[float], *, largest: float | None = None) -> Estima
 
     Args:
         values: at least one.
-        largest: the most that a single value can be, where that is known; no margin is wider. If all values are equal,
-            a deviation of zero would claim too much: then the margin is by the rule of three, `3 / n` of the largest.
+        largest: the most that a single value can be, where that is known; a margin as wide as that says nothing. If
+            all values are equal, a deviation of zero would claim too much: then the margin is by the rule of three,
+            `3 / n` of the largest.
     """
     count, mean = len(values), fmean(values)
-    if count < 2:
+    deviation = stdev(values, mean) if count > 1 else 0.0
+    if deviation == 0 and count <= _RULE:
         return Estimate(mean=mean, margin=math.inf, count=count)
-    deviation = stdev(values, mean)
-    if deviation == 0 and largest is not None:
-        return Estimate(mean=mean, margin=largest * min(1.0, 3 / count), count=count)
-    margin = _student(count - 1) * deviation / math.sqrt(count)
-    return Estimate(mean=mean, margin=margin if largest is None else min(margin, largest), count=count)
+    if deviation == 0:
+        margin = 0.0 if largest is None else largest * _RULE / count
+    else:
+        margin = _student(count - 1) * deviation / math.sqrt(count)
+    says_nothing = largest is not None and margin >= largest
+    return Estimate(mean=mean, margin=math.inf if says_nothing else margin, count=count)
 
 
 def _student(freedom: int) -> float:

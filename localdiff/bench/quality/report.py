@@ -19,7 +19,7 @@ _HEAD = ("", "questions", "score", "change", "steps per block", "change", "diver
 def table(comparison: Comparison) -> str:
     """What was compared, and one line per group.
 
-    Scores are in percent, their change in points; ± is half of a 95 % interval.
+    Scores are in percent, their change in points; ± is half of a 95 % interval, `?` where too few questions were asked.
     """
     first, second = comparison.first, comparison.second
     lines = [
@@ -38,18 +38,19 @@ def _cells(row: Row) -> list[str]:
         row.group,
         str(row.questions),
         "" if row.score is None else f"{row.score.mean:.1%}".replace("%", " %"),
-        "" if row.score_change is None else _with_margin(row.score_change.scaled(100), "+.1f"),
+        "" if row.score_change is None else with_margin(row.score_change.scaled(100), "+.1f"),
         f"{row.steps.mean:.2f}",
-        f"{_with_margin(row.steps_change.scaled(100), '+.1f')} %",
-        f"{_with_margin(row.divergence, '.4f')}",
-        f"{_with_margin(row.agreement.scaled(100), '.2f')} %",
-        f"{_with_margin(row.same.scaled(100), '.1f')} %",
+        f"{with_margin(row.steps_change.scaled(100), '+.1f')} %",
+        with_margin(row.divergence, ".4f"),
+        f"{with_margin(row.agreement.scaled(100), '.2f')} %",
+        f"{with_margin(row.same.scaled(100), '.1f')} %",
     ]
 
 
-def _with_margin(value: Estimate, form: str) -> str:
+def with_margin(value: Estimate, form: str) -> str:
+    """A figure and its margin, both in a format; `?` where no margin can be given."""
     if math.isinf(value.margin):
-        return f"{value.mean:{form}}"
+        return f"{value.mean:{form}} ± ?"
     return f"{value.mean:{form}} ± {value.margin:{form.removeprefix('+')}}"
 
 

@@ -33,13 +33,16 @@ def test_one_value_has_no_interval() -> None:
 
 def test_values_that_never_differ_promise_no_certainty() -> None:
     assert estimate([0.0] * 100, largest=1.0).margin == 0.03
-    assert estimate([1.0] * 2, largest=1.0).margin == 1.0
+    assert estimate([1.0] * 4, largest=1.0).margin == 0.75
+    assert math.isinf(estimate([1.0] * 3, largest=1.0).margin)
+    assert math.isinf(estimate([0.5] * 3).margin)
     assert estimate([0.5] * 9).margin == 0.0
 
 
-def test_no_margin_is_wider_than_a_value_can_be() -> None:
+def test_a_margin_as_wide_as_a_value_can_be_is_none() -> None:
     assert estimate([0.0, 1.0]).margin > 6
-    assert estimate([0.0, 1.0], largest=1.0).margin == 1.0
+    assert math.isinf(estimate([0.0, 1.0], largest=1.0).margin)
+    assert estimate([0.0, 1.0] * 4, largest=1.0).margin == pytest.approx(0.447, abs=0.001)
 
 
 def test_other_units() -> None:

@@ -121,7 +121,14 @@ def test_a_model_does_not_differ_from_itself(make: Callable[..., Callable[[], En
     assert everything.agreement.mean == everything.same.mean == 1
     assert everything.steps_change.mean == 0
     assert everything.score_change is not None
-    assert (everything.score_change.mean, everything.score_change.margin) == (0, 1.0)
+    assert (everything.score_change.mean, everything.score_change.margin) == (0, math.inf)
+    *_, change, _, steps, _, draft, same, _ = table(result).splitlines()[-1].split("|")
+    assert [cell.strip() for cell in (change, steps, draft, same)] == [
+        "+0.0 ± ?",
+        "+0.0 ± ? %",
+        "100.00 ± ? %",
+        "100.0 ± ? %",
+    ]
 
 
 def test_a_larger_change_shows_more(make: Callable[..., Callable[[], Engine]]) -> None:
