@@ -64,10 +64,10 @@ def output_name(model: str, recipe: str) -> str:
 
 
 def default_model(env: Mapping[str, str] = os.environ) -> str:
-    """The default: the quantized released model, else the only other quantized model here; never demo.
+    """The default: the quantized released model, else the only other quantized model here; never one of demo.
 
-    Of several recipes of the released model it is the first in the order of `quant.RECIPES`. Never demo means not the
-    quantized one either (`docs/decisions/0005`).
+    Of several recipes of the released model it is the first in the order of `quant.RECIPES`. Why never demo is in
+    `docs/decisions/0005`.
 
     Raises:
         WeightsError: there is none, or more than one candidate.

@@ -45,7 +45,7 @@ Model: TypeAlias = Annotated[
         metavar="MODEL",
         help="demo (the small model of this package), a name that `localdiff models` lists, a directory, or a Hub id "
         "such as OWNER/NAME. Default: the quantized released model, else the only other quantized model here; never "
-        "demo.",
+        "demo, quantized or not.",
         rich_help_panel=MODEL,
     ),
 ]
