@@ -157,4 +157,4 @@ def _table(plan: Plan, accounts: Mapping[int, MemoryAccount]) -> list[str]:
 
 
 def _context(positions: int) -> str:
-    return f"{positions // 1024}k"
+    return f"{positions // 1024}k" if positions % 1024 == 0 else f"{positions:,}"

@@ -189,21 +189,23 @@ def offline_summary(
 
 
 def accounts(plan: Plan, config: Mapping[str, object]) -> dict[int, MemoryAccount]:
-    """Context → what a GPU must hold; sizes missing in `config.json` are those of the released model."""
+    """Context → what a GPU must hold; sizes missing in `config.json` are those of the released model.
+
+    No context is longer than the model takes.
+    """
     text = config.get("text_config")
-    sizes = {
-        "window": text.get("sliding_window") if isinstance(text, Mapping) else None,
-        "canvas": config.get("canvas_length"),
-    }
+    text = text if isinstance(text, Mapping) else {}
+    sizes = {"window": text.get("sliding_window"), "canvas": config.get("canvas_length")}
     present_sizes = {name: size for name, size in sizes.items() if isinstance(size, int)}
+    longest = text.get("max_position_embeddings")
+    contexts = [min(context, longest) if isinstance(longest, int) else context for context in CONTEXTS]
     tensors = held_by_plan(plan)
-    return {context: MemoryAccount.of(tensors, context=context, **present_sizes) for context in CONTEXTS}
+    return {context: MemoryAccount.of(tensors, context=context, **present_sizes) for context in contexts}
 
 
 def _alternative(plan: Plan, config: Mapping[str, object], gpu: Gpu | None) -> str | None:
     """The largest recipe that fits a GPU which this plan does not fit."""
-    shortest = min(CONTEXTS)
-    if gpu is None or accounts(plan, config)[shortest].total <= gpu.free:
+    if gpu is None or _least(plan, config) <= gpu.free:
         return None
     tensors = [tensor.source for tensor in plan.tensors]
     others = []
@@ -211,8 +213,13 @@ def _alternative(plan: Plan, config: Mapping[str, object], gpu: Gpu | None) -> s
         with suppress(RecipeError):  # not every width suits every recipe
             others.append(describe_plan(recipe, tensors))
     others.sort(key=lambda other: -other.stored_bytes)
-    fitting = (other for other in others if accounts(other, config)[shortest].total <= gpu.free)
+    fitting = (other for other in others if _least(other, config) <= gpu.free)
     return next((other.recipe.name for other in fitting), None)
+
+
+def _least(plan: Plan, config: Mapping[str, object]) -> int:
+    """Bytes that a GPU must hold with the shortest context."""
+    return min(account.total for account in accounts(plan, config).values())
 
 
 def encoder_words(encoder: Encoder) -> str:

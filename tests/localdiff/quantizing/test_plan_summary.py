@@ -124,6 +124,17 @@ def test_a_card_that_another_recipe_fits(summary: PlanSummary) -> None:
     assert "fits cuda:0" in fitting(20)
 
 
+def test_no_context_is_longer_than_the_model_takes(summary: PlanSummary) -> None:
+    def shown(longest: int) -> str:
+        limited = accounts(summary.plan, {"text_config": {"max_position_embeddings": longest}})
+        return "\n".join(replace(summary, accounts=limited).lines())
+
+    assert " GB at 8k context" in shown(8192) and "GPU, 8k\n" in shown(8192) and "32k" not in shown(8192)
+    assert "GPU, 8k  GPU, 16k\n" in shown(16_384)
+    assert "GPU, 8k  GPU, 32k\n" in shown(262_144)
+    assert " GB at 1,000 context" in shown(1000)
+
+
 def test_what_is_finished_and_how_many_files(tmp_path: Path, summary: PlanSummary) -> None:
     plan = make_plan(RECIPES["4bit"], read_source(write_small_weights(tmp_path / "model")))
     lines = replace(summary, plan=plan, finished=1).lines()
