@@ -32,16 +32,17 @@ def weights_digest(directory: Path, progress: Callable[[int, int], None] = lambd
     """
     manifest = directory / MANIFEST_FILE
     files = [manifest] if manifest.is_file() else sorted(directory.glob("*.safetensors"))
-    unknown = [file for file in files if linked_sha256(file) is None]
-    total, done = sum(file.stat().st_size for file in unknown), 0
-    lines: list[str] = []
-    for file in files:
-        digest = linked_sha256(file)
-        if digest is None:
-            digest = file_sha256(file, lambda size, before=done: progress(before + size, total))  # type: ignore[misc]
-            done += file.stat().st_size
-        lines.append(f"{digest}  {file.name}\n")
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+    digests = {file: linked_sha256(file) for file in files}
+    sizes = {file: file.stat().st_size for file, digest in digests.items() if digest is None}
+    total, done = sum(sizes.values()), 0
+
+    def show(nbytes: int) -> None:
+        progress(done + nbytes, total)
+
+    for file, size in sizes.items():
+        digests[file] = file_sha256(file, show)
+        done += size
+    return hashlib.sha256("".join(f"{digests[file]}  {file.name}\n" for file in files).encode()).hexdigest()
 
 
 def adapter_digest(directory: Path) -> str:

@@ -54,12 +54,11 @@ class Recorder:
             self._write({"sha256": self._hash.hexdigest(), "lines": self._lines})
 
     def _write_pieces(self, event: DenoiseStep) -> None:
-        ids = set(event.argmax_ids).union(*event.top_ids) - self._written_ids
-        if ids:
-            new = sorted(ids)
+        new = sorted(set(event.argmax_ids).union(*event.top_ids) - self._written_ids)
+        if new:
             special = [token for token in new if self._pieces.is_special(token)]
             self._write({"pieces": {str(token): self._pieces.piece(token) for token in new}, "special": special})
-            self._written_ids |= ids
+            self._written_ids.update(new)
 
     def _write(self, line: Mapping[str, object]) -> None:
         # Only a broken tokenizer has a piece with a lone surrogate; that is not worth losing a run.

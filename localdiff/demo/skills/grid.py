@@ -54,11 +54,6 @@ class Shape:
             for at in range(self.side**2)
         )
 
-    def is_solved(self, grid: str) -> bool:
-        """Whether every unit holds every digit."""
-        digits = set(self.digits)
-        return len(grid) == self.side**2 and all({grid[cell] for cell in unit} == digits for unit in self.units)
-
 
 def solve_by_singles(shape: Shape, puzzle: str) -> str:
     """Fills in what follows step by step, without guessing; cells that do not follow stay empty.

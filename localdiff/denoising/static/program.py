@@ -70,11 +70,6 @@ class Program:
         self._has_run = False
         self._soft_inputs: tuple[Tensor, Tensor] | None = None
 
-    @property
-    def is_captured(self) -> bool:
-        """Whether there is a graph, which every run from now on replays."""
-        return self._graph is not None
-
     def run(self, cache: KVCache) -> None:
         """Computes a step, its soft embedding included; the cache must be the same every time."""
         # Captured just before its first replay, not just after the eager run: `make_soft_exact` reads tensors that the
