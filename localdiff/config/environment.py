@@ -55,5 +55,8 @@ def strange_variables(env: Mapping[str, str]) -> tuple[tuple[str, str | None], .
     variables = [*(key.variable for key in KEYS.values()), *OTHER_VARIABLES]
     strange = sorted(name for name in env if name.startswith(PREFIX) and name not in variables)
     words = [name.removeprefix(PREFIX) for name in variables]
-    closest = ((name, get_close_matches(name.removeprefix(PREFIX), words, 1)) for name in strange)
-    return tuple((name, PREFIX + near[0] if near else None) for name, near in closest)
+    pairs: list[tuple[str, str | None]] = []
+    for name in strange:
+        near = get_close_matches(name.removeprefix(PREFIX), words, 1)
+        pairs.append((name, PREFIX + near[0] if near else None))
+    return tuple(pairs)

@@ -19,7 +19,7 @@ from localdiff.config.keys import KEYS, Value
 from localdiff.errors import ArgumentError, UsageError
 
 CONFIG_FILE = "config.toml"
-_BARE = re.compile(r"[\w-]+(\.[\w-]+)?", re.ASCII)
+_BARE = re.compile(r"[\w-]+", re.ASCII)
 _NAME = r"[\w-]+"
 _TABLES = tuple(dict.fromkeys(name.partition(".")[0] for name in KEYS if "." in name))
 
@@ -92,8 +92,13 @@ def read_text(path: Path, shown: str) -> str:
 
 
 def holds_unknown(text: str, name: str) -> bool:
-    """Whether the text of a configuration file, which is TOML, holds a key of this name that is no setting."""
-    return name not in KEYS and any(".".join(key_path) == name for key_path, _ in _leaves(tomllib.loads(text)))
+    """Whether the text of a configuration file, which is TOML, holds a key of this name that is no setting.
+
+    It may be in a table that is none of ours.
+    """
+    content, path = tomllib.loads(text), tuple(name.split("."))
+    unknown = (key_path for key_path, _ in _leaves(content) if ".".join(key_path) not in KEYS)
+    return any(path[: len(key_path)] == key_path for key_path in unknown) and _holds(content, path)
 
 
 def _hint(problem: str) -> str:
@@ -117,6 +122,8 @@ def entries_of(text: str, shown: str) -> dict[str, Entry]:
     for key_path, value in _leaves(tomllib.loads(text)):
         name = ".".join(key_path)
         if name not in KEYS:
+            if _sets_nothing(value):
+                continue
             raise _unknown(f"{shown}:{line_of(text, key_path)}", key_path, value)
         try:
             entries[name] = Entry(value=KEYS[name].checked(value), key_path=key_path, text=text, file=shown)
@@ -174,6 +181,11 @@ def _leaves(content: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], objec
             yield (key,), value
 
 
+def _sets_nothing(value: object) -> bool:
+    """Whether a value is a table without settings, as `config unset` leaves one."""
+    return isinstance(value, dict) and all(_sets_nothing(inner) for inner in value.values())
+
+
 def _unknown(where: str, key_path: tuple[str, ...], value: object) -> UsageError:
     """The error for an unknown key, with the one that may have been meant."""
     if isinstance(value, dict) and len(key_path) == 1:
@@ -209,7 +221,7 @@ def _suggestion(key_path: tuple[str, ...]) -> str:
         return f"did you mean `{name}`{where}?"
     # `localdiff config` would stumble over the same line.
     name = ".".join(key_path)
-    if _BARE.fullmatch(name):
+    if all(_BARE.fullmatch(part) for part in key_path):
         return f"`localdiff config unset {name}` takes it out"
     return "take it out in an editor"
 

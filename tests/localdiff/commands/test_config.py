@@ -360,6 +360,28 @@ def test_what_is_no_setting_can_be_taken_out(cli: Cli, home: Path) -> None:
     assert file.read_text().strip() == "[generate]\nsteps = 4"
 
 
+def test_a_key_of_a_table_that_is_none_of_ours_can_be_taken_out(cli: Cli, home: Path) -> None:
+    file = home / "config.toml"
+    file.write_text("[generat]\nx = 1\ninner.y = 2\n\n# the screen\n[ui]\nfps = 3\n")
+    for name in ("generat.x", "generat.inner"):
+        assert cli("config").code == 2
+        result = cli("config", "unset", name)
+        assert (result.code, result.stdout) == (0, f"{name}  (no setting)  removed from {file}\n")
+    assert (result.stderr, cli("config").code) == ("", 0)
+    assert file.read_text() == "[generat]\n\n# the screen\n[ui]\nfps = 3\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("[generat]\nx = 1\n", "generat.y"), ('"generat.x" = 1\n', "generat.x"), ("model.x = 1\n", "model.x")],
+)
+def test_what_the_file_does_not_hold_or_a_setting_is_no_unknown_key(cli: Cli, home: Path, text: str, name: str) -> None:
+    file = home / "config.toml"
+    file.write_text(text)
+    assert cli("config", "unset", name).stderr.startswith(f"error: there is no setting `{name}`\n")
+    assert file.read_text() == text
+
+
 def test_any_of_three_that_exclude_each_other_may_be_taken_out(cli: Cli, home: Path) -> None:
     file = home / "config.toml"
     file.write_text("[generate]\ntemperature = 0.5\nt_min = 0.1\nt_max = 0.4\n")

@@ -57,6 +57,11 @@ def test_other_ways_to_write_the_same(tmp_path: Path) -> None:
     assert read(tmp_path, "") == {}
 
 
+@pytest.mark.parametrize("text", ["[xyzzy]\n# steps = 4\n", "[xyzzy.inner]", "xyzzy = {}", "[generate.xyzzy]", "[ui]"])
+def test_a_table_without_a_key_sets_nothing(tmp_path: Path, text: str) -> None:
+    assert read(tmp_path, text) == {}
+
+
 def test_no_file_is_no_settings(tmp_path: Path) -> None:
     assert read_file(tmp_path / "config.toml", "config.toml") == {}
 
@@ -76,8 +81,9 @@ def test_no_file_is_no_settings(tmp_path: Path) -> None:
         ("[ui]\nmodle = 1", "config.toml:2: there is no setting `modle` in [ui]", "did you mean `model`, above the"),
         ("xyzzy = 1", "config.toml:1: there is no setting `xyzzy`", "`localdiff config unset xyzzy` takes it out"),
         ("'x y' = 1", "config.toml:1: there is no setting `x y`", "take it out in an editor"),
+        ("'ui.x' = 1", "config.toml:1: there is no setting `ui.x`", "take it out in an editor"),
         ("\n\n[generat]\nsteps = 1", "config.toml:3: there is no table `[generat]`", "did you mean `[generate]`?"),
-        ("[xyzzy]", "config.toml:1: there is no table `[xyzzy]`", "the tables are [generate] and [ui]"),
+        ("[xyzzy]\na = 1", "config.toml:1: there is no table `[xyzzy]`", "the tables are [generate] and [ui]"),
         (
             "[generate.xyzzy]\nsteps = 1",
             "config.toml:1: there is no setting `xyzzy` in [generate]",
