@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.slash import QUOTES, is_open
+from localdiff.errors import UsageError
 from localdiff.utf8 import MAX_BYTES, decoded, too_long
 
 # Bytes of a line that are read at once, and those of its end that are kept with them: they may close a message.
@@ -34,8 +35,8 @@ class LineReader:
         Raises:
             EOFError: there is no more input.
             LeaveAtOnce: Ctrl-C.
-            UsageError: a line is not text, or more than any context holds. All lines of its message have been read
-                then: none of them is a command.
+            UsageError: a line is not text, or more than any context holds, or the input ends within triple quotes. All
+                lines of its message have been read then: none of them is a command.
         """
         with self._interrupts.leaving():
             return self._message()
@@ -47,7 +48,9 @@ class LineReader:
             try:
                 line = self._line()
             except EOFError:
-                break
+                raise UsageError(
+                    f"the input ends before the `{QUOTES}` that closes its last message", "none of it was sent"
+                ) from None
             # All that is still open is closed by the end of a line.
             size, is_whole = size + len(line), line.decode(errors="replace").rstrip().endswith(QUOTES)
             if size <= MAX_BYTES:

@@ -120,6 +120,11 @@ class ChatState:
 
     @property
     def options(self) -> GenerateOptions:
+    @property
+    def has_keyboard(self) -> bool:
+        """Whether lines are typed, by somebody who can be asked."""
+        return self.ask is not None
+
         """The options of the next run."""
         return replace(self.settings.options, system=self.session.system)
 
@@ -207,7 +212,7 @@ class ChatState:
         except ContextError as error:
             # What is on the input line would have to be cleared before a command can be typed.
             self.refused = bool(self.session.turns) and not message.replaces
-            back = "; Up brings the message back" if self.refused else ""
+            back = "; Up brings the message back" if self.refused and self.has_keyboard else ""
             self.show_error(ContextError(error.message, self.room_hint + back))
             return
         except LocaldiffError as error:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import pytest
 
 from localdiff import paths
 from localdiff.chat.settings import DisplaySettings
+from localdiff.chat.state import ChatState
 from localdiff.commands.chat import command as command
 from localdiff.commands.chat.request import ChatRequest
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.options import GenerateOptions
 from localdiff.ui.output import Output, Stream
+from localdiff.ui.question import AskUser
 from tests.fakes.chat_model import ScriptedChatModel
 
 BANNER = "scripted, bf16 weights, fp32 on cpu · /help lists keys and commands"
@@ -64,14 +67,20 @@ class Room:
         display: DisplaySettings | None = None,
         width: int = 80,
         color: bool = False,
+        ask: AskUser | None = None,
         **request: Any,
     ) -> str:
-        """The paper, from the first line to the last; names that are times are `TIME` on it."""
+        """The paper, from the first line to the last; names that are times are `TIME` on it.
+
+        Args:
+            ask: answers questions, as somebody at a keyboard does.
+        """
         paper = self.paper = io.StringIO()
         stream = Stream(file=paper, terminal=True, width=width, color=color)
         self.typist = Typist(lines, paper)
         with self._monkeypatch.context() as patch:
             patch.setattr(command, "LineReader", lambda *_: self.typist)
+            patch.setattr(command, "_chat_state", partial(_state_of_somebody, command._chat_state, ask))
             code = command.chat(
                 ChatRequest(
                     options=options or GenerateOptions(seed=7),
@@ -101,6 +110,12 @@ class Room:
     def sessions(self) -> Path:
         """The folder of sessions."""
         return paths.state_dir() / "sessions"
+
+
+def _state_of_somebody(make: Callable[..., ChatState], ask: AskUser | None, *parts: Any) -> ChatState:
+    state = make(*parts)
+    state.ask = ask
+    return state
 
 
 @pytest.fixture

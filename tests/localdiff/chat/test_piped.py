@@ -30,8 +30,25 @@ def test_lines_lose_their_ends_and_nothing_else() -> None:
     assert read_all("one\r\n\n  é two \nlast".encode()) == ["one", "", "  é two ", "last"]
 
 
-def test_quotes_go_on_until_they_are_closed_or_the_input_ends() -> None:
-    assert read_all(b'"""a\nb"""\nc\n"""d\ne') == ['"""a\nb"""', "c", '"""d\ne']
+def test_quotes_go_on_until_they_are_closed() -> None:
+    assert read_all(b'"""a\nb"""\nc\n"""d\ne"""') == ['"""a\nb"""', "c", '"""d\ne"""']
+
+
+@pytest.mark.parametrize("last", [b'"""', b'"""a', b'"""a\n/clear\nb\n'])
+def test_a_message_whose_quotes_nothing_closes_is_refused(last: bytes) -> None:
+    reader = LineReader(io.BytesIO(b"first\n" + last), Interrupts())
+    assert reader.read() == "first"
+    with pytest.raises(UsageError, match=r'the input ends before the `"""` that closes its last message') as error:
+        reader.read()
+    assert error.value.hint == "none of it was sent"
+    with pytest.raises(EOFError):
+        reader.read()
+
+
+def test_a_script_is_told_that_its_last_message_was_cut_short(cli: Cli) -> None:
+    result = cli("chat", "-m", "demo", "--no-history", stdin=b'"""Spell the word\nplanet.\n')
+    assert (result.code, result.stdout) == (2, "")
+    assert result.stderr.startswith('error: the input ends before the `"""`')
 
 
 def test_what_is_not_utf_8_is_refused_and_the_next_line_is_not() -> None:
