@@ -20,7 +20,7 @@ from localdiff.chat.help import help_page
 from localdiff.chat.reply_runner import next_seed
 from localdiff.chat.session import Attachment
 from localdiff.chat.state import ChatState, PendingMessage
-from localdiff.errors import UsageError
+from localdiff.errors import ResourceError, UsageError
 from localdiff.options import MAX_SEED
 from localdiff.quoting import printable
 from localdiff.sizes import counted
@@ -163,7 +163,8 @@ def file(state: ChatState, argument: str) -> None:
 def copy(state: ChatState, argument: str) -> None:
     """Copy the last answer, or its last code block, to the clipboard and to a file.
 
-    A chat that is not saved leaves no file where the terminal is asked for its clipboard.
+    A chat that is not saved leaves no file where the terminal is asked for its clipboard. The clipboard comes first:
+    a file that cannot be written costs nothing else.
     """
     if argument.lower() not in ("", "code"):
         raise UsageError(
@@ -181,11 +182,18 @@ def copy(state: ChatState, argument: str) -> None:
     sequence = osc52(text) if stream.terminal else None
     if sequence is not None and not state.saves:
         stream.write(sequence)
-        state.say("Copied, if this terminal allows it; to no file, since this chat is not saved")
+        if not state.saves:
+            state.say("Copied, if this terminal allows it; to no file, since this chat is not saved")
+            return
+    try:
+        shown = printable(paths.shown(write_copy(state.folder, text)))
+    except ResourceError as error:
+        if sequence is None:
+            raise
+        state.say("Copied, if this terminal allows it")
+        state.output.warning(error.message)
         return
-    shown = printable(paths.shown(write_copy(state.folder, text)))
     if sequence is not None:
-        stream.write(sequence)
         state.say(f"Copied, if this terminal allows it; also to {shown}")
     elif stream.terminal:
         state.say(f"Too long for the terminal's clipboard; copied to {shown}")

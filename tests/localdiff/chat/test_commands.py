@@ -418,11 +418,19 @@ def test_without_a_setting_the_first_editor_that_there_is_is_taken(
     assert room.asked[-1] == ["nano"]
 
 
-def test_a_copy_that_cannot_be_written_is_an_error(room: Room) -> None:
+def test_a_file_that_cannot_be_written_keeps_nothing_from_the_clipboard(room: Room) -> None:
+    copy = paths.state_dir() / "copy.txt"
+    copy.mkdir(parents=True)
+    shown = room("Hi", "/copy", display=QUIET)
+    copied = f"\x1b]52;c;{base64.b64encode(b'Hello.').decode()}\x07Copied, if this terminal allows it\n"
+    assert f">>> /copy\n{copied}warning: `{copy}` cannot be written: " in shown
+
+
+def test_a_copy_that_can_be_written_nowhere_is_an_error(room: Room) -> None:
     (paths.state_dir() / "copy.txt").mkdir(parents=True)
+    room.model = ScriptedChatModel(replies=[said("x" * 60_000)])
     shown = room("Hi", "/copy", "Go on")
     assert f"error: `{paths.state_dir() / 'copy.txt'}` cannot be written: " in shown
-    assert "\x1b]52" not in shown
     assert len(room.asked) == 2
 
 
