@@ -180,7 +180,7 @@ def copy(state: ChatState, argument: str) -> None:
         text = code
     stream = state.output.stderr
     sequence = osc52(text) if stream.terminal else None
-    if sequence is not None and not state.saves:
+    if sequence is not None:
         stream.write(sequence)
         if not state.saves:
             state.say("Copied, if this terminal allows it; to no file, since this chat is not saved")
@@ -216,9 +216,12 @@ def save(state: ChatState, argument: str) -> None:
     if not argument:
         raise UsageError("`/save` needs a name", "`/save NAME`; turns are saved automatically")
     if not state.session.turns:
-        raise UsageError("there is nothing to save yet")
+        state.store.reserve(state.session, argument)
+        state.saves = True
+        state.say(f"The session is saved as `{argument}` from its first turn on.")
+        return
     state.store.rename(state.session, argument)
-    state.saves = True
+    state.saves, state.save_failed = True, False
     state.say(f"Saved as `{state.session.name}`; `localdiff chat --session {state.session.name}` continues it.")
 
 

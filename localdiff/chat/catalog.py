@@ -12,9 +12,9 @@ from localdiff.chat.session_file import Opened
 from localdiff.chat.session_store import SessionStore, missing_session
 from localdiff.chat.settings import ChatSettings
 from localdiff.errors import UsageError
-from localdiff.quoting import printable
 from localdiff.sizes import counted
 from localdiff.view.columns import aligned
+from localdiff.view.sanitize import safe_text
 from localdiff.view.widths import shortened
 
 SHOWN_SESSIONS = 15
@@ -41,7 +41,7 @@ def sessions_table(
     for entry in entries[:max_rows]:
         star = "*" if entry.name == current else " "
         when = datetime.fromtimestamp(entry.written).strftime("%Y-%m-%d %H:%M")
-        rows.append((f"{star} {entry.name}", when, _summary(store, entry.name)))
+        rows.append((f"{star} {entry.name}", when, "  ".join(_summary(store, entry.name))))
     lines = aligned(rows, "<<<")
     if width is not None:
         lines = [shortened(line, width, "…") for line in lines]
@@ -59,7 +59,7 @@ def delete_question(store: SessionStore, name: str) -> str:
     """
     if not store.exists(name):
         raise missing_session(name)
-    return f"Delete session `{name}` ({' '.join(_summary(store, name).split())})?"
+    return f"Delete session `{name}` ({': '.join(filter(None, _summary(store, name)))})?"
 
 
 def opened_line(session: Session) -> str:
@@ -69,6 +69,17 @@ def opened_line(session: Session) -> str:
     last = _excerpt(session.turns[-1].text)
     line = f"Session `{session.name}`, {counted(len(session.turns), 'turn')}; the last message was: {last}"
     return f"{line}\n`/show` shows the conversation."
+
+
+def saved_line(store: SessionStore, session: Session) -> str:
+    """What is said about a saved session at the end: how to continue it.
+
+    Raises:
+        ResourceError: the folder of sessions cannot be read.
+    """
+    is_latest = any(entry.name == session.name for entry in store.entries()[:1])
+    way = "-c" if is_latest else f"--session {session.name}"
+    return f"Saved as `{session.name}`; `localdiff chat {way}` continues it."
 
 
 def damage_line(name: str, opened: Opened) -> str:
@@ -81,16 +92,17 @@ def echo(text: str) -> str:
     return f"sent: {_excerpt(text, 70)}"
 
 
-def _summary(store: SessionStore, name: str) -> str:
+def _summary(store: SessionStore, name: str) -> tuple[str, str]:
+    """How many turns a session has, and how the first of them began."""
     try:
         opened = store.look(name)
     except UsageError:
-        return "cannot be read"
+        return "cannot be read", ""
     turns = opened.session.turns
-    state = " (damaged)" if opened.damage is not None else ""
-    return f"{counted(len(turns), 'turn')}{state}  {_excerpt(turns[0].text) if turns else ''}"
+    state = ", damaged" if opened.damage is not None else ""
+    return f"{counted(len(turns), 'turn')}{state}", _excerpt(turns[0].text) if turns else ""
 
 
 def _excerpt(text: str, max_length: int = _EXCERPT) -> str:
-    line = " ".join(text.split())
-    return printable(line if len(line) <= max_length else line[: max_length - 1] + "…")
+    line = " ".join(safe_text(text).split())
+    return line if len(line) <= max_length else line[: max_length - 1] + "…"

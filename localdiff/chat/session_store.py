@@ -125,6 +125,8 @@ class SessionStore:
     def save(self, session: Session) -> str | None:
         """Writes a session, and gives it a name if it has none.
 
+        Without turns it is written only under a name that the user gave; a file that it had is deleted.
+
         Returns:
             The name that it had before, if another program has written to that file since: then this session continues
             under a new name, and neither is lost.
@@ -134,6 +136,9 @@ class SessionStore:
         """
         before, former_name = session.name, None
         try:
+            if not session.turns and (before is None or _GIVEN_BY_US.fullmatch(before)):
+                self._discard(session)
+                return None
             if session.name is None:
                 session.name = self._unused(f"{self._now():%Y-%m-%d-%H%M%S}")
             elif self._is_somebody_elses(session.name):
@@ -147,6 +152,15 @@ class SessionStore:
             ) from error
         return former_name
 
+    def reserve(self, session: Session, name: str) -> None:
+        """Names a session that is to be written later.
+
+        Raises:
+            UsageError: the name is taken, or cannot be one.
+        """
+        self._require_free(session, name)
+        session.name = name
+
     def rename(self, session: Session, name: str) -> None:
         """Keeps a session under a name from now on. A name that the user gave before stays with a copy.
 
@@ -157,17 +171,15 @@ class SessionStore:
         if name == session.name:
             self.save(session)
             return
-        if self.exists(name):
-            raise UsageError(f"session `{name}` already exists", f"choose another name, or `/load {name}`")
+        self._require_free(session, name)
         before, session.name = session.name, name
         try:
             self.save(session)
         except ResourceError:
             session.name = before
             raise
-        if before is not None and _GIVEN_BY_US.fullmatch(before) and not self._is_somebody_elses(before):
-            with suppress(FileNotFoundError):
-                self.path(before).unlink()
+        if before is not None and _GIVEN_BY_US.fullmatch(before):
+            self._delete_ours(before)
 
     def delete(self, name: str) -> None:
         """Deletes a session; a copy of it that was kept because it was damaged stays.
@@ -183,6 +195,22 @@ class SessionStore:
             raise missing_session(name) from None
         except OSError as error:
             raise ResourceError(f"`{path}` cannot be deleted: {error.strerror}") from error
+
+    def _require_free(self, session: Session, name: str) -> None:
+        if name != session.name and self.exists(name):
+            raise UsageError(f"session `{name}` already exists", f"choose another name, or `/load {name}`")
+
+    def _discard(self, session: Session) -> None:
+        """Leaves no file of a session: there is nothing in it that could be continued."""
+        if session.name is not None:
+            self._delete_ours(session.name)
+            session.name = None
+
+    def _delete_ours(self, name: str) -> None:
+        """Deletes a file, unless another program has written to it since."""
+        if not self._is_somebody_elses(name):
+            with suppress(FileNotFoundError):
+                self.path(name).unlink()
 
     def _read(self, name: str) -> tuple[bytes, os.stat_result]:
         path = self.path(name)

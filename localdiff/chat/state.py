@@ -74,6 +74,7 @@ class ChatState:
 
     Attributes:
         saves: whether turns are written to the session's file: always, or in a private chat once the user says so.
+        save_failed: whether the session's file lacks what was last to be written to it.
         attachments: files that go with the next message, by where they are.
         unanswered: the last message, if it got no answer that could be kept.
         refused: whether that message did not fit, and a command has to make room before it is sent again.
@@ -104,6 +105,7 @@ class ChatState:
         self.session = session
         self.store = store
         self.saves = not private
+        self.save_failed = False
         self._private = private
         self.output = output
         self.folder = folder
@@ -119,12 +121,12 @@ class ChatState:
         self.last_run: LastRun | None = None
 
     @property
-    def options(self) -> GenerateOptions:
-    @property
     def has_keyboard(self) -> bool:
         """Whether lines are typed, by somebody who can be asked."""
         return self.ask is not None
 
+    @property
+    def options(self) -> GenerateOptions:
         """The options of the next run."""
         return replace(self.settings.options, system=self.session.system)
 
@@ -174,7 +176,7 @@ class ChatState:
         session.model, session.revision = self.session.model, self.session.revision
         session.adapter = self.session.adapter
         self.session = session
-        self.saves = not self._private
+        self.saves, self.save_failed = not self._private, False
         self.attachments.clear()
         self.forget_unanswered()
         self.last_run = None
@@ -187,14 +189,14 @@ class ChatState:
         """Writes the session to its file, if it is saved at all; an error is printed and has no other effect."""
         if not self.saves:
             return
-        if not self.session.turns and self.session.name is None:
-            return
         try:
             with self.interrupts.held():
                 former_name = self.store.save(self.session)
         except LocaldiffError as error:
+            self.save_failed = True
             self.show_error(error)
             return
+        self.save_failed = False
         if former_name is not None:
             self.output.warning(
                 f"`{former_name}` was changed by another program; this session is now `{self.session.name}`"

@@ -12,7 +12,7 @@ from functools import partial
 from typing import BinaryIO, Protocol, TypeAlias
 
 from localdiff import paths
-from localdiff.chat.catalog import damage_line, opened_line
+from localdiff.chat.catalog import damage_line, opened_line, saved_line
 from localdiff.chat.interfaces import ChatModel, OpenView, Reader, View
 from localdiff.chat.loop import Chat
 from localdiff.chat.piped import LineReader
@@ -102,8 +102,8 @@ def _talk(request: ChatRequest, streams: Streams, trace: TraceFile | None, load:
             reader = keyboard_reader(state, keyboard, early, private=request.private)
         _greet(state, model.engine.identity, opened)
         Chat(state, reader).run()
-    if user_output.notes and session is state.session and state.saves and session.turns and session.name is not None:
-        state.say(f"Saved as `{session.name}`; `localdiff chat -c` continues it.")
+    if user_output.notes and state.saves and state.session.turns and not state.save_failed:
+        state.say(saved_line(store, state.session))
     return state.failure if keyboard is None else 0
 
 

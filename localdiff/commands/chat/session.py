@@ -88,12 +88,15 @@ def remember(session: Session, identity: ModelIdentity, choice: ModelChoice) -> 
 
 
 def _latest(store: SessionStore, user_output: Output) -> Opened:
-    """The last session that can be read; nobody named the ones that cannot."""
+    """The last session that has a turn and can be read; nobody named the ones that have not, or cannot."""
     for entry in store.entries():
         try:
-            return store.open(entry.name)
+            opened = store.open(entry.name)
         except UsageError as error:
             user_output.warning(f"{error.message}; `{store.path(entry.name)}` is skipped")
+            continue
+        if opened.session.turns or opened.damage is not None:
+            return opened
     raise UsageError("there is no session to continue", "`localdiff chat` starts one")
 
 

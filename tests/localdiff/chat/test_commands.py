@@ -104,7 +104,7 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         ("/edit", "error: there is no message yet"),
         ("/copy", "error: there is no answer to copy"),
         ("/copy all", "error: unknown argument in `/copy all`\nhint: `/copy` copies the answer, `/copy code` its code"),
-        ("/save x", "error: there is nothing to save yet"),
+        ("/save ../x", "error: `../x` cannot name a session"),
         ("/save", "error: `/save` needs a name\nhint: `/save NAME`; turns are saved automatically"),
         ("/load", "error: `/load` needs a name\nhint: `/sessions` lists the saved sessions"),
         ("/load ../x", "error: `../x` cannot name a session"),
@@ -456,10 +456,45 @@ def test_a_session_is_not_deleted_while_it_is_open_or_where_nobody_can_be_asked(
     assert (room.sessions / "one.jsonl").exists()
 
 
-def test_a_name_that_is_taken_is_not_written_over(room: Room) -> None:
+@pytest.mark.parametrize(
+    ("answer", "then"), [(True, "Deleted session `one`."), (False, "Nothing was deleted.")], ids=["yes", "no"]
+)
+def test_the_question_before_a_session_is_deleted_says_what_is_in_it(room: Room, answer: bool, then: str) -> None:
+    questions: list[str] = []
+
+    def ask(question: str) -> bool:
+        questions.append(question)
+        return answer
+
+    room("First one", "Second", session="one")
+    assert f">>> /delete one\n{then}\n" in room("/delete one", ask=ask)
+    assert questions == ["Delete session `one` (2 turns: First one)?"]
+    assert (room.sessions / "one.jsonl").exists() == (not answer)
+
+
+def test_a_message_is_made_safe_in_the_list_as_it_is_where_it_is_shown(room: Room) -> None:
+    shown = room("\x1b[31mred\tand\n\u202egreen", "/show", "/sessions", display=QUIET)
+    assert ">>> ▯[31mred\tand\n... green\n" in shown.partition(">>> /show\n")[2]
+    assert shown.partition(">>> /sessions\n")[2].split("\n")[0].endswith("1 turn  ▯[31mred and green")
+
+
+@pytest.mark.parametrize("name", ["plans", "2026-11-21-120000"])
+def test_a_session_may_be_named_before_its_first_message(room: Room, name: str) -> None:
+    shown = room(f"/save {name}", "/sessions", "First", "More", private=True)
+    shown = shown.replace("TIME", name)
+    assert f">>> /save {name}\nThe session is saved as `{name}` from its first turn on.\n" in shown
+    assert ">>> /sessions\nNothing is saved yet.\n" in shown
+    assert shown.endswith(f"Saved as `{name}`; `localdiff chat -c` continues it.\n")
+    assert [path.name for path in room.sessions.iterdir()] == [f"{name}.jsonl"]
+    room("Last", session=name)
+    assert room.asked[-1] == ["First", "Hello.", "More", "Hello.", "Last"]
+
+
+@pytest.mark.parametrize("lines", [("Second", "/save plans"), ("/save plans", "Second")])
+def test_a_name_that_is_taken_is_not_written_over(room: Room, lines: tuple[str, ...]) -> None:
     room("First", "/save plans")
     before = (room.sessions / "plans.jsonl").read_bytes()
-    shown = room("Second", "/save plans")
+    shown = room(*lines)
     assert "error: session `plans` already exists\nhint: choose another name, or `/load plans`\n" in shown
     assert (room.sessions / "plans.jsonl").read_bytes() == before
 

@@ -419,6 +419,58 @@ def test_what_another_program_wrote_at_the_same_time_is_not_ours(
     assert theirs.read_bytes() == b"theirs"
 
 
+def test_a_session_without_turns_leaves_nothing_unless_it_was_named(room: Room) -> None:
+    room("First")
+    room("/undo", "/system Brief.", resume=True)
+    assert list(room.sessions.iterdir()) == []
+    shown = room("First", "/undo", "Second")
+    assert shown.endswith("Saved as `TIME`; `localdiff chat -c` continues it.\n")
+    assert len(list(room.sessions.iterdir())) == 1
+    assert "Saved" not in room("First", "/undo", session="plans")
+    assert "Session `plans`, no turns yet.\n" in room("/load plans")
+
+
+def test_a_session_that_was_undone_is_not_the_one_to_continue(room: Room) -> None:
+    room("First", session="plans")
+    room("Second", "/undo", session="other")
+    os.utime(room.sessions / "other.jsonl", (2**31, 2**31))
+    room("Third", resume=True)
+    assert room.asked[-1] == ["First", "Hello.", "Third"]
+
+
+def test_undoing_all_leaves_what_another_program_wrote(store: SessionStore) -> None:
+    ours = session("one")
+    store.save(ours)
+    assert ours.name is not None
+    theirs = store.path(ours.name)
+    theirs.write_bytes(theirs.read_bytes() + b"\n")
+    ours.turns.clear()
+    assert (store.save(ours), ours.name) == (None, None)
+    assert theirs.exists()
+
+
+def test_whichever_session_is_open_in_the_end_is_said_to_be_saved(room: Room) -> None:
+    room("First", session="plans")
+    latest = "Saved as `TIME`; `localdiff chat -c` continues it.\n"
+    assert room("First", "/clear", "Second").endswith(latest)
+    assert "Saved" not in room("First", "/clear")
+    assert room("/load plans", "Second").endswith("Saved as `plans`; `localdiff chat -c` continues it.\n")
+    room("Later")
+    os.utime(room.sessions / "plans.jsonl", (1, 1))
+    named = "Saved as `plans`; `localdiff chat --session plans` continues it.\n"
+    assert room("/load plans").endswith(named)
+    assert room("/help", session="plans").endswith(named)
+
+
+def test_what_could_not_be_written_is_not_said_to_be_saved(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    room("First", session="plans")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        shown = room("Second", session="plans")
+    assert "error: the session cannot be saved: No space left on device\n" in shown
+    assert "Saved" not in shown
+
+
 def test_an_empty_chat_leaves_nothing(room: Room) -> None:
     room("/help", "/system Brief.", "/clear")
     assert not room.sessions.exists()
