@@ -35,8 +35,8 @@ def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> AskUser 
     def ask(question: str) -> bool:
         _forget_typed(keyboard)
         while True:
-            stream.write(f"\n{question} {'[Y/n]' if default else '[y/N]'} ")
             try:
+                stream.write(f"\n{question} {'[Y/n]' if default else '[y/N]'} ")
                 line = keyboard.readline()
             except KeyboardInterrupt:
                 stream.write("\n")  # what comes next must not be on the line of the question

@@ -44,13 +44,28 @@ def test_nobody_is_asked_who_cannot_see_or_answer() -> None:
     assert asker(Stream(file=io.StringIO()), Keyboard("y\n"), default=True) is None
 
 
-def test_ctrl_c_ends_the_line() -> None:
-    class Interrupted(Keyboard):
-        def readline(self, _size: int | None = -1, /) -> str:
-            raise KeyboardInterrupt
+class InterruptedKeyboard(Keyboard):
+    """Ctrl-C while an answer is awaited."""
 
-    shown = io.StringIO()
-    ask = asker(Stream(file=shown, terminal=True), Interrupted(), default=True)
+    def readline(self, _size: int | None = -1, /) -> str:
+        raise KeyboardInterrupt
+
+
+class InterruptedScreen(io.StringIO):
+    """Ctrl-C when the question has just been shown."""
+
+    def write(self, text: str, /) -> int:
+        super().write(text)
+        if "?" in text:
+            raise KeyboardInterrupt
+        return len(text)
+
+
+@pytest.mark.parametrize(
+    ("keyboard", "shown"), [(InterruptedKeyboard(), io.StringIO()), (Keyboard("y\n"), InterruptedScreen())]
+)
+def test_ctrl_c_ends_the_line(keyboard: Keyboard, shown: io.StringIO) -> None:
+    ask = asker(Stream(file=shown, terminal=True), keyboard, default=True)
     assert ask is not None
     with pytest.raises(KeyboardInterrupt):
         ask("Continue?")
