@@ -49,7 +49,8 @@ def _edit(path: Path, command: list[str], variable: str) -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     if code:
-        raise UsageError(f"the editor `{command[0]}` exited with status {code}", "nothing was changed")
+        end = f"exited with status {code}" if code > 0 else f"was ended by signal {-code}"
+        raise UsageError(f"the editor `{command[0]}` {end}", "nothing was changed")
 
 
 def _text(data: bytes) -> str:

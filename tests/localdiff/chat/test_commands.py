@@ -364,6 +364,7 @@ def test_an_edited_message_is_sent_in_place_of_the_last(room: Room, monkeypatch:
     [
         ("true", "Nothing was changed."),
         ("false", "error: the editor `false` exited with status 1\nhint: nothing was changed"),
+        ("sh -c 'kill -9 $$'", "error: the editor `sh` was ended by signal 9\nhint: nothing was changed"),
         ("/nowhere/ed", "error: the editor `/nowhere/ed` cannot be started: No such file or directory"),
         ("'", "error: `EDITOR='` is not a command"),
         ("truncate -s 0", "Nothing was changed."),
