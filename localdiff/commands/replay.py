@@ -144,8 +144,7 @@ def replay(request: ReplayRequest, output: Output, *, keyboard: TextIO | None) -
         if output.stdout.terminal and not text.endswith("\n"):
             output.stdout.write("\n")
         return 0
-    with output_file(request.output, inputs=[request.file]) as file:
-        file.save(text)
+    output_file(request.output, inputs=[request.file]).save(text)
     return 0
 
 

@@ -127,7 +127,7 @@ def run(
     with ExitStack() as stack:
         target = None
         if request.output is not None:
-            target = stack.enter_context(output_file(request.output, inputs=[request.file]))
+            target = output_file(request.output, inputs=[request.file])
         others = [("-o", request.output), ("-f", request.file)]
         recorders = stack.enter_context(event_recorders(request.events, output, others=others))
         others.append(("--events", request.events))

@@ -6,7 +6,6 @@ Knows files, forms and streams; compares nothing itself, and needs no torch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -49,8 +48,8 @@ def trace_diff(request: DiffRequest, output: Output) -> int:
     if request.files == (STDIN, STDIN):
         raise UsageError("standard input has one trace, and is named twice", "give the other one as a file")
     traces = (open_trace(request.files[0]), open_trace(request.files[1]))
-    with diff_file(request.output, request.files) as file:
-        write_diff(traces, request.files, form, file, output)
+    file = diff_file(request.output, request.files)
+    write_diff(traces, request.files, form, file, output)
     return 0
 
 
@@ -70,7 +69,7 @@ def diff_form(to: Form | None, file: Path | None, output: Output) -> Form:
     return form
 
 
-def diff_file(path: Path | None, inputs: Sequence[str | Path | None]) -> AbstractContextManager[OutputFile | None]:
+def diff_file(path: Path | None, inputs: Sequence[str | Path | None]) -> OutputFile | None:
     """The file that takes a comparison; None means stdout.
 
     Args:
@@ -79,7 +78,7 @@ def diff_file(path: Path | None, inputs: Sequence[str | Path | None]) -> Abstrac
     Raises:
         UsageError: it cannot be written, or is one of those.
     """
-    return nullcontext() if path is None else output_file(path, inputs=inputs)
+    return None if path is None else output_file(path, inputs=inputs)
 
 
 def write_diff(

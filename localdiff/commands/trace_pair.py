@@ -164,7 +164,7 @@ def trace_pair(
     with ExitStack() as stack:
         kept_files = [] if keep is None else [keep / f"{side.label}.jsonl" for side in sides]
         # Before the work that would be lost without it.
-        file = stack.enter_context(diff_file(request.output, [request.file, *kept_files]))
+        file = diff_file(request.output, [request.file, *kept_files])
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localdiff-")))
         status = stack.enter_context(status_line(output))
         stack.enter_context(cancel_on_interrupt(cancel))
