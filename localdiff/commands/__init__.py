@@ -9,6 +9,7 @@
     prompt                                       what comes from the user
     live                                         the canvas that options ask for
     output_file, run_file, events_file           files of `-o`, of a run as it happens, of `--events`
+    delivery                                     where an answer goes: the file of `-o`, or stdout in its place
     record, trace_header                         `--record`, and the header of a trace
 
 Knows the order of steps, files and streams; knows nothing about tensors or drawing.

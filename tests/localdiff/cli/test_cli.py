@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -386,23 +385,6 @@ def test_stderr_that_takes_nothing_costs_neither_answer_nor_code(
         os.close(stderr)
     assert done.returncode == code
     assert answer is None or done.stdout.decode() == answer
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_termination_leaves_no_files(tmp_path: Path, number: int, code: int) -> None:
-    running = subprocess.Popen(
-        command({"pause": 0.05, "blocks": [{"steps": 1000}]}, ["run", "-m", "demo", "hi", "-o", str(tmp_path / "out")]),
-        stdin=subprocess.DEVNULL,
-        env=environment(),
-        cwd=ROOT,
-    )
-    deadline = time.monotonic() + 30
-    while not any(tmp_path.iterdir()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    os.kill(running.pid, number)
-    assert running.wait(30) == code
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_nohup_keeps_a_run_from_ending_with_its_terminal() -> None:

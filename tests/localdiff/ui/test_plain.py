@@ -191,7 +191,7 @@ def test_ctrl_c_before_anything_is_finished_writes_no_file(tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
-def test_ctrl_c_leaves_the_output_file_as_it_was(tmp_path: Path) -> None:
+def test_ctrl_c_leaves_the_output_file_as_it_was_and_prints_the_text(tmp_path: Path) -> None:
     path = tmp_path / "answer.txt"
     path.write_text("old")
     script = {"pause": 0.05, "blocks": [{"text": "Kept.", "steps": 1}, {"text": "Dropped.", "steps": 1000}]}
@@ -199,7 +199,7 @@ def test_ctrl_c_leaves_the_output_file_as_it_was(tmp_path: Path) -> None:
     run.wait_for("block 2/≤2 · step 1")
     run.type(b"\x03")
     assert run.finish() == 130
-    assert run.lines()[-1] == f"{path} is unchanged: the finished part was not written."
+    assert run.lines()[-2:] == ["Kept.", f"warning: `{path}` is unchanged; stdout has the finished part"]
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
