@@ -17,7 +17,7 @@ from typing import BinaryIO, Protocol, TypeAlias
 
 from localdiff.commands.delivery import Delivery, takes
 from localdiff.commands.events_file import STDOUT, event_recorders
-from localdiff.commands.live import LiveOptions, live_view, mode_of
+from localdiff.commands.live import LiveOptions, leaves_screen, live_view, mode_of
 from localdiff.commands.loading import Loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.output_file import OutputFile, output_file
@@ -123,6 +123,7 @@ def run(
     if output.stdout.missing and (request.output is None or request.events == STDOUT):
         raise UsageError("stdout is closed, so the answer would be lost", "`-o FILE` writes it to a file")
     mode = mode_of(request.live, output, lines_on_stdout=request.events == STDOUT)
+    output = replace(output, yields=request.output is None and leaves_screen(request.live, output))
     prompt = read_prompt(request.prompt, request.file, stdin)
     with ExitStack() as stack:
         target = None

@@ -52,6 +52,31 @@ def test_stdout_in_a_pipe_and_stderr_on_the_terminal() -> None:
     assert run.lines() == [f"{FOOTER} ctx 27/8,192"]
 
 
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ((), []),
+        (("--record", "/dev/null", "--max-tokens", "6"), []),
+        (("--stats",), [f"{FOOTER} ctx 27/8,192"]),
+        (("-v",), [line for line in VERBOSE if line not in ANSWER.split("\n")]),
+    ],
+)
+def test_the_screen_is_left_to_a_pager(options: tuple[str, ...], shown: list[str]) -> None:
+    script = SCRIPT | ({"reason": "length"} if "--max-tokens" in options else {})
+    run = terminal(*RUN, "--live", "off", *options, script=script, stdout=subprocess.PIPE, columns=100)
+    assert run.finish() == 0
+    assert run.child.stdout is not None
+    assert run.child.stdout.read().decode() == ANSWER
+    assert [line for line in run.lines() if line and not line.startswith("model ")] == shown
+
+
+def test_a_file_leaves_the_screen_to_the_footer(tmp_path: Path) -> None:
+    with (tmp_path / "answer.txt").open("wb") as file:
+        run = terminal(*RUN, "--live", "off", script=SCRIPT, stdout=file.fileno(), columns=100)
+    assert run.finish() == 0
+    assert run.lines() == [f"{FOOTER} ctx 27/8,192"]
+
+
 def test_stdout_on_the_terminal_and_stderr_in_a_pipe() -> None:
     run = terminal(*RUN, script=SCRIPT, stderr=subprocess.PIPE)
     assert run.finish() == 0
@@ -87,7 +112,7 @@ def test_verbose_lines_stay_above_the_canvas() -> None:
     assert run.lines()[1:] == VERBOSE
 
 
-def test_thoughts_are_dim_and_on_stderr_and_stay_out_of_the_pipe() -> None:
+def test_thoughts_are_dim_and_on_stderr_and_stay_out_of_the_pipe(tmp_path: Path) -> None:
     script = {"blocks": [{"thought": "Let me see.\nHm.", "text": "Four."}]}
     run = terminal(*RUN, script=script, stdout=subprocess.PIPE)
     assert run.finish() == 0
@@ -95,7 +120,8 @@ def test_thoughts_are_dim_and_on_stderr_and_stay_out_of_the_pipe() -> None:
     assert run.child.stdout.read() == b"Four."
     assert run.lines()[:2] == ["Let me see.", "Hm."]
     assert b"\x1b[0;2mLet me see.\x1b[0m" in run.raw
-    plain = terminal(*RUN, "--live", "off", script=script, stdout=subprocess.PIPE)
+    with (tmp_path / "answer.txt").open("wb") as file:
+        plain = terminal(*RUN, "--live", "off", script=script, stdout=file.fileno())
     assert plain.finish() == 0
     assert plain.lines()[:2] == ["Let me see.", "Hm."]
     assert b"\x1b[2mLet me see.\r\n\x1b[0m" in plain.raw
