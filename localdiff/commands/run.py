@@ -25,6 +25,7 @@ from localdiff.commands.prompt import read_prompt
 from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_file
 from localdiff.commands.status_line import status_line
 from localdiff.commands.trace_header import Recordable
+from localdiff.commands.waiting import Waiting
 from localdiff.errors import INTERRUPTED, UsageError
 from localdiff.events import Channel, Event
 from localdiff.identity import ModelIdentity
@@ -124,7 +125,7 @@ def run(
         raise UsageError("stdout is closed, so the answer would be lost", "`-o FILE` writes it to a file")
     mode = mode_of(request.live, output, lines_on_stdout=request.events == STDOUT)
     output = replace(output, yields=request.output is None and leaves_screen(request.live, output))
-    prompt = read_prompt(request.prompt, request.file, stdin)
+    prompt = read_prompt(request.prompt, request.file, stdin, Waiting(output=output, shown=mode != "off"))
     with ExitStack() as stack:
         target = None
         if request.output is not None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from localdiff.commands.waiting import DELAY
 from tests.screens.processes import environment, process, terminal
 
 SCRIPT = {"blocks": [{"text": "First line.\nSecond "}, {"text": "line."}]}
@@ -241,6 +243,61 @@ def test_typing_a_prompt_ends_with_ctrl_d() -> None:
     run.type(b"a prompt\n\x04")
     assert run.finish() == 0
     assert run.lines()[-2:] == ["First line.", "Second line."]
+
+
+def test_who_is_to_type_a_prompt_is_told() -> None:
+    run = terminal("run", "-m", "demo", "-f", "-", script=SCRIPT)
+    run.wait_for("Reading the prompt from the terminal; Ctrl-D ends it.")
+    run.type(b"a prompt\n\x04")
+    assert run.finish() == 0
+    assert run.lines()[:4] == [
+        "Reading the prompt from the terminal; Ctrl-D ends it.",
+        "a prompt",
+        "First line.",
+        "Second line.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words"),
+    [
+        ([], "reading the prompt from standard input"),
+        (["hi"], "reading standard input, too; `< /dev/null` leaves it out"),
+    ],
+)
+@pytest.mark.parametrize("ended_by", ["end", "ctrl-c"])
+def test_a_pipe_that_does_not_end_is_waited_for_in_sight(
+    tmp_path: Path, prompt: list[str], words: str, ended_by: str
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    under = ("sh", "-c", 'exec "$@" < "$0"', str(pipe))
+    run = terminal("run", "-m", "demo", *prompt, script=SCRIPT, under=under)
+    with pipe.open("wb", buffering=0) as writer:
+        writer.write(b"a prompt")
+        run.wait_for(words)
+        if ended_by == "ctrl-c":
+            run.type(b"\x03")
+            assert run.finish() == 130
+            assert run.lines() == [""]
+            return
+    assert run.finish() == 0
+    assert run.lines()[0] == "First line."
+    assert not any("reading" in line for line in run.lines())
+
+
+@pytest.mark.parametrize("options", [("-q",), ("--live", "off")])
+def test_nothing_is_said_of_a_pipe_where_nothing_may_move(tmp_path: Path, options: tuple[str, ...]) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    under = ("sh", "-c", 'exec "$@" < "$0"', str(pipe))
+    run = terminal("run", "-m", "demo", *options, script=SCRIPT, under=under)
+    with pipe.open("wb", buffering=0) as writer:
+        writer.write(b"a prompt")
+        while run._read(2 * DELAY):
+            pass
+    assert run.finish() == 0
+    assert b"reading" not in run.raw
 
 
 def test_events_on_a_terminal_are_undisturbed_lines() -> None:
