@@ -125,6 +125,22 @@ def test_help_of_run_says_what_each_limit_does(cli: Cli) -> None:
             "got unexpected extra argument(s) (Spell the word moon.)",
             "a model is named with `-m`: `localdiff run -m demo …`",
         ),
+        (
+            ["chat", "demo"],
+            "got unexpected extra argument(s) (demo)",
+            "a model is named with `-m`: `localdiff chat -m demo`",
+        ),
+        (
+            ["chat", "demo", "Hello there."],
+            "got unexpected extra argument(s) (demo Hello there.)",
+            "a model is named with `-m`: `localdiff chat -m demo`",
+        ),
+        (
+            ["chat", "hello", "-m", "demo"],
+            "got unexpected extra argument(s) (hello)",
+            'prompts are typed in the chat; `localdiff run "…"` answers a single one',
+        ),
+        (["replay", "a", "b"], "got unexpected extra argument(s) (b)", "`localdiff replay --help` shows what it takes"),
         (["Why is the sky blue?"], "no such command 'Why is the sky blue?'", '`localdiff run "…"` answers a prompt'),
         (["rum"], "no such command 'rum'", "did you mean 'run'?"),
         (["run", "--steps", "many", "hi"], "`--steps many` should be a whole number", "`localdiff run --help`"),
