@@ -15,7 +15,7 @@ from localdiff.errors import UsageError
 from localdiff.trace.comparison.compare import compare
 from localdiff.trace.comparison.page import diff_page
 from localdiff.trace.comparison.report import report
-from localdiff.trace.opening import STDIN, open_trace
+from localdiff.trace.opening import STDIN, open_trace, shown_name
 from localdiff.trace.trace import Trace
 from localdiff.ui.output import Output
 
@@ -49,7 +49,8 @@ def trace_diff(request: DiffRequest, output: Output) -> int:
         raise UsageError("standard input has one trace, and is named twice", "give the other one as a file")
     traces = (open_trace(request.files[0]), open_trace(request.files[1]))
     file = diff_file(request.output, request.files)
-    write_diff(traces, request.files, form, file, output)
+    names = (shown_name(request.files[0]), shown_name(request.files[1]))
+    write_diff(traces, names, form, file, output)
     return 0
 
 
