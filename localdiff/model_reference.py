@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from localdiff import paths
+from localdiff.adapter_reference import shipped_adapters
 from localdiff.errors import ArgumentError, WeightsError
 from localdiff.model_store import DEMO, PARTIAL, quantized_directory, stored_models
 
@@ -77,11 +78,12 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
         )
     else:
         names = (DEMO, *(model.name for model in stored_models() if model.state == "finished"))
-        near = get_close_matches(reference, names, 1)
-        raise WeightsError(
-            f"`{reference}` is neither `demo`, nor a quantized model, a directory or a Hub id",
-            f"did you mean `{near[0]}`?" if near else KINDS,
-        )
+        hint = KINDS
+        if reference in shipped_adapters():
+            hint = f"it is an adapter of the demo model: `-m {DEMO} --adapter {reference}`"
+        elif near := get_close_matches(reference, names, 1):
+            hint = f"did you mean `{near[0]}`?"
+        raise WeightsError(f"`{reference}` is neither `demo`, nor a quantized model, a directory or a Hub id", hint)
     if revision is not None:
         raise ArgumentError(
             "{revision} is for a model from the Hub, and {model} is not one",

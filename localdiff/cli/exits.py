@@ -41,11 +41,11 @@ EXIT_CODES: Mapping[int, str] = MappingProxyType(
         "complete but a file of `--record`, `--events` or `-o` could not be written (for `-o`, the answer goes to "
         "stdout).",
         TraceError.exit_code: "stored weights differ from their manifest, or a trace is damaged",
-        HUNG_UP: "the terminal was closed",
+        HUNG_UP: "the terminal was closed (SIGHUP). Finished text is kept as for 130.",
         INTERRUPTED: "interrupted (Ctrl-C), or a confirmation was declined. Finished text is kept; an existing `-o` "
-        "file is left unchanged.",
+        "file is left unchanged, and the text goes to stdout.",
         CLOSED_PIPE: "stdout was closed by its reader",
-        TERMINATED: "terminated",
+        TERMINATED: "terminated (SIGTERM, as `kill` sends it). Finished text is kept as for 130.",
     }
 )
 """Exit code → what it means, as in the table of `docs/cli.md`."""

@@ -24,6 +24,8 @@ _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.E
 _LIMITS = {errno.EFBIG, errno.EDQUOT}
 """Limits on files and on users: the disk may have space."""
 
+_EXTRA = re.compile(r"unexpected extra argument.*? \((.+)\)$", re.DOTALL)
+
 _NUMBERS = {"int_parsing": "a whole number", "int_from_float": "a whole number", "float_parsing": "a number"}
 """pydantic's error types for text that is not a number → what is expected."""
 
@@ -84,17 +86,24 @@ def _usage(error: typer.TyperException) -> UsageError:
         hint = f"did you mean {' or '.join(f'`{name}`' for name in sorted(possible))}?"
     elif (option := _run_option(error)) is not None:
         hint = f"options follow the command: `localdiff run {option} …`"
-    elif "unexpected extra argument" in message and context is not None and context.info_name == "run":
-        hint = _before_a_prompt(context.params.get("prompt"))
+    elif (extra := _EXTRA.search(message)) is not None and context is not None:
+        hint = _of_extra_words(extra[1], context) or hint
     elif re.match(r"no such command '\S+\s", message):
         hint = '`localdiff run "…"` answers a prompt'
     return UsageError(message, hint)
 
 
-def _before_a_prompt(first: str | None) -> str:
-    """The hint where `run` was given more than one argument: the first may be the model."""
-    if first is not None and _is_model(first):
-        return f"a model is named with `-m`: `localdiff run -m {shell_word(first)} …`"
+def _of_extra_words(words: str, context: typer.Context) -> str | None:
+    """The hint where `run` was given more than one argument, or `chat` any: the first may be the model."""
+    command = context.info_name
+    if command not in ("run", "chat"):
+        return None
+    possible = [context.params.get("prompt")] if command == "run" else [words, words.split()[0]]
+    if (model := next((word for word in possible if word is not None and _is_model(word)), None)) is not None:
+        typed = f"localdiff {command} -m {shell_word(model)}"
+        return f"a model is named with `-m`: `{typed if command == 'chat' else f'{typed} …'}`"
+    if command == "chat":
+        return 'prompts are typed in the chat; `localdiff run "…"` answers a single one'
     return 'a prompt of several words needs quotes: `localdiff run "several words"`'
 
 

@@ -99,7 +99,8 @@ def replay_command(
     """Play a recorded run, or turn it into a page, an animation or text.
 
     Keys: space plays and pauses, left and right arrows move by a step, up and down by a block, + and - change the
-    speed, Home and End go to the ends, q quits. Without a terminal, the answer is printed.
+    speed, Home and End go to the ends, q quits. Without a terminal, the answer is printed;
+    also for a trace from standard input, from which no keys can come.
     """
     streams = decide_streams(context, color, quiet=quiet)
     from localdiff.commands.replay import ReplayRequest, replay

@@ -110,8 +110,7 @@ def _save(path: Path, shown: str, text: str) -> None:
     hint = "`localdiff config paths` says what moves it"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with output_file(path) as file:
-            file.save(text)
+        output_file(path).save(text)
     except (UsageError, ResourceError) as error:
         error.hint = hint
         raise

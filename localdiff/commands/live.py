@@ -47,6 +47,11 @@ class LiveOptions:
         if not (math.isfinite(self.slow) and self.slow >= 0):
             raise ArgumentError("{slow} must be a finite number >= 0", slow=self.slow)
 
+    @property
+    def option(self) -> LiveOption:
+        """What was asked for, one way or the other."""
+        return self.requested or self.preferred or "auto"
+
 
 def mode_of(
     options: LiveOptions, output: Output, *, lines_on_stdout: bool, env: Mapping[str, str] = os.environ
@@ -62,11 +67,10 @@ def mode_of(
     Raises:
         UsageError: `--live on`, `--live line` or `--slow` where nothing can be drawn.
     """
-    option = options.requested or options.preferred or "auto"
     obstacle = _obstacle(output, lines_on_stdout, env)
     if lines_on_stdout and output.stdout.piped and options.requested is None:
         obstacle = obstacle or "the reader of `--events -` may print on the same screen"
-    mode = live_mode(option, stream=output.stderr.file, env=env) if obstacle is None else "off"
+    mode = live_mode(options.option, stream=output.stderr.file, env=env) if obstacle is None else "off"
     if obstacle is not None and options.requested in ("on", "line"):
         raise UsageError(f"`--live {options.requested}` has nowhere to draw: {obstacle}", "leave it out")
     if mode == "off" and options.slow:
@@ -75,6 +79,11 @@ def mode_of(
             "leave out `--slow`",
         )
     return mode
+
+
+def leaves_screen(options: LiveOptions, output: Output) -> bool:
+    """Whether the terminal is left alone: the canvas is turned off before a pipe, behind which a pager may have it."""
+    return options.option == "off" and output.stdout.piped
 
 
 def live_view(

@@ -21,17 +21,23 @@ _OPEN = frozenset({"/dev", "/dev/fd", "/proc/self/fd"})
 
 
 class OutputFile:
-    """The file of `-o`: opened before anything is computed, and given its name only by `save`."""
+    """The file of `-o`, which `save` writes.
 
-    def __init__(self, path: Path, target: Path, temporary: Path | None) -> None:
+    Args:
+        path: what the user called it.
+        target: where it is, or will be.
+        special: whether it is a device or a pipe, which cannot be renamed over and is written to directly.
+    """
+
+    def __init__(self, path: Path, target: Path, *, special: bool) -> None:
         self._path = path
         self._target = target
-        self._temporary = temporary
+        self._special = special
 
     @property
     def replaces(self) -> bool:
         """Whether a file of that name already exists, which `save` would replace."""
-        return self._temporary is not None and self._target.exists()
+        return not self._special and self._target.exists()
 
     def save(self, text: str) -> None:
         """Write the text, sync it and give the file its name.
@@ -40,14 +46,12 @@ class OutputFile:
             ResourceError: the disk is full or fails.
         """
         try:
-            with open(self._temporary or self._target, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
-                if self._temporary is not None:
-                    file.flush()
-                    os.fsync(file.fileno())
-            if self._temporary is not None:
-                replace(self._temporary, self._target)
-                self._temporary = None
+            if self._special:
+                _write(self._target, text, sync=False)
+                return
+            with _temporary_file(self._target) as temporary:
+                _write(temporary, text, sync=True)
+                replace(temporary, self._target)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -55,19 +59,27 @@ class OutputFile:
                 f"`{self._path}` cannot be written: {error.strerror}", "give `-o` a file on another disk"
             ) from error
 
-    def discard(self) -> None:
-        """Remove what was never saved."""
-        if self._temporary is not None:
-            with suppress(FileNotFoundError):
-                self._temporary.unlink()
+    def require_folder(self) -> None:
+        """Try whether the folder takes a new file.
+
+        Raises:
+            UsageError: it does not.
+        """
+        if self._special:
+            return
+        try:
+            with _temporary_file(self._target):
+                pass
+        except OSError as error:
+            raise UsageError(
+                f"`{self._path}` cannot be written: {error.strerror}", "give `-o` a folder that you may write to"
+            ) from error
 
 
-@contextmanager
-def output_file(path: Path, *, inputs: Sequence[str | Path | None] = ()) -> Iterator[OutputFile]:
+def output_file(path: Path, *, inputs: Sequence[str | Path | None] = ()) -> OutputFile:
     """Check that a file can be written before the work that fills it begins.
 
-    A temporary file beside it reserves the place, and is always removed afterwards. Devices and pipes, which
-    cannot be renamed over, are written to directly.
+    Nothing is left in its folder until it is saved, so that no end of the process, however sudden, leaves litter there.
 
     Args:
         inputs: files that the work reads, or keeps, which this one must not replace; `-` and None are no file.
@@ -94,31 +106,37 @@ def output_file(path: Path, *, inputs: Sequence[str | Path | None] = ()) -> Iter
         raise UsageError(f"`{path}` is a directory", "`-o` takes the name of a file")
     if not target.parent.is_dir():
         raise UsageError(f"there is no folder `{path.parent}`", "create it first, or give `-o` another name")
+    file = OutputFile(path, target, special=special)
+    file.require_folder()
     if target.exists() and not os.access(target, os.W_OK):
         raise UsageError(f"`{path}` is write-protected", "make it writable first, or give `-o` another name")
-    if special:
-        yield OutputFile(path, target, None)
-        return
+    return file
+
+
+@contextmanager
+def _temporary_file(target: Path) -> Iterator[Path]:
+    """An empty file beside the target, with the permissions of what it is to replace, or the default ones.
+
+    It is removed at the end unless it has been renamed.
+    """
     # The name is known before the file exists: whatever ends the process in between, it is removed.
     temporary = target.parent / f".localdiff-{secrets.token_hex(8)}.partial"
-    file = OutputFile(path, target, temporary)
     try:
-        try:
-            _make(temporary, target)
-        except OSError as error:
-            raise UsageError(
-                f"`{path}` cannot be written: {error.strerror}", "give `-o` a folder that you may write to"
-            ) from error
-        yield file
+        if target.exists():
+            mode = stat.S_IMODE(target.stat().st_mode)
+            temporary.touch(mode=mode, exist_ok=False)
+            temporary.chmod(mode)
+        else:
+            temporary.touch(exist_ok=False)
+        yield temporary
     finally:
-        file.discard()
+        with suppress(OSError):  # a disk that takes no files may not say that there is none
+            temporary.unlink()
 
 
-def _make(temporary: Path, target: Path) -> None:
-    """Make an empty file with the permissions of the one that it is to replace, or the default ones."""
-    if not target.exists():
-        temporary.touch(exist_ok=False)
-        return
-    mode = stat.S_IMODE(target.stat().st_mode)
-    temporary.touch(mode=mode, exist_ok=False)
-    temporary.chmod(mode)
+def _write(path: Path, text: str, *, sync: bool) -> None:
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        file.write(text)
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())

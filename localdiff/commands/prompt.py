@@ -5,8 +5,10 @@ Knows how the three combine and what is not a prompt; knows nothing about templa
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import BinaryIO
 
+from localdiff.commands.waiting import Waiting
 from localdiff.errors import UsageError
 from localdiff.paths import expanded
 from localdiff.utf8 import decoded, read_bytes
@@ -19,13 +21,14 @@ class NoPromptError(UsageError):
     """No prompt was given, and none is piped in."""
 
 
-def read_prompt(argument: str | None, file: str | None, stdin: BinaryIO | None) -> str:
+def read_prompt(argument: str | None, file: str | None, stdin: BinaryIO | None, waiting: Waiting | None = None) -> str:
     """Compose the prompt.
 
     Args:
         argument: the words on the command line.
         file: a path, or `-` for standard input.
         stdin: standard input; None if the process has none.
+        waiting: says that standard input is read.
 
     Returns:
         The argument, the file, or standard input; piped input follows an argument or a file after a blank line.
@@ -40,11 +43,11 @@ def read_prompt(argument: str | None, file: str | None, stdin: BinaryIO | None) 
             f"two prompts: the argument and `-f {file}`", "give one of them; piped input may follow either"
         )
     if file == STDIN:
-        return _decode_text(_read_stdin(stdin), "standard input")
+        return _decode_text(_read_stdin(stdin, waiting, adds=False), "standard input")
     if file == "":
         raise UsageError("`-f` is empty", "it takes the name of a text file, or `-` for standard input")
     text = argument if file is None else _decode_text(_read_file(file), f"`{file}`")
-    piped = b"" if stdin is None or stdin.isatty() else _read_stdin(stdin)
+    piped = b"" if stdin is None or stdin.isatty() else _read_stdin(stdin, waiting, adds=text is not None)
     if text is None:
         if not piped and (stdin is None or stdin.isatty()):
             raise NoPromptError("no prompt", _GIVEN)
@@ -58,8 +61,11 @@ def read_prompt(argument: str | None, file: str | None, stdin: BinaryIO | None) 
     return f"{before}\n\n{_decode_text(piped, 'standard input')}"
 
 
-def _read_stdin(stdin: BinaryIO | None) -> bytes:
-    return b"" if stdin is None else read_bytes(stdin, "standard input")
+def _read_stdin(stdin: BinaryIO | None, waiting: Waiting | None, *, adds: bool) -> bytes:
+    if stdin is None:
+        return b""
+    with nullcontext() if waiting is None else waiting.reading(stdin, adds=adds):
+        return read_bytes(stdin, "standard input")
 
 
 def _read_file(path: str) -> bytes:

@@ -20,7 +20,7 @@ from localdiff.trace.example import EXAMPLE
 from localdiff.trace.exports import animation, plain
 from localdiff.trace.exports.asciicast import asciicast
 from localdiff.trace.exports.unpacked import unpacked
-from localdiff.trace.opening import open_trace
+from localdiff.trace.opening import open_trace, shown_name
 from localdiff.trace.player import Player
 from localdiff.trace.replay_view import ReplayView
 from localdiff.trace.timeline import Moment, Timeline
@@ -144,8 +144,7 @@ def replay(request: ReplayRequest, output: Output, *, keyboard: TextIO | None) -
         if output.stdout.terminal and not text.endswith("\n"):
             output.stdout.write("\n")
         return 0
-    with output_file(request.output, inputs=[request.file]) as file:
-        file.save(text)
+    output_file(request.output, inputs=[request.file]).save(text)
     return 0
 
 
@@ -170,7 +169,7 @@ def _refuse_unused(request: ReplayRequest, form: Form | None) -> None:
 
 def _warn_if_torn(trace: Trace, request: ReplayRequest, output: Output) -> None:
     if not trace.complete:
-        output.warning(f"`{request.file}` ends early: the run was killed, or is still running")
+        output.warning(f"`{shown_name(request.file)}` ends early: the run was killed, or is still running")
 
 
 def _export(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool) -> str:

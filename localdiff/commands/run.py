@@ -10,13 +10,14 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeAlias
 
+from localdiff.commands.delivery import Delivery, takes
 from localdiff.commands.events_file import STDOUT, event_recorders
-from localdiff.commands.live import LiveOptions, live_view, mode_of
+from localdiff.commands.live import LiveOptions, leaves_screen, live_view, mode_of
 from localdiff.commands.loading import Loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.output_file import OutputFile, output_file
@@ -24,11 +25,11 @@ from localdiff.commands.prompt import read_prompt
 from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_file
 from localdiff.commands.status_line import status_line
 from localdiff.commands.trace_header import Recordable
-from localdiff.errors import INTERRUPTED, ResourceError, UsageError
+from localdiff.commands.waiting import Waiting
+from localdiff.errors import INTERRUPTED, UsageError
 from localdiff.events import Channel, Event
 from localdiff.identity import ModelIdentity
 from localdiff.options import MAX_TOKENS, GenerateOptions
-from localdiff.quoting import printable
 from localdiff.ui.footer import rounded
 from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.observer import Observer
@@ -39,7 +40,6 @@ from localdiff.ui.reply import Collector, Reply
 from localdiff.ui.status import StatusLine
 from localdiff.ui.summary import shown_model, summary
 from localdiff.ui.terminal import LiveMode, is_same_terminal
-from localdiff.ui.text_writer import TextWriter
 from localdiff.ui.watch import Watch
 
 
@@ -112,6 +112,7 @@ def run(
 
     Raises:
         LocaldiffError: any error that a user can act on.
+        SystemExit, KeyboardInterrupt: a signal ended the run at once; what was finished has been kept.
     """
     if request.json and request.events == STDOUT:
         raise UsageError(
@@ -123,11 +124,12 @@ def run(
     if output.stdout.missing and (request.output is None or request.events == STDOUT):
         raise UsageError("stdout is closed, so the answer would be lost", "`-o FILE` writes it to a file")
     mode = mode_of(request.live, output, lines_on_stdout=request.events == STDOUT)
-    prompt = read_prompt(request.prompt, request.file, stdin)
+    output = replace(output, yields=request.output is None and leaves_screen(request.live, output))
+    prompt = read_prompt(request.prompt, request.file, stdin, Waiting(output=output, shown=mode != "off"))
     with ExitStack() as stack:
         target = None
         if request.output is not None:
-            target = stack.enter_context(output_file(request.output, inputs=[request.file]))
+            target = output_file(request.output, inputs=[request.file])
         others = [("-o", request.output), ("-f", request.file)]
         recorders = stack.enter_context(event_recorders(request.events, output, others=others))
         others.append(("--events", request.events))
@@ -137,8 +139,18 @@ def run(
         engine = _load(request, screen, ask, load)
         if trace is not None:
             recorders.append(trace.observer(engine, prompt, request.options, hashing_shown_by(status)))
-        reply = _generate(request, screen, engine, prompt, recorders)
-        return _deliver(request, output, target, reply, engine.identity)
+        collector = Collector()
+        try:
+            _generate(request, screen, engine, prompt, recorders, collector)
+        except (KeyboardInterrupt, SystemExit):
+            # A second Ctrl-C, `kill` or a closed terminal; the exit code is the one that this has.
+            if collector.reply is not None:
+                with suppress(OSError):
+                    _deliver(request, output, target, collector.reply, engine.identity, hurried=True)
+            raise
+        if collector.reply is None:
+            raise RuntimeError("a run without events")
+        return _deliver(request, output, target, collector.reply, engine.identity)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,10 +176,14 @@ def _load(request: RunRequest, screen: _Screen, ask: AskUser | None, load: Load)
 
 
 def _generate(
-    request: RunRequest, screen: _Screen, engine: GeneratingEngine, prompt: str, observers: list[Observer]
-) -> Reply:
+    request: RunRequest,
+    screen: _Screen,
+    engine: GeneratingEngine,
+    prompt: str,
+    observers: list[Observer],
+    collector: Collector,
+) -> None:
     """Pass every event to all observers; whatever happens, the terminal is restored."""
-    collector = Collector()
     observers = [*observers, collector]
     output, status, mode = screen.output, screen.status, screen.mode
     cancel = threading.Event()
@@ -199,47 +215,34 @@ def _generate(
         for event in engine.generate(prompt, request.options, cancel=cancel):
             for observer in observers:
                 observer.on_event(event)
-    if collector.reply is None:
-        raise RuntimeError("a run without events")
-    return collector.reply
 
 
 def _deliver(
-    request: RunRequest, output: Output, target: OutputFile | None, reply: Reply, identity: ModelIdentity
+    request: RunRequest,
+    output: Output,
+    target: OutputFile | None,
+    reply: Reply,
+    identity: ModelIdentity,
+    *,
+    hurried: bool = False,
 ) -> int:
-    cancelled = reply.reason == "cancelled"
-    text = reply.answer
-    if request.json:
-        escaped = target is None and output.stdout.terminal
-        text = json.dumps(summary(reply, identity), ensure_ascii=escaped, allow_nan=False) + "\n"
-    if target is None:
-        if request.json:
-            output.stdout.write(text)
-    elif not cancelled:
-        _save(request, output, target, text)
-    elif target.replaces:
-        _note(request, output, "is unchanged: the finished part was not written.")
-    elif not reply.answer and not request.json:
-        _note(request, output, "was not written: nothing was finished.")
-    else:
-        _save(request, output, target, text)
-        _note(request, output, "has the finished part.")
-    return INTERRUPTED if cancelled else 0
+    """Put the answer where it belongs, except for text on stdout, which is there already."""
 
+    def text(escaped: bool) -> str:
+        if not request.json:
+            return reply.answer
+        return json.dumps(summary(reply, identity), ensure_ascii=escaped, allow_nan=False) + "\n"
 
-def _save(request: RunRequest, output: Output, target: OutputFile, text: str) -> None:
-    """Write the file, or else print the text: it may have taken minutes."""
-    try:
-        target.save(text)
-    except ResourceError as error:
-        if request.events != STDOUT and not output.stdout.missing:
-            answer = TextWriter(output.stdout, whole_lines=False, ends_line=True)
-            answer.add(text)
-            answer.end()
-            error.message += ", so stdout has the text"
-        raise
-
-
-def _note(request: RunRequest, output: Output, words: str) -> None:
-    if output.notes:
-        output.stderr.write(f"{printable(str(request.output))} {words}\n")
+    stopped = reply.reason == "cancelled"
+    if request.output is not None and target is not None:
+        events = request.events == STDOUT
+        delivery = Delivery(output=output, name=request.output, file=target, events=events, hurried=hurried)
+        if not stopped:
+            delivery.whole(text)
+        elif reply.answer or request.json:
+            delivery.part(text)
+        else:
+            delivery.nothing()
+    elif request.json and takes(output.stdout, hurried=hurried):
+        output.stdout.write(text(output.stdout.terminal))
+    return INTERRUPTED if stopped else 0

@@ -22,7 +22,7 @@ from localdiff.identity import ModelIdentity
 from localdiff.quoting import printable
 from localdiff.sizes import counted
 from localdiff.trace.header import Header
-from localdiff.trace.opening import open_trace
+from localdiff.trace.opening import open_trace, shown_name
 from localdiff.trace.repeat import before_stop, first_difference
 from localdiff.trace.trace import Trace
 from localdiff.ui.interrupt import cancel_on_interrupt
@@ -97,7 +97,7 @@ def trace_check(request: CheckRequest, output: Output, *, ask: AskUser | None = 
         if value is not None and not request.rerun:
             raise UsageError(f"`{option}` says how to run it again, and nothing is run", "add `--rerun`")
     trace = open_trace(request.file)
-    name = printable(request.file)
+    name = printable(shown_name(request.file))
     steps = sum(len(block.steps) for block in trace.blocks)
     size = f"{counted(len(trace.blocks), 'block')}, {counted(steps, 'step')}"
     output.stdout.write(f"{name}: {size}, SHA-256 {trace.sha256}\n")

@@ -6,7 +6,6 @@ Knows files, forms and streams; compares nothing itself, and needs no torch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -16,7 +15,7 @@ from localdiff.errors import UsageError
 from localdiff.trace.comparison.compare import compare
 from localdiff.trace.comparison.page import diff_page
 from localdiff.trace.comparison.report import report
-from localdiff.trace.opening import STDIN, open_trace
+from localdiff.trace.opening import STDIN, open_trace, shown_name
 from localdiff.trace.trace import Trace
 from localdiff.ui.output import Output
 
@@ -49,8 +48,9 @@ def trace_diff(request: DiffRequest, output: Output) -> int:
     if request.files == (STDIN, STDIN):
         raise UsageError("standard input has one trace, and is named twice", "give the other one as a file")
     traces = (open_trace(request.files[0]), open_trace(request.files[1]))
-    with diff_file(request.output, request.files) as file:
-        write_diff(traces, request.files, form, file, output)
+    file = diff_file(request.output, request.files)
+    names = (shown_name(request.files[0]), shown_name(request.files[1]))
+    write_diff(traces, names, form, file, output)
     return 0
 
 
@@ -70,7 +70,7 @@ def diff_form(to: Form | None, file: Path | None, output: Output) -> Form:
     return form
 
 
-def diff_file(path: Path | None, inputs: Sequence[str | Path | None]) -> AbstractContextManager[OutputFile | None]:
+def diff_file(path: Path | None, inputs: Sequence[str | Path | None]) -> OutputFile | None:
     """The file that takes a comparison; None means stdout.
 
     Args:
@@ -79,7 +79,7 @@ def diff_file(path: Path | None, inputs: Sequence[str | Path | None]) -> Abstrac
     Raises:
         UsageError: it cannot be written, or is one of those.
     """
-    return nullcontext() if path is None else output_file(path, inputs=inputs)
+    return None if path is None else output_file(path, inputs=inputs)
 
 
 def write_diff(

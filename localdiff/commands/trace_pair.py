@@ -24,6 +24,7 @@ from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_fil
 from localdiff.commands.status_line import status_line
 from localdiff.commands.trace_diff import Form, diff_file, diff_form, write_diff
 from localdiff.commands.trace_header import Recordable
+from localdiff.commands.waiting import Waiting
 from localdiff.errors import INTERRUPTED, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
 from localdiff.model_store import quantized_directory
@@ -152,7 +153,7 @@ def trace_pair(
     """
     sides = _sides(request)
     form = diff_form(request.to, request.output, output)
-    prompt = read_prompt(request.prompt, request.file, stdin)
+    prompt = read_prompt(request.prompt, request.file, stdin, Waiting(output=output))
     keep = None if request.keep is None else expanded(request.keep)
     if keep is not None and not keep.is_dir():
         words = f"`{request.keep}` is not a folder" if keep.exists() else f"there is no folder `{request.keep}`"
@@ -164,7 +165,7 @@ def trace_pair(
     with ExitStack() as stack:
         kept_files = [] if keep is None else [keep / f"{side.label}.jsonl" for side in sides]
         # Before the work that would be lost without it.
-        file = stack.enter_context(diff_file(request.output, [request.file, *kept_files]))
+        file = diff_file(request.output, [request.file, *kept_files])
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localdiff-")))
         status = stack.enter_context(status_line(output))
         stack.enter_context(cancel_on_interrupt(cancel))

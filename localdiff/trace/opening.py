@@ -11,6 +11,7 @@ from localdiff.trace.reader import read_stream, read_trace
 from localdiff.trace.trace import Trace
 
 STDIN = "-"
+_STDIN_NAME = "standard input"
 
 
 def open_trace(name: str) -> Trace:
@@ -29,10 +30,15 @@ def open_trace(name: str) -> Trace:
     return read_trace(example_path() if name == EXAMPLE else expanded(name))
 
 
+def shown_name(name: str) -> str:
+    """What is said of a trace that was named like this."""
+    return _STDIN_NAME if name == STDIN else name
+
+
 def _piped() -> Trace:
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError("no trace is piped in", f"`{STDIN}` reads one from a pipe; give the name of a trace")
     try:
-        return read_stream(sys.stdin.buffer, "standard input")
+        return read_stream(sys.stdin.buffer, _STDIN_NAME)
     except OSError as error:
-        raise UsageError(f"standard input cannot be read: {error.strerror}", "give the name of a trace") from error
+        raise UsageError(f"{_STDIN_NAME} cannot be read: {error.strerror}", "give the name of a trace") from error

@@ -131,6 +131,7 @@ class Output:
         quiet: errors only.
         verbose: report progress on stderr, even where it is no terminal.
         stats: print the footer even where stderr is not a terminal.
+        yields: the terminal of stderr is left to whoever reads stdout, a pager for example.
     """
 
     stdout: Stream
@@ -138,6 +139,7 @@ class Output:
     quiet: bool = False
     verbose: bool = False
     stats: bool = False
+    yields: bool = False
 
     @property
     def logs(self) -> bool:
@@ -147,7 +149,7 @@ class Output:
     @property
     def notes(self) -> bool:
         """Whether remarks to the user belong on stderr."""
-        return not self.quiet and (self.stderr.terminal or self.logs)
+        return not self.quiet and (self.logs or (self.stderr.terminal and not self.yields))
 
     def error(self, message: str, hint: str | None = None) -> None:
         """Print an error and a hint in the form that all errors have."""

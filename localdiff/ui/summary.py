@@ -5,6 +5,8 @@ Knows the keys, which `docs/json.md` describes; computes nothing, every figure c
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from localdiff import __version__
 from localdiff.identity import ModelIdentity
 from localdiff.quoting import printable
@@ -18,27 +20,21 @@ def shown_model(identity: ModelIdentity) -> str:
 
 
 def summary(reply: Reply, identity: ModelIdentity) -> dict[str, object]:
-    """The object of a run that has finished.
-
-    Raises:
-        ValueError: it has not.
-    """
+    """The object of a run; its figures are null where it was ended before the engine could give them."""
     stats = reply.stats
-    if stats is None:
-        raise ValueError("a summary needs the figures of a run that has finished")
     return {
         "text": reply.answer,
         "token_ids": list(reply.ids),
-        "tokens": stats.tokens,
+        "tokens": stats and stats.tokens,
         "reason": reply.reason,
-        "prompt_tokens": stats.prompt_tokens,
-        "prompt_seconds": stats.prompt_seconds,
-        "blocks": [{"steps": block.steps, "seconds": block.seconds, "reason": block.reason} for block in stats.blocks],
-        "seconds": stats.seconds,
-        "tok_per_s": stats.tok_per_s,
-        "denoise_passes": stats.denoise_passes,
-        "commit_passes": stats.commit_passes,
-        "tokens_per_step": stats.tokens_per_step,
+        "prompt_tokens": stats and stats.prompt_tokens,
+        "prompt_seconds": stats and stats.prompt_seconds,
+        "blocks": stats and [asdict(block) for block in stats.blocks],
+        "seconds": stats and stats.seconds,
+        "tok_per_s": stats and stats.tok_per_s,
+        "denoise_passes": stats and stats.denoise_passes,
+        "commit_passes": stats and stats.commit_passes,
+        "tokens_per_step": stats and stats.tokens_per_step,
         "seed": reply.seed,
         "model": identity.model,
         "adapter": identity.adapter,

@@ -71,6 +71,12 @@ def test_a_file_is_no_model(tmp_path: Path) -> None:
     assert raised.value.hint == f"did you mean `--model {tmp_path}`?"
 
 
+def test_the_name_of_an_adapter_is_told_from_that_of_a_model() -> None:
+    with pytest.raises(WeightsError, match="`sudoku` is neither `demo`, nor") as raised:
+        resolve_local("sudoku")
+    assert raised.value.hint == "it is an adapter of the demo model: `-m demo --adapter sudoku`"
+
+
 def test_a_name_that_was_mistyped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(WeightsError, match="`dmeo` is neither `demo`, nor") as raised:

@@ -27,9 +27,12 @@ a terminal, control characters in it are replaced, and a missing newline at its 
 | terminal | pipe or file | the answer | the seed, one line per block, footer |
 | pipe or file | pipe or file | the answer, block by block | warnings; more with `-v` or `--stats` |
 
+Before a pager, use `--live off`: `localdiff run --live off "…" | less`. The pager has the screen then, and stderr gets
+no more than it does where it is a file.
+
 Piped input is added to the prompt after a blank line, whether the prompt is an argument or a file. In a shell loop that
 reads its own list from stdin, put `< /dev/null` after `localdiff run`; otherwise the rest of the list becomes part of
-the prompt.
+the prompt. While standard input is read, stderr says so if it is a terminal.
 
 If stderr cannot be written, because its disk is full for example, those messages are lost; the answer and the exit code
 are not affected.

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -126,6 +125,22 @@ def test_help_of_run_says_what_each_limit_does(cli: Cli) -> None:
             "got unexpected extra argument(s) (Spell the word moon.)",
             "a model is named with `-m`: `localdiff run -m demo …`",
         ),
+        (
+            ["chat", "demo"],
+            "got unexpected extra argument(s) (demo)",
+            "a model is named with `-m`: `localdiff chat -m demo`",
+        ),
+        (
+            ["chat", "demo", "Hello there."],
+            "got unexpected extra argument(s) (demo Hello there.)",
+            "a model is named with `-m`: `localdiff chat -m demo`",
+        ),
+        (
+            ["chat", "hello", "-m", "demo"],
+            "got unexpected extra argument(s) (hello)",
+            'prompts are typed in the chat; `localdiff run "…"` answers a single one',
+        ),
+        (["replay", "a", "b"], "got unexpected extra argument(s) (b)", "`localdiff replay --help` shows what it takes"),
         (["Why is the sky blue?"], "no such command 'Why is the sky blue?'", '`localdiff run "…"` answers a prompt'),
         (["rum"], "no such command 'rum'", "did you mean 'run'?"),
         (["run", "--steps", "many", "hi"], "`--steps many` should be a whole number", "`localdiff run --help`"),
@@ -386,23 +401,6 @@ def test_stderr_that_takes_nothing_costs_neither_answer_nor_code(
         os.close(stderr)
     assert done.returncode == code
     assert answer is None or done.stdout.decode() == answer
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_termination_leaves_no_files(tmp_path: Path, number: int, code: int) -> None:
-    running = subprocess.Popen(
-        command({"pause": 0.05, "blocks": [{"steps": 1000}]}, ["run", "-m", "demo", "hi", "-o", str(tmp_path / "out")]),
-        stdin=subprocess.DEVNULL,
-        env=environment(),
-        cwd=ROOT,
-    )
-    deadline = time.monotonic() + 30
-    while not any(tmp_path.iterdir()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    os.kill(running.pid, number)
-    assert running.wait(30) == code
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_nohup_keeps_a_run_from_ending_with_its_terminal() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import threading
@@ -15,9 +16,9 @@ from localdiff.errors import ResourceError, UsageError
 
 def test_the_file_appears_when_it_is_saved(tmp_path: Path) -> None:
     path = tmp_path / "answer.txt"
-    with output_file(path) as file:
-        assert not path.exists()
-        file.save("naïve\r\n")
+    file = output_file(path)
+    assert os.listdir(tmp_path) == [], "a process that is killed leaves nothing behind"
+    file.save("naïve\r\n")
     assert path.read_bytes() == "naïve\r\n".encode()
     assert os.listdir(tmp_path) == ["answer.txt"]
 
@@ -25,17 +26,21 @@ def test_the_file_appears_when_it_is_saved(tmp_path: Path) -> None:
 def test_without_a_save_nothing_happens(tmp_path: Path) -> None:
     path = tmp_path / "answer.txt"
     path.write_text("old")
-    with output_file(path):
-        pass
+    assert output_file(path).replaces
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["answer.txt"]
 
 
-def test_a_failure_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
     path = tmp_path / "answer.txt"
     path.write_text("old")
-    with pytest.raises(ZeroDivisionError), output_file(path):
-        raise ZeroDivisionError
+    file = output_file(path)
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(ResourceError, match="cannot be written: Input/output error"):
+        file.save("new")
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["answer.txt"]
 
@@ -48,8 +53,7 @@ def test_permissions_are_those_of_any_new_file_or_of_the_old_one(tmp_path: Path)
         if name == "old":
             path.touch()
             path.chmod(mode)
-        with output_file(path) as file:
-            file.save("text")
+        output_file(path).save("text")
         assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
@@ -59,8 +63,7 @@ def test_a_link_keeps_pointing(tmp_path: Path) -> None:
     target.write_text("old")
     link = tmp_path / "link"
     link.symlink_to(target)
-    with output_file(link) as file:
-        file.save("new")
+    output_file(link).save("new")
     assert link.is_symlink()
     assert target.read_text() == "new"
 
@@ -80,8 +83,8 @@ def test_a_file_that_is_open_is_not_replaced(tmp_path: Path, folder: str) -> Non
 
 
 def test_a_folder_among_what_is_open_is_a_folder() -> None:
-    with pytest.raises(UsageError, match="`/dev/fd` is a directory"), output_file(Path("/dev/fd")):
-        pytest.fail("it was opened")
+    with pytest.raises(UsageError, match="`/dev/fd` is a directory"):
+        output_file(Path("/dev/fd"))
 
 
 def test_a_pipe_and_a_device_are_written_to(tmp_path: Path) -> None:
@@ -90,13 +93,11 @@ def test_a_pipe_and_a_device_are_written_to(tmp_path: Path) -> None:
     read: list[str] = []
     reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
     reader.start()
-    with output_file(pipe) as file:
-        file.save("text")
+    output_file(pipe).save("text")
     reader.join(10)
     assert read == ["text"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
-    with output_file(Path("/dev/null")) as file:
-        file.save("text")
+    output_file(Path("/dev/null")).save("text")
     assert not Path("/dev/null").is_file()
 
 
@@ -105,8 +106,7 @@ def test_a_link_to_a_pipe_without_a_name_is_written_to(tmp_path: Path) -> None:
     try:
         link = tmp_path / "stdout"
         link.symlink_to(f"/proc/self/fd/{writer}")
-        with output_file(link) as file:
-            file.save("text")
+        output_file(link).save("text")
         assert os.read(reader, 10) == b"text"
     finally:
         os.close(reader)
@@ -116,14 +116,14 @@ def test_a_link_to_a_pipe_without_a_name_is_written_to(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "-"])
 def test_what_is_no_name_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError), output_file(Path(name)):
-        raise AssertionError("it was opened")
+    with pytest.raises(UsageError):
+        output_file(Path(name))
     assert os.listdir(tmp_path) == []
 
 
 def test_a_full_disk_is_a_sentence() -> None:
-    with pytest.raises(ResourceError) as raised, output_file(Path("/dev/full")) as file:
-        file.save("text")
+    with pytest.raises(ResourceError) as raised:
+        output_file(Path("/dev/full")).save("text")
     assert raised.value.message == "`/dev/full` cannot be written: No space left on device"
 
 
@@ -134,9 +134,30 @@ def test_what_cannot_be_written_is_found_at_once(tmp_path: Path) -> None:
         Path("/proc/answer.txt"): "`/proc/answer.txt` cannot be written: No such file or directory",
     }
     for path, message in cases.items():
-        with pytest.raises(UsageError) as raised, output_file(path):
-            raise AssertionError("it was opened")
+        with pytest.raises(UsageError) as raised:
+            output_file(path)
         assert raised.value.message == message
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_read_only_file_system_is_said_of_the_file_that_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    """It refuses to remove what is not there, too."""
+
+    def refuse(path: Path, *_arguments: object, **_settings: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    path = tmp_path / "answer.txt"
+    if not is_new:
+        path.write_text("old")
+    for name in ("touch", "unlink"):
+        monkeypatch.setattr(Path, name, refuse)
+    monkeypatch.setattr(os, "access", lambda _path, mode: not mode & os.W_OK)
+    with pytest.raises(UsageError) as raised:
+        output_file(path)
+    assert raised.value.message == f"`{path}` cannot be written: Read-only file system"
+    assert raised.value.hint == "give `-o` a folder that you may write to"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write to every file")
@@ -153,8 +174,8 @@ def assert_what_is_protected_is_refused(folder: Path) -> None:
     path = folder / "answer.txt"
     path.write_text("kept")
     path.chmod(0o444)
-    with pytest.raises(UsageError) as raised, output_file(path):
-        pytest.fail("it was opened")
+    with pytest.raises(UsageError) as raised:
+        output_file(path)
     assert raised.value.message == f"`{path}` is write-protected"
     assert raised.value.hint == "make it writable first, or give `-o` another name"
     assert path.read_text() == "kept"
@@ -168,9 +189,8 @@ def test_what_is_read_is_not_replaced(tmp_path: Path, link: bool) -> None:
     if link:
         named.symlink_to(read)
     path = named if link else tmp_path / "." / "read.jsonl"
-    with pytest.raises(UsageError) as raised, output_file(path, inputs=[None, "-", str(read)]):
-        pass
+    with pytest.raises(UsageError) as raised:
+        output_file(path, inputs=[None, "-", str(read)])
     assert raised.value.message == f"`-o {path}` would replace `{read}`"
     assert read.read_text() == "all there is"
-    with output_file(tmp_path / "other", inputs=[read]) as file:
-        file.save("new")
+    output_file(tmp_path / "other", inputs=[read]).save("new")

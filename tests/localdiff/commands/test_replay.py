@@ -291,8 +291,11 @@ def test_a_trace_through_a_pipe(cli: Cli, file: Path, monkeypatch: pytest.Monkey
     result = cli("replay", "-", stdin=DATA)
     assert (result.code, result.stdout, result.stderr) == (0, TEXT, "")
     assert cli("replay", "-", "--to", "html", stdin=DATA).stdout.startswith("<!doctype html>")
-    assert cli("trace", "check", "-", stdin=DATA).code == 0
-    assert cli("trace", "diff", str(file), "-", stdin=DATA).code == 0
+    assert cli("trace", "check", "-", stdin=DATA).stdout.startswith("standard input: ")
+    assert "B  standard input" in cli("trace", "diff", str(file), "-", stdin=DATA).stdout
+    torn = DATA[: DATA.rindex(b"\n", 0, -1) + 1]
+    assert "warning: `standard input` ends early" in cli("replay", "-", stdin=torn).stderr
+    assert "error: `standard input` ends early" in cli("trace", "check", "-", stdin=torn).stderr
     result = cli("replay", "-", stdin=b"hello\n")
     assert (result.code, result.stdout) == (5, "")
     assert "`standard input` is not a trace" in result.stderr
@@ -304,9 +307,18 @@ def test_a_trace_through_a_pipe(cli: Cli, file: Path, monkeypatch: pytest.Monkey
     assert cli("replay", "./-", stdin=b"").stdout == TEXT
 
 
-def test_help_says_the_keys() -> None:
-    shown = process("replay", "--help").stdout
-    assert "space plays and pauses" in " ".join(shown.replace("│", " ").split())
+def test_a_trace_through_a_pipe_is_printed_on_a_terminal() -> None:
+    under = ("sh", "-c", 'cat "$0" | "$@"', str(opening.example_path()))
+    screen = terminal("replay", "-", "--color", "never", under=under)
+    assert screen.finish() == 0
+    assert b"\x1b" not in screen.raw
+    assert screen.lines()[-1].endswith("there was music.")
+
+
+def test_help_says_the_keys_and_where_none_can_come_from() -> None:
+    shown = " ".join(process("replay", "--help").stdout.replace("│", " ").split())
+    assert "space plays and pauses" in shown
+    assert "a trace from standard input, from which no keys can come" in shown
 
 
 def test_a_trace_is_not_replaced_by_what_is_made_of_it(cli: Cli, tmp_path: Path) -> None:

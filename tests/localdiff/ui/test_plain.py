@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from localdiff.commands.waiting import DELAY
 from tests.screens.processes import environment, process, terminal
 
 SCRIPT = {"blocks": [{"text": "First line.\nSecond "}, {"text": "line."}]}
@@ -52,6 +54,31 @@ def test_stdout_in_a_pipe_and_stderr_on_the_terminal() -> None:
     assert run.lines() == [f"{FOOTER} ctx 27/8,192"]
 
 
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ((), []),
+        (("--record", "/dev/null", "--max-tokens", "6"), []),
+        (("--stats",), [f"{FOOTER} ctx 27/8,192"]),
+        (("-v",), [line for line in VERBOSE if line not in ANSWER.split("\n")]),
+    ],
+)
+def test_the_screen_is_left_to_a_pager(options: tuple[str, ...], shown: list[str]) -> None:
+    script = SCRIPT | ({"reason": "length"} if "--max-tokens" in options else {})
+    run = terminal(*RUN, "--live", "off", *options, script=script, stdout=subprocess.PIPE, columns=100)
+    assert run.finish() == 0
+    assert run.child.stdout is not None
+    assert run.child.stdout.read().decode() == ANSWER
+    assert [line for line in run.lines() if line and not line.startswith("model ")] == shown
+
+
+def test_a_file_leaves_the_screen_to_the_footer(tmp_path: Path) -> None:
+    with (tmp_path / "answer.txt").open("wb") as file:
+        run = terminal(*RUN, "--live", "off", script=SCRIPT, stdout=file.fileno(), columns=100)
+    assert run.finish() == 0
+    assert run.lines() == [f"{FOOTER} ctx 27/8,192"]
+
+
 def test_stdout_on_the_terminal_and_stderr_in_a_pipe() -> None:
     run = terminal(*RUN, script=SCRIPT, stderr=subprocess.PIPE)
     assert run.finish() == 0
@@ -87,7 +114,7 @@ def test_verbose_lines_stay_above_the_canvas() -> None:
     assert run.lines()[1:] == VERBOSE
 
 
-def test_thoughts_are_dim_and_on_stderr_and_stay_out_of_the_pipe() -> None:
+def test_thoughts_are_dim_and_on_stderr_and_stay_out_of_the_pipe(tmp_path: Path) -> None:
     script = {"blocks": [{"thought": "Let me see.\nHm.", "text": "Four."}]}
     run = terminal(*RUN, script=script, stdout=subprocess.PIPE)
     assert run.finish() == 0
@@ -95,7 +122,8 @@ def test_thoughts_are_dim_and_on_stderr_and_stay_out_of_the_pipe() -> None:
     assert run.child.stdout.read() == b"Four."
     assert run.lines()[:2] == ["Let me see.", "Hm."]
     assert b"\x1b[0;2mLet me see.\x1b[0m" in run.raw
-    plain = terminal(*RUN, "--live", "off", script=script, stdout=subprocess.PIPE)
+    with (tmp_path / "answer.txt").open("wb") as file:
+        plain = terminal(*RUN, "--live", "off", script=script, stdout=file.fileno())
     assert plain.finish() == 0
     assert plain.lines()[:2] == ["Let me see.", "Hm."]
     assert b"\x1b[2mLet me see.\r\n\x1b[0m" in plain.raw
@@ -191,7 +219,7 @@ def test_ctrl_c_before_anything_is_finished_writes_no_file(tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
-def test_ctrl_c_leaves_the_output_file_as_it_was(tmp_path: Path) -> None:
+def test_ctrl_c_leaves_the_output_file_as_it_was_and_prints_the_text(tmp_path: Path) -> None:
     path = tmp_path / "answer.txt"
     path.write_text("old")
     script = {"pause": 0.05, "blocks": [{"text": "Kept.", "steps": 1}, {"text": "Dropped.", "steps": 1000}]}
@@ -199,7 +227,7 @@ def test_ctrl_c_leaves_the_output_file_as_it_was(tmp_path: Path) -> None:
     run.wait_for("block 2/≤2 · step 1")
     run.type(b"\x03")
     assert run.finish() == 130
-    assert run.lines()[-1] == f"{path} is unchanged: the finished part was not written."
+    assert run.lines()[-2:] == ["Kept.", f"warning: `{path}` is unchanged; stdout has the finished part"]
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -215,6 +243,61 @@ def test_typing_a_prompt_ends_with_ctrl_d() -> None:
     run.type(b"a prompt\n\x04")
     assert run.finish() == 0
     assert run.lines()[-2:] == ["First line.", "Second line."]
+
+
+def test_who_is_to_type_a_prompt_is_told() -> None:
+    run = terminal("run", "-m", "demo", "-f", "-", script=SCRIPT)
+    run.wait_for("Reading the prompt from the terminal; Ctrl-D ends it.")
+    run.type(b"a prompt\n\x04")
+    assert run.finish() == 0
+    assert run.lines()[:4] == [
+        "Reading the prompt from the terminal; Ctrl-D ends it.",
+        "a prompt",
+        "First line.",
+        "Second line.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words"),
+    [
+        ([], "reading the prompt from standard input"),
+        (["hi"], "reading standard input, too; `< /dev/null` leaves it out"),
+    ],
+)
+@pytest.mark.parametrize("ended_by", ["end", "ctrl-c"])
+def test_a_pipe_that_does_not_end_is_waited_for_in_sight(
+    tmp_path: Path, prompt: list[str], words: str, ended_by: str
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    under = ("sh", "-c", 'exec "$@" < "$0"', str(pipe))
+    run = terminal("run", "-m", "demo", *prompt, script=SCRIPT, under=under)
+    with pipe.open("wb", buffering=0) as writer:
+        writer.write(b"a prompt")
+        run.wait_for(words)
+        if ended_by == "ctrl-c":
+            run.type(b"\x03")
+            assert run.finish() == 130
+            assert run.lines() == [""]
+            return
+    assert run.finish() == 0
+    assert run.lines()[0] == "First line."
+    assert not any("reading" in line for line in run.lines())
+
+
+@pytest.mark.parametrize("options", [("-q",), ("--live", "off")])
+def test_nothing_is_said_of_a_pipe_where_nothing_may_move(tmp_path: Path, options: tuple[str, ...]) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    under = ("sh", "-c", 'exec "$@" < "$0"', str(pipe))
+    run = terminal("run", "-m", "demo", *options, script=SCRIPT, under=under)
+    with pipe.open("wb", buffering=0) as writer:
+        writer.write(b"a prompt")
+        while run._read(2 * DELAY):
+            pass
+    assert run.finish() == 0
+    assert b"reading" not in run.raw
 
 
 def test_events_on_a_terminal_are_undisturbed_lines() -> None:

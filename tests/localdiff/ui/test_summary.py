@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-import pytest
-
 from localdiff.options import GenerateOptions
 from localdiff.ui.reply import Collector, Reply
 from localdiff.ui.summary import summary
@@ -33,6 +31,20 @@ def test_the_text_is_the_answer_alone() -> None:
     assert summary(reply_of(engine), IDENTITY)["text"] == "four is it"
 
 
-def test_an_unfinished_run_has_no_object() -> None:
-    with pytest.raises(ValueError, match="finished"):
-        summary(reply_of(ScriptedEngine(), events=3), IDENTITY)
+def test_a_run_that_was_cut_off_has_its_text_and_no_figures() -> None:
+    engine = ScriptedEngine(blocks=(Block(text="four", steps=1), Block(text=" is it")))
+    whole = summary(reply_of(engine), IDENTITY)
+    cut = summary(reply_of(engine, events=8), IDENTITY)
+    assert (cut["text"], cut["reason"], cut["seed"]) == ("four", "cancelled", 5)
+    assert cut["token_ids"] == list(engine.blocks[0].ids)
+    assert {key for key, value in cut.items() if value is None and whole[key] is not None} == {
+        "tokens",
+        "prompt_tokens",
+        "prompt_seconds",
+        "blocks",
+        "seconds",
+        "tok_per_s",
+        "denoise_passes",
+        "commit_passes",
+        "tokens_per_step",
+    }

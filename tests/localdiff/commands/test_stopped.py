@@ -1,0 +1,170 @@
+"""A run that a signal ends: what was finished by then is kept, whatever the signal and wherever it was to go."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from localdiff.trace.exports import plain
+from localdiff.trace.reader import read_trace
+from tests.screens.processes import ROOT, TIMEOUT, Result, command, environment, terminal
+
+SCRIPT = {"pause": 0.05, "blocks": [{"text": "Kept.", "steps": 1}, {"text": "Dropped.", "steps": 10_000}]}
+SIGNALS = [
+    pytest.param(signal.SIGINT, 130, id="int"),
+    pytest.param(signal.SIGTERM, 143, id="term"),
+    pytest.param(signal.SIGHUP, 129, id="hup"),
+]
+
+
+def stopped(
+    folder: Path,
+    *options: str,
+    by: int,
+    script: dict[str, object] = SCRIPT,
+    block: int = 2,
+    under: Sequence[str] = (),
+    reads: bool = True,
+) -> Result:
+    """A run on pipes that gets a signal in a block.
+
+    Args:
+        under: a command that gets the run as its arguments, and becomes it.
+        reads: whether somebody reads stdout.
+    """
+    events = folder / "events.jsonl"
+    running = subprocess.Popen(
+        [*under, *command(script, ["run", "-m", "demo", "hi", "--events", str(events), *options])],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        cwd=ROOT,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    )
+    deadline = time.monotonic() + TIMEOUT
+    while not events.exists() or f'"denoise_step","block":{block},' not in events.read_text():
+        assert time.monotonic() < deadline and running.poll() is None
+        time.sleep(0.02)
+    if not reads:
+        assert running.stdout is not None
+        running.stdout.close()
+        running.stdout = None
+    os.kill(running.pid, by)
+    out, err = running.communicate(timeout=TIMEOUT)
+    events.unlink()
+    return Result(running.returncode, (out or b"").decode(), err.decode())
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_a_new_file_gets_what_is_finished(tmp_path: Path, number: int, code: int) -> None:
+    path = tmp_path / "answer.txt"
+    assert stopped(tmp_path, "-o", str(path), by=number) == Result(code, "", "")
+    assert path.read_text() == "Kept."
+    assert os.listdir(tmp_path) == ["answer.txt"]
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_an_older_file_stays_and_stdout_gets_it(tmp_path: Path, number: int, code: int) -> None:
+    path = tmp_path / "answer.txt"
+    path.write_text("old")
+    said = f"warning: `{path}` is unchanged; stdout has the finished part\n"
+    assert stopped(tmp_path, "-o", str(path), by=number) == Result(code, "Kept.\n", said)
+    assert stopped(tmp_path, "-o", str(path), "-q", by=number) == Result(code, "Kept.\n", "")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["answer.txt"]
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_stdout_gets_it(tmp_path: Path, number: int, code: int) -> None:
+    assert stopped(tmp_path, by=number) == Result(code, "Kept.", "")
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+@pytest.mark.parametrize("place", ["stdout", "new", "old"])
+def test_json_has_it(tmp_path: Path, place: str, number: int, code: int) -> None:
+    path = tmp_path / "answer.json"
+    if place == "old":
+        path.write_text("old")
+    result = stopped(tmp_path, "--json", *([] if place == "stdout" else ["-o", str(path)]), by=number)
+    found = json.loads(path.read_text() if place == "new" else result.stdout)
+    assert (result.code, found["text"], found["reason"]) == (code, "Kept.", "cancelled")
+    assert place != "old" or path.read_text() == "old"
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_where_nothing_is_finished_no_file_appears(tmp_path: Path, number: int, code: int) -> None:
+    result = stopped(
+        tmp_path,
+        "-o",
+        str(tmp_path / "answer.txt"),
+        by=number,
+        script={**SCRIPT, "blocks": [{"steps": 10_000}]},
+        block=1,
+    )
+    assert result == Result(code, "", "")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_a_trace_has_the_finished_blocks(tmp_path: Path, number: int, code: int) -> None:
+    path = tmp_path / "run.jsonl"
+    assert stopped(tmp_path, "--record", str(path), by=number).code == code
+    trace = read_trace(path)
+    assert trace.complete is (number == signal.SIGINT)
+    assert plain.answer(trace) == "Kept."
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_is_said_where_stdout_cannot_have_it(tmp_path: Path, number: int) -> None:
+    path = tmp_path / "answer.txt"
+    path.write_text("old")
+    lost = f"warning: `{path}` is unchanged; the finished part is lost\n"
+    closed = stopped(tmp_path, "-o", str(path), by=number, under=["sh", "-c", 'exec "$@" >&-', "sh"])
+    assert (closed.stdout, closed.stderr) == ("", lost)
+    unread = stopped(tmp_path, "-o", str(path), by=number, reads=False)
+    assert (unread.code, unread.stderr) == (141 if number == signal.SIGINT else 143, lost)
+    assert path.read_text() == "old"
+
+
+def test_it_is_said_where_the_events_have_it(tmp_path: Path) -> None:
+    path = tmp_path / "answer.txt"
+    path.write_text("old")
+    run = terminal("run", "-m", "demo", "hi", "--events", "-", "-o", str(path), script=SCRIPT, columns=2000)
+    run.wait_for('"denoise_step","block":2,')
+    run.type(b"\x03")
+    assert run.finish() == 130
+    assert run.lines()[-1] == f"warning: `{path}` is unchanged; the events on stdout have the finished part"
+
+
+def test_a_second_ctrl_c_keeps_it_too(tmp_path: Path) -> None:
+    path = tmp_path / "answer.txt"
+    script = {"pause": 3.0, "blocks": [{"text": "Kept.", "steps": 1}, {"text": "Dropped.", "steps": 1000}]}
+    run = terminal("run", "-m", "demo", "hi", "-o", str(path), script=script)
+    run.wait_for("block 2/≤2 · step  1/48")
+    run.type(b"\x03")
+    run.wait_for("stopping")
+    run.type(b"\x03")
+    assert run.finish() == 130
+    assert path.read_text() == "Kept."
+
+
+def test_a_terminal_that_is_held_does_not_keep_it_from_its_file(tmp_path: Path) -> None:
+    """With Ctrl-S it takes nothing; the file is written, and nobody waits for the remark about it."""
+    path = tmp_path / "answer.txt"
+    run = terminal("run", "-m", "demo", "hi", "-o", str(path), script=SCRIPT)
+    run.wait_for("block 2/≤2 · step  1")
+    run.type(b"\x13")
+    while run._read(1.0):
+        pass
+    run.child.send_signal(signal.SIGTERM)
+    assert run.child.wait(TIMEOUT) == 143
+    assert path.read_text() == "Kept."
+    os.close(run.master)
