@@ -37,13 +37,13 @@ EXIT_CODES: Mapping[int, str] = MappingProxyType(
         BUG: "a bug in localdiff; `LOCALDIFF_DEBUG=1` shows the traceback",
         UsageError.exit_code: "the command line or the prompt cannot be used",
         WeightsError.exit_code: "weights are missing or unreadable, or access was denied",
-        ResourceError.exit_code: "device missing or failed, or too little memory or disk. Also if the answer is "
-        "complete but a file of `--record`, `--events` or `-o` could not be written (for `-o`, the answer goes to "
-        "stdout).",
+        ResourceError.exit_code: "device missing or failed, or too little memory or disk. Also if the answer is there "
+        "but a file of `--record`, `--events` or `-o` could not be written (for `-o`, it goes to stdout, or is in the "
+        "events there), even of a run that was stopped.",
         TraceError.exit_code: "stored weights differ from their manifest, or a trace is damaged",
         HUNG_UP: "the terminal was closed (SIGHUP). Finished text is kept as for 130.",
         INTERRUPTED: "interrupted (Ctrl-C), or a confirmation was declined. Finished text is kept; an existing `-o` "
-        "file is left unchanged, and the text goes to stdout.",
+        "file is left unchanged, and the text goes to stdout, or into `FILE.unfinished` where stdout cannot have it.",
         CLOSED_PIPE: "stdout was closed by its reader",
         TERMINATED: "terminated (SIGTERM, as `kill` sends it). Finished text is kept as for 130.",
     }

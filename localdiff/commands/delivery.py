@@ -1,4 +1,4 @@
-"""Where the answer of a run goes when the run is over: into the file of `-o`, or to stdout in its place.
+"""Where the answer of a run goes when the run is over: into the file of `-o`, or else to stdout or a file beside it.
 
 Knows the file, the streams and what is said about them; knows nothing about how the answer came about. What took
 minutes to make is never dropped while there is a place for it.
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from localdiff.commands.output_file import OutputFile
-from localdiff.errors import ResourceError
+from localdiff.commands.output_file import OutputFile, free_path, output_file
+from localdiff.errors import ResourceError, UsageError
 from localdiff.quoting import printable
 from localdiff.ui.output import Output, Stream
 from localdiff.ui.terminal import takes_output
@@ -46,13 +46,13 @@ class Delivery:
         """Write the file, or else print the text.
 
         Raises:
-            ResourceError: it could not be written; the message says where the text is.
+            ResourceError: the file could not be written; the message says where the text is.
         """
         try:
-            self.file.save(text(False))
+            self.file.save(text(False), waits=not self.hurried)
         except ResourceError as error:
-            if self._print(text):
-                error.message += ", so stdout has the text"
+            place = self._on_stdout(text, "text")
+            error.message += "; the text is lost" if place is None else f", so {place}"
             raise
 
     def part(self, text: Wording) -> None:
@@ -60,21 +60,15 @@ class Delivery:
 
         Raises:
             ResourceError: as for `whole`.
-            OSError: stdout cannot be written.
         """
         if not self.file.replaces:
             self.whole(text)
             self.note("has the finished part.")
             return
-        where = "the finished part is lost"
-        try:
-            if self.events:
-                where = "the events on stdout have the finished part"
-            elif self._print(text):
-                where = "stdout has the finished part"
-        finally:
-            if takes(self.output.stderr, hurried=self.hurried):
-                self.output.warning(f"`{self.name}` is unchanged; {where}")
+        place = self._on_stdout(text, "finished part") or self._beside(text)
+        if takes(self.output.stderr, hurried=self.hurried):
+            say = self.output.error if place is None else self.output.warning
+            say(f"`{self.name}` is unchanged; {place or 'the finished part is lost'}")
 
     def nothing(self) -> None:
         """Say what became of the file of a run that was stopped before anything was finished."""
@@ -85,15 +79,29 @@ class Delivery:
         if self.output.notes and takes(self.output.stderr, hurried=self.hurried):
             self.output.stderr.write(f"{printable(str(self.name))} {words}\n")
 
-    def _print(self, text: Wording) -> bool:
-        """Print the text if stdout takes it; whether it did."""
+    def _on_stdout(self, text: Wording, what: str) -> str | None:
+        """Print the text, unless the events there have it, and say where it is; None where stdout does not take it."""
+        if self.events:
+            return f"the events on stdout have the {what}"
         stdout = self.output.stdout
-        if self.events or stdout.missing or not takes(stdout, hurried=self.hurried):
-            return False
+        if stdout.missing or not takes(stdout, hurried=self.hurried):
+            return None
         answer = TextWriter(stdout, whole_lines=False, ends_line=True)
-        answer.add(text(stdout.terminal))
-        answer.end()
-        return True
+        try:
+            answer.add(text(stdout.terminal))
+            answer.end()
+        except OSError:  # nobody reads it, the terminal is gone, or the disk is full
+            return None
+        return f"stdout has the {what}"
+
+    def _beside(self, text: Wording) -> str | None:
+        """Write the text to a new file beside the older one, and say which; None where none can be written."""
+        path = free_path(self.name.with_name(f"{self.name.name}.unfinished"))
+        try:
+            output_file(path).save(text(False))
+        except (UsageError, ResourceError):
+            return None
+        return f"`{path}` has the finished part"
 
 
 def takes(stream: Stream, *, hurried: bool) -> bool:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain, count
 from pathlib import Path
 
 from localdiff.errors import ResourceError, UsageError
@@ -39,15 +41,18 @@ class OutputFile:
         """Whether a file of that name already exists, which `save` would replace."""
         return not self._special and self._target.exists()
 
-    def save(self, text: str) -> None:
+    def save(self, text: str, *, waits: bool = True) -> None:
         """Write the text, sync it and give the file its name.
 
+        Args:
+            waits: whether to wait for somebody who reads, where it is a pipe.
+
         Raises:
-            ResourceError: the disk is full or fails.
+            ResourceError: the disk is full or fails, or nobody reads the pipe.
         """
         try:
             if self._special:
-                _write(self._target, text, sync=False)
+                _write(self._target, text, sync=False, waits=waits)
                 return
             with _temporary_file(self._target) as temporary:
                 _write(temporary, text, sync=True)
@@ -134,8 +139,23 @@ def _temporary_file(target: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
-def _write(path: Path, text: str, *, sync: bool) -> None:
-    with open(path, "w", encoding="utf-8", newline="") as file:
+def free_path(path: Path) -> Path:
+    """The path itself, or with the first number behind it that no file has."""
+    names = chain([path], (path.with_name(f"{path.name}-{number}") for number in count(2)))
+    return next(name for name in names if not os.path.lexists(expanded(name)))
+
+
+def _open_at_once(name: str, flags: int) -> int:
+    """Opens a pipe only if somebody reads it already, who then gets all of it."""
+    if sys.platform == "win32":  # has no pipes among its files
+        return os.open(name, flags)
+    descriptor = os.open(name, flags | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def _write(path: Path, text: str, *, sync: bool, waits: bool = True) -> None:
+    with open(path, "w", encoding="utf-8", newline="", opener=None if waits else _open_at_once) as file:
         file.write(text)
         if sync:
             file.flush()

@@ -6,11 +6,12 @@ tensors or about how anything is drawn. Errors in the request itself are found b
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeAlias
@@ -124,8 +125,8 @@ def run(
     if output.stdout.missing and (request.output is None or request.events == STDOUT):
         raise UsageError("stdout is closed, so the answer would be lost", "`-o FILE` writes it to a file")
     mode = mode_of(request.live, output, lines_on_stdout=request.events == STDOUT)
-    output = replace(output, yields=request.output is None and leaves_screen(request.live, output))
     prompt = read_prompt(request.prompt, request.file, stdin, Waiting(output=output, shown=mode != "off"))
+    output = replace(output, yields=request.output is None and leaves_screen(request.live, output))
     with ExitStack() as stack:
         target = None
         if request.output is not None:
@@ -139,18 +140,29 @@ def run(
         engine = _load(request, screen, ask, load)
         if trace is not None:
             recorders.append(trace.observer(engine, prompt, request.options, hashing_shown_by(status)))
-        collector = Collector()
+        collector, undelivered = Collector(), True
         try:
             _generate(request, screen, engine, prompt, recorders, collector)
+            if collector.reply is None:
+                raise RuntimeError("a run without events")
+            undelivered = target is not None  # what stdout has a part of is not written twice
+            return _deliver(request, output, target, collector.reply, engine.identity)
         except (KeyboardInterrupt, SystemExit):
             # A second Ctrl-C, `kill` or a closed terminal; the exit code is the one that this has.
-            if collector.reply is not None:
-                with suppress(OSError):
+            if collector.reply is not None and undelivered:
+                with _gone_readers():
                     _deliver(request, output, target, collector.reply, engine.identity, hurried=True)
             raise
-        if collector.reply is None:
-            raise RuntimeError("a run without events")
-        return _deliver(request, output, target, collector.reply, engine.identity)
+
+
+@contextmanager
+def _gone_readers() -> Iterator[None]:
+    """Goes on where nobody can read any more: a pipe without a reader, a terminal that was closed."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):
+            raise
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -25,12 +25,19 @@ def check_weights(models: Sequence[StoredModel]) -> list[Finding]:
             Finding(
                 subject="weights",
                 status="warn",
-                text="there is no quantized model " + ("but the demo's here" if finished else "here"),
+                text=_none_to_run(models),
                 advice="`localdiff quantize` makes one; `localdiff run -m demo` runs the small model of this package",
                 facts={"quantized": 0},
             )
         )
     return [*findings, _released()]
+
+
+def _none_to_run(models: Sequence[StoredModel]) -> str:
+    """What is said where no quantized model but the demo's is finished; the others have findings of their own."""
+    demos = [model for model in models if is_demo(model.directory)]
+    which = "quantized model" if len(demos) == len(models) else "quantized model that is finished"
+    return f"there is no {which} " + ("but the demo's here" if demos else "here")
 
 
 def check_model(settings: Settings | UsageError) -> list[Finding]:

@@ -237,7 +237,7 @@ def _plain(value: Any, place: str, depth: int = 0) -> Any:
 
 
 def _cover(turn: dict[str, Any], shield: Shield) -> dict[str, Any]:
-    keep = _ASSISTANT_KEEPS if turn["role"] == "assistant" else ()
+    keep = _ASSISTANT_KEEPS if turn["role"] in ("assistant", "model") else ()
     return {key: shield.cover(value, keep if key == "content" else ()) for key, value in turn.items()}
 
 

@@ -471,6 +471,25 @@ def test_what_could_not_be_written_is_not_said_to_be_saved(room: Room, monkeypat
     assert "Saved" not in shown
 
 
+def test_what_could_not_be_written_is_tried_again_at_the_end(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    room("First", session="plans")
+    full = iter([True])
+    sync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if next(full, False):
+            raise OSError(28, "No space left on device")
+        sync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        shown = room("Second", session="plans")
+    assert shown.count("error: the session cannot be saved: No space left on device\n") == 1
+    assert shown.endswith("Saved as `plans`; `localdiff chat -c` continues it.\n")
+    room("Third", session="plans")
+    assert room.asked[-1] == ["First", "Hello.", "Second", "Hello.", "Third"]
+
+
 def test_an_empty_chat_leaves_nothing(room: Room) -> None:
     room("/help", "/system Brief.", "/clear")
     assert not room.sessions.exists()
@@ -526,7 +545,7 @@ def test_a_session_that_cannot_be_saved_goes_on(room: Room) -> None:
     room.sessions.write_text("in the way")
     shown = room("First", "/sessions", "Second")
     assert f"error: `{room.sessions}` cannot be read: Not a directory\n" in shown
-    assert shown.count("error: the session cannot be saved: ") == 2
+    assert shown.count("error: the session cannot be saved: ") == 3  # for each turn, and at the end
     assert "Saved as" not in shown
     assert room.asked[-1] == ["First", "Hello.", "Second"]
 

@@ -8,13 +8,18 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from localdiff.commands.delivery import Delivery
+from localdiff.commands.output_file import OutputFile, output_file
+from localdiff.errors import UsageError
 from localdiff.trace.exports import plain
 from localdiff.trace.reader import read_trace
-from tests.screens.processes import ROOT, TIMEOUT, Result, command, environment, terminal
+from localdiff.ui.output import decide
+from tests.screens.processes import ROOT, TIMEOUT, CapturedStream, Result, command, environment, terminal
 
 SCRIPT = {"pause": 0.05, "blocks": [{"text": "Kept.", "steps": 1}, {"text": "Dropped.", "steps": 10_000}]}
 SIGNALS = [
@@ -122,16 +127,77 @@ def test_a_trace_has_the_finished_blocks(tmp_path: Path, number: int, code: int)
     assert plain.answer(trace) == "Kept."
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_is_said_where_stdout_cannot_have_it(tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_where_stdout_cannot_have_it_a_file_beside_the_older_one_gets_it(
+    tmp_path: Path, number: int, code: int
+) -> None:
     path = tmp_path / "answer.txt"
     path.write_text("old")
-    lost = f"warning: `{path}` is unchanged; the finished part is lost\n"
     closed = stopped(tmp_path, "-o", str(path), by=number, under=["sh", "-c", 'exec "$@" >&-', "sh"])
-    assert (closed.stdout, closed.stderr) == ("", lost)
+    words = f"warning: `{path}` is unchanged; `{path}.unfinished` has the finished part\n"
+    assert closed == Result(code, "", words)
     unread = stopped(tmp_path, "-o", str(path), by=number, reads=False)
-    assert (unread.code, unread.stderr) == (141 if number == signal.SIGINT else 143, lost)
-    assert path.read_text() == "old"
+    assert unread == Result(code, "", words.replace(".unfinished", ".unfinished-2"))
+    names = ["answer.txt", "answer.txt.unfinished", "answer.txt.unfinished-2"]
+    assert sorted(os.listdir(tmp_path)) == names
+    assert [(tmp_path / name).read_text() for name in names] == ["old", "Kept.", "Kept."]
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_it_is_an_error_where_nothing_can_have_it(tmp_path: Path, quiet: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "answer.txt"
+    path.write_text("old")
+    stderr = CapturedStream()
+    output = decide(stdout=CapturedStream(), stderr=stderr, env={}, quiet=quiet)
+    output = replace(output, stdout=replace(output.stdout, missing=True))
+    delivery = Delivery(output=output, name=path, file=output_file(path), events=False)
+
+    def refuse(_: Path) -> OutputFile:
+        raise UsageError("the disk takes no files")
+
+    monkeypatch.setattr("localdiff.commands.delivery.output_file", refuse)
+    delivery.part(lambda _: "Kept.")
+    assert stderr.text() == f"error: `{path}` is unchanged; the finished part is lost\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 4), (signal.SIGHUP, 129)])
+def test_nobody_is_waited_for_who_does_not_read_a_pipe(tmp_path: Path, number: int, code: int) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    result = stopped(tmp_path, "-o", str(pipe), by=number)
+    assert (result.code, result.stdout) == (code, "Kept.\n")
+
+
+def test_a_pipe_that_is_read_gets_it(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
+        assert stopped(tmp_path, "-o", str(pipe), by=signal.SIGTERM).code == 143
+        assert reader.communicate(timeout=TIMEOUT)[0] == b"Kept."
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_finished_run_that_waits_for_a_reader_can_be_stopped(tmp_path: Path, number: int) -> None:
+    pipe, events = tmp_path / "pipe", tmp_path / "events.jsonl"
+    os.mkfifo(pipe)
+    run = ["run", "-m", "demo", "hi", "-o", str(pipe), "--events", str(events)]
+    running = subprocess.Popen(
+        command({}, run), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment(), cwd=ROOT
+    )
+    deadline = time.monotonic() + TIMEOUT
+    while not events.exists() or '"run_finished"' not in events.read_text():
+        assert time.monotonic() < deadline and running.poll() is None
+        time.sleep(0.02)
+    time.sleep(0.5)
+    running.send_signal(number)
+    assert running.communicate(timeout=TIMEOUT)[0] == b"Hello.\n"
+    assert running.returncode == 4
+
+
+def test_a_full_disk_behind_stdout_is_an_error(tmp_path: Path) -> None:
+    result = stopped(tmp_path, "--json", by=signal.SIGTERM, under=["sh", "-c", 'exec "$@" > /dev/full', "sh"])
+    assert result.code == 4
+    assert "the disk is full: `stdout` cannot be written" in result.stderr
 
 
 def test_it_is_said_where_the_events_have_it(tmp_path: Path) -> None:

@@ -108,12 +108,13 @@ def test_a_quote_in_a_tool_result_does_not_end_the_string(
     assert list(filter(tokenizer.is_special, ids)) == list(filter(tokenizer.is_special, plain))
 
 
+@pytest.mark.parametrize("role", ["assistant", "model"])
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_what_the_model_wrote_keeps_its_own_markers(
-    templates: dict[str, ChatTemplate], tokenizer: Tokenizer, generation: str
+    templates: dict[str, ChatTemplate], tokenizer: Tokenizer, generation: str, role: str
 ) -> None:
     call = '<|tool_call>call:f{a:<|"|>x<|"|>}<tool_call|>'
-    messages = [USER, {"role": "assistant", "content": f"<|channel>thought\nhm<channel|> {call}"}, USER]
+    messages = [USER, {"role": role, "content": f"<|channel>thought\nhm<channel|> {call}"}, USER]
     text = templates[generation].render(messages)
     assert f"<|turn>model\n{call}<turn|>" in text
     assert templates[generation].encode(tokenizer, messages) == tokenizer.encode(text)
