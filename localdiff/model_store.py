@@ -192,6 +192,11 @@ def record_damaged(directory: Path, problem: str, *, env: Mapping[str, str] = os
     _Record(env).put_damaged(directory, problem)
 
 
+def recorded_damage(directory: Path, *, env: Mapping[str, str] = os.environ) -> str | None:
+    """What was damaged of a model when all of its bytes were last read; None if nothing was, or they never were."""
+    return _Record(env).problem(directory)
+
+
 def _directories(env: Mapping[str, str]) -> Iterator[Path]:
     folder = paths.models_dir(env)
     if folder.is_dir():

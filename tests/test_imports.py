@@ -92,6 +92,7 @@ ALLOWED: dict[str, set[str]] = {
         "load",
         "load_progress",
         "model",
+        "model_store",
         "quant",
         "text",
     },

@@ -40,6 +40,7 @@ from ..load import (
 )
 from ..load_progress import LoadProgress, tell_nobody
 from ..model.diffusion_gemma import DiffusionGemma
+from ..model_store import recorded_damage
 from ..text import template, tokenizer
 from ..text.template import ChatTemplate
 from ..text.tokenizer import Tokenizer
@@ -108,6 +109,10 @@ def open_model(
         confirm=confirm,
         progress=progress,
     )
+    if (damage := recorded_damage(source.directory)) is not None:
+        _log.warning(
+            "`%s` was damaged when it was last verified: %s; `localdiff models` says more", source.name, damage
+        )
     weights = open_weights(source.directory)
     kind = resolve_dtype(dtype, where, weights)
     if device == "auto" and (warning := unused_gpu(weights.text_parameters())):

@@ -11,6 +11,7 @@ import pytest
 from localdiff.engine import Engine
 from localdiff.errors import WeightsError
 from localdiff.model_reference import DEMO_DIRECTORY
+from localdiff.model_store import record_damaged, record_verified
 from quant import MANIFEST_FILE
 from quant.files.manifest import read_manifest
 from tests.checkpoints.quantized import quantize
@@ -52,3 +53,17 @@ def test_a_file_of_published_weights_has_to_be_fetched_again(tmp_path: Path) -> 
     directory = shutil.copytree(DEMO_DIRECTORY, tmp_path / "copy")
     (directory / "tokenizer.json").write_text("{")
     assert refusal(directory).hint == "the file may be cut off; fetch it again"
+
+
+def test_a_model_that_failed_verification_is_not_used_without_a_word(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path / "home"))
+    record_damaged(made, "`a` is broken")
+    Engine.load(made, device="cpu")
+    (record,) = caplog.records
+    assert "was damaged when it was last verified: `a` is broken; " in record.getMessage()
+    caplog.clear()
+    record_verified(made)
+    Engine.load(made, device="cpu")
+    assert not caplog.records
