@@ -281,7 +281,8 @@ def test_it_is_not_printed_between_events(cli: Cli, engine: ScriptedEngine) -> N
     result = cli("run", "-m", "demo", "-o", "/dev/full", "--events", "-", "hi")
     assert result.code == 4
     assert [json.loads(line)["event"] for line in result.stdout.splitlines()][-1] == "run_finished"
-    assert result.stderr.startswith("error: `/dev/full` cannot be written: No space left on device\n")
+    words = "No space left on device, so the events on stdout have the text"
+    assert result.stderr.startswith(f"error: `/dev/full` cannot be written: {words}\n")
 
 
 def test_an_output_file(cli: Cli, engine: ScriptedEngine, tmp_path: Path) -> None:
