@@ -9,8 +9,8 @@
 
 The kernel is taken where it compiles and computes what it should (`native.support`), oneDNN's int8 where the CPU has
 instructions for it, and they are exact. For many rows and no decoding, which is what linear layers have, oneDNN is the
-faster of the two. The embedding is multiplied in bf16 only on CPUs with instructions for that, and with AMX before the
-kernel. Attention in bf16 is not a module: `attention_kernel` says what computes it.
+faster of the two. The embedding is multiplied in bf16 only on CPUs with instructions for that; with AMX, which does it
+in tiles, that is the first choice. Attention in bf16 is not a module: `attention_kernel` says what computes it.
 
 A weight is never held twice: a module's stored parts are freed before the next module is replaced. The kernel reads the
 stored parts, int8 by rows takes as much memory as they do, and the bf16 matrix twice as much; a module for which too
