@@ -23,11 +23,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from math import prod
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ..modules.embedding import QuantEmbedding
 from ..modules.experts import QuantExperts
@@ -38,6 +38,7 @@ from .allocator import keep_freed_memory
 from .bitsandbytes_library import nf4_library
 from .embedding import Bf16Embedding, NativeEmbedding
 from .experts import CpuExperts
+from .instructions import has_amx, has_bf16_matmul
 from .int8_weight import has_int8_matmul, row_bytes
 from .linear import Int8Linear, LastRows
 from .native.attention import NativeAttention
@@ -101,7 +102,7 @@ def prepare(
         if fast is not None and (spare is None or extra_bytes + fast.extra_bytes <= spare):
             setattr(owner, attribute, fast.make().eval())
             extra_bytes += fast.extra_bytes
-            release_pages(_converted_parts(plain))
+            release_pages(part for tensor in fast.converted for part in (tensor.codes, tensor.scales))
         del plain, fast
         if progress is not None:
             progress(done, len(names))
@@ -122,7 +123,7 @@ def attention_kernel(head_sizes: Iterable[int], weights: int) -> NativeAttention
     """
     path = cpu_path()
     # With AMX torch multiplies bf16 in tiles, several times as fast as vectors do.
-    if path == "plain" or (path == "auto" and weights < MIN_WEIGHTS) or _has_amx():
+    if path == "plain" or (path == "auto" and weights < MIN_WEIGHTS) or has_amx():
         return None
     library = native_library()
     attention = None if isinstance(library, Unsupported) else library.attention
@@ -138,10 +139,16 @@ def _warning() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Fast:
-    """How to make a fast module, and how many bytes its weights take beyond their stored size."""
+    """How to make a fast module.
+
+    Attributes:
+        extra_bytes: what its weights take beyond their stored size; may be negative.
+        converted: those of which it reads the stored parts no more.
+    """
 
     make: Callable[[], nn.Module]
-    extra_bytes: int
+    extra_bytes: int = 0
+    converted: tuple[QuantTensor, ...] = ()
 
 
 def _quantized(model: nn.Module) -> Iterator[str]:
@@ -152,50 +159,39 @@ def _quantized(model: nn.Module) -> Iterator[str]:
                 yield path
 
 
-def _converted_parts(module: nn.Module) -> Iterator[Tensor]:
-    """Stored parts of a module that the fast module has converted and no longer reads."""
-    for tensor in module.modules():
-        if isinstance(tensor, QuantTensor) and (_is_decoded(module) or _by_rows(tensor, module)):
-            yield from (tensor.codes, tensor.scales)
-
-
-def _is_decoded(module: nn.Module) -> bool:
-    return isinstance(module, QuantEmbedding) and _native_head(module) is None
-
-
 def _fast(module: nn.Module, last: LastRows, min_weights: int) -> _Fast | None:
     """The fast module for a plain one, or None where the plain one stays."""
     if isinstance(module, QuantLinear) and _is_large(module.weight, min_weights):
-        if _by_rows(module.weight, module):
-            return _Fast(partial(Int8Linear, module, last), _extra_bytes(row_bytes(module.weight), module.weight))
-        library = _native(module.weight)
-        return None if library is None else _Fast(partial(NativeLinear, module, library), 0)
+        return _fast_linear(module, last)
     if isinstance(module, QuantExperts) and _is_large(module.gate_up_proj, min_weights):
-        tensors = (module.gate_up_proj, module.down_proj)
-        by_rows = [tensor for tensor in tensors if _by_rows(tensor, module)]
-        return _Fast(partial(_experts, *tensors), sum(_extra_bytes(row_bytes(tensor), tensor) for tensor in by_rows))
+        return _fast_experts(module.gate_up_proj, module.down_proj)
     if isinstance(module, QuantEmbedding) and _is_large(module.weight, min_weights):
-        if (library := _native_head(module)) is not None:
-            return _Fast(partial(NativeEmbedding, module, library), 0)
-        if module.dtype == torch.bfloat16 and has_bf16_matmul():
-            size = torch.bfloat16.itemsize * prod(module.weight.shape)
-            return _Fast(partial(Bf16Embedding, module), _extra_bytes(size, module.weight))
+        return _fast_embedding(module)
     return None
 
 
-def _extra_bytes(nbytes: int, tensor: QuantTensor) -> int:
-    return nbytes - tensor.encoded.nbytes
+def _fast_linear(linear: QuantLinear, last: LastRows) -> _Fast | None:
+    weight = linear.weight
+    if weight.codec.name == "int8" and has_int8_matmul():
+        return _Fast(partial(Int8Linear, linear, last), _extra_bytes(row_bytes(weight), weight), (weight,))
+    library = _native(weight)
+    return None if library is None else _Fast(partial(NativeLinear, linear, library))
 
 
-def _experts(gate_up: QuantTensor, down: QuantTensor) -> CpuExperts:
-    return CpuExperts(_product(gate_up), _product(down), experts=gate_up.shape[0])
+def _fast_experts(gate_up: QuantTensor, down: QuantTensor) -> _Fast:
+    by_rows = tuple(tensor for tensor in (gate_up, down) if _takes_rows(tensor))
+    return _Fast(
+        lambda: CpuExperts(_product(gate_up), _product(down), experts=gate_up.shape[0]),
+        sum(_extra_bytes(row_bytes(tensor), tensor) for tensor in by_rows),
+        by_rows,
+    )
 
 
 def _product(tensor: QuantTensor) -> ExpertProduct:
     native = _native(tensor)
     if native is not None:
         return NativeProduct(tensor, native)
-    if tensor.codec.name == "int8" and has_int8_matmul():
+    if _takes_rows(tensor):
         return Int8Product(tensor)
     compute = torch.bfloat16 if has_bf16_matmul() else torch.float32
     library = nf4_library()
@@ -204,39 +200,29 @@ def _product(tensor: QuantTensor) -> ExpertProduct:
     return DecodedProduct(tensor, compute)
 
 
+def _takes_rows(tensor: QuantTensor) -> bool:
+    """Whether experts are converted to int8 with one scale per row."""
+    return _native(tensor) is None and tensor.codec.name == "int8" and has_int8_matmul()
+
+
+def _fast_embedding(embedding: QuantEmbedding) -> _Fast | None:
+    weight, is_bf16 = embedding.weight, embedding.dtype == torch.bfloat16
+    if weight.codec.name == "int8" and not (has_amx() and is_bf16) and (library := _native(weight)) is not None:
+        return _Fast(partial(NativeEmbedding, embedding, library))
+    if is_bf16 and has_bf16_matmul():
+        decoded_bytes = torch.bfloat16.itemsize * prod(weight.shape)
+        return _Fast(partial(Bf16Embedding, embedding), _extra_bytes(decoded_bytes, weight), (weight,))
+    return None
+
+
+def _extra_bytes(nbytes: int, tensor: QuantTensor) -> int:
+    return nbytes - tensor.encoded.nbytes
+
+
 def _native(tensor: QuantTensor) -> NativeLibrary | None:
     library = native_library()
     return library if isinstance(library, NativeLibrary) and library.supports(tensor.shape) else None
 
 
-def _native_head(embedding: QuantEmbedding) -> NativeLibrary | None:
-    """The kernel for an embedding, if it is the fastest that this machine has for its codes."""
-    is_faster_in_bf16 = _has_amx() and embedding.dtype == torch.bfloat16
-    return None if is_faster_in_bf16 or embedding.weight.codec.name != "int8" else _native(embedding.weight)
-
-
-def _by_rows(tensor: QuantTensor, owner: nn.Module) -> bool:
-    """Whether a weight is converted to int8 with one scale per row."""
-    if tensor.codec.name != "int8" or not has_int8_matmul():
-        return False
-    return isinstance(owner, QuantLinear) or _native(tensor) is None
-
-
 def _is_large(tensor: QuantTensor, min_weights: int) -> bool:
     return tensor.shape[-1] * tensor.shape[-2] >= min_weights
-
-
-@cache
-def has_bf16_matmul() -> bool:
-    """Whether this CPU has instructions for bf16 matmuls; without them fp32 is faster."""
-    return any(
-        bool(getattr(torch.cpu, name)())
-        for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported", "_is_arm_bf16_supported")
-        if hasattr(torch.cpu, name)
-    )
-
-
-@cache
-def _has_amx() -> bool:
-    is_there = getattr(torch.cpu, "_is_amx_tile_supported", None)
-    return is_there is not None and bool(is_there())

@@ -2,13 +2,11 @@
 
 Two implementations: from the stored int8 codes, with a kernel, and over the matrix decoded once to bf16, because it is
 multiplied whole in every step, and decoding it takes as long as multiplying it. In both, self-conditioning leaves out a
-row's smallest probabilities, as long as their sum is below `TAIL`; other rows use all of them.
+row's smallest probabilities, as long as their sum is below `TAIL`; rows that still need many ids use all of them.
 Shape letters: N rows, M of them, K ids of each, V vocabulary, D width.
 """
 
 from __future__ import annotations
-
-from abc import abstractmethod
 
 import torch
 import torch.nn.functional as F
@@ -21,46 +19,18 @@ from .native.products import contiguous, path_of, stack_of_one
 
 TAIL = 2.0**-10
 """Probability that a row may lose: a quarter of the step between two bf16 numbers next to 1."""
+LARGE = 1 / 8
+"""Share of all ids beyond which the native embedding uses all of them, in a matmul."""
 KEPT = (64, 1024)
-"""Numbers of most probable ids that are tried before a row uses all ids."""
+"""Numbers of most probable ids that the bf16 embedding tries before a row uses all ids."""
+_SOFT_PATH = f"most probable ids, up to 1/{round(1 / TAIL)} of a row left out"
 
 
-class CpuEmbedding(ChunkedEmbedding):
-    """One matrix [V, D] that is embedding table, output head and codebook of the soft embedding."""
-
-    soft_path = f"most probable ids, up to 1/{round(1 / TAIL)} of a row left out"
-
-    def soft(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
-        """See `ChunkedEmbedding.soft`; a row may lose up to `TAIL` of its probability."""
-        out = torch.empty(logits.shape[0], self.weight.shape[1], dtype=self.dtype)
-        rows = torch.arange(len(logits))
-        for kept in KEPT:
-            if not len(rows) or kept >= logits.shape[1]:
-                break
-            rows = self._sparse(logits, log_normalizer, rows, kept, out)
-        if len(rows):
-            out[rows] = super().soft(_rows(logits, rows), log_normalizer[rows])
-        return out
-
-    @abstractmethod
-    def weighted_sum(self, ids: Tensor, weights: Tensor) -> Tensor:
-        """Rows of the matrix, each times its weight: [M, K] ids and fp32 weights to [M, D]."""
-
-    def _sparse(self, logits: Tensor, log_normalizer: Tensor, rows: Tensor, kept: int, out: Tensor) -> Tensor:
-        """Fills the rows for which `kept` ids suffice, and returns the others."""
-        values, ids = _rows(logits, rows).topk(kept, dim=-1, sorted=False)
-        probs = (values.float() - log_normalizer[rows, None]).exp_()
-        enough = 1 - probs.sum(dim=-1) < TAIL
-        done = rows[enough]
-        if len(done):
-            out[done] = self.weighted_sum(ids[enough], probs[enough]).to(self.dtype)
-        return rows[~enough]
-
-
-class NativeEmbedding(CpuEmbedding):
+class NativeEmbedding(ChunkedEmbedding):
     """The embedding from its stored int8 codes; the head rounds activations to int8, as `NativeLinear` does."""
 
     weight: QuantTensor
+    soft_path = _SOFT_PATH
     chunk = 4096  # 23 MB in bf16 at the released width, which `allocator` keeps in the process
 
     def __init__(self, embedding: QuantEmbedding, library: NativeLibrary) -> None:
@@ -86,15 +56,25 @@ class NativeEmbedding(CpuEmbedding):
             self._library.rows(hidden, nf4=False), stack_of_one(self._stored), None, [len(hidden)]
         )
 
-    def weighted_sum(self, ids: Tensor, weights: Tensor) -> Tensor:
-        return self._library.embedding_bag(self._stored, ids, weights)
+    def soft(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
+        """See `ChunkedEmbedding.soft`; a row may lose up to `TAIL` of its probability."""
+        max_ids = int(LARGE * logits.shape[1])
+        sums, sizes = self._library.soft_embedding(
+            self._stored, logits.contiguous(), log_normalizer, tail=TAIL, max_ids=max_ids
+        )
+        out = sums.to(self.dtype)
+        large = (sizes > max_ids).nonzero().squeeze(1)
+        if len(large):
+            out[large] = super().soft(_rows(logits, large), log_normalizer[large])
+        return out
 
 
-class Bf16Embedding(CpuEmbedding):
+class Bf16Embedding(ChunkedEmbedding):
     """The embedding, decoded to bf16."""
 
     weight: nn.Parameter
     dtype = torch.bfloat16
+    soft_path = _SOFT_PATH
 
     def __init__(self, embedding: QuantEmbedding) -> None:
         super().__init__()
@@ -110,8 +90,30 @@ class Bf16Embedding(CpuEmbedding):
     def lookup(self, ids: Tensor) -> Tensor:
         return F.embedding(ids, self.weight)
 
-    def weighted_sum(self, ids: Tensor, weights: Tensor) -> Tensor:
-        return F.embedding_bag(ids, self.weight, mode="sum", per_sample_weights=weights.to(self.dtype))
+    def soft(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
+        """See `ChunkedEmbedding.soft`; a row may lose up to `TAIL` of its probability."""
+        out = torch.empty(logits.shape[0], self.weight.shape[1], dtype=self.dtype)
+        rows = torch.arange(len(logits))
+        for kept in KEPT:
+            if not len(rows) or kept >= logits.shape[1]:
+                break
+            rows = self._sum_most_probable(logits, log_normalizer, rows, kept, out)
+        if len(rows):
+            out[rows] = super().soft(_rows(logits, rows), log_normalizer[rows])
+        return out
+
+    def _sum_most_probable(
+        self, logits: Tensor, log_normalizer: Tensor, rows: Tensor, kept: int, out: Tensor
+    ) -> Tensor:
+        """Fills the rows [M] for which `kept` ids suffice, and returns the others."""
+        values, ids = _rows(logits, rows).topk(kept, dim=-1, sorted=False)
+        probs = (values.float() - log_normalizer[rows, None]).exp_()
+        enough = 1 - probs.sum(dim=-1) < TAIL
+        done = rows[enough]
+        if len(done):
+            weights = probs[enough].to(self.dtype)
+            out[done] = F.embedding_bag(ids[enough], self.weight, mode="sum", per_sample_weights=weights)
+        return rows[~enough]
 
 
 def _rows(logits: Tensor, rows: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..codecs.codec import GROUP, Codec, Encoded
 from ..modules.tensor import QuantTensor
+from .instructions import has_amx
 from .parallel import MAX_THREADS, parallel_for
 from .rows import MAX_CODE, Int8Rows
 
@@ -102,7 +103,7 @@ def _multiplied(codes: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor) ->
     128 and passed with that zero point, which changes no sum.
     """
     zero = 0
-    if not has_signed_int8_matmul():
+    if not has_amx():
         codes, zero = codes.view(torch.uint8).bitwise_xor(_SHIFT), _SHIFT
     y: Tensor = torch.ops.onednn.qlinear_pointwise(
         codes, 1.0, zero, packed, scales, zeros, None, 1.0, 0, torch.float32, "none", [], ""
@@ -162,10 +163,3 @@ def _min_seconds(work: Callable[[], object]) -> float:
         work()
         seconds.append(clock() - began)
     return min(seconds)
-
-
-@cache
-def has_signed_int8_matmul() -> bool:
-    """Whether this CPU has instructions for products of two signed int8 matrices, as AMX has."""
-    is_there = getattr(torch.cpu, "_is_amx_tile_supported", None)
-    return is_there is not None and bool(is_there())

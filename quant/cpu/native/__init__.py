@@ -1,12 +1,13 @@
-"""Kernels in C, compiled on the machine that runs them: products with stored codes, sums of stored rows, attention.
+"""Kernels in C, compiled on the machine that runs them: products with stored codes, soft embeddings, attention.
 
-    product.c, avx512.h, avx2.h    products: tiles of a weight decoded in registers, and integer products
+    product.c                      products: tiles of a weight decoded in registers, and integer products
     attention.c                    softmax attention in bf16, where the CPU multiplies vectors of bf16
-    embedding_bag.c                weighted sums of rows of an int8 table
+    soft_embedding.c               means of the rows of an int8 table under the softmax of logits
+    vectors.h, avx512.h, avx2.h    vectors of this CPU, for products and soft embeddings
     stored.h                       how quantized weights are stored
     build                          compiles them with the system's C compiler, once
     library                        calls the products; the layouts of their arguments
-    attention, embedding_bag       call the others, the same
+    attention, soft_embedding      call the others, the same
     calls                          what they share: functions of the library, in several threads
     support                        whether they run here, by trying
     products                       the products of experts and of linear layers

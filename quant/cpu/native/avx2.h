@@ -26,7 +26,7 @@ static inline whole dot(whole sum, whole levels, whole x) {
 static inline whole whole_of(int32_t number) { return _mm256_set1_epi32(number); }
 
 static inline real real_of(float number) { return _mm256_set1_ps(number); }
-static inline real load_real(const float *at) { return _mm256_load_ps(at); }
+static inline real load_real(const float *at) { return _mm256_loadu_ps(at); }
 static inline void store_real(float *at, real value) { _mm256_storeu_ps(at, value); }
 static inline void store_bf16(uint16_t *at, real value) {  // to the nearest, halves to even
     const whole bits = _mm256_castps_si256(value), last = _mm256_and_si256(_mm256_srli_epi32(bits, 16), whole_of(1));

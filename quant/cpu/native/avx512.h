@@ -12,7 +12,7 @@ static inline whole whole_of(int32_t number) { return _mm512_set1_epi32(number);
 static inline whole dot(whole sum, whole levels, whole x) { return _mm512_dpbusd_epi32(sum, levels, x); }
 
 static inline real real_of(float number) { return _mm512_set1_ps(number); }
-static inline real load_real(const float *at) { return _mm512_load_ps(at); }
+static inline real load_real(const float *at) { return _mm512_loadu_ps(at); }
 static inline void store_real(float *at, real value) { _mm512_storeu_ps(at, value); }
 static inline void store_bf16(uint16_t *at, real value) {  // to the nearest, halves to even
     const whole bits = _mm512_castps_si512(value), last = _mm512_and_si512(_mm512_srli_epi32(bits, 16), whole_of(1));

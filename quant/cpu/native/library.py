@@ -19,7 +19,7 @@ from ...codecs.codec import GROUP, Encoded
 from ...codecs.nf4 import LEVELS
 from .attention import NativeAttention
 from .calls import function_of, run
-from .embedding_bag import NativeEmbeddingBag
+from .soft_embedding import NativeSoftEmbedding
 
 STEPS = 127
 """Levels of nf4 are rounded to this many steps on each side of zero, activations as well."""
@@ -90,7 +90,7 @@ class NativeLibrary:
         lanes: the number of rows of a weight must be a multiple of it.
         max_inputs: maximum number of inputs of a weight.
         attention: its attention; None where the CPU lacks the instructions.
-        embedding_bag: weighted sums of rows of a weight.
+        soft_embedding: its soft embeddings.
     """
 
     def __init__(self, path: Path) -> None:
@@ -104,7 +104,7 @@ class NativeLibrary:
         self.max_inputs = int(library.max_inputs())
         attention = NativeAttention(library)
         self.attention = attention if attention.instructions else None
-        self.embedding_bag = NativeEmbeddingBag(library)
+        self.soft_embedding = NativeSoftEmbedding(library)
         self._levels = torch.tensor(LEVELS).mul(STEPS).round().to(torch.int8)
 
     def supports(self, shape: Sequence[int]) -> bool:

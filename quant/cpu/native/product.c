@@ -14,14 +14,7 @@
 #include <string.h>
 
 #include "stored.h"
-
-#if defined(__AVX512VNNI__) && defined(__AVX512BW__)
-#include "avx512.h"
-#elif defined(__AVX2__) && defined(__FMA__)
-#include "avx2.h"
-#else
-#error "no instructions for products of int8"
-#endif
+#include "vectors.h"
 
 enum { QUADS = GROUP / 4, STRIP = 8, MAX_ROWS = 128, BLOCK = 128, CHUNK = 8 };
 

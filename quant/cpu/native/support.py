@@ -72,7 +72,7 @@ def _opened(command: Sequence[str]) -> NativeLibrary:
 
 def _is_correct(library: NativeLibrary) -> bool:
     products = all(is_correct(library, codec) for codec in CODECS)
-    return products and is_embedding_bag_correct(library) and is_attention_correct(library)
+    return products and is_soft_embedding_correct(library) and is_attention_correct(library)
 
 
 def is_correct(library: NativeLibrary, codec: str) -> bool:
@@ -87,14 +87,22 @@ def is_correct(library: NativeLibrary, codec: str) -> bool:
     return bool((result.double() - expected).norm() <= LIMIT * expected.norm())
 
 
-def is_embedding_bag_correct(library: NativeLibrary) -> bool:
-    """Whether weighted sums of rows of an int8 table are those of the decoded rows."""
+def is_soft_embedding_correct(library: NativeLibrary) -> bool:
+    """Whether soft embeddings are those of the decoded rows, and of the ids that they should be."""
     generator = torch.Generator().manual_seed(0)
-    encoded = random_weights("int8", (1, 40, 3 * GROUP), generator)
-    ids, weights = torch.randint(0, 40, (5, 7), generator=generator), torch.rand(5, 7, generator=generator)
-    result = library.embedding_bag(encoded[0], ids, weights)
-    expected = (weights.double()[:, None] @ decoded("int8", encoded)[0][ids]).squeeze(1)
-    return bool((result.double() - expected).norm() <= LIMIT * expected.norm())
+    table = random_weights("int8", (1, 700, 5 * GROUP), generator)  # several tiles, and a panel that is not full
+    logits = torch.randint(0, 4, (5, 700), generator=generator).float()
+    logits[torch.rand(logits.shape, generator=generator) < 0.7] = -60.0
+    expected = logits.double().softmax(dim=-1) @ decoded("int8", table)[0]
+    for dtype in (torch.float32, torch.bfloat16):
+        result, sizes = library.soft_embedding(
+            table[0], logits.to(dtype), logits.logsumexp(dim=-1), tail=1e-3, max_ids=700
+        )
+        if not torch.equal(sizes, (logits >= 0).sum(dim=-1)):
+            return False
+        if not bool((result.double() - expected).norm() <= LIMIT * expected.norm()):
+            return False
+    return True
 
 
 def is_attention_correct(library: NativeLibrary) -> bool:

@@ -28,7 +28,7 @@ SIZES = (256, 512)
 def test_who_gets_it(
     path: str, sizes: tuple[int, ...], weights: int, takes: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choice, "_has_amx", lambda: False)
+    monkeypatch.setattr(choice, "has_amx", lambda: False)
     monkeypatch.setenv(CPU_PATH, path)
     assert (attention_kernel(sizes, weights) is not None) == takes
     monkeypatch.setenv(CPU_NATIVE, "off")
@@ -42,12 +42,12 @@ def test_small_models_compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_torch_has_amx(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "native_library", lambda: pytest.fail("nothing is to be compiled"))
-    monkeypatch.setattr(choice, "_has_amx", lambda: True)
+    monkeypatch.setattr(choice, "has_amx", lambda: True)
     assert attention_kernel(SIZES, MIN_WEIGHTS) is None
 
 
 def test_a_machine_without_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "_has_amx", lambda: False)
+    monkeypatch.setattr(choice, "has_amx", lambda: False)
     monkeypatch.setattr(choice, "native_library", lambda: Unsupported("there is none", ""))
     assert attention_kernel(SIZES, MIN_WEIGHTS) is None
 

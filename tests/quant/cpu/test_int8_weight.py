@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from quant.codecs import CODECS
 from quant.codecs.codec import GROUP
 from quant.cpu import int8_weight
+from quant.cpu.instructions import has_amx
 from quant.cpu.int8_weight import RowWeight, requantized
 from quant.cpu.rows import quantize_rows
 from quant.modules import QuantTensor
@@ -41,10 +42,10 @@ def test_a_few_rows_at_a_time_are_the_whole(codec: str, out: int, groups: int, e
 @pytest.fixture
 def anew() -> Iterator[None]:
     """What is found out once about a machine is found out again, before and after."""
-    for found in (int8_weight.has_int8_matmul, int8_weight.has_signed_int8_matmul):
+    for found in (int8_weight.has_int8_matmul, has_amx):
         found.cache_clear()
     yield
-    for found in (int8_weight.has_int8_matmul, int8_weight.has_signed_int8_matmul):
+    for found in (int8_weight.has_int8_matmul, has_amx):
         found.cache_clear()
 
 
@@ -54,9 +55,9 @@ def test_signed_and_shifted_codes_make_the_same_sums(has_tiles: bool, monkeypatc
     """With the largest codes too; one of the two is reference code on most machines, so the shapes are small."""
     if not int8_weight.has_int8_matmul():
         pytest.skip("this machine multiplies no int8")
-    int8_weight.has_signed_int8_matmul.cache_clear()
+    has_amx.cache_clear()
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: has_tiles)
-    assert int8_weight.has_signed_int8_matmul() is has_tiles
+    assert has_amx() is has_tiles
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(5, 128, generator=generator)
     x[0] = x[0].sign()

@@ -14,7 +14,7 @@ from quant.codecs import CODECS
 from quant.cpu import choice
 from quant.cpu.bitsandbytes_library import nf4_library
 from quant.cpu.choice import prepare
-from quant.cpu.embedding import KEPT, TAIL, Bf16Embedding, CpuEmbedding, NativeEmbedding
+from quant.cpu.embedding import KEPT, LARGE, TAIL, Bf16Embedding, NativeEmbedding
 from quant.cpu.experts import CpuExperts
 from quant.cpu.int8_weight import RowWeight, has_int8_matmul
 from quant.cpu.linear import Int8Linear, LastRows
@@ -247,11 +247,11 @@ def test_experts_without_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["native", "bf16"])
-def fast_embedding(request: pytest.FixtureRequest) -> CpuEmbedding:
+def fast_embedding(request: pytest.FixtureRequest) -> Bf16Embedding | NativeEmbedding:
     return Bf16Embedding(embedding()) if request.param == "bf16" else NativeEmbedding(embedding(), native())
 
 
-def test_embedding_lookup_and_head_are_those_of_the_plain_one(fast_embedding: CpuEmbedding) -> None:
+def test_embedding_lookup_and_head_are_those_of_the_plain_one(fast_embedding: ChunkedEmbedding) -> None:
     plain = embedding()
     ids = torch.tensor([[0, 7], [VOCAB - 1, 7]])
     assert torch.equal(fast_embedding.lookup(ids), plain.lookup(ids))
@@ -273,34 +273,58 @@ def test_the_native_embedding_in_fp32() -> None:
 
 
 @pytest.mark.parametrize("spread", [0.1, 3.0, 12.0, 100.0])
-def test_soft_embedding_of_flat_and_of_decided_rows(fast_embedding: CpuEmbedding, spread: float) -> None:
+def test_soft_embedding_of_flat_and_of_decided_rows(fast_embedding: ChunkedEmbedding, spread: float) -> None:
     logits = (normal(6, VOCAB, seed=7) * spread).to(torch.bfloat16)
     normalizer = logits.float().logsumexp(dim=-1)
     assert relative(fast_embedding.soft(logits, normalizer), embedding().soft(logits, normalizer)) < 1e-2
 
 
-def test_every_row_takes_the_shortest_way_that_is_exact_enough(
-    fast_embedding: CpuEmbedding, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken: list[tuple[object, ...]] = []
-    logits = torch.full((3, VOCAB), -30.0)
-    logits[0, : KEPT[0]], logits[1, : KEPT[0] + 1], logits[2] = 5.0, 5.0, 0.0
-    logits = logits.to(torch.bfloat16)
-    sparse, dense = fast_embedding._sparse, ChunkedEmbedding.soft
+@pytest.fixture
+def dense(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows were multiplied whole, each time."""
+    numbers = []
+    soft = ChunkedEmbedding.soft
 
-    def watch_sparse(logits: Tensor, normalizer: Tensor, rows: Tensor, kept: int, out: Tensor) -> Tensor:
+    def watch(plain: ChunkedEmbedding, logits: Tensor, normalizer: Tensor) -> Tensor:
+        numbers.append(len(logits))
+        return soft(plain, logits, normalizer)
+
+    monkeypatch.setattr(ChunkedEmbedding, "soft", watch)
+    return numbers
+
+
+def sure_of(*ids: int) -> Tensor:
+    """Logits of rows with that many equally probable ids, and none besides."""
+    logits = torch.full((len(ids), VOCAB), -30.0, dtype=torch.bfloat16)
+    for row, number in zip(logits, ids, strict=True):
+        row[:number] = 5.0
+    return logits
+
+
+def test_rows_take_the_shortest_way_that_is_exact_enough(dense: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[tuple[object, ...]] = []
+    fast, logits = Bf16Embedding(embedding()), sure_of(KEPT[0], KEPT[0] + 1, VOCAB)
+    sparse = fast._sum_most_probable
+
+    def watch(logits: Tensor, normalizer: Tensor, rows: Tensor, kept: int, out: Tensor) -> Tensor:
         left = sparse(logits, normalizer, rows, kept, out)
         taken.append((kept, rows.tolist(), left.tolist()))
         return left
 
-    def watch_dense(plain: ChunkedEmbedding, logits: Tensor, normalizer: Tensor) -> Tensor:
-        taken.append(("all", len(logits)))
-        return dense(plain, logits, normalizer)
+    monkeypatch.setattr(fast, "_sum_most_probable", watch)
+    fast.soft(logits, logits.float().logsumexp(dim=-1))
+    assert taken == [(KEPT[0], [0, 1, 2], [1, 2]), (KEPT[1], [1, 2], [2])]
+    assert dense == [1]
 
-    monkeypatch.setattr(fast_embedding, "_sparse", watch_sparse)
-    monkeypatch.setattr(ChunkedEmbedding, "soft", watch_dense)
-    fast_embedding.soft(logits, logits.float().logsumexp(dim=-1))
-    assert taken == [(KEPT[0], [0, 1, 2], [1, 2]), (KEPT[1], [1, 2], [2]), ("all", 1)]
+
+def test_only_rows_of_many_ids_are_multiplied_whole(dense: list[int]) -> None:
+    limit = int(LARGE * VOCAB)
+    fast, plain, logits = NativeEmbedding(embedding(), native()), embedding(), sure_of(limit, limit + 1, 1, VOCAB)
+    normalizer = logits.float().logsumexp(dim=-1)
+    result = fast.soft(logits, normalizer)
+    assert dense == [2]
+    for row in range(len(logits)):
+        assert relative(result[row], plain.soft(logits, normalizer)[row]) < 5e-3
 
 
 def test_no_row_loses_more_than_the_tail() -> None:
@@ -372,7 +396,7 @@ def test_the_kernel_stands_in_for_int8_by_rows(monkeypatch: pytest.MonkeyPatch) 
 def test_with_amx_the_head_is_multiplied_in_bf16(
     monkeypatch: pytest.MonkeyPatch, has_amx: bool, dtype: torch.dtype, expected: type
 ) -> None:
-    monkeypatch.setattr(choice, "_has_amx", lambda: has_amx)
+    monkeypatch.setattr(choice, "has_amx", lambda: has_amx)
     monkeypatch.setattr(choice, "has_bf16_matmul", lambda: True)
     monkeypatch.setenv(CPU_PATH, "fast")
     model = nn.ModuleDict({"embed_tokens": embedding(dtype)})

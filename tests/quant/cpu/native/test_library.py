@@ -6,7 +6,6 @@ import gc
 import math
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,47 +14,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from quant.codecs.codec import GROUP, Encoded
-from quant.cpu.native import build
 from quant.cpu.native.library import GROUP_BYTES, NativeLibrary
 from quant.cpu.native.support import decoded, random_weights, rounded
 from tests.models.native import needs_native
 
-COMPILER = build.compiler({})
 pytestmark = needs_native
 
-_NARROW = ("-mavx2", "-mfma")
-FORMS = {
-    "of this machine": (),
-    "AVX2": _NARROW,
-    # The same instruction in the encoding of AVX-512, which CPUs run that do not know the one of AVX-VNNI.
-    "AVX-VNNI": (
-        *_NARROW,
-        "-mavx512vl",
-        "-mavx512vnni",
-        "-D__AVXVNNI__",
-        "-D_mm256_dpbusd_avx_epi32=_mm256_dpbusd_epi32",
-    ),
-}
-NEEDS = {"of this machine": "", "AVX2": "avx2", "AVX-VNNI": "avx512_vnni"}
 ROUNDING = 2e-6
 """Of sums in fp32, relative to their norm."""
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("native")
-
-
-@pytest.fixture(scope="module", params=FORMS)
-def library(request: pytest.FixtureRequest, folder: Path) -> NativeLibrary:
-    form = request.param
-    if NEEDS[form] not in Path("/proc/cpuinfo").read_text():
-        pytest.skip(f"this CPU has no {NEEDS[form]}")
-    assert COMPILER is not None
-    flags = [flag for flag in build.FLAGS if not (FORMS[form] and flag == "-march=native")]
-    made = NativeLibrary(build.build_library(COMPILER, folder, [*flags, *FORMS[form]]))
-    assert form in ("of this machine", made.instructions)
-    return made
 
 
 @pytest.fixture(params=[1, 3], ids="threads {}".format)

@@ -178,11 +178,20 @@ def test_wrong_attention_is_noticed(right: str, wrong: str, tmp_path: Path, monk
 
 
 @needs_native
-@pytest.mark.parametrize(("right", "wrong"), [("* groups + group]", "* groups]"), ("sums[k] +=", "sums[k] =")])
-def test_wrong_sums_of_rows_are_noticed(
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("size -= counts[key];", "size -= counts[key] + 1;"),
+        ("(id * s->width + column) / GROUP", "id * s->width / GROUP"),  # the scales of the first panel
+        ("plus_product(sum[v], weight,", "plus_product(real_of(0.0F), weight,"),
+        ("(uint16_t)(bits[k] >> 16)", "(uint16_t)bits[k]"),
+        ("if (is_named[k]) decode_row", "if (is_named[k] && k < TILE / 2) decode_row"),
+    ],
+)
+def test_wrong_soft_embeddings_are_noticed(
     right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change_source("embedding_bag.c", right, wrong, tmp_path, monkeypatch)
+    change_source("soft_embedding.c", right, wrong, tmp_path, monkeypatch)
     assert unsupported().reason == "the native kernel computes wrong numbers here"
 
 

@@ -1,0 +1,169 @@
+"""Soft embeddings over an int8 table as a function of tensors.
+
+Knows the layouts of its arguments, which are those of the structures in `soft_embedding.c`.
+Shape letters: N rows of logits, V vocabulary, D width, P ids of all nuclei together.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from ...codecs.codec import GROUP, Encoded
+from .calls import function_of, run
+
+DTYPES = (torch.float32, torch.bfloat16)
+"""Of logits."""
+MIN_PRODUCTS_PER_THREAD = 1 << 20
+"""Fewer multiplications take less time than it takes to wake up a thread."""
+PANELS_PER_THREAD = 3
+"""Fewer would leave threads without work while others finish."""
+_KEYS = 1 << 16
+
+
+class _Nuclei(ctypes.Structure):
+    _fields_ = (
+        ("logits", ctypes.c_void_p),
+        ("exponentials", ctypes.c_void_p),
+        ("factors", ctypes.c_void_p),
+        ("least", ctypes.c_void_p),
+        ("sizes", ctypes.c_void_p),
+        ("starts", ctypes.c_void_p),
+        ("ids", ctypes.c_void_p),
+        ("chosen", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("vocabulary", ctypes.c_int64),
+        ("is_bf16", ctypes.c_int64),
+        ("tail", ctypes.c_double),
+        ("next", ctypes.c_int64),
+    )
+
+
+class _Sums(ctypes.Structure):
+    _fields_ = (
+        ("codes", ctypes.c_void_p),
+        ("scales", ctypes.c_void_p),
+        ("starts", ctypes.c_void_p),
+        ("ids", ctypes.c_void_p),
+        ("weights", ctypes.c_void_p),
+        ("sums", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("width", ctypes.c_int64),
+        ("part", ctypes.c_int64),
+        ("next", ctypes.c_int64),
+    )
+
+
+class NativeSoftEmbedding:
+    """Mean rows of an int8 table under `softmax(logits)`, over the nucleus of each row.
+
+    Raises:
+        AttributeError: the library lacks a function.
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._measure = function_of(library.measure_nuclei, _Nuclei)
+        self._collect = function_of(library.collect_nuclei, _Nuclei)
+        self._add_rows = function_of(library.add_rows, _Sums)
+        library.soft_panel.restype = library.soft_rows.restype = ctypes.c_int64
+        self._panel, self._max_rows = int(library.soft_panel()), int(library.soft_rows())
+
+    def __call__(
+        self, table: Encoded, logits: Tensor, log_normalizer: Tensor, *, tail: float, max_ids: int
+    ) -> tuple[Tensor, Tensor]:
+        """Adds up rows of the table, each times its probability.
+
+        Args:
+            table: int8 [V, D], contiguous.
+            logits: [N, V] in bf16 or fp32, contiguous.
+            log_normalizer: [N] fp32, their log-sum-exp.
+            tail: probability that a row may lose.
+            max_ids: maximum number of ids that a row adds up.
+
+        Returns:
+            Sums, fp32 [N, D], and the sizes [N] of the nuclei. Where a size is above `max_ids`, the sums are 0.
+
+        Raises:
+            ValueError: arguments that do not belong together.
+        """
+        _check(table, logits, log_normalizer)
+        sizes, starts, ids, probs = self._nuclei(logits, log_normalizer, tail, max_ids)
+        return self._sums(table, starts, ids, probs), sizes
+
+    def _nuclei(
+        self, logits: Tensor, log_normalizer: Tensor, tail: float, max_ids: int
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The most probable ids of rows, without the last ones, whose probabilities sum to less than the tail.
+
+        Of fp32 logits, of which the upper half is looked at, a few more than necessary stay.
+
+        Returns:
+            How many they are, int64 [N]; where those of each row begin in the next two, int64 [N + 1], rows of more
+            than `max_ids` without any; ids, int32 [P], ascending within a row; and their probabilities, fp32 [P].
+        """
+        count, vocabulary = logits.shape
+        settings = (count, vocabulary, logits.dtype == torch.bfloat16, tail, 0)
+        exponentials, factors = _exponentials(logits.dtype), log_normalizer.double().neg().exp()
+        least, sizes = torch.empty(count, dtype=torch.uint16), torch.empty(count, dtype=torch.int64)
+        tensors: tuple[Tensor, ...] = (logits, exponentials, factors, least, sizes)
+        max_threads = 1 + logits.numel() // MIN_PRODUCTS_PER_THREAD
+        run(self._measure, _Nuclei(*_pointers(tensors), None, None, None, *settings), tensors, max_threads)
+        lengths = torch.where(sizes > max_ids, 0, sizes)
+        starts = torch.cat((lengths.new_zeros(1), lengths.cumsum(0)))
+        ids, chosen = torch.empty(int(starts[-1]), dtype=torch.int32), torch.empty(int(starts[-1]))
+        tensors += (starts, ids, chosen)
+        run(self._collect, _Nuclei(*_pointers(tensors), *settings), tensors, max_threads)
+        probs = chosen.sub_(log_normalizer.float().repeat_interleave(lengths)).exp_()
+        return sizes, starts, ids, probs
+
+    def _sums(self, table: Encoded, starts: Tensor, ids: Tensor, probs: Tensor) -> Tensor:
+        """[N, D] fp32."""
+        count, width = len(starts) - 1, table.codes.shape[1]
+        sums = torch.empty(count, width)
+        tensors = (table.codes, table.scales, starts, ids, probs, sums)
+        max_threads = 1 + len(ids) * width // MIN_PRODUCTS_PER_THREAD
+        part = self._part(count, width, min(max_threads, torch.get_num_threads()))
+        run(self._add_rows, _Sums(*_pointers(tensors), count, width, part, 0), tensors, max_threads)
+        return sums
+
+    def _part(self, count: int, width: int, threads: int) -> int:
+        """Rows for which a panel is computed at a time: all, unless that makes too few panels for the threads."""
+        parts = max(1, PANELS_PER_THREAD * threads * self._panel // width)
+        return max(1, min(-(-count // parts), self._max_rows))
+
+
+def _pointers(tensors: Sequence[Tensor]) -> Iterator[int]:
+    return (tensor.data_ptr() for tensor in tensors)
+
+
+@cache
+def _exponentials(dtype: torch.dtype) -> Tensor:
+    """Exp, fp64 [2^16], of the largest logit of a type that has a key.
+
+    A key is the upper half of a logit, with its sign inverted, and all bits of a negative one.
+    """
+    keys = torch.arange(_KEYS, dtype=torch.int32)
+    is_negative = keys < _KEYS // 2
+    bits = torch.where(is_negative, ~keys, keys ^ (_KEYS // 2)) << 16
+    if dtype == torch.float32:
+        bits |= torch.where(is_negative, 0, _KEYS - 1).int()
+    return bits.view(torch.float32).double().exp()
+
+
+def _check(table: Encoded, logits: Tensor, log_normalizer: Tensor) -> None:
+    """The kernel reads where it is told to."""
+    if not all(tensor.is_contiguous() for tensor in (table.codes, table.scales, logits)):
+        raise ValueError("codes, scales and logits should be contiguous")
+    rows, width = table.codes.shape
+    if table.codes.dtype != torch.int8 or table.scales.dtype != torch.bfloat16 or width % GROUP:
+        raise ValueError(f"a table of {table.codes.dtype} codes {[rows, width]} should be int8, in groups of {GROUP}")
+    if table.scales.shape != (rows, width // GROUP):
+        raise ValueError(f"scales {list(table.scales.shape)} do not belong to codes {[rows, width]}")
+    if logits.dtype not in DTYPES or logits.shape[1:] != (rows,):
+        raise ValueError(f"logits {list(logits.shape)} of {logits.dtype} should be bf16 or fp32 [N, {rows}]")
+    if log_normalizer.shape != logits.shape[:1]:
+        raise ValueError(f"log-sum-exp {list(log_normalizer.shape)} do not belong to logits {list(logits.shape)}")

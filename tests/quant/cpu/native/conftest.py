@@ -1,0 +1,39 @@
+"""The kernel in each form that this CPU runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from quant.cpu.native import build
+from quant.cpu.native.library import NativeLibrary
+
+_NARROW = ("-mavx2", "-mfma")
+FORMS = {
+    "of this machine": (),
+    "AVX2": _NARROW,
+    # The same instruction in the encoding of AVX-512, which CPUs run that do not know the one of AVX-VNNI.
+    "AVX-VNNI": (
+        *_NARROW,
+        "-mavx512vl",
+        "-mavx512vnni",
+        "-D__AVXVNNI__",
+        "-D_mm256_dpbusd_avx_epi32=_mm256_dpbusd_epi32",
+    ),
+}
+NEEDS = {"of this machine": "", "AVX2": "avx2", "AVX-VNNI": "avx512_vnni"}
+
+
+@pytest.fixture(scope="session", params=FORMS)
+def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> NativeLibrary:
+    form = request.param
+    if NEEDS[form] not in Path("/proc/cpuinfo").read_text():
+        pytest.skip(f"this CPU has no {NEEDS[form]}")
+    compiler = build.compiler({})
+    assert compiler is not None
+    flags = [flag for flag in build.FLAGS if not (FORMS[form] and flag == "-march=native")]
+    folder = tmp_path_factory.mktemp("native")
+    made = NativeLibrary(build.build_library(compiler, folder, [*flags, *FORMS[form]]))
+    assert form in ("of this machine", made.instructions)
+    return made
