@@ -33,12 +33,10 @@ class RopeConfig:
     Attributes:
         theta: base of the wavelengths.
         rotary_fraction: share of the head that is rotated; 1.0 rotates all of it.
-        proportional: exponents run over the whole head size even where only a fraction is rotated.
     """
 
     theta: float
     rotary_fraction: float
-    proportional: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -239,8 +237,10 @@ def _rope(text: _Keys, name: str) -> RopeConfig:
     fraction = rope.number("partial_rotary_factor", 1.0)
     if fraction > 1:
         raise WeightsError(f"rope_parameters.{name}: partial_rotary_factor={fraction!r} must be at most 1", _HINT)
-    return RopeConfig(
-        theta=rope.number("rope_theta"),
-        rotary_fraction=fraction,
-        proportional=rope_type == "proportional",
-    )
+    if rope_type == "default" and fraction < 1:  # the reference makes tables of it that do not fit the head
+        raise WeightsError(
+            f"rope_parameters.{name}: partial_rotary_factor={fraction!r} is not a form of this model where"
+            " rope_type='default'",
+            _HINT,
+        )
+    return RopeConfig(theta=rope.number("rope_theta"), rotary_fraction=fraction)

@@ -19,14 +19,14 @@ _SLIDING = LayerConfig(
     head_dim=256,
     num_kv_heads=8,
     window=WINDOW,
-    rope=RopeConfig(theta=1e4, rotary_fraction=1.0, proportional=False),
+    rope=RopeConfig(theta=1e4, rotary_fraction=1.0),
 )
 _FULL = LayerConfig(
     kind="full",
     head_dim=512,
     num_kv_heads=2,
     window=None,
-    rope=RopeConfig(theta=1e6, rotary_fraction=0.25, proportional=True),
+    rope=RopeConfig(theta=1e6, rotary_fraction=0.25),
 )
 
 

@@ -19,7 +19,7 @@ from tests.gpu.kernels import DEVICE, EMULATED, HALVES, HAS_CARD, QUICK, needs_i
 
 pytestmark = needs_triton
 
-ROPE = RopeConfig(theta=1e4, rotary_fraction=1.0, proportional=False)
+ROPE = RopeConfig(theta=1e4, rotary_fraction=1.0)
 CAPACITY = 90
 DTYPES = HALVES if HAS_CARD else [torch.float32, *HALVES]
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 6e-3, torch.bfloat16: 3e-2}

@@ -17,7 +17,7 @@ from quant.cpu.native.support import native_library
 from tests.models import tiny
 from tests.models.native import needs_native_attention
 
-ROPE = RopeConfig(theta=1e4, rotary_fraction=1.0, proportional=False)
+ROPE = RopeConfig(theta=1e4, rotary_fraction=1.0)
 
 
 def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
