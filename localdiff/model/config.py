@@ -43,11 +43,15 @@ class RopeConfig:
 class LayerConfig:
     """Attention shape of one layer. `window` is None on full layers; on those, values are the keys (no `v_proj`)."""
 
-    kind: LayerKind
     head_dim: int
     num_kv_heads: int
     window: int | None
     rope: RopeConfig
+
+    @property
+    def kind(self) -> LayerKind:
+        """Whether a row sees a window of positions or all of them."""
+        return "full" if self.window is None else "sliding"
 
     @property
     def keys_are_values(self) -> bool:
@@ -201,7 +205,6 @@ def _layers(text: _Keys) -> tuple[LayerConfig, ...]:
         head_dim, num_kv_heads = _heads(text, index, _KINDS[name])
         layers.append(
             LayerConfig(
-                kind=_KINDS[name],
                 head_dim=head_dim,
                 num_kv_heads=num_kv_heads,
                 window=text.positive("sliding_window") if _KINDS[name] == "sliding" else None,

@@ -59,7 +59,6 @@ class Case:
 def case_of(heads: Heads, context: int, commit: int, canvas: int, *, device: torch.device, dtype: torch.dtype) -> Case:
     """A step over a cache of `context` random positions, perhaps with a fused commit."""
     config = LayerConfig(
-        kind="full" if heads.window is None else "sliding",
         head_dim=heads.size,
         num_kv_heads=heads.kv_heads,
         window=heads.window,

@@ -64,6 +64,7 @@ def test_the_released_file() -> None:
     assert (config.softcap, config.pad_token_id, config.max_positions) == (30.0, 0, 262144)
     assert [index for index, layer in enumerate(config.layers) if layer.kind == "full"] == [5, 11, 17, 23, 29]
     sliding, full = config.layers[0], config.layers[5]
+    assert (sliding.kind, full.kind) == ("sliding", "full")
     assert (sliding.head_dim, sliding.num_kv_heads, sliding.window, sliding.keys_are_values) == (256, 8, 1024, False)
     assert (full.head_dim, full.num_kv_heads, full.window, full.keys_are_values) == (512, 2, None, True)
     assert sliding.rope == RopeConfig(theta=1e4, rotary_fraction=1.0)
