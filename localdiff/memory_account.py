@@ -13,8 +13,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from quant.cuda.soft_shares import SHARES
+from quant.cuda.embedding import SHARES
+from quant.modules import QuantEmbedding
 from quant.planning.plan import Plan, tensor_class
+
+from .diffusion.reading import MAX_ELEMENTS
+from .model.attention import MAX_SCORES
 
 CANVAS, WINDOW = 256, 1024
 """Positions of a canvas, and of those that a sliding layer sees, in the released model."""
@@ -24,13 +28,10 @@ PREFILL_CHUNK = 1024
 SLACK = 500_000_000
 """What a CUDA context takes (0.3 to 0.4 GB) and what an allocator cannot use. A budget, not a measurement."""
 
-_BLOCK_ELEMENTS = 8 * 1024 * 1024
-"""Logits are read, and attention scores computed, in blocks of this many elements."""
 _LOGIT_BYTES = 2 * 4
 """Bytes per logit while they are read: scores and probabilities in fp32."""
 _SCORE_BYTES = 3 * 4
 """Bytes per attention score: fp32 scores and their softmax, and both in 16 bits."""
-_DECODE_ROWS = 4096
 _DECODE_BYTES = 8
 """Decoding holds a weight as fp32, as the result, and its code as an index or a float."""
 
@@ -152,8 +153,8 @@ class _Step:
         GPU, though, a captured step keeps its memory while one of another shape is run.
         """
         logits = self._canvas * self._vocab_size * self._itemsize
-        reading = _LOGIT_BYTES * max(self._vocab_size, min(_BLOCK_ELEMENTS, self._canvas * self._vocab_size))
-        decoding = min(_DECODE_ROWS, self._vocab_size) * self._width * _DECODE_BYTES
+        reading = _LOGIT_BYTES * max(self._vocab_size, min(MAX_ELEMENTS, self._canvas * self._vocab_size))
+        decoding = min(QuantEmbedding.chunk, self._vocab_size) * self._width * _DECODE_BYTES
         belief = self._canvas * self._width * (self._itemsize + 4)
         captured = logits + self._canvas * self._width * (4 * SHARES + 4 + 2 * self._itemsize)
         return belief + max(logits + max(reading, decoding), self._layer(), 2 * captured)
@@ -172,5 +173,5 @@ class _Step:
         queries = [shape[0] for name, shape in layers.items() if name.endswith("self_attn.q_proj.weight")]
         smallest_head = min((shape[0] for name, shape in layers.items() if name.endswith("q_norm.weight")), default=1)
         heads = max(queries, default=0) // smallest_head
-        scores = _SCORE_BYTES * min(_BLOCK_ELEMENTS, heads * self._rows * positions)
+        scores = _SCORE_BYTES * min(MAX_SCORES, heads * self._rows * positions)
         return max(decoded, kv_bytes + scores) + activations

@@ -111,7 +111,7 @@ ALLOWED: dict[str, set[str]] = {
     "text": {"events"},
     "hardware": set(),
     "host_memory": set(),
-    "memory_account": {"quant.cuda", "quant.planning"},
+    "memory_account": {"diffusion", "model", "quant.cuda", "quant.modules", "quant.planning"},
     "fetching": {
         "disk_space",
         "download_plan",

@@ -19,6 +19,7 @@ from localdiff.cli.requests import generate_options, model_choice
 from localdiff.commands.bench_quality import QualityRequest, bench_quality
 from localdiff.commands.bench_step import StepRequest, bench_step
 from localdiff.ui.question import asker
+from quant import DEFAULT_RECIPE
 
 bench = typer.Typer(name="bench", cls=Group, help="Measure speed and quality on this machine.")
 
@@ -58,7 +59,9 @@ def step_command(
     recipe: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="How random weights are stored; 4bit by default.", rich_help_panel=options.MODEL
+            metavar="NAME",
+            help=f"How random weights are stored; {DEFAULT_RECIPE} by default.",
+            rich_help_panel=options.MODEL,
         ),
     ] = None,
     layers: Annotated[

@@ -18,12 +18,13 @@ from localdiff.quoting import shell_word
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
+from quant import DEFAULT_RECIPE
+from quant.released import LAYERS
 
 if TYPE_CHECKING:
     from localdiff.bench.step.report import Report
 
 # Numbers of `localdiff.bench.step.released`, which needs torch; a test checks that they agree.
-LAYERS = 30
 MIN_LAYERS = 6
 MAX_CONTEXT = 262_144
 MAX_STEPS = 1000
@@ -92,7 +93,7 @@ def measure(
 
     if request.model is None:
         make = random_subject(
-            recipe=request.recipe or "4bit",
+            recipe=request.recipe or DEFAULT_RECIPE,
             layers=request.layers or LAYERS,
             context=request.context,
             device=request.device,

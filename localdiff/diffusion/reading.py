@@ -16,8 +16,8 @@ from torch import Tensor
 from .noise import SampleNoise
 from .search import argmax
 
-# A block of rows stays under 8 M elements: 32 rows of the full vocabulary, 34 MB in fp32.
-_MAX_ELEMENTS = 8 * 1024 * 1024
+MAX_ELEMENTS = 8 * 1024 * 1024
+"""A block of rows stays under this many elements: 32 rows of the full vocabulary, 34 MB in fp32."""
 # On a CPU, under this many per thread: 1 MB in fp32, of which two buffers are in use.
 _CACHED_ELEMENTS = 1 << 18
 
@@ -105,7 +105,7 @@ def read_logits(
 
 def _block(vocab_size: int, device: torch.device) -> int:
     """Rows of a block."""
-    elements = _MAX_ELEMENTS
+    elements = MAX_ELEMENTS
     if device.type == "cpu":
         elements = min(elements, _CACHED_ELEMENTS * torch.get_num_threads())
     return max(1, elements // vocab_size)

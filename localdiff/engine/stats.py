@@ -20,7 +20,7 @@ class StatsKeeper:
     def __init__(self, *, prompt_tokens: int, device: torch.device) -> None:
         self._prompt_tokens = prompt_tokens
         self._device = device
-        self._prompt_began = time.perf_counter()
+        self._prompt_began: float  # set by `start_prefill`
         self._prompt_seconds = 0.0
         self._started: float | None = None
         self._denoise_passes = 0

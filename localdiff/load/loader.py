@@ -91,7 +91,7 @@ def plan_memory(
     further: Sequence[torch.device] = (),
     context: int = DEFAULT_CONTEXT,
     max_memory: int | None = None,
-    may_offload: bool | None = None,
+    may_offload: bool = False,
     adapter: StoredAdapter | None = None,
 ) -> MemoryPlan:
     """Where a model would be held: from names, shapes and dtypes alone. Arguments are those of `load_model`.
@@ -107,7 +107,7 @@ def plan_memory(
     budgets = [_budget(device, max_memory)]
     if not budgets[0].holds(demand.account.total):  # asking a GPU for its memory takes 0.4 GB of it: a context
         budgets += [_budget(there, max_memory) for there in further]
-    placement = place(demand, budgets, may_offload=max_memory is not None if may_offload is None else may_offload)
+    placement = place(demand, budgets, may_offload=may_offload)
     if fitting is not None and placement.offloaded:
         raise ResourceError(
             f"the adapter `{fitting.name}` needs all layers on the device, and {len(placement.offloaded)} of "
@@ -125,7 +125,7 @@ def load_model(
     further: Sequence[torch.device] = (),
     context: int = DEFAULT_CONTEXT,
     max_memory: int | None = None,
-    may_offload: bool | None = None,
+    may_offload: bool = False,
     adapter: StoredAdapter | None = None,
     names: Sequence[str] = (),
     progress: LoadProgress = tell_nobody,
@@ -139,7 +139,7 @@ def load_model(
         further: devices for layers that do not fit the first one.
         context: positions of the KV cache that must fit beside the weights.
         max_memory: maximum bytes to use on each device, and never more than is free there.
-        may_offload: whether layers may stay in host memory; by default where `max_memory` is given.
+        may_offload: whether layers may stay in host memory.
         adapter: low-rank terms to add beside the weights.
         names: the names that identify the model, `demo` or an id on the Hub, to check whether the adapter is for it.
         progress: receives the stage and the share that is done.

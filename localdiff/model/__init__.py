@@ -8,7 +8,7 @@
     attention                        attention with all masks, in torch and in Triton
     cache                            keys and values of a sequence
     moe                              router and experts
-    layers, projections, formulas    norm and gated MLP; projections of the same rows; RMSNorm, GELU, RoPE
+    layers, projections, formulas    norm and gated MLP; projections of the same rows; RMSNorm, RoPE
     layer_ops                        what a layer computes between its GEMMs
 
 Knows rows of activations; knows nothing about sampling or text.

@@ -49,8 +49,8 @@ class AttentionKernel(Protocol):
         """As `attention`, over the keys of all parts in order."""
 
 
-# Scores of one pass over the keys stay under 8 M elements (32 MB in fp32), whatever the context.
-_MAX_SCORES = 8 * 1024 * 1024
+MAX_SCORES = 8 * 1024 * 1024
+"""Scores of one pass over the keys stay under this many elements (32 MB in fp32), whatever the context."""
 # Rows of a block from which keys are left out that none of them sees. Fewer rows would leave out little more, and take
 # more calls.
 _NARROW_ROWS = 256
@@ -199,7 +199,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, narrowed:
     folded = q.reshape(kv_heads, -1, q.shape[1], d)
     groups = folded.shape[1]
     out = torch.empty_like(folded)
-    block = max(1, _MAX_SCORES // (q.shape[0] * keys))
+    block = max(1, MAX_SCORES // (q.shape[0] * keys))
     if narrowed:
         block = min(block, _NARROW_ROWS)
     for start in range(0, q.shape[1], block):

@@ -33,23 +33,25 @@ class RopeConfig:
     Attributes:
         theta: base of the wavelengths.
         rotary_fraction: share of the head that is rotated; 1.0 rotates all of it.
-        proportional: exponents run over the whole head size even where only a fraction is rotated.
     """
 
     theta: float
     rotary_fraction: float
-    proportional: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerConfig:
     """Attention shape of one layer. `window` is None on full layers; on those, values are the keys (no `v_proj`)."""
 
-    kind: LayerKind
     head_dim: int
     num_kv_heads: int
     window: int | None
     rope: RopeConfig
+
+    @property
+    def kind(self) -> LayerKind:
+        """Whether a row sees a window of positions or all of them."""
+        return "full" if self.window is None else "sliding"
 
     @property
     def keys_are_values(self) -> bool:
@@ -203,7 +205,6 @@ def _layers(text: _Keys) -> tuple[LayerConfig, ...]:
         head_dim, num_kv_heads = _heads(text, index, _KINDS[name])
         layers.append(
             LayerConfig(
-                kind=_KINDS[name],
                 head_dim=head_dim,
                 num_kv_heads=num_kv_heads,
                 window=text.positive("sliding_window") if _KINDS[name] == "sliding" else None,
@@ -239,8 +240,10 @@ def _rope(text: _Keys, name: str) -> RopeConfig:
     fraction = rope.number("partial_rotary_factor", 1.0)
     if fraction > 1:
         raise WeightsError(f"rope_parameters.{name}: partial_rotary_factor={fraction!r} must be at most 1", _HINT)
-    return RopeConfig(
-        theta=rope.number("rope_theta"),
-        rotary_fraction=fraction,
-        proportional=rope_type == "proportional",
-    )
+    if rope_type == "default" and fraction < 1:  # the reference makes tables of it that do not fit the head
+        raise WeightsError(
+            f"rope_parameters.{name}: partial_rotary_factor={fraction!r} is not a form of this model where"
+            " rope_type='default'",
+            _HINT,
+        )
+    return RopeConfig(theta=rope.number("rope_theta"), rotary_fraction=fraction)

@@ -22,9 +22,9 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
 def rotary_table(positions: Tensor, layer: LayerConfig, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Cosines and sines for `rotate`.
 
-    Proportional RoPE keeps the head size as the denominator of every exponent and pads the rotated fraction with zero
-    frequencies, so that element i still pairs with i + d/2 (Gemma 4; `_compute_proportional_rope_parameters` in
-    transformers is the reference).
+    Where only a fraction of the head is rotated, RoPE is proportional: the head size stays the denominator of every
+    exponent, and the rotated fraction is padded with zero frequencies, so that element i still pairs with i + d/2
+    (Gemma 4; `_compute_proportional_rope_parameters` in transformers is the reference).
 
     Args:
         positions: [..., N] absolute positions.
@@ -34,11 +34,8 @@ def rotary_table(positions: Tensor, layer: LayerConfig, dtype: torch.dtype) -> t
     """
     rope, head_dim = layer.rope, layer.head_dim
     rotated = int(rope.rotary_fraction * head_dim // 2)
-    denominator = head_dim if rope.proportional else 2 * rotated
-    exponents = torch.arange(0, 2 * rotated, 2, dtype=torch.float32, device=positions.device) / denominator
-    frequencies = 1.0 / (rope.theta**exponents)
-    if rope.proportional:
-        frequencies = F.pad(frequencies, (0, head_dim // 2 - rotated))
+    exponents = torch.arange(0, 2 * rotated, 2, dtype=torch.float32, device=positions.device) / head_dim
+    frequencies = F.pad(1.0 / (rope.theta**exponents), (0, head_dim // 2 - rotated))
     angles = positions[..., None].float() * frequencies
     angles = torch.cat((angles, angles), dim=-1)
     return angles.cos().to(dtype), angles.sin().to(dtype)

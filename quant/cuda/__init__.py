@@ -11,7 +11,6 @@
     linear_kernels, linear          linear layers
     fused_projections               projections of the same rows as one GEMM
     embedding_kernels, embedding    output head, and self-conditioning over all ids
-    soft_shares                     into how many partial sums the latter is split
     soft_kernels, soft              self-conditioning over the probable ids alone
     decode_kernels, decode          nf4 decoded in one launch, where it is decoded before it is multiplied
     switches, choice                which module is replaced by which, on this GPU

@@ -11,10 +11,10 @@ replaced.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -28,10 +28,11 @@ from .experts import CudaExperts, can_group
 from .linear import CudaLinear, can_multiply
 from .parity import Expectation, plain_calls
 from .support import why_unsupported
-from .switches import DENSE, EXPERTS, activations_of, is_plain
-from .tiles import Activations
+from .switches import DENSE, EXPERTS, activations_of, check_switches, is_plain
 
 __all__ = ["Prepared", "prepare"]
+
+_Fast: TypeAlias = CudaExperts | CudaLinear | CudaEmbedding | DecodedLinear
 
 _COST = "experts are decoded one by one, and the program waits for the GPU in each layer"
 _KINDS: dict[type[nn.Module], str] = {
@@ -75,8 +76,8 @@ def prepare(
     Raises:
         SwitchError: an environment variable has an invalid value.
     """
-    make = _makers(experts=activations_of(EXPERTS), dense=activations_of(DENSE))
-    makers = {path: _fast(make, module) for path, module in model.named_modules() if path not in keep}
+    check_switches()  # an invalid value is an error for a model that has no use for it, too
+    makers = {path: _maker(module) for path, module in model.named_modules() if path not in keep}
     replacements = {path: maker for path, maker in makers.items() if maker is not None}
     if not replacements:
         return Prepared()
@@ -111,27 +112,15 @@ def prepare(
     )
 
 
-def _makers(*, experts: Activations, dense: Activations) -> dict[type[nn.Module], Callable[[Any], Any]]:
-    """Makers of the fast module of each plain kind, as far as the switches allow."""
-    makers: dict[type[nn.Module], Callable[[Any], Any]] = {}
-    if not is_plain("experts"):
-        makers[QuantExperts] = partial(CudaExperts, activations=experts)
-    if not is_plain("dense"):
-        makers[QuantLinear] = partial(CudaLinear, activations=dense)
-        makers[QuantEmbedding] = CudaEmbedding
-    if not is_plain("decode"):
-        makers[DecodedLinear] = DecodedLinear
-    return makers
-
-
-def _fast(make: Mapping[type[nn.Module], Callable[[Any], Any]], module: nn.Module) -> Callable[[Any], Any] | None:
+def _maker(module: nn.Module) -> Callable[[Any], _Fast] | None:
+    """What makes the fast module of a plain one; None where that stays, or where a switch says so."""
     if can_group(module):
-        return make.get(QuantExperts)
+        return None if is_plain("experts") else partial(CudaExperts, activations=activations_of(EXPERTS))
     if isinstance(module, QuantEmbedding):
-        is_stored = module.weight.codec.name == "int8"
-        return make.get(QuantEmbedding) if is_stored and can_multiply(module.weight) else None
+        fits = module.weight.codec.name == "int8" and can_multiply(module.weight)
+        return CudaEmbedding if fits and not is_plain("dense") else None
     if type(module) is not QuantLinear:
         return None
-    if QuantLinear in make and can_multiply(module.weight):
-        return make[QuantLinear]
-    return make.get(DecodedLinear) if module.weight.codec.name == "nf4" else None
+    if can_multiply(module.weight) and not is_plain("dense"):
+        return partial(CudaLinear, activations=activations_of(DENSE))
+    return DecodedLinear if module.weight.codec.name == "nf4" and not is_plain("decode") else None

@@ -20,7 +20,7 @@ from localdiff.model.config import LayerConfig, RopeConfig
 from .gpu_clock import REPEATS, clocked
 from .gpu_results import Results
 
-ROPE = RopeConfig(theta=1e4, rotary_fraction=1.0, proportional=False)
+ROPE = RopeConfig(theta=1e4, rotary_fraction=1.0)
 FAR = 0.02
 """A difference that roundings to bf16 do not explain: answers are means of values around 1, over at least 32 keys."""
 
@@ -59,7 +59,6 @@ class Case:
 def case_of(heads: Heads, context: int, commit: int, canvas: int, *, device: torch.device, dtype: torch.dtype) -> Case:
     """A step over a cache of `context` random positions, perhaps with a fused commit."""
     config = LayerConfig(
-        kind="full" if heads.window is None else "sliding",
         head_dim=heads.size,
         num_kv_heads=heads.kv_heads,
         window=heads.window,

@@ -10,17 +10,13 @@ import torch
 from safetensors.torch import load_file
 
 from localdiff import memory_account
-from localdiff.bench.step.released import released_config as bench_config
-from localdiff.diffusion import reading
 from localdiff.memory_account import MemoryAccount, cache_bytes, held_by_plan
-from localdiff.model import attention
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from quant.files.manifest import read_manifest
 from quant.files.source import read_source
 from quant.jobs.job import Job
 from quant.jobs.run import run
-from quant.modules import QuantEmbedding
 from quant.planning.plan import describe_plan, make_plan
 from quant.recipe import RECIPES
 from tests.checkpoints.released import released_config
@@ -78,11 +74,8 @@ def test_the_weights_of_a_quantized_checkpoint_are_its_bytes(tmp_path: Path) -> 
     assert by_manifest == MemoryAccount.of(held_by_plan(job.plan), context=64)
 
 
-def test_blocks_are_as_large_as_what_computes_in_them_makes_them() -> None:
-    """The account imports no torch, and so none of these modules."""
-    assert memory_account._BLOCK_ELEMENTS == reading._MAX_ELEMENTS == attention._MAX_SCORES
-    assert QuantEmbedding.chunk == memory_account._DECODE_ROWS
-    config = bench_config()
+def test_the_sizes_are_those_of_the_released_model() -> None:
+    config = ModelConfig.from_dict(released_config())
     assert config.canvas_length == memory_account.CANVAS and config.sliding_window == memory_account.WINDOW
     shapes = {tensor.name: tensor.source.shape for tensor in describe_plan(RECIPES["4bit"]).tensors}
     assert shapes["model.decoder.embed_tokens.weight"] == (config.vocab_size, config.hidden_size)

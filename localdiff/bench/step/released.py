@@ -15,18 +15,16 @@ MIN_LAYERS = FULL_EVERY
 """With fewer there is no full layer, or no layer between the first and the last, which recipes treat apart."""
 
 _SLIDING = LayerConfig(
-    kind="sliding",
     head_dim=256,
     num_kv_heads=8,
     window=WINDOW,
-    rope=RopeConfig(theta=1e4, rotary_fraction=1.0, proportional=False),
+    rope=RopeConfig(theta=1e4, rotary_fraction=1.0),
 )
 _FULL = LayerConfig(
-    kind="full",
     head_dim=512,
     num_kv_heads=2,
     window=None,
-    rope=RopeConfig(theta=1e6, rotary_fraction=0.25, proportional=True),
+    rope=RopeConfig(theta=1e6, rotary_fraction=0.25),
 )
 
 

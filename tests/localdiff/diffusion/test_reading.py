@@ -27,7 +27,7 @@ def sample_logits(rows: int = 12, vocab: int = 50, dtype: torch.dtype = torch.fl
 def test_statistics_equal_a_plain_computation(
     monkeypatch: pytest.MonkeyPatch, softcap: float | None, budget: int
 ) -> None:
-    monkeypatch.setattr(reading, "_MAX_ELEMENTS", budget)
+    monkeypatch.setattr(reading, "MAX_ELEMENTS", budget)
     logits = sample_logits()
     expected = logits.double()
     if softcap:
@@ -68,7 +68,7 @@ def test_a_vocabulary_of_full_size(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("budget", [1, 150, 8 * 1024 * 1024])
 def test_alternatives_are_the_most_probable_ids_in_order(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
-    monkeypatch.setattr(reading, "_MAX_ELEMENTS", budget)
+    monkeypatch.setattr(reading, "MAX_ELEMENTS", budget)
     logits = sample_logits()
     probs = (torch.tanh(logits / 30) * 30 / 0.7).softmax(dim=-1)
     found = read_logits(logits, softcap=30.0, temperature=0.7, noise=None, record_top_k=3)
@@ -140,7 +140,7 @@ def test_every_step_draws_anew() -> None:
 @pytest.mark.parametrize("budget", [1, 100, 8 * 1024 * 1024])
 def test_samples_do_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
     expected = read_logits(sample_logits(), softcap=30.0, temperature=0.8, noise=SeededNoise(5)).sampled
-    monkeypatch.setattr(reading, "_MAX_ELEMENTS", budget)
+    monkeypatch.setattr(reading, "MAX_ELEMENTS", budget)
     assert torch.equal(
         read_logits(sample_logits(), softcap=30.0, temperature=0.8, noise=SeededNoise(5)).sampled, expected
     )
@@ -164,7 +164,7 @@ def test_reference_noise_draws_what_the_global_generator_would() -> None:
 
 
 def test_reference_noise_reads_the_canvas_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_MAX_ELEMENTS", 1)
+    monkeypatch.setattr(reading, "MAX_ELEMENTS", 1)
     noise = ReferenceNoise(3, device=CPU, dtype=torch.float32)
     read_logits(sample_logits(), softcap=30.0, temperature=0.8, noise=noise)
     with pytest.raises(ValueError, match="whole canvas at once"):

@@ -19,7 +19,7 @@ from tests.gpu.kernels import DEVICE, EMULATED, HALVES, HAS_CARD, QUICK, needs_i
 
 pytestmark = needs_triton
 
-ROPE = RopeConfig(theta=1e4, rotary_fraction=1.0, proportional=False)
+ROPE = RopeConfig(theta=1e4, rotary_fraction=1.0)
 CAPACITY = 90
 DTYPES = HALVES if HAS_CARD else [torch.float32, *HALVES]
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 6e-3, torch.bfloat16: 3e-2}
@@ -27,8 +27,7 @@ TOLERANCE = {torch.float32: 2e-5, torch.float16: 6e-3, torch.bfloat16: 3e-2}
 
 def filled(window: int | None, length: int, *, kv_heads: int, head_dim: int, dtype: torch.dtype) -> LayerCache:
     """A cache of `length` random positions; what lies in slots that hold none is no number."""
-    kind = "full" if window is None else "sliding"
-    layer = LayerConfig(kind=kind, head_dim=head_dim, num_kv_heads=kv_heads, window=window, rope=ROPE)
+    layer = LayerConfig(head_dim=head_dim, num_kv_heads=kv_heads, window=window, rope=ROPE)
     cache = LayerCache(layer, CAPACITY, dtype, DEVICE)
     for buffer in (cache.keys, cache.values):
         buffer.fill_(torch.nan)

@@ -17,7 +17,7 @@ from quant.cpu.native.support import native_library
 from tests.models import tiny
 from tests.models.native import needs_native_attention
 
-ROPE = RopeConfig(theta=1e4, rotary_fraction=1.0, proportional=False)
+ROPE = RopeConfig(theta=1e4, rotary_fraction=1.0)
 
 
 def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
@@ -33,8 +33,7 @@ def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor 
 
 
 def new_layer(window: int | None, *, head_dim: int = 2, kv_heads: int = 1) -> LayerCache:
-    kind = "full" if window is None else "sliding"
-    layer = LayerConfig(kind=kind, head_dim=head_dim, num_kv_heads=kv_heads, window=window, rope=ROPE)
+    layer = LayerConfig(head_dim=head_dim, num_kv_heads=kv_heads, window=window, rope=ROPE)
     return LayerCache(layer, 64, torch.float32, torch.device("cpu"))
 
 
@@ -44,7 +43,7 @@ def new_layer(window: int | None, *, head_dim: int = 2, kv_heads: int = 1) -> La
 def test_streaming_equals_the_plain_softmax(
     monkeypatch: pytest.MonkeyPatch, heads: tuple[int, int], masked: bool, budget: int
 ) -> None:
-    monkeypatch.setattr(attention, "_MAX_SCORES", budget)
+    monkeypatch.setattr(attention, "MAX_SCORES", budget)
     generator = torch.Generator().manual_seed(0)
     q = torch.randn(heads[0], 7, 8, generator=generator)
     k, v = torch.randn(2, heads[1], 11, 8, generator=generator)
@@ -156,8 +155,7 @@ def test_a_kernel_attends_as_torch_does_and_writes_the_same_cache(
     generator = torch.Generator().manual_seed(seed)
     q = (torch.randn(commit + canvas, 4, 64, generator=generator) / 4).bfloat16().transpose(0, 1)
     k, v = torch.randn(2, commit + canvas, 2, 64, generator=generator).bfloat16().transpose(1, 2)
-    kind = "full" if window is None else "sliding"
-    layer = LayerConfig(kind=kind, head_dim=64, num_kv_heads=2, window=window, rope=ROPE)
+    layer = LayerConfig(head_dim=64, num_kv_heads=2, window=window, rope=ROPE)
     caches = [LayerCache(layer, 300, torch.bfloat16, torch.device("cpu")) for _ in range(2)]
     before = torch.randn(2, 2, length, 64, generator=generator).bfloat16()
     for cache in caches:
@@ -183,7 +181,7 @@ def test_torch_attends_to_what_a_kernel_does_not_take() -> None:
             pytest.fail("it takes nothing")
 
     q, k, v = torch.randn(4, 7, 8), torch.randn(2, 7, 8), torch.randn(2, 7, 8)
-    layer = LayerConfig(kind="full", head_dim=8, num_kv_heads=2, window=None, rope=ROPE)
+    layer = LayerConfig(head_dim=8, num_kv_heads=2, window=None, rope=ROPE)
     results = []
     for kernel in (None, Refuses()):
         cache = LayerCache(layer, 16, torch.float32, torch.device("cpu"))

@@ -182,8 +182,8 @@ def test_a_window_beyond_the_capacity_keeps_all() -> None:
 def test_a_ring_holds_the_newest_positions(
     positions: Callable[[int], list[int]], slots: int, writes: list[int]
 ) -> None:
-    rope = RopeConfig(theta=1e4, rotary_fraction=1.0, proportional=False)
-    layer = LayerConfig(kind="sliding", head_dim=2, num_kv_heads=1, window=slots + 1, rope=rope)
+    rope = RopeConfig(theta=1e4, rotary_fraction=1.0)
+    layer = LayerConfig(head_dim=2, num_kv_heads=1, window=slots + 1, rope=rope)
     ring = LayerCache(layer, 1000, torch.float32, CPU)
     length = 0
     for count in writes:

@@ -64,10 +64,11 @@ def test_the_released_file() -> None:
     assert (config.softcap, config.pad_token_id, config.max_positions) == (30.0, 0, 262144)
     assert [index for index, layer in enumerate(config.layers) if layer.kind == "full"] == [5, 11, 17, 23, 29]
     sliding, full = config.layers[0], config.layers[5]
+    assert (sliding.kind, full.kind) == ("sliding", "full")
     assert (sliding.head_dim, sliding.num_kv_heads, sliding.window, sliding.keys_are_values) == (256, 8, 1024, False)
     assert (full.head_dim, full.num_kv_heads, full.window, full.keys_are_values) == (512, 2, None, True)
-    assert sliding.rope == RopeConfig(theta=1e4, rotary_fraction=1.0, proportional=False)
-    assert full.rope == RopeConfig(theta=1e6, rotary_fraction=0.25, proportional=True)
+    assert sliding.rope == RopeConfig(theta=1e4, rotary_fraction=1.0)
+    assert full.rope == RopeConfig(theta=1e6, rotary_fraction=0.25)
 
 
 @pytest.mark.parametrize("key", [2, "2"])
@@ -181,6 +182,19 @@ def test_another_kind_of_positions_is_refused() -> None:
     config = copy.deepcopy(tiny.config_json())
     config["text_config"]["rope_parameters"]["full_attention"]["rope_type"] = "yarn"
     assert refusal(config).message == "rope_parameters.full_attention: rope_type='yarn' is not a form of this model"
+
+
+def test_a_fraction_of_a_head_is_rotated_only_in_proportion() -> None:
+    """The reference fails on it, too, but not before its first pass."""
+    config = copy.deepcopy(tiny.config_json())
+    rope = config["text_config"]["rope_parameters"]["full_attention"]
+    rope.update(rope_type="default", partial_rotary_factor=0.5)
+    message = "partial_rotary_factor=0.5 is not a form of this model where rope_type='default'"
+    assert refusal(config).message == f"rope_parameters.full_attention: {message}"
+    rope["partial_rotary_factor"] = 1
+    assert ModelConfig.from_dict(config).layers[2].rope.rotary_fraction == 1.0
+    rope.update(rope_type="proportional", partial_rotary_factor=0.5)
+    assert ModelConfig.from_dict(config).layers[2].rope.rotary_fraction == 0.5
 
 
 @pytest.mark.parametrize("model_type", ["gemma4", None])

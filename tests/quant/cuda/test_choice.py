@@ -89,6 +89,15 @@ def test_switches_choose_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
         choice.prepare(network, CARD)
 
 
+@pytest.mark.parametrize("variable", ["PLAIN", "EXPERTS", "DENSE", "SOFT"])
+def test_an_invalid_switch_is_an_error_where_nothing_is_replaced_too(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(f"LOCALDIFF_CUDA_{variable}", "a4")
+    with pytest.raises(SwitchError, match=f"^LOCALDIFF_CUDA_{variable}"):
+        choice.prepare(nn.Linear(2, 2), CARD)
+
+
 def test_self_conditioning_is_exact_unless_it_is_asked_to_be_sparse(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_sparse()
     for value in ("exact", "sparse"):
@@ -127,6 +136,34 @@ def test_which_embeddings_are_replaced(codec: str, ids: int, fast: bool) -> None
     owner = nn.ModuleList([embedding])
     choice.prepare(owner, CARD)
     assert isinstance(owner[0], CudaEmbedding) == fast
+
+
+@pytest.mark.usefixtures("works")
+@needs_triton
+@pytest.mark.parametrize(
+    ("codec", "rows", "plain", "path"),
+    [
+        ("nf4", 64, "", "w4a16, Triton"),
+        ("nf4", 64, "decode", "w4a16, Triton"),
+        ("nf4", 64, "dense", "decoded in one launch, then multiplied"),
+        ("nf4", 64, "dense,decode", None),
+        ("nf4", 40, "", "decoded in one launch, then multiplied"),
+        ("nf4", 40, "decode", None),
+        ("int8", 64, "", "w8a16, Triton"),
+        ("int8", 64, "dense", None),
+        ("int8", 40, "", None),
+    ],
+)
+def test_how_a_linear_layer_is_computed(
+    monkeypatch: pytest.MonkeyPatch, codec: str, rows: int, plain: str, path: str | None
+) -> None:
+    """By a kernel, if its rows divide into programs; otherwise nf4 is decoded in one launch."""
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", plain)
+    linear = QuantLinear(CODECS[codec], 64, rows)
+    linear.weight = QuantTensor.of(CODECS[codec], torch.ones(rows, 64))
+    owner = nn.ModuleList([linear])
+    choice.prepare(owner, CARD)
+    assert getattr(owner[0], "path", None) == path
 
 
 @pytest.mark.usefixtures("works")
