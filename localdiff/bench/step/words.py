@@ -72,6 +72,8 @@ def _below(report: Report) -> Iterator[str]:
             "On this device that step is launched kernel by kernel, with a wait at each border: where a part is short, "
             "its ms and its share are those of its launches rather than of its work."
         )
+    if report.subject.device.type == "cpu":
+        yield "Self-conditioning may take longer where predictions are less sure, that is, where they have more nats."
     if report.is_extrapolated:
         yield "Bytes, operations and floors are those of all layers; the memory below is not."
 

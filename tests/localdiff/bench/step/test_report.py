@@ -55,6 +55,14 @@ def test_it_is_said_where_launches_decide_the_times_of_parts() -> None:
     assert "On this device that step is launched kernel by kernel" in " ".join(table(on_gpu).split())
 
 
+def test_it_is_said_where_predictions_decide_the_time_of_self_conditioning() -> None:
+    on_cpu = report()
+    on_gpu = dataclasses.replace(on_cpu, subject=dataclasses.replace(on_cpu.subject, device=torch.device("cuda", 0)))
+    words = "Self-conditioning may take longer where predictions are less sure"
+    assert words in " ".join(table(on_cpu).split())
+    assert words not in " ".join(table(on_gpu).split())
+
+
 def test_figures_for_layers_that_were_left_out() -> None:
     whole, cut = report(), report(layers=4)
     assert cut.is_extrapolated
