@@ -107,6 +107,7 @@ def denoise_plainly(
             rows,
             step,
             block,
+            mean_entropy=verdict.mean_entropy,
             stable=verdict.stable,
             confident=verdict.confident,
             seconds=now - began,
@@ -147,6 +148,7 @@ def step_event(
     step: int,
     block: BlockSettings,
     *,
+    mean_entropy: float,
     stable: bool,
     confident: bool,
     seconds: float,
@@ -158,10 +160,11 @@ def step_event(
 
     Args:
         rows: int32 [6, L] on the host, as `event_rows` packs them.
+        mean_entropy, stable, confident: as the stop test of this path found them, on whatever device it ran; a mean
+            that is computed again may be on the other side of the threshold.
         seconds: duration of the step; now: when it was over, on the clock of `block.started`.
         top_ids, top_probs: [L, K], if `block.record_top_k` asks for them.
     """
-    entropy = rows[ENTROPY].view(torch.float32)
     return DenoiseStep(
         block=block.number,
         step=step,
@@ -169,11 +172,11 @@ def step_event(
         temperature=temperature_at(step, block.sampler),
         argmax_ids=tuple(rows[ARGMAX].tolist()),
         argmax_probs=tuple(rows[PROBABILITY].view(torch.float32).tolist()),
-        entropies=tuple(entropy.tolist()),
+        entropies=tuple(rows[ENTROPY].view(torch.float32).tolist()),
         accepted=tuple(rows[ACCEPTED].bool().tolist()),
         sampled_ids=tuple(rows[SAMPLED].tolist()),
         shown_ids=tuple(rows[SHOWN].tolist()),
-        mean_entropy=float(entropy.mean()),
+        mean_entropy=mean_entropy,
         stable=stable,
         confident=confident,
         seconds=seconds,

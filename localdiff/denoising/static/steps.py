@@ -109,7 +109,8 @@ class StaticSteps:
             if converged and is_ahead:
                 noise.return_to(mark)
             now = time.perf_counter()
-            near_end = _may_end_next(outcome, block)
+            mean_entropy = float(outcome[MEAN_ENTROPY].view(torch.float32))
+            near_end = _may_end_next(mean_entropy, block)
             goes_on = not converged and step < last
             if goes_on and not is_ahead:
                 # Ahead of the event, which the device need not wait for.
@@ -118,6 +119,7 @@ class StaticSteps:
                 outcome[HEADER:].view(ROWS, -1),
                 step,
                 block,
+                mean_entropy=mean_entropy,
                 stable=bool(outcome[STABLE]),
                 confident=bool(outcome[CONFIDENT]),
                 seconds=now - began,
@@ -193,12 +195,12 @@ class StaticSteps:
             program.make_soft_exact()
 
 
-def _may_end_next(outcome: Tensor, block: BlockSettings) -> bool:
+def _may_end_next(mean_entropy: float, block: BlockSettings) -> bool:
     """Whether the step behind this one may well be its block's last, as far as the mean entropy tells.
 
     Args:
-        outcome: on the host, of a step that does not end the block.
+        mean_entropy: in nats, of a step that does not end the block.
     """
     if block.stop_rule in ("never", "stable"):
         return block.stop_rule == "stable"
-    return bool(outcome[MEAN_ENTROPY].view(torch.float32) < NEAR * block.sampler.confidence)
+    return mean_entropy < NEAR * block.sampler.confidence

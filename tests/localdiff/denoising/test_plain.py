@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ from localdiff.denoising import BlockSettings, Step, denoise_plainly
 from localdiff.diffusion.noise import Noise, SeededNoise
 from localdiff.diffusion.schedule import temperature_at
 from localdiff.diffusion.settings import SamplerSettings
-from localdiff.diffusion.stopping import StopRule
+from localdiff.diffusion.stopping import StopRule, StopTest, Verdict
 from localdiff.errors import WeightsError
 from localdiff.events import DenoiseStep
 from localdiff.model.cache import KVCache
@@ -213,6 +213,17 @@ def test_an_event_holds_the_distribution_that_was_drawn_from() -> None:
     assert event.entropies == pytest.approx(entropy.tolist(), rel=1e-5)
     assert event.mean_entropy == pytest.approx(entropy.mean().item(), rel=1e-5)
     assert {len(values) for values in (event.accepted, event.sampled_ids, event.shown_ids)} == {LENGTH}
+
+
+def test_an_event_has_the_mean_entropy_that_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = StopTest.judge
+
+    def judged(test: StopTest, draft: Tensor, entropy: Tensor) -> Verdict:
+        return replace(judge(test, draft, entropy), mean_entropy=7.0)
+
+    monkeypatch.setattr(StopTest, "judge", judged)
+    steps, _ = denoise([sure(ONE)], schedule_steps=1)
+    assert steps[0].event.mean_entropy == 7.0
 
 
 def test_the_clock_of_a_run_goes_on_over_its_steps() -> None:
