@@ -80,10 +80,7 @@ def denoise_plainly(
         temperature = temperature_at(step, settings)
         noise.at(block.number, step)
         # a. The denoiser: canvas, cache and the last step's soft embedding in, logits out.
-        if step == 1 and commit_ids is not None:
-            logits = model.commit_and_denoise(commit_ids, canvas, cache)
-        else:
-            logits = model.denoise(canvas, cache, soft)
+        logits = model.denoise(canvas, cache, soft, commit_ids if step == 1 else None)
         # b. Read them: entropy, draft, samples. The logits are now capped and divided by the temperature.
         stats = read_logits(
             logits,

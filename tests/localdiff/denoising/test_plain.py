@@ -36,6 +36,7 @@ class Seen:
 
     canvas: tuple[int, ...]
     soft: Tensor | None
+    commit: tuple[int, ...]
 
 
 class Scripted(DiffusionGemma):
@@ -49,10 +50,13 @@ class Scripted(DiffusionGemma):
         self.seen: list[Seen] = []
         self.carried = 0
 
-    def denoise(self, canvas_ids: Tensor, cache: KVCache, soft: Tensor | None = None) -> Tensor:
+    def denoise(
+        self, canvas_ids: Tensor, cache: KVCache, soft: Tensor | None = None, commit_ids: Tensor | None = None
+    ) -> Tensor:
         assert len(self.seen) < len(self.script), "a step too many"
         logits = self.script[len(self.seen)].clone()
-        self.seen.append(Seen(canvas=tuple(canvas_ids.tolist()), soft=soft))
+        commit = () if commit_ids is None else tuple(commit_ids.tolist())
+        self.seen.append(Seen(canvas=tuple(canvas_ids.tolist()), soft=soft, commit=commit))
         return logits
 
     def soft_embedding(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
@@ -95,7 +99,11 @@ def unsure(ids: Sequence[int]) -> Tensor:
 
 
 def denoise(
-    script: Iterable[Tensor], noise: Noise | None = None, rule: StopRule = "both", **settings: float
+    script: Iterable[Tensor],
+    noise: Noise | None = None,
+    rule: StopRule = "both",
+    commit: Tensor | None = None,
+    **settings: float,
 ) -> tuple[list[Step], Scripted]:
     model = Scripted(script)
     block = BlockSettings(
@@ -106,7 +114,7 @@ def denoise(
         pad_id=tiny.PAD,
     )
     cache = KVCache(model.config, 16, torch.float32, CPU)
-    return list(denoise_plainly(model, cache, START, noise or SeededNoise(0), block)), model
+    return list(denoise_plainly(model, cache, START, noise or SeededNoise(0), block, commit)), model
 
 
 def events(steps: Sequence[Step]) -> list[DenoiseStep]:
@@ -194,6 +202,13 @@ def test_each_step_is_conditioned_on_the_one_before() -> None:
         expected = processed.softmax(dim=-1) @ model.embed_tokens.weight * model.config.hidden_size**0.5
         assert seen.soft is not None
         torch.testing.assert_close(seen.soft, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_the_first_step_alone_commits() -> None:
+    _, model = denoise([sure(ONE), sure(OTHER), sure(ONE)], schedule_steps=3, commit=torch.tensor([5, 6]))
+    assert [seen.commit for seen in model.seen] == [(5, 6), (), ()]
+    _, model = denoise([sure(ONE), sure(OTHER)], schedule_steps=2)
+    assert [seen.commit for seen in model.seen] == [(), ()]
 
 
 @pytest.mark.parametrize("script", [[sure(ONE)] * 2, [sure(ONE), sure(OTHER)] * 3])
