@@ -3,9 +3,10 @@
     send 1 ─► run 1 ─► ask 1 ─► send 2 ─► run 2 ─► ask 2 ─► …      the device's queue
                           └──── take 1: event, stop? ──┘           the host, a step behind
 
-The next step is launched before the last one's outcome is read, so that the device never waits for the host; where that
-outcome meets the stop rule, the step is discarded and the noise source rewound. Knows events and the order of steps;
-the arithmetic is the program's.
+While a block seems far from its end, the next step is launched before the last one's outcome is read, so that the
+device does not wait for the host; where that outcome meets the stop rule all the same, the step is discarded and the
+noise source rewound. Nearer to it (`NEAR`), and with sparse self-conditioning, whose overflow decides the next step's
+input, the host reads the outcome first. Knows events and the order of steps; the arithmetic is the program's.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class StaticSteps:
     Args:
         read, sparse: as a `Program` takes them.
         capturer: captures the steps; None launches them kernel by kernel.
-        ahead: whether a step is launched before the outcome of the last one is read.
+        ahead: whether a step may be launched before the outcome of the last one is read; with `sparse` none is.
     """
 
     def __init__(
