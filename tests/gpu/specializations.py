@@ -76,7 +76,7 @@ TYPES = {
     torch.uint8: "u8",
     torch.int32: "i32",
     torch.int64: "i64",
-    torch.bool: "i1",
+    torch.bool: "u1",
 }
 
 
