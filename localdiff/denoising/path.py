@@ -11,6 +11,7 @@ from quant.cuda.switches import PARTS, check_switches, is_plain, is_sparse
 from quant.modules import QuantEmbedding
 
 from ..kernels.attention import can_attend
+from ..model.block import Layer
 from ..model.diffusion_gemma import DiffusionGemma
 from ..model.layer_ops import set_layer_ops
 from ..model.projections import fuse_projections
@@ -126,9 +127,8 @@ class StepPath:
 
 
 def _can_be_captured(model: DiffusionGemma) -> bool:
-    """Whether the experts' host code never waits for the device."""
-    experts = (layer.get_submodule("experts") for layer in model.layers)
-    return all(getattr(module, "can_be_captured", False) for module in experts)
+    """Whether no layer's experts make the host wait for the device."""
+    return all(layer.experts.can_be_captured for layer in model.modules() if isinstance(layer, Layer))
 
 
 def _can_attend(model: DiffusionGemma) -> bool:
