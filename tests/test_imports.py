@@ -142,7 +142,7 @@ ALLOWED: dict[str, set[str]] = {
     "model_store": {"private_file", "quant"},
     "diffusion": set(),
     "model": {"quant.cuda", "quant.modules", "kernels"},
-    "adapter": {"adapter_reference", "model"},
+    "adapter": {"adapter_reference", "model", "quant.modules"},
     "adapter_reference": set(),
     "kernels": {"diffusion", "quant.cuda"},
     "demo": {"conversation", "engine", "events"},

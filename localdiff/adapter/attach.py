@@ -6,10 +6,11 @@ of its weights is copied.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 
 from torch import nn
+
+from quant.modules import RoutedExperts
 
 from ..model.diffusion_gemma import DiffusionGemma
 from .lowrank import LowRank, Terms
@@ -57,7 +58,7 @@ def _adapted(
         raise ValueError(f"{module=} has an adapter already")
     if of_module[0].experts is None:
         return AdaptedLinear(base, _terms(of_module[0], terms), kinds)
-    if "hook" not in inspect.signature(base.forward).parameters:
+    if not isinstance(base, RoutedExperts) or not base.takes_hook:
         raise ValueError(f"{module=} ({type(base).__name__}) takes no adapter hook")
     by_parameter = {target.path.rpartition(".")[2]: _terms(target, terms) for target in of_module}
     gate_up, down = (by_parameter.get(name) for name in EXPERT_PARAMETERS)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from quant.modules import RoutedExperts
+
 from .lowrank import Terms
 from .rows import RowKinds
 
@@ -28,18 +30,20 @@ class AdaptedLinear(nn.Module):
         return out
 
 
-class AdaptedExperts(nn.Module):
-    """Experts with terms on the gate and up projections, on the down projections, or on both."""
+class AdaptedExperts(RoutedExperts):
+    """Experts with terms on the gate and up projections, on the down projections, or on both.
 
-    can_be_captured = False
+    Args:
+        base: experts that take a hook.
+    """
 
-    def __init__(self, base: nn.Module, gate_up: Terms | None, down: Terms | None, kinds: RowKinds) -> None:
+    def __init__(self, base: RoutedExperts, gate_up: Terms | None, down: Terms | None, kinds: RowKinds) -> None:
         super().__init__()
         self.base, self.gate_up, self.down = base, gate_up, down
         self._kinds = kinds
 
     def forward(self, x: Tensor, expert_ids: Tensor, routing_weights: Tensor) -> Tensor:
-        """Sums the chosen experts' outputs: rows [N, D], expert ids and routing weights [N, K], to [N, D]."""
+        """See `RoutedExperts`."""
         differ = any(terms is not None and terms.differ_by_kind for terms in (self.gate_up, self.down))
         is_canvas = self._kinds.are_canvas(len(x), x.device) if differ else None
         out: Tensor = self.base(x, expert_ids, routing_weights, _ExpertHook(self.gate_up, self.down, is_canvas))

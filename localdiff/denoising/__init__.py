@@ -16,6 +16,15 @@ from quant.cuda.parity import ParityError
 from .denoiser import Denoiser
 from .path import StepPath
 from .plain import BlockSettings, Step, denoise_plainly
-from .trial import try_kernels
+from .trial import compare_kernels, try_kernels
 
-__all__ = ["BlockSettings", "Denoiser", "ParityError", "Step", "StepPath", "denoise_plainly", "try_kernels"]
+__all__ = [
+    "BlockSettings",
+    "Denoiser",
+    "ParityError",
+    "Step",
+    "StepPath",
+    "compare_kernels",
+    "denoise_plainly",
+    "try_kernels",
+]

@@ -9,7 +9,7 @@ from ..model.layer_ops import LayerOps
 class FusedLayerOps(LayerOps):
     """One Triton launch each, rounding where the plain path rounds; of experts with the same score, the first."""
 
-    sum_experts = True
+    sums_experts = True
     norm = staticmethod(kernels.norm)
     qkv_norm_rope = staticmethod(kernels.qkv_norm_rope)
     add_attention_and_norm = staticmethod(kernels.add_attention_and_norm)

@@ -17,13 +17,19 @@ from torch import Tensor
 from quant.cuda.parity import Draws, ParityError, assert_parity
 
 from ..kernels.decision_layout import (
+    ACCEPTED,
+    ARGMAX,
     BOUND,
     CONFIDENCE,
     CONTROLS,
+    ENTROPY,
     HEADER,
+    PROBABILITY,
     ROWS,
     RULE,
     RULES,
+    SAMPLED,
+    SHOWN,
     STABILITY,
     STEP,
     TEMPERATURE,
@@ -206,10 +212,12 @@ class _Parity:
             buffers.inputs.copy_(inputs)
             buffers.canvas.copy_(old)
             normalizer = how(copy, buffers, config.softcap, True)
-            ids, *numbers, accepted, sampled, shown = buffers.outcome[HEADER:].view(ROWS, canvas)
-            statistics = tuple(number.view(torch.float32) for number in numbers)
-            return (copy[-_KEPT:].clone(), normalizer, *statistics), torch.stack(
-                (ids, accepted, sampled, shown, buffers.canvas.int())
+            rows = buffers.outcome[HEADER:].view(ROWS, canvas)
+            statistics = tuple(rows[place].view(torch.float32) for place in (PROBABILITY, ENTROPY))
+            decisions = (rows[place] for place in (ARGMAX, ACCEPTED, SAMPLED, SHOWN))
+            return (
+                (copy[-_KEPT:].clone(), normalizer, *statistics),
+                torch.stack((*decisions, buffers.canvas.int())),
             )
 
         right, decided = read(read_through_torch)

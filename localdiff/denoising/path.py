@@ -11,10 +11,14 @@ from quant.cuda.switches import PARTS, check_switches, is_plain, is_sparse
 from quant.modules import QuantEmbedding
 
 from ..kernels.attention import can_attend
+from ..model.block import Layer
 from ..model.diffusion_gemma import DiffusionGemma
 from ..model.layer_ops import set_layer_ops
 from ..model.projections import fuse_projections
 from .fused_layer_ops import FusedLayerOps
+
+_REQUIRED = {"static": "attention", "logits": "static", "captured": "static", "sparse": "static"}
+"""What a part of a path requires."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,8 +27,8 @@ class StepPath:
 
     Attributes:
         static: whether steps have static shapes and buffers, which requires `attention`: shapes of torch's attention
-            follow the number of cached positions. `logits`, `captured`, `sparse` and `ahead` are parts of static steps
-            only.
+            follow the number of cached positions. `logits`, `captured` and `sparse` require static steps, and
+            `ahead` means nothing without them.
         captured: whether they are captured as CUDA graphs; their torch ops must then not synchronize.
         logits: whether statistics and decision run in Triton.
         attention: whether attention runs in Triton.
@@ -35,6 +39,9 @@ class StepPath:
         sparse: whether self-conditioning uses only the probable ids, where a step has few enough of them and weights
             allow it.
         ahead: whether a step is launched before the outcome of the last one is read, unless that one may end the block.
+
+    Raises:
+        ValueError: a part lacks the one that it requires.
     """
 
     static: bool = False
@@ -48,13 +55,14 @@ class StepPath:
     ahead: bool = True
 
     def __post_init__(self) -> None:
-        if self.static and not self.attention:
-            raise ValueError(f"{self.attention=} should be True where {self.static=}")
+        for part, required in _REQUIRED.items():
+            if getattr(self, part) and not getattr(self, required):
+                raise ValueError(f"self.{required}=False should be True where self.{part}=True")
 
     @property
     def has_kernels(self) -> bool:
         """Whether a part of a step runs in Triton, apart from products with stored weights."""
-        return self.logits or self.attention or self.layer_ops
+        return self.attention or self.layer_ops
 
     @classmethod
     def for_device(
@@ -79,7 +87,7 @@ class StepPath:
         static = attention and resident
         return cls(
             static=static,
-            captured=static and not plain["graph"] and not plain["logits"] and _can_be_captured(model),
+            captured=static and not plain["graph"] and _can_be_captured(model),
             logits=static and not plain["logits"],
             attention=attention,
             layer_ops=triton and not plain["layer-ops"],
@@ -101,7 +109,7 @@ class StepPath:
         return replace(
             self,
             projections=self.projections and fuse_projections(model) > 0,
-            sparse=self.static and self.sparse and int8_embedding(model) is not None,
+            sparse=self.sparse and int8_embedding(model) is not None,
         )
 
     def __str__(self) -> str:
@@ -119,9 +127,8 @@ class StepPath:
 
 
 def _can_be_captured(model: DiffusionGemma) -> bool:
-    """Whether the experts' host code never waits for the device."""
-    experts = (layer.get_submodule("experts") for layer in model.layers)
-    return all(getattr(module, "can_be_captured", False) for module in experts)
+    """Whether no layer's experts make the host wait for the device."""
+    return all(layer.experts.can_be_captured for layer in model.modules() if isinstance(layer, Layer))
 
 
 def _can_attend(model: DiffusionGemma) -> bool:

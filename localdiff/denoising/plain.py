@@ -23,6 +23,7 @@ from ..diffusion.settings import SamplerSettings
 from ..diffusion.stopping import StopRule, StopTest
 from ..errors import WeightsError
 from ..events import DenoiseStep
+from ..kernels.decision_layout import ACCEPTED, ARGMAX, ENTROPY, PROBABILITY, ROWS, SAMPLED, SHOWN
 from ..model.cache import KVCache
 from ..model.diffusion_gemma import DiffusionGemma
 
@@ -79,10 +80,7 @@ def denoise_plainly(
         temperature = temperature_at(step, settings)
         noise.at(block.number, step)
         # a. The denoiser: canvas, cache and the last step's soft embedding in, logits out.
-        if step == 1 and commit_ids is not None:
-            logits = model.commit_and_denoise(commit_ids, canvas, cache)
-        else:
-            logits = model.denoise(canvas, cache, soft)
+        logits = model.denoise(canvas, cache, soft, commit_ids if step == 1 else None)
         # b. Read them: entropy, draft, samples. The logits are now capped and divided by the temperature.
         stats = read_logits(
             logits,
@@ -96,8 +94,8 @@ def denoise_plainly(
         fresh = noise.canvas(len(canvas), model.config.vocab_size).to(device)
         shown, canvas = canvas, renoise(stats.sampled, accepted, fresh)
         # d. Stop?
-        rows = _pack(stats, accepted, shown).cpu()
-        draft, entropy = rows[0], rows[2].view(torch.float32)
+        rows = event_rows(stats, accepted, shown).cpu()
+        draft, entropy = rows[ARGMAX], rows[ENTROPY].view(torch.float32)
         if not entropy.isfinite().all():
             raise not_numbers(step, block.number)
         verdict = test.judge(draft, entropy)
@@ -106,6 +104,7 @@ def denoise_plainly(
             rows,
             step,
             block,
+            mean_entropy=verdict.mean_entropy,
             stable=verdict.stable,
             confident=verdict.confident,
             seconds=now - began,
@@ -121,11 +120,32 @@ def denoise_plainly(
         del logits
 
 
+def event_rows(stats: LogitStatistics, accepted: Tensor, shown: Tensor) -> Tensor:
+    """All that an event shows, as `step_event` takes it: a step needs one copy to the host.
+
+    Args:
+        accepted: bool [L]; shown: [L], the ids of the canvas that the step was given.
+
+    Returns:
+        int32 [6, L] on the same device, floats by their bits; `decision_layout` has the order.
+    """
+    rows = {
+        ARGMAX: stats.argmax.int(),
+        PROBABILITY: stats.argmax_prob.view(torch.int32),
+        ENTROPY: stats.entropy.view(torch.int32),
+        ACCEPTED: accepted.int(),
+        SAMPLED: stats.sampled.int(),
+        SHOWN: shown.int(),
+    }
+    return torch.stack([rows[place] for place in range(ROWS)])
+
+
 def step_event(
     rows: Tensor,
     step: int,
     block: BlockSettings,
     *,
+    mean_entropy: float,
     stable: bool,
     confident: bool,
     seconds: float,
@@ -136,24 +156,24 @@ def step_event(
     """The event of a step.
 
     Args:
-        rows: int32 [6, L] on the host, floats by their bits: draft, its probabilities, entropies, accepted, sampled and
-            shown ids.
+        rows: int32 [6, L] on the host, as `event_rows` packs them.
+        mean_entropy, stable, confident: as the stop test of this path found them, on whatever device it ran; a mean
+            that is computed again may be on the other side of the threshold.
         seconds: duration of the step; now: when it was over, on the clock of `block.started`.
         top_ids, top_probs: [L, K], if `block.record_top_k` asks for them.
     """
-    entropy = rows[2].view(torch.float32)
     return DenoiseStep(
         block=block.number,
         step=step,
         max_steps=block.sampler.max_steps,
         temperature=temperature_at(step, block.sampler),
-        argmax_ids=tuple(rows[0].tolist()),
-        argmax_probs=tuple(rows[1].view(torch.float32).tolist()),
-        entropies=tuple(entropy.tolist()),
-        accepted=tuple(rows[3].bool().tolist()),
-        sampled_ids=tuple(rows[4].tolist()),
-        shown_ids=tuple(rows[5].tolist()),
-        mean_entropy=float(entropy.mean()),
+        argmax_ids=tuple(rows[ARGMAX].tolist()),
+        argmax_probs=tuple(rows[PROBABILITY].view(torch.float32).tolist()),
+        entropies=tuple(rows[ENTROPY].view(torch.float32).tolist()),
+        accepted=tuple(rows[ACCEPTED].bool().tolist()),
+        sampled_ids=tuple(rows[SAMPLED].tolist()),
+        shown_ids=tuple(rows[SHOWN].tolist()),
+        mean_entropy=mean_entropy,
         stable=stable,
         confident=confident,
         seconds=seconds,
@@ -174,16 +194,3 @@ def not_numbers(step: int, block: int) -> WeightsError:
 def _plain(table: Tensor | None) -> tuple[tuple[Any, ...], ...]:
     """[L, K] as plain values; empty where there are none."""
     return () if table is None else tuple(tuple(row) for row in table.tolist())
-
-
-def _pack(stats: LogitStatistics, accepted: Tensor, shown: Tensor) -> Tensor:
-    """All that an event shows, as `step_event` takes it: a step needs one copy to the host."""
-    rows = (
-        stats.argmax.int(),
-        stats.argmax_prob.view(torch.int32),
-        stats.entropy.view(torch.int32),
-        accepted.int(),
-        stats.sampled.int(),
-        shown.int(),
-    )
-    return torch.stack(rows)

@@ -43,7 +43,7 @@ def try_kernels(
     try:
         if expectations or denoiser.path.has_kernels:
             progress("kernels", 0.0)
-            _compare(denoiser, device, expectations)
+            compare_kernels(denoiser, device, expectations)
         if denoiser.path.static:
             denoiser.warm_up(progress)
     except Exception as error:  # of a compiler, of a launch, or results that are no numbers: they share no class
@@ -54,7 +54,15 @@ def try_kernels(
     return True
 
 
-def _compare(denoiser: Denoiser, device: torch.device, expectations: Sequence[Expectation]) -> None:
+def compare_kernels(denoiser: Denoiser, device: torch.device, expectations: Sequence[Expectation]) -> None:
+    """Holds the kernels of a path, and a model's fast modules, against the plain path, and logs how near they are.
+
+    Args:
+        expectations: plain results that the fast modules must give.
+
+    Raises:
+        ParityError: one of them computes other numbers.
+    """
     began = time.perf_counter()
     errors = {expectation.name: expectation.check(device) for expectation in expectations} | denoiser.parity()
     if not errors:

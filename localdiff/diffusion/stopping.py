@@ -20,8 +20,14 @@ StopRule: TypeAlias = Literal["both", "stable", "confident", "never"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """What one step showed. `stop` is the rule's answer."""
+    """What one step showed.
 
+    Attributes:
+        mean_entropy: in nats, the number that decided whether it is confident.
+        stop: the rule's answer.
+    """
+
+    mean_entropy: float
     stable: bool
     confident: bool
     stop: bool
@@ -51,7 +57,8 @@ class StopTest:
         full = len(self._drafts) == self._stability
         stable = full and all(torch.equal(draft, earlier) for earlier in self._drafts)
         self._drafts.append(draft)
-        confident = bool(entropy.mean() < self._confidence)
+        mean = entropy.mean()
+        confident = bool(mean < self._confidence)
         answers = {"both": stable and confident, "stable": stable, "confident": confident, "never": False}
         stop = answers[self._rule] and not bool((draft == self._pad_id).all())
-        return Verdict(stable=stable, confident=confident, stop=stop)
+        return Verdict(mean_entropy=float(mean), stable=stable, confident=confident, stop=stop)

@@ -6,7 +6,8 @@
                                 (bits), 0; then [L] each: argmax, its probability (bits), entropy (bits), accepted,
                                 sampled, shown
 
-The constants below are places in these tensors, on the host, in torch and in the kernel.
+The constants below are places in these tensors, on the host, in torch and in the kernel; the last six number the rows
+[6, L] behind the header.
 
 Shape letters: L canvas.
 """
@@ -24,6 +25,7 @@ ROWS = 6
 
 TEMPERATURE, BOUND, CONFIDENCE, STABILITY, RULE, PAD, STEP, LENGTH = range(CONTROLS)
 STABLE, CONFIDENT, STOP, FINITE, MEAN_ENTROPY, OVERFLOW, TAIL = range(HEADER - 1)
+ARGMAX, PROBABILITY, ENTROPY, ACCEPTED, SAMPLED, SHOWN = range(ROWS)
 
 NEEDS_STABLE, NEEDS_CONFIDENT, NEVER = 1, 2, 4
 RULES: Final[Mapping[str, int]] = {

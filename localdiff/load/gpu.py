@@ -6,7 +6,7 @@ Knows when to say something; `quant.cuda` knows what can be done.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import torch
 
@@ -59,13 +59,3 @@ def prepare_gpu(
     if prepared.warning is not None:
         _log.warning("%s", prepared.warning)
     return prepared.expectations
-
-
-def check_modules(expectations: Sequence[Expectation], device: torch.device) -> None:
-    """Compares fast modules with plain ones where nothing else would: a wrong kernel may well be fast.
-
-    Raises:
-        ParityError: one of them computes other numbers.
-    """
-    for expectation in expectations:
-        expectation.check(device)

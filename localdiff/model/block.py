@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from quant.modules.experts import RoutedExperts
+
 from .attention import Attend, Attention
 from .config import LayerConfig, ModelConfig
 from .layer_ops import UsesLayerOps
@@ -34,7 +36,7 @@ class Layer(UsesLayerOps):
         self.post_feedforward_layernorm_1 = RMSNorm(width, eps)
         self.router = Router(config)
         self.pre_feedforward_layernorm_2 = RMSNorm(width, eps)
-        self.experts: nn.Module = Experts(config)
+        self.experts: RoutedExperts = Experts(config)
         self.post_feedforward_layernorm_2 = RMSNorm(width, eps)
         self.post_feedforward_layernorm = RMSNorm(width, eps)
         self.layer_scalar = nn.Parameter(torch.ones(1))
@@ -82,6 +84,6 @@ class Layer(UsesLayerOps):
             Their sums [..., N, D] and None; or, if both the experts and `merge_branches` can leave them to the latter,
             the outputs [N, k, D] of the single experts and the weights [N, k] to sum them with.
         """
-        if self.layer_ops.sum_experts and getattr(self.experts, "can_leave_sum", False):
+        if self.layer_ops.sums_experts and self.experts.can_leave_sum:
             return self.experts(x, expert_ids, routing_weights, summed=False), routing_weights
         return self.experts(x.flatten(0, -2), expert_ids, routing_weights).view(x.shape), None

@@ -112,13 +112,18 @@ class DiffusionGemma(nn.Module):
         if len(ids):
             self(ids, ids[:0], cache)
 
-    def denoise(self, canvas_ids: Tensor, cache: KVCache, soft: Tensor | None = None) -> Tensor:
-        """Raw logits [L, V] of the canvas, in the weights' dtype, neither capped nor divided by a temperature."""
-        return self.embed_tokens.logits(self(canvas_ids[:0], canvas_ids, cache, soft))
+    def denoise(
+        self, canvas_ids: Tensor, cache: KVCache, soft: Tensor | None = None, commit_ids: Tensor | None = None
+    ) -> Tensor:
+        """Raw logits [L, V] of the canvas, in the weights' dtype, neither capped nor divided by a temperature.
 
-    def commit_and_denoise(self, commit_ids: Tensor, canvas_ids: Tensor, cache: KVCache) -> Tensor:
-        """`encode` of a committed block and `denoise` of the first step after it, in one pass over the weights."""
-        return self.embed_tokens.logits(self(commit_ids, canvas_ids, cache, None))
+        Args:
+            canvas_ids, cache, soft: as `forward` takes them.
+            commit_ids: [C] ids that are written into the cache first, as `encode` does, in the same pass.
+        """
+        return self.embed_tokens.logits(
+            self(canvas_ids[:0] if commit_ids is None else commit_ids, canvas_ids, cache, soft)
+        )
 
     def soft_embedding(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
         """What the next step is conditioned on: the mean scaled embedding [L, D] under this step's distribution.

@@ -25,10 +25,10 @@ class LayerOps:
     """The plain path: each op as a sequence of torch operations.
 
     Attributes:
-        sum_experts: whether `merge_branches` had better sum the experts' outputs, which costs it no launch.
+        sums_experts: whether `merge_branches` had better sum the experts' outputs, which costs it no launch.
     """
 
-    sum_experts = False
+    sums_experts = False
 
     @staticmethod
     def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -1,7 +1,7 @@
 """The mixture of experts: which experts a row goes to, and what they compute.
 
-Knows rows; knows nothing about attention or which rows are encoder or canvas rows. `Experts` is swappable: a quantized
-module with the same `forward` takes its place without any change here.
+Knows rows; knows nothing about attention or which rows are encoder or canvas rows. `Experts` is swappable: any
+`RoutedExperts` takes its place without any change here.
 Shape letters: N rows, D width, E experts, K experts per row, I expert width.
 """
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from quant.modules.adapter_hook import AdapterHook
-from quant.modules.experts import sum_experts
+from quant.modules.experts import RoutedExperts, sum_experts
 
 from .config import ModelConfig
 from .layer_ops import UsesLayerOps
@@ -40,8 +40,10 @@ class Router(UsesLayerOps):
         return self.layer_ops.route(self.proj(x), self.per_expert_scale, self.top_k)
 
 
-class Experts(nn.Module):
+class Experts(RoutedExperts):
     """All experts of a layer in two fused tensors: gate and up rows stacked [E, 2I, D], and down [E, D, I]."""
+
+    takes_hook = True
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -52,15 +54,7 @@ class Experts(nn.Module):
     def forward(
         self, x: Tensor, expert_ids: Tensor, routing_weights: Tensor, hook: AdapterHook | None = None
     ) -> Tensor:
-        """Sums the chosen experts' outputs.
-
-        Args:
-            x: [N, D] rows; expert_ids, routing_weights: [N, K].
-            hook: adapter hook, what to add to each expert's projections.
-
-        Returns:
-            [N, D] in the type of `x`, accumulated in fp32.
-        """
+        """See `RoutedExperts`."""
         # Unbound once: each separate indexing would cost training a gradient as large as all experts.
         gate_up, down = self.gate_up_proj.unbind(), self.down_proj.unbind()
         return sum_experts(

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..modules.activation import gelu
 from ..modules.adapter_hook import AdapterHook
-from ..modules.experts import pairs_by_expert
+from ..modules.experts import RoutedExperts, pairs_by_expert
 from .products import DecodedProduct, ExpertProduct, LibraryProduct, expert_parts
 
 
-class CpuExperts(nn.Module):
+class CpuExperts(RoutedExperts):
     """Gated MLPs `down(gelu(gate(x)) * up(x))`, tanh form of GELU.
 
     Args:
@@ -29,6 +29,8 @@ class CpuExperts(nn.Module):
         decodes: whether a product writes decoded weights to memory first.
         path: how they are computed, in words.
     """
+
+    takes_hook = True
 
     def __init__(self, gate_up: ExpertProduct, down: ExpertProduct, experts: int) -> None:
         super().__init__()

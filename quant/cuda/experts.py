@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ..codecs.codec import GROUP
 from ..dtypes import short_name
-from ..modules.experts import QuantExperts
+from ..modules.experts import QuantExperts, RoutedExperts
 from ..modules.tensor import QuantTensor
 from . import tiles
 from .launch_arguments import levels, pack, power_of_two, triton_type
@@ -36,8 +36,8 @@ MAX_PAIRS = 8192
 """Pairs that are sorted at once: each program holds all of them, and with more it would run out of registers."""
 
 
-class CudaExperts(nn.Module):
-    """Gated MLPs `down(gelu(gate(x)) * up(x))`, tanh form of GELU, over tiled or unquantized weights.
+class CudaExperts(RoutedExperts):
+    """Experts over tiled or unquantized weights; outputs are rounded to the type of the rows before they are summed.
 
     Args:
         experts: the plain module, of `QuantTensor`s or of parameters; its stored tensors are freed one by one.
@@ -60,16 +60,7 @@ class CudaExperts(nn.Module):
         )
 
     def forward(self, x: Tensor, expert_ids: Tensor, routing_weights: Tensor, *, summed: bool = True) -> Tensor:
-        """Sums the chosen experts' outputs.
-
-        Args:
-            x: [N, D] rows; expert_ids: int64 [N, K]; routing_weights: fp32 [N, K].
-            summed: whether outputs are weighted and summed here; if not, that is left to the next kernel.
-
-        Returns:
-            [N, D] in the type of `x`: outputs are rounded to that type and summed in fp32. If not `summed`, the outputs
-            [N, K, D].
-        """
+        """See `RoutedExperts`; what is not `summed` is not weighted either, which is left to the next kernel."""
         with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]  # Triton launches on the current device
             outputs = self._outputs(x, expert_ids)
             return _summed(outputs, routing_weights) if summed else outputs

@@ -11,9 +11,17 @@ Plain and correct: each decodes what it needs, on its device, and multiplies. Th
 
 from .adapter_hook import AdapterHook
 from .embedding import QuantEmbedding
-from .experts import QuantExperts
+from .experts import QuantExperts, RoutedExperts
 from .linear import QuantLinear
 from .swap import swap_modules
 from .tensor import QuantTensor
 
-__all__ = ["AdapterHook", "QuantEmbedding", "QuantExperts", "QuantLinear", "QuantTensor", "swap_modules"]
+__all__ = [
+    "AdapterHook",
+    "QuantEmbedding",
+    "QuantExperts",
+    "QuantLinear",
+    "QuantTensor",
+    "RoutedExperts",
+    "swap_modules",
+]

@@ -1,12 +1,13 @@
-"""The experts of a layer over quantized fused tensors.
+"""The experts of a layer: what all forms of them have in common, and the form over quantized fused tensors.
 
-Knows which rows go where once they are routed; does not know how they were routed. One expert is decoded at a time: a
-whole layer in bf16 would take 1.5 GB. `sum_experts` serves the model's own experts as well.
+Knows which rows go where once they are routed; does not know how they were routed. Here one expert is decoded at a
+time: a whole layer in bf16 would take 1.5 GB. `sum_experts` serves the model's own experts as well.
 Shape letters: N rows, D width, E experts, K experts per row, I expert width.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 
 import torch
@@ -19,14 +20,41 @@ from .adapter_hook import AdapterHook
 from .tensor import QuantTensor
 
 
-class QuantExperts(nn.Module):
-    """Gated MLPs over stored weights.
+class RoutedExperts(nn.Module, ABC):
+    """Gated MLPs `down(gelu(gate(x)) * up(x))`, tanh form of GELU, of which each row is routed to a few.
+
+    Attributes:
+        takes_hook: whether `forward` takes `hook`, an `AdapterHook` for the products of each expert, or None.
+        can_leave_sum: whether it takes `summed=False`, and then returns the outputs [N, K, D] of the single experts.
+        can_be_captured: whether its host code never waits for the device.
+    """
+
+    takes_hook = False
+    can_leave_sum = False
+    can_be_captured = False
+
+    @abstractmethod
+    def forward(self, x: Tensor, expert_ids: Tensor, routing_weights: Tensor) -> Tensor:
+        """Sums the chosen experts' outputs.
+
+        Args:
+            x: [N, D] rows; expert_ids: int64 [N, K]; routing_weights: fp32 [N, K].
+
+        Returns:
+            [N, D] in the type of `x`, accumulated in fp32.
+        """
+
+
+class QuantExperts(RoutedExperts):
+    """Experts over stored weights.
 
     Args:
         gate_up_codec: format of the stacked gate and up rows `[E, 2I, D]`.
         down_codec: format of the down projections `[E, D, I]`.
         experts, width, inner: E, D, I.
     """
+
+    takes_hook = True
 
     def __init__(self, *, gate_up_codec: Codec, down_codec: Codec, experts: int, width: int, inner: int) -> None:
         super().__init__()
@@ -36,15 +64,7 @@ class QuantExperts(nn.Module):
     def forward(
         self, x: Tensor, expert_ids: Tensor, routing_weights: Tensor, hook: AdapterHook | None = None
     ) -> Tensor:
-        """Sums the chosen experts' outputs.
-
-        Args:
-            x: [N, D] rows; expert_ids, routing_weights: [N, K].
-            hook: what is added to the products of each expert.
-
-        Returns:
-            [N, D] in the type of `x`, accumulated in fp32.
-        """
+        """See `RoutedExperts`."""
         return sum_experts(
             x,
             expert_ids,

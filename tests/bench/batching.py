@@ -164,12 +164,16 @@ class Member(DiffusionGemma):
         with self._passes.turn:
             return super().soft_embedding(logits, log_normalizer)
 
-    def denoise(self, canvas_ids: Tensor, cache: KVCache, soft: Tensor | None = None) -> Tensor:
-        """See `DiffusionGemma.denoise`; waits for all members that are at work.
+    def denoise(
+        self, canvas_ids: Tensor, cache: KVCache, soft: Tensor | None = None, commit_ids: Tensor | None = None
+    ) -> Tensor:
+        """See `DiffusionGemma.denoise`; waits for all members that are at work. What it commits has a pass of its own.
 
         Raises:
             BrokenOffError: one of them has failed.
         """
+        if commit_ids is not None:
+            self.encode(commit_ids, cache)
         return self._passes.logits(self._number, Wish(canvas_ids, cache, soft))
 
 

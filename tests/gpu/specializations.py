@@ -40,7 +40,7 @@ from quant.cuda.rows import quantize_groups
 from quant.cuda.soft import SparseSoft
 from quant.cuda.switches import is_plain
 from quant.cuda.tiles import MmaKind
-from quant.modules import QuantTensor, swap_modules
+from quant.modules import QuantTensor, RoutedExperts, swap_modules
 from quant.recipe import recipe_named
 
 NOWHERE = torch.device("meta")
@@ -76,7 +76,7 @@ TYPES = {
     torch.uint8: "u8",
     torch.int32: "i32",
     torch.int64: "i64",
-    torch.bool: "i1",
+    torch.bool: "u1",
 }
 
 
@@ -217,7 +217,7 @@ def _nothing(_: torch.device) -> None:
     return None
 
 
-class Unfused(nn.Module):
+class Unfused(RoutedExperts):
     """In the place of experts that sum their outputs themselves, as those of an adapter do."""
 
     def forward(self, x: Tensor, index: Tensor, weight: Tensor) -> Tensor:

@@ -91,7 +91,8 @@ def test_launches_are_specialized_as_triton_does() -> None:
     backend = compiler.make_backend(backends.GPUTarget("cuda", 90, 32))
     bind = jit.create_function_from_signature(kernel.signature, kernel.params, backend)
     x = torch.zeros(64)
-    for numbers in itertools.product((x, x[4:], x[1:]), (1, 16, 17, 2**31, 0.5, None, True), (1, 16), (1, 16, 48)):
+    tensors = x, x[4:], x[1:], x > 0
+    for numbers in itertools.product(tensors, (1, 16, 17, 2**31, 0.5, None, True), (1, 16), (1, 16, 48)):
         constants = {"SIZE": 64}
         _, told, _ = bind(*numbers, **constants)
         found = Launch.of(kernel, numbers, constants)

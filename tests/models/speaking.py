@@ -40,9 +40,16 @@ class Speaker(DiffusionGemma):
         self.passes.append(len(ids))
         super().encode(ids, cache)
 
-    def denoise(self, canvas_ids: torch.Tensor, cache: KVCache, soft: torch.Tensor | None = None) -> torch.Tensor:
+    def denoise(
+        self,
+        canvas_ids: torch.Tensor,
+        cache: KVCache,
+        soft: torch.Tensor | None = None,
+        commit_ids: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         if self.reply is None:
-            return super().denoise(canvas_ids, cache, soft)
+            return super().denoise(canvas_ids, cache, soft, commit_ids)
+        assert commit_ids is None, "what this engine commits has a pass of its own"
         place, length = cache.length - self.begin, len(canvas_ids)
         written = [*self.reply, self.end, *[tiny.PAD] * length][place : place + length]
         return torch.nn.functional.one_hot(torch.tensor(written), self.config.vocab_size).float() * 100

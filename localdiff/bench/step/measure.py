@@ -88,17 +88,16 @@ class Stopwatch:
     """Times the passes of a loaded model.
 
     Args:
+        denoiser: takes its steps.
         dtype: that of the activations.
         context: tokens in the cache before the canvas.
         progress: called with what is going on.
-
-    Raises:
-        ParityError: a kernel of its steps computes other numbers than the plain path.
     """
 
     def __init__(
         self,
         network: DiffusionGemma,
+        denoiser: Denoiser,
         dtype: torch.dtype,
         device: torch.device,
         *,
@@ -108,9 +107,7 @@ class Stopwatch:
         self._network, self._context, self._progress = network, context, progress
         config = network.config
         self._device, self._wait = device, waiter(device)
-        self.denoiser = Denoiser.for_device(network, device)
-        self.denoiser.parity()
-        self._launched = self.denoiser.without_graphs()
+        self.denoiser, self._launched = denoiser, denoiser.without_graphs()
         self._cache = KVCache(config, context + config.canvas_length, dtype, device)
         generator = torch.Generator().manual_seed(_SEED)
         ids = torch.randint(config.vocab_size, (context + config.canvas_length,), generator=generator).to(device)

@@ -55,13 +55,18 @@ def run(
     remembered = forget_peak(where)
     try:
         subject = make(progress)
-        forget_device_peak(where)  # while weights are converted, there is more on it than in a step
-        stopwatch = Stopwatch(
-            subject.network, subject.dtype, subject.device, context=measurement.context, progress=progress
-        )
     except ParityError as error:
         hint = "`LOCALDIFF_CUDA_PLAIN=all` measures the plain path"
         raise ResourceError(f"kernels compute wrong numbers here: {error}", hint) from error
+    forget_device_peak(where)  # while weights are converted and compared, there is more on it than in a step
+    stopwatch = Stopwatch(
+        subject.network,
+        subject.denoiser,
+        subject.dtype,
+        subject.device,
+        context=measurement.context,
+        progress=progress,
+    )
     timings = stopwatch.measure(measurement.steps)
     on_card = subject.device.type == "cuda"
     return make_report(

@@ -18,13 +18,14 @@ from quant.codecs.codec import stored_bytes
 from quant.recipe import Recipe, recipe_named
 from quant.released import LAYERS, MODEL
 
+from ...denoising import Denoiser, compare_kernels
 from ...download_plan import ConfirmDownload, confirm_silently
 from ...errors import ResourceError, UsageError
 from ...fetching.source import find_source
 from ...load import limit_threads, load_model, match_tensors, open_weights, plan_memory, resolve_device, resolve_dtype
 from ...load.cpu import prepare_cpu
 from ...load.devices import dtype_named, free_bytes
-from ...load.gpu import check_modules, prepare_gpu
+from ...load.gpu import prepare_gpu
 from ...load.matching import checkpoint_name
 from ...memory_account import SLACK, HeldTensor, MemoryAccount
 from ...model.config import ModelConfig
@@ -55,6 +56,7 @@ class Subject:
     Attributes:
         name: what it is, in words.
         recipe: how its weights are stored.
+        denoiser: takes its steps. Its kernels have been held against the plain path: a wrong one may well be fast.
         built: the model that exists.
         stands_for: the model that the figures are about; the same, unless layers were left out.
         load_seconds: how long it took to load or generate it.
@@ -63,6 +65,7 @@ class Subject:
     name: str
     recipe: str
     network: DiffusionGemma
+    denoiser: Denoiser
     dtype: torch.dtype
     device: torch.device
     built: Blueprint
@@ -72,7 +75,8 @@ class Subject:
 
 Progress: TypeAlias = Callable[[str], None]
 Make: TypeAlias = Callable[[Progress], Subject]
-"""Makes or loads a model and reports progress; errors in the request have been found before."""
+"""Makes or loads a model and reports progress; errors in the request have been found before. Kernels that compute wrong
+numbers are found here, which is a `ParityError`."""
 
 
 def random_subject(
@@ -113,12 +117,14 @@ def random_subject(
         )
         if where.type == "cpu":
             prepare_cpu(network, progress=lambda done, of: progress(f"preparing weights for this CPU, {done} of {of}"))
-        elif where.type == "cuda":
-            check_modules(prepare_gpu(network, where), where)
+        expectations = prepare_gpu(network, where) if where.type == "cuda" else ()
+        denoiser = Denoiser.for_device(network, where)
+        compare_kernels(denoiser, where, expectations)
         return Subject(
             name=f"random weights in the shapes of {MODEL}",
             recipe=chosen.name,
             network=network,
+            denoiser=denoiser,
             dtype=kind,
             device=where,
             built=built,
@@ -174,13 +180,15 @@ def real_subject(
         began = time.perf_counter()
         loaded = load_model(weights, where, kind, context=context)
         network = loaded.network
-        check_modules(loaded.expectations, where)
+        denoiser = Denoiser.for_device(network, where)
+        compare_kernels(denoiser, where, loaded.expectations)
         source_of = match_tensors(_sketch(network.config), weights.shapes).source_of
         built = Blueprint(network.config, {name: weights.scheme(stored) for name, stored in source_of.items()})
         return Subject(
             name=source.name,
             recipe=weights.recipe,
             network=network,
+            denoiser=denoiser,
             dtype=kind,
             device=where,
             built=built,

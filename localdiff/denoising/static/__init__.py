@@ -7,7 +7,7 @@
     reading      statistics and decision, in Triton or in torch
     program      a step over these buffers and a cache: run once, then captured and replayed
     cuda_graphs  capture of CUDA graphs, and their memory
-    steps        the steps of a block, each launched before the last one is over
+    steps        the steps of a block, launched ahead until it may be about to end
 
 On a CPU the same code runs eagerly, and is tested there against `localdiff.denoising.plain`.
 """

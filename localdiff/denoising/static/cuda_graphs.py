@@ -47,7 +47,6 @@ class GraphCapturer:
 
     def capture(self, work: Work) -> torch.cuda.CUDAGraph | None:
         """Captures work without doing it; None, with a warning, where it cannot be captured."""
-        graph = torch.cuda.CUDAGraph()
         try:
             with (
                 _capturing,
@@ -60,6 +59,7 @@ class GraphCapturer:
                 torch.cuda.current_blas_handle()  # type: ignore[no-untyped-call]
                 torch.cuda.synchronize()
                 torch.cuda.empty_cache()  # what the allocator caches for others, a capture cannot use
+                graph = torch.cuda.CUDAGraph()  # asks the current device for its stream
                 self._capture(graph, work)
         except RuntimeError as error:
             self.has_failed = True
@@ -91,7 +91,9 @@ class GraphCapturer:
 
         Up to torch 2.12, `capture_end` fails before it tells the allocator, which would refuse from then on to give
         back cached memory, even where memory runs out, and to capture into this pool again. In torch 2.13.0 the
-        allocator is told, but keeps the memory (since pytorch#190348, `reset` gives it back).
+        allocator is told, but keeps the memory (since pytorch#190348, `reset` gives it back). The allocator of pinned
+        memory is not told up to 2.12, either (pytorch#180395), and cannot be from here, which does no harm: it asks the
+        graph, which is kept alive, whether a stream is in this very capture, and none ever is again.
         """
         pool, self._pool = self._pool, torch.cuda.graph_pool_handle()
         device = self._device.index or 0

@@ -29,6 +29,7 @@ from ...kernels.decision_layout import (
     STEP,
 )
 from ...kernels.logits import process, statistics
+from ..plain import event_rows
 from .buffers import StepBuffers
 
 Read: TypeAlias = Callable[[Tensor, StepBuffers, float | None, bool], Tensor]
@@ -84,7 +85,7 @@ def decide_plainly(
 ) -> None:
     """What `localdiff.kernels.decision.decide` does, in torch; it does not make the host wait either."""
     in_fp32 = controls.view(torch.float32)
-    entropy, sampled, ids = stats.entropy, stats.sampled, stats.argmax.int()
+    entropy, ids = stats.entropy, stats.argmax.int()
     accepted = accept(entropy, in_fp32[BOUND])
     same = (controls[STEP] > 1) & (ids == draft).all()
     torch.where(same, streak + 1, torch.zeros_like(streak), out=streak)
@@ -99,10 +100,9 @@ def decide_plainly(
     )
     header = (stable, confident, stop, entropy.isfinite().all(), mean.view(torch.int32))
     outcome[: len(header)] = torch.stack([entry.int() for entry in header])
-    probability, entropy = stats.argmax_prob.view(torch.int32), entropy.view(torch.int32)
-    outcome[HEADER:] = torch.cat((ids, probability, entropy, accepted.int(), sampled.int(), canvas.int()))
+    outcome[HEADER:] = event_rows(stats, accepted, canvas).flatten()
     draft.copy_(ids)
-    canvas.copy_(renoise(sampled, accepted, fresh))
+    canvas.copy_(renoise(stats.sampled, accepted, fresh))
 
 
 class _Uniforms:

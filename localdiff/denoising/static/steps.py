@@ -3,9 +3,10 @@
     send 1 ─► run 1 ─► ask 1 ─► send 2 ─► run 2 ─► ask 2 ─► …      the device's queue
                           └──── take 1: event, stop? ──┘           the host, a step behind
 
-The next step is launched before the last one's outcome is read, so that the device never waits for the host; where that
-outcome meets the stop rule, the step is discarded and the noise source rewound. Knows events and the order of steps;
-the arithmetic is the program's.
+While a block seems far from its end, the next step is launched before the last one's outcome is read, so that the
+device does not wait for the host; where that outcome meets the stop rule all the same, the step is discarded and the
+noise source rewound. Nearer to it (`NEAR`), and with sparse self-conditioning, whose overflow decides the next step's
+input, the host reads the outcome first. Knows events and the order of steps; the arithmetic is the program's.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class StaticSteps:
     Args:
         read, sparse: as a `Program` takes them.
         capturer: captures the steps; None launches them kernel by kernel.
-        ahead: whether a step is launched before the outcome of the last one is read.
+        ahead: whether a step may be launched before the outcome of the last one is read; with `sparse` none is.
     """
 
     def __init__(
@@ -109,7 +110,8 @@ class StaticSteps:
             if converged and is_ahead:
                 noise.return_to(mark)
             now = time.perf_counter()
-            near_end = _may_end_next(outcome, block)
+            mean_entropy = float(outcome[MEAN_ENTROPY].view(torch.float32))
+            near_end = _may_end_next(mean_entropy, block)
             goes_on = not converged and step < last
             if goes_on and not is_ahead:
                 # Ahead of the event, which the device need not wait for.
@@ -118,6 +120,7 @@ class StaticSteps:
                 outcome[HEADER:].view(ROWS, -1),
                 step,
                 block,
+                mean_entropy=mean_entropy,
                 stable=bool(outcome[STABLE]),
                 confident=bool(outcome[CONFIDENT]),
                 seconds=now - began,
@@ -193,12 +196,12 @@ class StaticSteps:
             program.make_soft_exact()
 
 
-def _may_end_next(outcome: Tensor, block: BlockSettings) -> bool:
+def _may_end_next(mean_entropy: float, block: BlockSettings) -> bool:
     """Whether the step behind this one may well be its block's last, as far as the mean entropy tells.
 
     Args:
-        outcome: on the host, of a step that does not end the block.
+        mean_entropy: in nats, of a step that does not end the block.
     """
     if block.stop_rule in ("never", "stable"):
         return block.stop_rule == "stable"
-    return bool(outcome[MEAN_ENTROPY].view(torch.float32) < NEAR * block.sampler.confidence)
+    return mean_entropy < NEAR * block.sampler.confidence

@@ -32,8 +32,10 @@ from localdiff.kernels.decision_layout import (
     BOUND,
     CONFIDENCE,
     CONTROLS,
+    ENTROPY,
     HEADER,
     LENGTH,
+    ROWS,
     RULE,
     RULES,
     STEP,
@@ -85,7 +87,7 @@ class Side:
 
     def results(self) -> dict[str, Tensor]:
         """What the last step computed."""
-        entropies = self.buffers.outcome[HEADER + 2 * CANVAS : HEADER + 3 * CANVAS].view(torch.float32)
+        entropies = self.buffers.outcome[HEADER:].view(ROWS, CANVAS)[ENTROPY].view(torch.float32)
         keys = torch.cat([layer.keys.flatten() for layer in self.cache.layers])
         return {"keys": keys, "logits": self.logits, "soft embedding": self.buffers.soft, "entropies": entropies}
 

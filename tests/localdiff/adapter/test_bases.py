@@ -26,7 +26,7 @@ from localdiff.options import GenerateOptions
 from quant.codecs import CODECS
 from quant.cpu.experts import CpuExperts
 from quant.cpu.products import DecodedProduct
-from quant.modules import QuantExperts, QuantLinear, QuantTensor
+from quant.modules import QuantExperts, QuantLinear, QuantTensor, RoutedExperts
 from tests.checkpoints.layouts import QUANTIZABLE, write_checkpoint
 from tests.checkpoints.quantized import quantize
 from tests.gpu.kernels import DEVICE
@@ -154,7 +154,7 @@ def test_layers_in_host_memory_are_refused(source: Path, adapter: Path, monkeypa
 
 
 def test_a_module_that_takes_no_terms_is_named() -> None:
-    class Fused(torch.nn.Module):
+    class Fused(RoutedExperts):
         def forward(self, x: Tensor, index: Tensor, weight: Tensor) -> Tensor:
             return x
 

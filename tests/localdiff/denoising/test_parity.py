@@ -22,6 +22,7 @@ from tests.localdiff.bench.step.small import small_subject
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 
+READING = StepPath(static=True, logits=True, attention=True)
 FULL = StepPath(static=True, logits=True, attention=True, layer_ops=True, projections=True)
 NAMES = {
     "norm",
@@ -55,8 +56,14 @@ def test_kernels_agree(model: DiffusionGemma) -> None:
 
 def test_what_a_path_leaves_to_torch_is_not_tried(model: DiffusionGemma) -> None:
     assert step_parity(model, StepPath()) == {}
-    assert set(step_parity(model, StepPath(logits=True))) == {"statistics of logits"}
-    assert set(step_parity(model, StepPath(attention=True))) == {"attention"}
+    assert set(step_parity(model, READING)) == {"attention", "statistics of logits"}
+    assert set(step_parity(model, StepPath(static=True, attention=True))) == {"attention"}
+    assert set(step_parity(model, StepPath(layer_ops=True))) == NAMES - {
+        "attention",
+        "fused projections",
+        "gated projections",
+        "statistics of logits",
+    }
 
 
 def test_layers_in_host_memory_are_left_out(model: DiffusionGemma) -> None:
@@ -138,7 +145,7 @@ def test_wrong_statistics_are_noticed(model: DiffusionGemma, monkeypatch: pytest
 
     monkeypatch.setattr(reading, "statistics", hotter)
     with pytest.raises(ParityError, match="^statistics of logits: "):
-        step_parity(model, StepPath(logits=True))
+        step_parity(model, READING)
 
 
 def test_a_wrong_decision_is_noticed(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,4 +156,4 @@ def test_a_wrong_decision_is_noticed(model: DiffusionGemma, monkeypatch: pytest.
 
     monkeypatch.setattr(reading, "decide", stale)
     with pytest.raises(ParityError, match=r"^decision of a step: \d+% of the ids differ"):
-        step_parity(model, StepPath(logits=True))
+        step_parity(model, READING)

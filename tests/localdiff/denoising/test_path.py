@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from localdiff.denoising import Denoiser, StepPath
+from localdiff.model.moe import Experts
 from quant.switch import SwitchError
 from tests.models import tiny
 
@@ -52,6 +53,28 @@ def test_without_attention_in_triton_no_step_is_static_and_other_kernels_stay(
     assert str(path) == "plain step, layer ops in Triton, fused projections, commit fused"
     with pytest.raises(ValueError, match=r"self\.attention=False should be True where self\.static=True"):
         replace(path, static=True)
+
+
+@pytest.mark.parametrize("part", ["logits", "captured", "sparse"])
+def test_parts_of_a_static_step_require_one(part: str) -> None:
+    with pytest.raises(ValueError, match=rf"self\.static=False should be True where self\.{part}=True"):
+        StepPath(attention=True, **{part: True})
+    assert getattr(StepPath(static=True, attention=True, **{part: True}), part)
+
+
+@pytest.mark.parametrize(
+    ("plain", "words"),
+    [
+        ("", "static step, CUDA graph, logits in Triton, attention in Triton"),
+        ("logits", "static step, CUDA graph, attention in Triton"),
+        ("graph", "static step, logits in Triton, attention in Triton"),
+    ],
+)
+def test_a_graph_is_captured_however_logits_are_read(monkeypatch: pytest.MonkeyPatch, plain: str, words: str) -> None:
+    monkeypatch.setattr("localdiff.denoising.path.why_unsupported", lambda _: None)
+    monkeypatch.setattr(Experts, "can_be_captured", True)
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", f"layer-ops,projections,commit,{plain}")
+    assert str(StepPath.for_device(tiny.model().to(torch.bfloat16), CARD)) == words
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ from localdiff.denoising import BlockSettings, Step, denoise_plainly
 from localdiff.diffusion.noise import Noise, SeededNoise
 from localdiff.diffusion.schedule import temperature_at
 from localdiff.diffusion.settings import SamplerSettings
-from localdiff.diffusion.stopping import StopRule
+from localdiff.diffusion.stopping import StopRule, StopTest, Verdict
 from localdiff.errors import WeightsError
 from localdiff.events import DenoiseStep
 from localdiff.model.cache import KVCache
@@ -36,6 +36,7 @@ class Seen:
 
     canvas: tuple[int, ...]
     soft: Tensor | None
+    commit: tuple[int, ...]
 
 
 class Scripted(DiffusionGemma):
@@ -49,10 +50,13 @@ class Scripted(DiffusionGemma):
         self.seen: list[Seen] = []
         self.carried = 0
 
-    def denoise(self, canvas_ids: Tensor, cache: KVCache, soft: Tensor | None = None) -> Tensor:
+    def denoise(
+        self, canvas_ids: Tensor, cache: KVCache, soft: Tensor | None = None, commit_ids: Tensor | None = None
+    ) -> Tensor:
         assert len(self.seen) < len(self.script), "a step too many"
         logits = self.script[len(self.seen)].clone()
-        self.seen.append(Seen(canvas=tuple(canvas_ids.tolist()), soft=soft))
+        commit = () if commit_ids is None else tuple(commit_ids.tolist())
+        self.seen.append(Seen(canvas=tuple(canvas_ids.tolist()), soft=soft, commit=commit))
         return logits
 
     def soft_embedding(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
@@ -95,7 +99,11 @@ def unsure(ids: Sequence[int]) -> Tensor:
 
 
 def denoise(
-    script: Iterable[Tensor], noise: Noise | None = None, rule: StopRule = "both", **settings: float
+    script: Iterable[Tensor],
+    noise: Noise | None = None,
+    rule: StopRule = "both",
+    commit: Tensor | None = None,
+    **settings: float,
 ) -> tuple[list[Step], Scripted]:
     model = Scripted(script)
     block = BlockSettings(
@@ -106,7 +114,7 @@ def denoise(
         pad_id=tiny.PAD,
     )
     cache = KVCache(model.config, 16, torch.float32, CPU)
-    return list(denoise_plainly(model, cache, START, noise or SeededNoise(0), block)), model
+    return list(denoise_plainly(model, cache, START, noise or SeededNoise(0), block, commit)), model
 
 
 def events(steps: Sequence[Step]) -> list[DenoiseStep]:
@@ -196,6 +204,13 @@ def test_each_step_is_conditioned_on_the_one_before() -> None:
         torch.testing.assert_close(seen.soft, expected, atol=1e-4, rtol=1e-4)
 
 
+def test_the_first_step_alone_commits() -> None:
+    _, model = denoise([sure(ONE), sure(OTHER), sure(ONE)], schedule_steps=3, commit=torch.tensor([5, 6]))
+    assert [seen.commit for seen in model.seen] == [(5, 6), (), ()]
+    _, model = denoise([sure(ONE), sure(OTHER)], schedule_steps=2)
+    assert [seen.commit for seen in model.seen] == [(), ()]
+
+
 @pytest.mark.parametrize("script", [[sure(ONE)] * 2, [sure(ONE), sure(OTHER)] * 3])
 def test_nothing_is_carried_out_of_the_last_step(script: list[Tensor]) -> None:
     steps, model = denoise(script)
@@ -213,6 +228,17 @@ def test_an_event_holds_the_distribution_that_was_drawn_from() -> None:
     assert event.entropies == pytest.approx(entropy.tolist(), rel=1e-5)
     assert event.mean_entropy == pytest.approx(entropy.mean().item(), rel=1e-5)
     assert {len(values) for values in (event.accepted, event.sampled_ids, event.shown_ids)} == {LENGTH}
+
+
+def test_an_event_has_the_mean_entropy_that_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = StopTest.judge
+
+    def judged(test: StopTest, draft: Tensor, entropy: Tensor) -> Verdict:
+        return replace(judge(test, draft, entropy), mean_entropy=7.0)
+
+    monkeypatch.setattr(StopTest, "judge", judged)
+    steps, _ = denoise([sure(ONE)], schedule_steps=1)
+    assert steps[0].event.mean_entropy == 7.0
 
 
 def test_the_clock_of_a_run_goes_on_over_its_steps() -> None:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pytest
 import torch
 
-from localdiff.denoising import Denoiser, StepPath, try_kernels
+from localdiff.denoising import Denoiser, StepPath, compare_kernels, try_kernels
 from localdiff.denoising.static.program import Program
 from localdiff.engine import Engine, opening
 from localdiff.events import RunFinished
@@ -127,6 +127,20 @@ def test_how_near_kernels_are_is_logged(monkeypatch: pytest.MonkeyPatch, caplog:
     (message,) = caplog.messages
     assert message.startswith("3 kernels agree with the plain path in ")
     assert message.endswith("; furthest from it by 0.4 %: experts")
+
+
+def test_one_wrong_module_among_right_ones_is_told_of() -> None:
+    tried: list[torch.device] = []
+
+    def differing(_: torch.device) -> NoReturn:
+        raise ParityError("experts: 13 of 512 numbers differ")
+
+    right: Any = SimpleNamespace(name="dense", check=tried.append)
+    wrong: Any = SimpleNamespace(name="experts", check=differing)
+    denoiser: Any = SimpleNamespace(parity=dict)
+    with pytest.raises(ParityError, match="13 of 512"):
+        compare_kernels(denoiser, CPU, [right, wrong])
+    assert tried == [CPU]
 
 
 class Failing:

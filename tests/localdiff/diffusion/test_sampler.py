@@ -182,8 +182,10 @@ def test_a_rule_asks_for_what_its_name_says() -> None:
 
 def test_confidence_is_a_strict_bound_on_the_mean() -> None:
     settings = SamplerSettings(stability=0, confidence=0.5)
-    assert not StopTest(settings, pad_id=0).judge(torch.tensor([1]), torch.tensor([0.5])).confident
-    assert StopTest(settings, pad_id=0).judge(torch.tensor([1, 1]), torch.tensor([0.9, 0.0])).confident
+    at_the_bound = StopTest(settings, pad_id=0).judge(torch.tensor([1]), torch.tensor([0.5]))
+    assert (at_the_bound.confident, at_the_bound.mean_entropy) == (False, 0.5)
+    below = StopTest(settings, pad_id=0).judge(torch.tensor([1, 1]), torch.tensor([0.75, 0.0]))
+    assert (below.confident, below.mean_entropy) == (True, 0.375)
 
 
 def test_a_canvas_of_padding_never_counts_as_converged() -> None:

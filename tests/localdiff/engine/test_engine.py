@@ -44,7 +44,14 @@ class Scripted(DiffusionGemma):
     drafts: Sequence[Sequence[int]] = ()
     certainty = 100.0
 
-    def denoise(self, canvas_ids: torch.Tensor, cache: KVCache, soft: torch.Tensor | None = None) -> torch.Tensor:
+    def denoise(
+        self,
+        canvas_ids: torch.Tensor,
+        cache: KVCache,
+        soft: torch.Tensor | None = None,
+        commit_ids: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        assert commit_ids is None, "what this engine commits has a pass of its own"
         self.calls = getattr(self, "calls", 0) + 1
         draft = torch.tensor(self.drafts[min(self.calls, len(self.drafts)) - 1])
         return torch.nn.functional.one_hot(draft, self.config.vocab_size).float() * self.certainty

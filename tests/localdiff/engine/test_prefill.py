@@ -179,7 +179,7 @@ def test_a_first_step_that_breaks_off_leaves_nothing_that_is_used(
         raise RuntimeError("out of memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr(DiffusionGemma, "commit_and_denoise", broken)
+        patch.setattr(DiffusionGemma, "denoise", broken)
         with pytest.raises(RuntimeError, match="out of memory"):
             list(made.generate(PROMPT, OPTIONS, prefix_cache=prefix_cache))
     assert prefix_cache.start_run(PROMPT, 40) == 0

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import logging
-from types import SimpleNamespace
-from typing import Any, NoReturn
 
 import pytest
 import torch
 
 from localdiff.load import gpu
 from quant.cuda.choice import Prepared
-from quant.cuda.parity import ParityError
 from quant.switch import SwitchError
 from tests.models import tiny
 
@@ -53,16 +50,3 @@ def test_what_is_compared_is_a_canvas_one_with_a_block_and_a_chunk_of_a_prompt(m
     gpu.prepare_gpu(tiny.model(), CARD)
     assert asked["rows"] == (tiny.CANVAS, 2 * tiny.CANVAS, 1024)
     assert asked["dtype"] == torch.float32
-
-
-def test_a_module_that_computes_other_numbers_ends_a_measurement() -> None:
-    tried: list[torch.device] = []
-
-    def differing(_: torch.device) -> NoReturn:
-        raise ParityError("experts: 13 of 512 numbers differ")
-
-    right: Any = SimpleNamespace(check=tried.append)
-    wrong: Any = SimpleNamespace(check=differing)
-    with pytest.raises(ParityError, match="13 of 512"):
-        gpu.check_modules([right, wrong], CARD)
-    assert tried == [CARD]

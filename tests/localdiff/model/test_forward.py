@@ -62,6 +62,9 @@ def test_together_equals_apart_around_the_edge_of_the_ring(
     assert together.length == apart.length == length + commit
     for ours, theirs in zip(contents(together), contents(apart), strict=True):
         assert_close(ours, theirs)
+    again = prefilled(model, length)
+    assert torch.equal(model.denoise(CANVAS, again, soft, ids), model.embed_tokens.logits(hidden))
+    assert again.length == together.length
 
 
 def test_the_same_step_twice_gives_the_same_bits(model: DiffusionGemma) -> None:

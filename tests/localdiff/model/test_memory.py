@@ -17,6 +17,7 @@ from torch import Tensor
 from localdiff.denoising import BlockSettings, denoise_plainly, plain
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
+from localdiff.kernels.decision_layout import ROWS
 from localdiff.memory_account import PREFILL_CHUNK
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
@@ -72,7 +73,7 @@ def test_denoise_steps_stay_within_the_limit_and_carry_no_logits(
     length, config = model.config.canvas_length, model.config
     cache.length = CONTEXT
     # The one copy to the host; a draft of padding never stops.
-    monkeypatch.setattr(plain, "_pack", lambda *_: torch.zeros(6, length, dtype=torch.int32))
+    monkeypatch.setattr(plain, "event_rows", lambda *_: torch.zeros(ROWS, length, dtype=torch.int32))
     canvas = torch.empty(length, dtype=torch.int64, device=META)
     block = BlockSettings(
         number=1, started=0.0, sampler=SamplerSettings(schedule_steps=3), stop_rule="both", pad_id=config.pad_token_id

@@ -63,7 +63,7 @@ def test_what_is_to_be_kept_stays_plain() -> None:
 def test_experts_as_published_are_replaced_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a step in bf16 can be recorded, too: the plain ones ask the host how many rows each expert gets."""
     network = small_subject("bf16").network.to(DEVICE)
-    assert not any(getattr(layer.experts, "can_be_captured", False) for layer in network.layers)
+    assert not any(layer.experts.can_be_captured for layer in network.layers)
     plain = [layer.experts for layer in network.layers]
     assert choice.prepare(network, CARD).paths == ("experts (4): fp32, grouped, Triton",)
     x = torch.randn(9, 64, generator=torch.Generator().manual_seed(0)).to(DEVICE)

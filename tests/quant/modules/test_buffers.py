@@ -16,6 +16,7 @@ from torch import Tensor
 from localdiff.denoising import BlockSettings, denoise_plainly, plain
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
+from localdiff.kernels.decision_layout import ROWS
 from localdiff.load.matching import match_tensors
 from localdiff.memory_account import PREFILL_CHUNK, HeldTensor, MemoryAccount
 from localdiff.model.cache import KVCache
@@ -81,7 +82,7 @@ def test_denoise_steps(model: DiffusionGemma, buffers: int, monkeypatch: pytest.
     cache = KVCache(model.config, CONTEXT, torch.bfloat16, META)
     cache.length = CONTEXT - length
     # The one copy to the host; a draft of padding never stops.
-    monkeypatch.setattr(plain, "_pack", lambda *_: torch.zeros(6, length, dtype=torch.int32))
+    monkeypatch.setattr(plain, "event_rows", lambda *_: torch.zeros(ROWS, length, dtype=torch.int32))
     canvas = torch.empty(length, dtype=torch.int64, device=META)
     block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(schedule_steps=2), stop_rule="both", pad_id=0)
     with watched_from(model, cache, canvas) as watched:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import torch
@@ -20,9 +21,10 @@ from localdiff.bench.step.run import Measurement, run
 from localdiff.bench.step.subject import Subject, random_subject, real_subject
 from localdiff.bench.step.words import table
 from localdiff.demo.training.architecture import CANVAS_LENGTH
-from localdiff.denoising import Denoiser, denoiser
+from localdiff.denoising import Denoiser, ParityError, denoiser
 from localdiff.denoising.static.reading import read_through_torch
 from localdiff.errors import ResourceError, UsageError
+from localdiff.load.loader import LoadedModel
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.projections import fuse_projections
@@ -35,6 +37,8 @@ from tests.localdiff.bench.step.small import CANVAS, CEILINGS, small_subject
 from tests.models.steps import denoiser_of
 
 pytestmark = pytest.mark.usefixtures("attention_in_torch")
+
+CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -66,7 +70,9 @@ def test_a_small_model_is_measured(recipe: str, dtype: str) -> None:
 def test_context_longer_than_a_window_and_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localdiff.bench.step.measure.PREFILL_CHUNK", 8)
     subject, told = small_subject(), list[str]()
-    stopwatch = Stopwatch(subject.network, subject.dtype, subject.device, context=20, progress=told.append)
+    stopwatch = Stopwatch(
+        subject.network, subject.denoiser, subject.dtype, subject.device, context=20, progress=told.append
+    )
     timings = stopwatch.measure(1)
     assert [line for line in told if line.startswith("prefill")] == [
         f"prefill, {start} of 20 tokens" for start in (0, 8, 16)
@@ -79,7 +85,7 @@ def test_every_number_of_rows_is_warmed_up_before_it_is_timed(monkeypatch: pytes
     """A GPU compiles and tunes kernels for a number of rows when it first meets it."""
     monkeypatch.setattr("localdiff.bench.step.measure.PREFILL_CHUNK", 16)
     subject = small_subject()
-    stopwatch = Stopwatch(subject.network, subject.dtype, subject.device, context=37)
+    stopwatch = Stopwatch(subject.network, subject.denoiser, subject.dtype, subject.device, context=37)
     passes: list[tuple[bool, int]] = []
     is_timed = False
 
@@ -106,18 +112,19 @@ def test_every_number_of_rows_is_warmed_up_before_it_is_timed(monkeypatch: pytes
 FUSING = [{"fuses_commits": True}, {"static": True, "fuses_commits": True}]
 
 
-def stopwatch_with(monkeypatch: pytest.MonkeyPatch, context: int = 16, **how: bool) -> Stopwatch:
+def stopwatch_with(context: int = 16, **how: bool) -> Stopwatch:
     """One whose steps are computed in a way that this device would not choose."""
     subject = small_subject()
-    monkeypatch.setattr(Denoiser, "for_device", lambda model, device: denoiser_of(model, **how))
-    return Stopwatch(subject.network, subject.dtype, subject.device, context=context)
+    return Stopwatch(
+        subject.network, denoiser_of(subject.network, **how), subject.dtype, subject.device, context=context
+    )
 
 
 @pytest.mark.parametrize("how", FUSING, ids=str)
 def test_first_steps_that_commit_are_timed_where_a_run_has_them(
     monkeypatch: pytest.MonkeyPatch, how: dict[str, bool]
 ) -> None:
-    stopwatch = stopwatch_with(monkeypatch, **how)
+    stopwatch = stopwatch_with(**how)
     denoise_block, committed = Denoiser.denoise_block, list[tuple[int, int, int]]()
 
     def watched(self: Denoiser, cache: KVCache, canvas: Any, noise: Any, block: Any, commit_ids: Any) -> Any:
@@ -136,16 +143,14 @@ def test_first_steps_that_commit_are_timed_where_a_run_has_them(
     assert stopwatch._cache.length == 16
 
 
-def test_where_a_run_commits_in_passes_of_their_own_there_are_no_fused_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert stopwatch_with(monkeypatch).measure(1).fused is None
-    assert stopwatch_with(monkeypatch, static=True).measure(1).fused is None
+def test_where_a_run_commits_in_passes_of_their_own_there_are_no_fused_steps() -> None:
+    assert stopwatch_with().measure(1).fused is None
+    assert stopwatch_with(static=True).measure(1).fused is None
 
 
 @pytest.mark.parametrize("how", [{}, {"static": True}], ids=str)
-def test_every_part_of_a_step_is_clocked_whichever_way_it_is_computed(
-    monkeypatch: pytest.MonkeyPatch, how: dict[str, bool]
-) -> None:
-    places = stopwatch_with(monkeypatch, **how).measure(1).steps.places
+def test_every_part_of_a_step_is_clocked_whichever_way_it_is_computed(how: dict[str, bool]) -> None:
+    places = stopwatch_with(**how).measure(1).steps.places
     assert {part for part, _ in places} == set(PARTS)
     assert places["norms, residuals", None] > 0, "what lies outside of the layers"
 
@@ -177,7 +182,7 @@ def test_replayed_steps_are_warmed_up_for_longer_and_what_was_not_recorded_is_no
     told: list[str] = []
     monkeypatch.setattr(measure, "WARM_UP_REPLAYED", 5)
     with imitated() as graphs:
-        stopwatch = stopwatch_with(monkeypatch, static=True, captured=True)
+        stopwatch = stopwatch_with(static=True, captured=True)
         stopwatch._progress = told.append
         assert "CUDA graph" in str(stopwatch.denoiser.path_taken)
         timings = stopwatch.measure(1)
@@ -195,7 +200,7 @@ def test_clocked_steps_are_read_as_the_timed_ones_are(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(denoiser, "read_through_triton", through_triton)
     monkeypatch.setattr(denoiser, "read_through_torch", lambda *_: pytest.fail("not the reading of a run"))
-    stopwatch_with(monkeypatch, static=True, logits=True).measure(2)
+    stopwatch_with(static=True, logits=True).measure(2)
     assert len(read) == WARM_UP + 2 + 1 + CLOCKED, "the first step of the clocked block is not on the clock"
 
 
@@ -203,7 +208,9 @@ def test_the_timed_steps_are_those_of_an_answer() -> None:
     """Seconds are a clock's; what is computed under it is what `denoise_plainly` computes."""
     subject = small_subject()
     entropies = [
-        Stopwatch(subject.network, subject.dtype, subject.device, context=8).measure(2).steps.mean_entropy
+        Stopwatch(subject.network, subject.denoiser, subject.dtype, subject.device, context=8)
+        .measure(2)
+        .steps.mean_entropy
         for _ in range(2)
     ]
     assert entropies[0] == entropies[1]
@@ -270,6 +277,38 @@ def test_more_context_than_the_model_takes_is_refused_before_it_is_loaded(monkey
     monkeypatch.setattr(subjects, "load_model", lambda *_, **__: pytest.fail("loaded"))
     with pytest.raises(UsageError, match="`--context 8193` should be from 1 to 8,192"):
         real_subject(model="demo", revision=None, offline=True, context=8193, device="cpu", dtype="auto")
+
+
+@pytest.mark.parametrize("where", ["step", "module"])
+def test_kernels_that_compute_wrong_numbers_are_not_timed(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def differing(*_: object) -> NoReturn:
+        raise ParityError("experts: 13 of 512 numbers differ")
+
+    if where == "step":
+        monkeypatch.setattr(Denoiser, "parity", differing)
+    else:
+        right = subjects.load_model
+
+        def load_model(*arguments: Any, **options: Any) -> LoadedModel:
+            expectation: Any = SimpleNamespace(name="experts", check=differing)
+            return dataclasses.replace(right(*arguments, **options), expectations=(expectation,))
+
+        monkeypatch.setattr(subjects, "load_model", load_model)
+    with pytest.raises(ResourceError, match="kernels compute wrong numbers here: experts: 13 of 512") as error:
+        run(
+            Measurement(context=16, steps=1),
+            device="cpu",
+            make=real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto"),
+            ceilings_of=lambda device: CEILINGS,
+        )
+    assert "LOCALDIFF_CUDA_PLAIN=all" in (error.value.hint or "")
+
+
+def test_random_weights_are_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[object] = []
+    monkeypatch.setattr(subjects, "compare_kernels", lambda *given: compared.append(given))
+    subject = small_subject()
+    assert compared == [(subject.denoiser, CPU, ())]
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,9 +77,11 @@ FAST = {
 }
 
 
-def test_recorded_steps_compute_what_eager_ones_do() -> None:
+@pytest.mark.parametrize("logits", [True, False], ids=["read in Triton", "read in torch"])
+def test_recorded_steps_compute_what_eager_ones_do(logits: bool) -> None:
     model = with_fast_experts(network())
-    assert blocks(model, 3, **FAST) == blocks(model, 3, **(FAST | {"captured": False}))
+    how = FAST | {"logits": logits}
+    assert blocks(model, 3, **how) == blocks(model, 3, **(how | {"captured": False}))
 
 
 @pytest.mark.parametrize("capacity", [1, soft.CAPACITY])

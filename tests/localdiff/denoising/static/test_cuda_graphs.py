@@ -138,6 +138,12 @@ def test_it_records_on_its_card_and_comes_back_to_the_stream_it_came_from(graphs
         inside.append(("work", None))
         raise RuntimeError("broke off")
 
+    make = torch.cuda.CUDAGraph
+
+    def graph() -> Any:
+        inside.append(("graph", None))
+        return make()
+
     with mock.patch.multiple(
         torch.cuda,
         Stream=lambda device: f"own stream of {device}",
@@ -145,6 +151,7 @@ def test_it_records_on_its_card_and_comes_back_to_the_stream_it_came_from(graphs
         device=lambda device: entered("device", device),
         stream=lambda stream: entered("stream", stream),
         synchronize=lambda: inside.append(("synchronize", None)),
+        CUDAGraph=graph,
     ):
         assert GraphCapturer(CARD).capture(work) is None
     assert inside == [
@@ -152,6 +159,7 @@ def test_it_records_on_its_card_and_comes_back_to_the_stream_it_came_from(graphs
         ("stream", "current stream of cuda:1"),
         ("stream", "own stream of cuda:1"),
         ("synchronize", None),
+        ("graph", None),
         ("work", None),
         ("left stream", "own stream of cuda:1"),
         ("left stream", "current stream of cuda:1"),

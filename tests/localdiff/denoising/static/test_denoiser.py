@@ -13,15 +13,19 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from localdiff.denoising import BlockSettings
 from localdiff.denoising.static import steps
+from localdiff.denoising.static.buffers import StepBuffers
+from localdiff.denoising.static.reading import read_through_torch
 from localdiff.denoising.static.steps import StaticSteps
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.paired import PairedNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.errors import WeightsError
 from localdiff.events import BlockCommitted, DenoiseStep, Event, RunFinished
+from localdiff.kernels.decision_layout import MEAN_ENTROPY, bits_of
 from localdiff.model.cache import KVCache
 from tests.models import tiny
 from tests.models.endless import PROMPT, assert_same, engine, options
@@ -171,6 +175,19 @@ def test_a_step_is_sent_for_nothing_only_where_nothing_told_of_the_end(
     converged = sum(1 < block.steps < 6 for block in blocks)
     assert converged
     assert len(launches) == sum(block.steps for block in blocks) + (0 if near else converged)
+
+
+def test_an_event_has_the_mean_entropy_that_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device's, which may be on the other side of the threshold than one that is computed from the entropies."""
+
+    def read(logits: Tensor, buffers: StepBuffers, *how: Any) -> Tensor:
+        found = read_through_torch(logits, buffers, *how)
+        buffers.outcome[MEAN_ENTROPY] = bits_of(7.0)
+        return found
+
+    monkeypatch.setattr("localdiff.denoising.denoiser.read_through_torch", read)
+    events = list(engine(tmp_path, static=True).generate(PROMPT, options()))
+    assert {event.mean_entropy for event in events if isinstance(event, DenoiseStep)} == {7.0}
 
 
 def test_noise_of_each_step_is_the_same_where_steps_are_sent_ahead_and_read_the_prompt(tmp_path: Path) -> None:

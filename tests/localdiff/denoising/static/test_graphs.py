@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from localdiff.denoising import BlockSettings
 from localdiff.denoising.static.cuda_graphs import GraphCapturer
@@ -24,6 +24,7 @@ from localdiff.events import DenoiseStep, RunFinished
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.cuda import soft
+from quant.modules import RoutedExperts
 from quant.modules.activation import gelu
 from tests.gpu.kernels import needs_interpreter
 from tests.localdiff.bench.step.small import small_subject
@@ -36,7 +37,7 @@ attends_in_torch = pytest.mark.usefixtures("attention_in_torch")
 CPU = torch.device("cpu")
 
 
-class AllExperts(nn.Module):
+class AllExperts(RoutedExperts):
     """Every expert over every row: waits for nothing, as grouped experts do."""
 
     can_be_captured = True
