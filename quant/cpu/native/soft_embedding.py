@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ...codecs.codec import GROUP, Encoded
+from ..parallel import MAX_THREADS
 from .calls import function_of, run
 
 DTYPES = (torch.float32, torch.bfloat16)
@@ -114,7 +115,7 @@ class NativeSoftEmbedding:
         run(self._measure, _Nuclei(*_pointers(tensors), None, None, None, *settings), tensors, max_threads)
         lengths = torch.where(sizes > max_ids, 0, sizes)
         starts = torch.cat((lengths.new_zeros(1), lengths.cumsum(0)))
-        ids, chosen = torch.empty(int(starts[-1]), dtype=torch.int32), torch.empty(int(starts[-1]))
+        ids, chosen = (torch.empty(int(starts[-1]), dtype=dtype) for dtype in (torch.int32, torch.float32))
         tensors += (starts, ids, chosen)
         run(self._collect, _Nuclei(*_pointers(tensors), *settings), tensors, max_threads)
         probs = chosen.sub_(log_normalizer.float().repeat_interleave(lengths)).exp_()
@@ -123,10 +124,10 @@ class NativeSoftEmbedding:
     def _sums(self, table: Encoded, starts: Tensor, ids: Tensor, probs: Tensor) -> Tensor:
         """[N, D] fp32."""
         count, width = len(starts) - 1, table.codes.shape[1]
-        sums = torch.empty(count, width)
+        sums = torch.empty(count, width, dtype=torch.float32)
         tensors = (table.codes, table.scales, starts, ids, probs, sums)
         max_threads = 1 + len(ids) * width // MIN_PRODUCTS_PER_THREAD
-        part = self._part(count, width, min(max_threads, torch.get_num_threads()))
+        part = self._part(count, width, min(max_threads, torch.get_num_threads(), MAX_THREADS))
         run(self._add_rows, _Sums(*_pointers(tensors), count, width, part, 0), tensors, max_threads)
         return sums
 

@@ -120,6 +120,18 @@ def test_what_is_no_number_spoils_its_own_row_alone(
     assert bool(sums[0].isfinite().all() and sums[1].isnan().all())
 
 
+def test_what_the_kernel_writes_is_fp32_whatever_is_the_default(soft_embedding: NativeSoftEmbedding) -> None:
+    logits = random_logits(3, 2.0, torch.bfloat16)
+    arguments = (table(), logits, normalizer(logits))
+    expected, _ = soft_embedding(*arguments, tail=TAIL, max_ids=IDS)
+    torch.set_default_dtype(torch.float64)  # wider, so that a wrong buffer would be too large rather than too small
+    try:
+        sums, _ = soft_embedding(*arguments, tail=TAIL, max_ids=IDS)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.equal(sums, expected)
+
+
 def test_no_rows(soft_embedding: NativeSoftEmbedding) -> None:
     sums, sizes = soft_embedding(table(), torch.zeros(0, IDS), torch.zeros(0), tail=TAIL, max_ids=IDS)
     assert (sums.shape, sizes.shape) == ((0, 3 * GROUP), (0,))
