@@ -65,7 +65,8 @@ def build_library(command: Sequence[str], folder: Path, flags: Sequence[str] = F
     if not _is_intact(path):
         with tempfile.TemporaryDirectory(dir=folder) as beside:  # of the same file system, so that it can be renamed
             unfinished = Path(beside, path.name)
-            _compile([*command, *flags, *(str(path) for path in SOURCES if path.suffix == ".c"), "-o", str(unfinished)])
+            sources = [str(path) for path in SOURCES if path.suffix == ".c"]
+            _compile([*command, *flags, *sources, "-lm", "-o", str(unfinished)])
             _seal(unfinished)
             unfinished.replace(path)  # at once, whoever else is compiling
     return path

@@ -7,8 +7,11 @@
 //     tile     a panel of TILE consecutive rows of the table, of which those that a nucleus has are decoded to fp32
 //
 // Most rows of a canvas need other ids than their neighbours, but many of them together need most of the table. So it
-// is read tile by tile, once for all rows of a canvas, and a row adds up its ids in ascending order, whichever thread
-// does it: the same inputs give the same bits.
+// is read tile by tile, once for all rows of a canvas, or once for each part of them where threads would be without
+// work otherwise. A row adds up its ids in ascending order, whichever thread does it: the same inputs give the same
+// bits. A thread needs about half a megabyte of stack.
+
+#include <math.h>
 
 #include "stored.h"
 #include "vectors.h"
@@ -28,14 +31,13 @@ int64_t soft_rows(void) { return ROWS; }
 
 // Logits, and the nucleus of each of their rows. The same layout as `_Nuclei` in Python, and so below.
 struct nuclei {
-    const void *logits;            // [count, vocabulary], bf16 or fp32
-    const double *exponentials;    // [KEYS], exp of the largest logit that has a key
-    const double *factors;         // [count], exp of minus the log-sum-exp of a row
-    uint16_t *least;               // [count], the key of the least probable ids inside
-    int64_t *sizes;                // [count]
-    const int64_t *starts;         // [count + 1], where the ids of each row begin; a row without any is left out
-    int32_t *ids;                  // [starts[count]], ascending within a row
-    float *chosen;                 // [starts[count]], their logits
+    const void *logits;           // [count, vocabulary], bf16 or fp32
+    const float *log_normalizer;  // [count], log-sum-exp of a row
+    uint16_t *least;              // [count], the key of the least probable ids inside
+    int64_t *sizes;               // [count]
+    const int64_t *starts;        // [count + 1], where the ids of each row begin; a row without any is left out
+    int32_t *ids;                 // [starts[count]], ascending within a row
+    float *log_probs;             // [starts[count]]
     int64_t count, vocabulary;
     int64_t is_bf16;
     double tail;
@@ -56,6 +58,16 @@ struct sums {
 };
 
 static inline uint16_t key_of(uint16_t bits) { return bits ^ (bits & 0x8000 ? 0xffff : 0x8000); }
+
+// The largest logit that has a key.
+static inline double logit_of(const struct nuclei *n, int64_t key) {
+    const int is_negative = key < KEYS / 2;
+    const uint32_t upper = (uint32_t)(is_negative ? ~key & (KEYS - 1) : key ^ (KEYS / 2));
+    const uint32_t bits = upper << 16 | (n->is_bf16 || is_negative ? 0 : 0xffff);
+    float logit;
+    memcpy(&logit, &bits, sizeof logit);
+    return logit;
+}
 
 // Keys of up to CHUNK logits of a row from `first` on; returns their number.
 static inline int64_t read_keys(const struct nuclei *n, int64_t row, int64_t first, uint16_t keys[CHUNK]) {
@@ -81,7 +93,7 @@ static void measure(const struct nuclei *n, int64_t row, uint32_t counts[KEYS]) 
     int64_t size = n->vocabulary, key = 0;
     for (; key < KEYS - 1; ++key) {
         if (!counts[key]) continue;
-        const double with = left_out + counts[key] * n->exponentials[key] * n->factors[row];
+        const double with = left_out + counts[key] * exp(logit_of(n, key) - n->log_normalizer[row]);
         if (!(with < n->tail)) break;  // also where it is no number
         left_out = with;
         size -= counts[key];
@@ -111,9 +123,12 @@ static void collect(const struct nuclei *n, int64_t row) {
         if (!any) continue;
         for (int64_t k = 0; k < count && at < end; ++k) {
             if (keys[k] < n->least[row]) continue;
-            const int64_t id = row * n->vocabulary + first + k;
+            const int64_t place = row * n->vocabulary + first + k;
+            const uint16_t *in_bf16 = n->logits;
+            const float *in_fp32 = n->logits;
+            const float logit = n->is_bf16 ? from_bf16(in_bf16[place]) : in_fp32[place];
             n->ids[at] = (int32_t)(first + k);
-            n->chosen[at++] = n->is_bf16 ? from_bf16(((const uint16_t *)n->logits)[id]) : ((const float *)n->logits)[id];
+            n->log_probs[at++] = logit - n->log_normalizer[row];
         }
     }
 }

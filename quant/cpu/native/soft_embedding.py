@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from functools import cache
 
 import torch
 from torch import Tensor
@@ -23,19 +22,17 @@ MIN_PRODUCTS_PER_THREAD = 1 << 20
 """Fewer multiplications take less time than it takes to wake up a thread."""
 PANELS_PER_THREAD = 3
 """Fewer would leave threads without work while others finish."""
-_KEYS = 1 << 16
 
 
 class _Nuclei(ctypes.Structure):
     _fields_ = (
         ("logits", ctypes.c_void_p),
-        ("exponentials", ctypes.c_void_p),
-        ("factors", ctypes.c_void_p),
+        ("log_normalizer", ctypes.c_void_p),
         ("least", ctypes.c_void_p),
         ("sizes", ctypes.c_void_p),
         ("starts", ctypes.c_void_p),
         ("ids", ctypes.c_void_p),
-        ("chosen", ctypes.c_void_p),
+        ("log_probs", ctypes.c_void_p),
         ("count", ctypes.c_int64),
         ("vocabulary", ctypes.c_int64),
         ("is_bf16", ctypes.c_int64),
@@ -108,18 +105,17 @@ class NativeSoftEmbedding:
         """
         count, vocabulary = logits.shape
         settings = (count, vocabulary, logits.dtype == torch.bfloat16, tail, 0)
-        exponentials, factors = _exponentials(logits.dtype), log_normalizer.double().neg().exp()
+        log_normalizer = log_normalizer.float().contiguous()
         least, sizes = torch.empty(count, dtype=torch.uint16), torch.empty(count, dtype=torch.int64)
-        tensors: tuple[Tensor, ...] = (logits, exponentials, factors, least, sizes)
+        tensors: tuple[Tensor, ...] = (logits, log_normalizer, least, sizes)
         max_threads = 1 + logits.numel() // MIN_PRODUCTS_PER_THREAD
         run(self._measure, _Nuclei(*_pointers(tensors), None, None, None, *settings), tensors, max_threads)
         lengths = torch.where(sizes > max_ids, 0, sizes)
         starts = torch.cat((lengths.new_zeros(1), lengths.cumsum(0)))
-        ids, chosen = (torch.empty(int(starts[-1]), dtype=dtype) for dtype in (torch.int32, torch.float32))
-        tensors += (starts, ids, chosen)
+        ids, log_probs = (torch.empty(int(starts[-1]), dtype=dtype) for dtype in (torch.int32, torch.float32))
+        tensors += (starts, ids, log_probs)
         run(self._collect, _Nuclei(*_pointers(tensors), *settings), tensors, max_threads)
-        probs = chosen.sub_(log_normalizer.float().repeat_interleave(lengths)).exp_()
-        return sizes, starts, ids, probs
+        return sizes, starts, ids, log_probs.exp_()
 
     def _sums(self, table: Encoded, starts: Tensor, ids: Tensor, probs: Tensor) -> Tensor:
         """[N, D] fp32."""
@@ -141,26 +137,12 @@ def _pointers(tensors: Sequence[Tensor]) -> Iterator[int]:
     return (tensor.data_ptr() for tensor in tensors)
 
 
-@cache
-def _exponentials(dtype: torch.dtype) -> Tensor:
-    """Exp, fp64 [2^16], of the largest logit of a type that has a key.
-
-    A key is the upper half of a logit, with its sign inverted, and all bits of a negative one.
-    """
-    keys = torch.arange(_KEYS, dtype=torch.int32)
-    is_negative = keys < _KEYS // 2
-    bits = torch.where(is_negative, ~keys, keys ^ (_KEYS // 2)) << 16
-    if dtype == torch.float32:
-        bits |= torch.where(is_negative, 0, _KEYS - 1).int()
-    return bits.view(torch.float32).double().exp()
-
-
 def _check(table: Encoded, logits: Tensor, log_normalizer: Tensor) -> None:
     """The kernel reads where it is told to."""
     if not all(tensor.is_contiguous() for tensor in (table.codes, table.scales, logits)):
         raise ValueError("codes, scales and logits should be contiguous")
     rows, width = table.codes.shape
-    if table.codes.dtype != torch.int8 or table.scales.dtype != torch.bfloat16 or width % GROUP:
+    if table.codes.dtype != torch.int8 or table.scales.dtype != torch.bfloat16 or not width or width % GROUP:
         raise ValueError(f"a table of {table.codes.dtype} codes {[rows, width]} should be int8, in groups of {GROUP}")
     if table.scales.shape != (rows, width // GROUP):
         raise ValueError(f"scales {list(table.scales.shape)} do not belong to codes {[rows, width]}")

@@ -101,6 +101,25 @@ def test_rows_of_more_ids_than_are_wanted_are_left_out(soft_embedding: NativeSof
     assert sums.any(dim=-1).tolist() == [True, False, True, False]
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("level", [-3000.0, -700.0, 700.0, 708.0, 3000.0])
+@pytest.mark.parametrize("flushes", [False, True], ids=["", "denormal numbers are zeros"])
+def test_only_differences_of_logits_matter(
+    soft_embedding: NativeSoftEmbedding, level: float, dtype: torch.dtype, flushes: bool
+) -> None:
+    """Low temperatures make them large: exp of such a logit is no number of 64 bits."""
+    logits = torch.full((1, IDS), level - 60)
+    logits[0, :3] = level
+    torch.set_flush_denormal(flushes)
+    try:
+        sums, sizes = soft_embedding(table(), logits.to(dtype), normalizer(logits.to(dtype)), tail=TAIL, max_ids=IDS)
+    finally:
+        torch.set_flush_denormal(False)
+    assert sizes.tolist() == [3]
+    expected = decoded("int8", table())[:3].mean(dim=0)
+    assert float((sums[0].double() - expected).norm() / expected.norm()) < 2e-3  # a log-sum-exp of 3000 is rounded
+
+
 def test_logits_of_minus_infinity_are_never_inside(soft_embedding: NativeSoftEmbedding) -> None:
     logits = torch.full((1, IDS), -torch.inf)
     logits[0, 5] = 2.0
