@@ -104,6 +104,7 @@ ALLOWED: dict[str, set[str]] = {
         "kernels",
         "load_progress",
         "model",
+        "quant.cpu",
         "quant.cuda",
         "quant.modules",
     },

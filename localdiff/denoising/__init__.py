@@ -1,6 +1,7 @@
 """Denoises one block: from a canvas of noise to a draft that is stable and confident.
 
     plain              the loop step by step, which everything else is held against
+    native_reading     reads its logits on a CPU through the kernel in C
     static             steps of fixed shape, launched ahead and captured as CUDA graphs
     path               the parts of a step that are static, captured, fused or in Triton, and how that is chosen
     fused_layer_ops    the ops between a layer's GEMMs in Triton

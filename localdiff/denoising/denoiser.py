@@ -18,12 +18,14 @@ from quant.cuda.soft import SparseSoft
 
 from ..children import shielded_children
 from ..diffusion.noise import Noise, SeededNoise
+from ..diffusion.reading import ReadLogits, read_logits
 from ..diffusion.settings import SamplerSettings
 from ..load_progress import LoadProgress, tell_nobody
 from ..model.cache import KVCache
 from ..model.diffusion_gemma import DiffusionGemma
+from .native_reading import NativeReader
 from .parity import step_parity
-from .path import StepPath, int8_embedding
+from .path import StepPath, int8_embedding, native_logits
 from .plain import BlockSettings, Step, denoise_plainly
 from .static.cuda_graphs import GraphCapturer
 from .static.reading import read_through_torch, read_through_triton
@@ -37,11 +39,15 @@ class Denoiser:
 
     Args:
         path: as `StepPath.prepare` returned it for this model; by default the plain one.
+
+    Raises:
+        ValueError: the path names a kernel that is not there.
     """
 
     def __init__(self, model: DiffusionGemma, path: StepPath | None = None) -> None:
         self.path = path or StepPath()
         self._model = model
+        self._read = self._reader()
         self._static = self._static_steps() if self.path.static else None
         self._busy = threading.Lock()
         self._has_warned = False
@@ -134,7 +140,7 @@ class Denoiser:
                 return
             self._warn_busy()
         commit = torch.tensor(commit_ids, dtype=torch.int64, device=canvas.device) if commit_ids else None
-        yield from denoise_plainly(self._model, cache, canvas, noise, block, commit)
+        yield from denoise_plainly(self._model, cache, canvas, noise, block, commit, self._read)
 
     def _warn_busy(self) -> None:
         """Says once that another run is using the buffers, which serve one block at a time."""
@@ -144,6 +150,15 @@ class Denoiser:
                 "another answer of this model is still being generated, or was left unfinished: meanwhile, steps take "
                 "the plain path, which is slower"
             )
+
+    def _reader(self) -> ReadLogits:
+        """What reads the logits of plain steps."""
+        if not self.path.native_logits:
+            return read_logits
+        kernel = native_logits(self._model)
+        if kernel is None:
+            raise ValueError(f"{self.path.native_logits=}, but the kernel does not serve this model here")
+        return NativeReader(kernel)
 
     def _static_steps(self) -> StaticSteps:
         path = self.path

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from quant.cpu.choice import logits_kernel
+from quant.cpu.native.logits import NativeLogits
 from quant.cuda.support import why_unsupported
 from quant.cuda.switches import PARTS, check_switches, is_plain, is_sparse
 from quant.modules import QuantEmbedding
@@ -38,6 +40,7 @@ class StepPath:
             after it.
         sparse: whether self-conditioning uses only the probable ids, where a step has few enough of them and weights
             allow it.
+        native_logits: whether a CPU takes the statistics of plain steps through the kernel in C.
         ahead: whether a step is launched before the outcome of the last one is read, unless that one may end the block.
 
     Raises:
@@ -52,6 +55,7 @@ class StepPath:
     projections: bool = False
     fuses_commits: bool = False
     sparse: bool = False
+    native_logits: bool = False
     ahead: bool = True
 
     def __post_init__(self) -> None:
@@ -68,7 +72,7 @@ class StepPath:
     def for_device(
         cls, model: DiffusionGemma, device: torch.device, *, one_device: bool = True, resident: bool = True
     ) -> StepPath:
-        """The fastest path that works on a device; on anything but an NVIDIA GPU the plain path.
+        """The fastest path that works on a device; without an NVIDIA GPU, steps are plain.
 
         Args:
             one_device: whether all layers compute on it.
@@ -80,6 +84,8 @@ class StepPath:
         """
         plain = {part: is_plain(part) for part in PARTS}
         check_switches()  # a wrong value is an error even without a GPU
+        if device.type == "cpu":
+            return cls(native_logits=native_logits(model) is not None)
         if device.type != "cuda":
             return cls()
         triton = one_device and not plain["step"] and why_unsupported(device) is None
@@ -122,6 +128,7 @@ class StepPath:
             "fused projections": self.projections,
             "commit fused": self.fuses_commits,
             "sparse self-conditioning": self.sparse,
+            "logits in C": self.native_logits,
         }
         return ", ".join(["static step" if self.static else "plain step", *(part for part, on in parts.items() if on)])
 
@@ -133,6 +140,12 @@ def _can_be_captured(model: DiffusionGemma) -> bool:
 
 def _can_attend(model: DiffusionGemma) -> bool:
     return all(can_attend(model.norm.weight.dtype, layer.head_dim) for layer in model.config.layers)
+
+
+def native_logits(model: DiffusionGemma) -> NativeLogits | None:
+    """The kernel that takes statistics of a model's logits on a CPU, or None where torch does."""
+    config = model.config
+    return logits_kernel(config.vocab_size, config.vocab_size * config.hidden_size)
 
 
 def int8_embedding(model: DiffusionGemma) -> QuantEmbedding | None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..diffusion.noise import Noise
-from ..diffusion.reading import LogitStatistics, read_logits
+from ..diffusion.reading import LogitStatistics, ReadLogits, read_logits
 from ..diffusion.sampler import accept, renoise
 from ..diffusion.schedule import temperature_at
 from ..diffusion.settings import SamplerSettings
@@ -63,11 +63,13 @@ def denoise_plainly(
     noise: Noise,
     block: BlockSettings,
     commit_ids: Tensor | None = None,
+    read: ReadLogits = read_logits,
 ) -> Iterator[Step]:
     """Denoises `canvas` [L], as `Denoiser.denoise_block` does, on whatever device it is.
 
     Args:
         commit_ids: [C] the last block or end of the prompt, which the first step also writes into the cache.
+        read: reads logits.
 
     Raises:
         WeightsError: the logits are NaN or infinite.
@@ -82,7 +84,7 @@ def denoise_plainly(
         # a. The denoiser: canvas, cache and the last step's soft embedding in, logits out.
         logits = model.denoise(canvas, cache, soft, commit_ids if step == 1 else None)
         # b. Read them: entropy, draft, samples. The logits are now capped and divided by the temperature.
-        stats = read_logits(
+        stats = read(
             logits,
             softcap=model.config.softcap,
             temperature=temperature,

@@ -9,11 +9,12 @@ Shape letters: L canvas, V vocabulary, R rows of a block, K most probable ids.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from .noise import SampleNoise
+from .noise import Noise, SampleNoise
 from .search import argmax
 
 MAX_ELEMENTS = 8 * 1024 * 1024
@@ -45,6 +46,14 @@ class LogitStatistics:
     log_normalizer: Tensor
     top_ids: Tensor | None = None
     top_probs: Tensor | None = None
+
+
+class ReadLogits(Protocol):
+    """Does what `read_logits` does, perhaps elsewhere."""
+
+    def __call__(
+        self, logits: Tensor, *, softcap: float | None, temperature: float, noise: Noise | None, record_top_k: int = 0
+    ) -> LogitStatistics: ...
 
 
 def read_logits(
@@ -84,9 +93,7 @@ def read_logits(
     for start in range(0, length, block):
         rows = slice(start, start + block)
         scores = first[: len(logits[rows])].copy_(logits[rows])
-        if softcap is not None:
-            scores.div_(softcap).tanh_().mul_(softcap)
-        scores.div_(temperature)
+        process(scores, softcap, temperature)
         logits[rows] = scores
         stored = second[: len(scores)].copy_(logits[rows])
         stats.log_normalizer[rows] = _log_sum_exp(stored)
@@ -101,6 +108,13 @@ def read_logits(
         if stats.top_probs is not None and stats.top_ids is not None:
             stats.top_probs[rows], stats.top_ids[rows] = probs.topk(count, dim=-1)
     return stats
+
+
+def process(logits: Tensor, softcap: float | None, temperature: float | Tensor) -> None:
+    """Caps logits in fp32 and divides them by the temperature, in place."""
+    if softcap is not None:
+        logits.div_(softcap).tanh_().mul_(softcap)
+    logits.div_(temperature)
 
 
 def _block(vocab_size: int, device: torch.device) -> int:

@@ -10,7 +10,8 @@
 The kernel is taken where it compiles and computes what it should (`native.support`), oneDNN's int8 where the CPU has
 instructions for it, and they are exact. For many rows and no decoding, which is what linear layers have, oneDNN is the
 faster of the two. The embedding is multiplied in bf16 only on CPUs with instructions for that; with AMX, which does it
-in tiles, that is the first choice. Attention in bf16 is not a module: `attention_kernel` says what computes it.
+in tiles, that is the first choice. Attention in bf16, and statistics of logits, are not modules: `attention_kernel` and
+`logits_kernel` say what computes them.
 
 A weight is never held twice: a module's stored parts are freed before the next module is replaced. The kernel reads the
 stored parts, int8 by rows takes as much memory as they do, and the bf16 matrix twice as much; a module for which too
@@ -43,6 +44,7 @@ from .int8_weight import has_int8_matmul, row_bytes
 from .linear import Int8Linear, LastRows
 from .native.attention import NativeAttention
 from .native.library import NativeLibrary
+from .native.logits import NativeLogits
 from .native.products import NativeLinear, NativeProduct
 from .native.support import native_library
 from .pages import release_pages
@@ -128,6 +130,24 @@ def attention_kernel(head_sizes: Iterable[int], weights: int) -> NativeAttention
     library = native_library()
     attention = None if isinstance(library, Unsupported) else library.attention
     return attention if attention is not None and all(map(attention.supports, head_sizes)) else None
+
+
+def logits_kernel(vocabulary: int, weights: int) -> NativeLogits | None:
+    """What takes statistics of a model's logits, or None where torch is to.
+
+    Args:
+        weights: number of weights in the embedding; models with smaller ones are left to torch, like small modules.
+
+    Raises:
+        SwitchError: an environment variable has an invalid value.
+    """
+    path = cpu_path()
+    if path == "plain" or (path == "auto" and weights < MIN_WEIGHTS):
+        return None
+    library = native_library()
+    if isinstance(library, Unsupported) or not library.logits.supports(vocabulary):
+        return None
+    return library.logits
 
 
 def _warning() -> str | None:

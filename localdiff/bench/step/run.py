@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ...denoising import ParityError
+from ...denoising import ParityError, StepPath
 from ...errors import ResourceError
 from ...hardware import hardware_name
 from ...load import resolve_device
@@ -68,12 +68,12 @@ def run(
         progress=progress,
     )
     timings = stopwatch.measure(measurement.steps)
-    on_card = subject.device.type == "cuda"
+    steps = stopwatch.denoiser.path_taken
     return make_report(
         subject,
         timings,
         ceilings,
-        paths_of(subject.network, subject.dtype, str(stopwatch.denoiser.path_taken) if on_card else ""),
+        paths_of(subject.network, subject.dtype, "" if steps == StepPath() else str(steps)),
         memory_use(subject.device, remembered=remembered),
         context=measurement.context,
         hardware=hardware_name(subject.device),

@@ -1,16 +1,19 @@
-"""Kernels in C, compiled on the machine that runs them: products with stored codes, soft embeddings, attention.
+"""Kernels in C, compiled on the machine that runs them: products with stored codes, soft embeddings, attention,
+statistics of logits.
 
-    product.c                      products: tiles of a weight decoded in registers, and integer products
-    attention.c                    softmax attention in bf16, where the CPU multiplies vectors of bf16
-    soft_embedding.c               means of the rows of an int8 table under the softmax of logits
-    vectors.h, avx512.h, avx2.h    vectors of this CPU, for products and soft embeddings
-    stored.h                       how quantized weights are stored
-    build                          compiles them with the system's C compiler, once
-    library                        calls the products; the layouts of their arguments
-    attention, soft_embedding      call the others, the same
-    calls                          what they share: functions of the library, in several threads
-    support                        whether they run here, by trying
-    products                       the products of experts and of linear layers
+    product.c                            products: tiles of a weight decoded in registers, and integer products
+    attention.c                          softmax attention in bf16, where the CPU multiplies vectors of bf16
+    soft_embedding.c                     means of the rows of an int8 table under the softmax of logits
+    logits.c                             statistics of logits, an id drawn from each row, and scores in their place
+    vectors.h, avx512.h, avx2.h          vectors of this CPU
+    exponential.h                        exp of such a vector
+    stored.h                             how quantized weights are stored
+    build                                compiles them with the system's C compiler, once
+    library                              calls the products; the layouts of their arguments
+    attention, soft_embedding, logits    call the others, the same
+    calls                                what they share: functions of the library, in several threads
+    support                              whether they run here, by trying
+    products                             the products of experts and of linear layers
 
 The weights stay as they are stored, and mapped from their files; nothing is converted when a model is loaded.
 Activations are rounded to int8 with one scale per row and group of 64, nf4's levels to steps of 1/127.

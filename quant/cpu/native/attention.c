@@ -16,12 +16,13 @@
 #if defined(__AVX512BF16__) && defined(__AVX512BW__)
 
 #include <float.h>
-#include <immintrin.h>
 #include <math.h>
 #include <string.h>
 
+#include "avx512.h"
+#include "exponential.h"
+
 enum {
-    LANES = 16,
     VECTORS = 3,
     ROWS = VECTORS * LANES,
     KEYS = 128,
@@ -66,23 +67,6 @@ struct block {
     int rows;
     int64_t first_row, kv_head, group, d;
 } __attribute__((aligned(64)));
-
-// exp(x) for x <= 0; 0 below -110, where it is less than half of the smallest float; NaN of NaN. Range reduction and
-// polynomial are those of `expf` in Moshier's Cephes library, which states a relative error of at most 1.7e-7.
-static inline __m512 exponential(__m512 x) {
-    x = _mm512_max_ps(_mm512_set1_ps(-110.0F), x);  // of a NaN and a number, this takes the second
-    const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504088896341F)), 0);
-    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375F), x);
-    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4F), r);
-    __m512 y = _mm512_set1_ps(1.9875691500e-4F);
-    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.3981999507e-3F));
-    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(8.3334519073e-3F));
-    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(4.1665795894e-2F));
-    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.6666665459e-1F));
-    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(5.0000001201e-1F));
-    y = _mm512_fmadd_ps(y, _mm512_mul_ps(r, r), _mm512_add_ps(r, _mm512_set1_ps(1.0F)));
-    return _mm512_scalef_ps(y, n);
-}
 
 static inline __m512bh pair_of(const void *at) {  // the same pair in all lanes
     int32_t pair;

@@ -27,6 +27,10 @@ static inline whole whole_of(int32_t number) { return _mm256_set1_epi32(number);
 
 static inline real real_of(float number) { return _mm256_set1_ps(number); }
 static inline real load_real(const float *at) { return _mm256_loadu_ps(at); }
+static inline real load_bf16(const uint16_t *at) {
+    const whole upper = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)at));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(upper, 16));
+}
 static inline void store_real(float *at, real value) { _mm256_storeu_ps(at, value); }
 static inline void store_bf16(uint16_t *at, real value) {  // to the nearest, halves to even
     const whole bits = _mm256_castps_si256(value), last = _mm256_and_si256(_mm256_srli_epi32(bits, 16), whole_of(1));
@@ -36,8 +40,21 @@ static inline void store_bf16(uint16_t *at, real value) {  // to the nearest, ha
     _mm_storeu_si128((__m128i *)at, _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256(upper, 1)));
 }
 static inline real to_real(whole value) { return _mm256_cvtepi32_ps(value); }
+static inline real plus(real a, real b) { return _mm256_add_ps(a, b); }
+static inline real minus(real a, real b) { return _mm256_sub_ps(a, b); }
 static inline real times(real a, real b) { return _mm256_mul_ps(a, b); }
+static inline real over(real a, real b) { return _mm256_div_ps(a, b); }
 static inline real plus_product(real sum, real a, real b) { return _mm256_fmadd_ps(a, b, sum); }
+static inline real larger(real a, real b) { return _mm256_max_ps(a, b); }   // b if either is NaN
+static inline real smaller(real a, real b) { return _mm256_min_ps(a, b); }  // the same
+static inline real where_less(real a, real b, real then, real otherwise) {
+    return _mm256_blendv_ps(otherwise, then, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
+}
+static inline real nearest(real value) { return _mm256_round_ps(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+static inline real times_power_of_two(real value, real n) {  // n from -126 to 127
+    const whole exponent = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), whole_of(127)), 23);
+    return times(value, _mm256_castsi256_ps(exponent));
+}
 
 static inline whole low_codes(whole bytes) { return _mm256_and_si256(bytes, _mm256_set1_epi8(15)); }
 static inline whole high_codes(whole bytes) {

@@ -13,6 +13,10 @@ static inline whole dot(whole sum, whole levels, whole x) { return _mm512_dpbusd
 
 static inline real real_of(float number) { return _mm512_set1_ps(number); }
 static inline real load_real(const float *at) { return _mm512_loadu_ps(at); }
+static inline real load_bf16(const uint16_t *at) {
+    const whole upper = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)at));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(upper, 16));
+}
 static inline void store_real(float *at, real value) { _mm512_storeu_ps(at, value); }
 static inline void store_bf16(uint16_t *at, real value) {  // to the nearest, halves to even
     const whole bits = _mm512_castps_si512(value), last = _mm512_and_si512(_mm512_srli_epi32(bits, 16), whole_of(1));
@@ -22,8 +26,18 @@ static inline void store_bf16(uint16_t *at, real value) {  // to the nearest, ha
     _mm256_storeu_si256((__m256i *)at, _mm512_cvtepi32_epi16(upper));
 }
 static inline real to_real(whole value) { return _mm512_cvtepi32_ps(value); }
+static inline real plus(real a, real b) { return _mm512_add_ps(a, b); }
+static inline real minus(real a, real b) { return _mm512_sub_ps(a, b); }
 static inline real times(real a, real b) { return _mm512_mul_ps(a, b); }
+static inline real over(real a, real b) { return _mm512_div_ps(a, b); }
 static inline real plus_product(real sum, real a, real b) { return _mm512_fmadd_ps(a, b, sum); }
+static inline real larger(real a, real b) { return _mm512_max_ps(a, b); }   // b if either is NaN
+static inline real smaller(real a, real b) { return _mm512_min_ps(a, b); }  // the same
+static inline real where_less(real a, real b, real then, real otherwise) {
+    return _mm512_mask_mov_ps(otherwise, _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), then);
+}
+static inline real nearest(real value) { return _mm512_roundscale_ps(value, 0); }  // to the nearest whole number
+static inline real times_power_of_two(real value, real n) { return _mm512_scalef_ps(value, n); }  // n from -126 to 127
 
 static inline whole low_codes(whole bytes) { return _mm512_and_si512(bytes, _mm512_set1_epi8(15)); }
 static inline whole high_codes(whole bytes) {

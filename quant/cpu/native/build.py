@@ -18,7 +18,10 @@ from pathlib import Path
 
 SOURCES = tuple(
     Path(__file__).with_name(name)
-    for name in ("product.c", "attention.c", "soft_embedding.c", "stored.h", "vectors.h", "avx512.h", "avx2.h")
+    for name in (
+        *("product.c", "attention.c", "soft_embedding.c", "logits.c"),
+        *("stored.h", "vectors.h", "avx512.h", "avx2.h", "exponential.h"),
+    )
 )
 FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC")
 """Without contraction a number is rounded as the expression says, by every compiler alike."""

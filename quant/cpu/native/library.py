@@ -19,6 +19,7 @@ from ...codecs.codec import GROUP, Encoded
 from ...codecs.nf4 import LEVELS
 from .attention import NativeAttention
 from .calls import function_of, run
+from .logits import NativeLogits
 from .soft_embedding import NativeSoftEmbedding
 
 STEPS = 127
@@ -91,6 +92,7 @@ class NativeLibrary:
         max_inputs: maximum number of inputs of a weight.
         attention: its attention; None where the CPU lacks the instructions.
         soft_embedding: its soft embeddings.
+        logits: its statistics of logits.
     """
 
     def __init__(self, path: Path) -> None:
@@ -105,6 +107,7 @@ class NativeLibrary:
         attention = NativeAttention(library)
         self.attention = attention if attention.instructions else None
         self.soft_embedding = NativeSoftEmbedding(library)
+        self.logits = NativeLogits(library)
         self._levels = torch.tensor(LEVELS).mul(STEPS).round().to(torch.int8)
 
     def supports(self, shape: Sequence[int]) -> bool:

@@ -72,7 +72,12 @@ def _opened(command: Sequence[str]) -> NativeLibrary:
 
 def _is_correct(library: NativeLibrary) -> bool:
     products = all(is_correct(library, codec) for codec in CODECS)
-    return products and is_soft_embedding_correct(library) and is_attention_correct(library)
+    return (
+        products
+        and is_soft_embedding_correct(library)
+        and are_statistics_correct(library)
+        and is_attention_correct(library)
+    )
 
 
 def is_correct(library: NativeLibrary, codec: str) -> bool:
@@ -103,6 +108,30 @@ def is_soft_embedding_correct(library: NativeLibrary) -> bool:
         if not bool((result.double() - expected).norm() <= LIMIT * expected.norm()):
             return False
     return True
+
+
+def are_statistics_correct(library: NativeLibrary) -> bool:
+    """Whether statistics of logits, and what replaces them, are those in fp64."""
+    generator = torch.Generator().manual_seed(0)
+    softcap, temperature, rows, vocabulary = 30.0, 0.5, 9, 1024
+    logits = torch.randn(rows, vocabulary, generator=generator) * torch.logspace(-1, 2, rows)[:, None]
+    uniforms = torch.rand(rows, generator=generator)
+    scores = softcap * (logits.double() / softcap).tanh() / temperature
+    probs = scores.softmax(dim=-1)
+    found = library.logits(logits, softcap=softcap, temperature=temperature, uniforms=uniforms)  # overwrites them
+    drawn = found.sampled[:, None]
+    above = probs.cumsum(dim=-1).gather(1, drawn).squeeze(1) - uniforms
+    pairs = (
+        (logits, scores),
+        (found.entropy, torch.special.entr(probs).sum(dim=-1)),
+        (found.argmax_prob, probs.amax(dim=-1)),
+        (found.log_normalizer, scores.logsumexp(dim=-1)),
+    )
+    return (
+        all(bool((result.double() - expected).norm() <= LIMIT * expected.norm()) for result, expected in pairs)
+        and torch.equal(found.argmax, scores.argmax(dim=-1))
+        and bool(((above > -LIMIT) & (above < probs.gather(1, drawn).squeeze(1) + LIMIT)).all())
+    )
 
 
 def is_attention_correct(library: NativeLibrary) -> bool:

@@ -1,15 +1,15 @@
-"""Which models attend through the native kernel."""
+"""Which models attend, and read their logits, through the native kernel."""
 
 from __future__ import annotations
 
 import pytest
 
 from quant.cpu import choice
-from quant.cpu.choice import MIN_WEIGHTS, attention_kernel
+from quant.cpu.choice import MIN_WEIGHTS, attention_kernel, logits_kernel
 from quant.cpu.switches import CPU_NATIVE, CPU_PATH
 from quant.switch import SwitchError
 from quant.unsupported import Unsupported
-from tests.models.native import needs_native_attention
+from tests.models.native import needs_native, needs_native_attention
 
 SIZES = (256, 512)
 
@@ -35,9 +35,30 @@ def test_who_gets_it(
     assert attention_kernel(sizes, weights) is None
 
 
+@needs_native
+@pytest.mark.parametrize(
+    ("path", "vocabulary", "weights", "takes"),
+    [
+        ("auto", 1 << 18, MIN_WEIGHTS, True),
+        ("auto", 1 << 18, MIN_WEIGHTS - 1, False),
+        ("fast", 1 << 8, 1, True),
+        ("fast", 1000, 1, False),
+        ("plain", 1 << 18, MIN_WEIGHTS, False),
+    ],
+)
+def test_whose_logits_it_reads(
+    path: str, vocabulary: int, weights: int, takes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CPU_PATH, path)
+    assert (logits_kernel(vocabulary, weights) is not None) == takes
+    monkeypatch.setenv(CPU_NATIVE, "off")
+    assert logits_kernel(vocabulary, weights) is None
+
+
 def test_small_models_compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "native_library", lambda: pytest.fail("nothing is to be compiled"))
     assert attention_kernel(SIZES, MIN_WEIGHTS - 1) is None
+    assert logits_kernel(1 << 18, MIN_WEIGHTS - 1) is None
 
 
 def test_torch_has_amx(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,9 +71,12 @@ def test_a_machine_without_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "has_amx", lambda: False)
     monkeypatch.setattr(choice, "native_library", lambda: Unsupported("there is none", ""))
     assert attention_kernel(SIZES, MIN_WEIGHTS) is None
+    assert logits_kernel(1 << 18, MIN_WEIGHTS) is None
 
 
 def test_a_switch_that_says_nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CPU_PATH, "slow")
     with pytest.raises(SwitchError):
         attention_kernel(SIZES, MIN_WEIGHTS)
+    with pytest.raises(SwitchError):
+        logits_kernel(1 << 18, MIN_WEIGHTS)

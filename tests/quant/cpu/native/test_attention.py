@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import mmap
-import subprocess
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ from quant.cpu.native import build
 from quant.cpu.native.attention import KeysValues, NativeAttention
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.native.support import attended, native_library
-from tests.models.native import needs_native, needs_native_attention
+from tests.models.native import needs_native_attention
 
 COMPILER = build.compiler({})
 BF16 = torch.bfloat16
@@ -290,37 +289,6 @@ def test_arguments_that_do_not_belong_together(
         attention(given["q"], given["parts"], given["mask"])
 
 
-def test_exp_is_as_exact_as_its_source_says(tmp_path: Path) -> None:
-    """Every 4,096th float from -87.3 to 0, below which results are no longer normal floats; then the ends."""
-    assert COMPILER is not None
-    source = next(path for path in build.SOURCES if path.name == "attention.c")
-    driver = tmp_path / "driver.c"
-    driver.write_text(
-        f'#include "{source}"\n'
-        "void exponentials(float *x, int64_t count) {\n"
-        "    for (int64_t i = 0; i < count; i += LANES)\n"
-        "        _mm512_storeu_ps(x + i, exponential(_mm512_loadu_ps(x + i)));\n}\n"
-    )
-    subprocess.run([*COMPILER, *build.FLAGS, str(driver), "-o", str(tmp_path / "driver.so")], check=True)
-    exponentials = ctypes.CDLL(str(tmp_path / "driver.so")).exponentials
-    exponentials.argtypes = [ctypes.c_void_p, ctypes.c_int64]
-
-    def exp(x: Tensor) -> Tensor:
-        y = torch.cat((x, torch.zeros(-len(x) % 16)))
-        exponentials(y.data_ptr(), len(y))
-        return y[: len(x)]
-
-    bits = torch.arange(0x00800000, 0x42AE999A, 4096, dtype=torch.int32)
-    x = -bits.view(torch.float32)
-    exact = x.double().exp()
-    assert float(((exp(x).double() - exact).abs() / exact).max()) < 1.7e-7
-    ends = torch.tensor([0.0, -0.0, -103.0, -110.0, -200.0, -3.4e38, -torch.inf, torch.nan])
-    assert torch.equal(exp(ends)[[0, 1, 3, 4, 5, 6]], torch.tensor([1.0, 1.0, 0.0, 0.0, 0.0, 0.0]))
-    assert float(exp(ends)[2]) == float(ends[2].double().exp().float())
-    assert exp(ends)[7].isnan()
-
-
-@needs_native
 def test_a_cpu_without_the_instructions_has_the_other_kernel_alone(tmp_path: Path) -> None:
     assert COMPILER is not None
     flags = [flag for flag in build.FLAGS if flag != "-march=native"]

@@ -149,7 +149,7 @@ def test_the_sources_compile_without_a_warning(tmp_path: Path, flags: tuple[str,
     assert command is not None
     common = [flag for flag in build.FLAGS if flag != "-march=native"]
     sources = [str(path) for path in build.SOURCES if path.suffix == ".c"]
-    assert len(sources) == 3
+    assert len(sources) == 4
     done = subprocess.run(
         [*command, *common, *flags, "-Wall", "-Wextra", *sources, "-o", str(tmp_path / "kernel.so")],
         capture_output=True,

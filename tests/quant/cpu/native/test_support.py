@@ -196,6 +196,23 @@ def test_wrong_soft_embeddings_are_noticed(
 
 
 @needs_native
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("weighted += sum_of(products);", ""),
+        ("cap / g->temperature", "cap"),
+        ("(float)(1 / total)", "(float)total"),
+        ("found = at + i;", "found = at;"),
+        ("if (before > target) return found;", ""),
+        ("sum = plus(sum, exponential(minus(logits_at", "sum = plus(sum, exponential(plus(logits_at"),
+    ],
+)
+def test_wrong_statistics_are_noticed(right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    change_source("logits.c", right, wrong, tmp_path, monkeypatch)
+    assert unsupported().reason == "the native kernel computes wrong numbers here"
+
+
+@needs_native
 @pytest.mark.parametrize("wrong", CODECS)
 def test_both_formats_are_tried(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(support, "is_correct", lambda _, codec: codec != wrong)

@@ -1,0 +1,51 @@
+"""Reads logits on a CPU through the kernel in C.
+
+Shape letters: L canvas, V vocabulary, K most probable ids.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from quant.cpu.native.logits import NativeLogits
+
+from ..diffusion.noise import Noise, SeededNoise
+from ..diffusion.reading import LogitStatistics, process, read_logits
+
+
+class NativeReader:
+    """Does what `read_logits` does, through the kernel for noise that is drawn by one number a row."""
+
+    def __init__(self, kernel: NativeLogits) -> None:
+        self._kernel = kernel
+
+    def __call__(
+        self,
+        logits: Tensor,
+        *,
+        softcap: float | None,
+        temperature: float,
+        noise: Noise | None,
+        record_top_k: int = 0,
+    ) -> LogitStatistics:
+        """Reads raw logits [L, V] and overwrites them; see `read_logits`."""
+        if not (noise is None or isinstance(noise, SeededNoise)):
+            return read_logits(logits, softcap=softcap, temperature=temperature, noise=noise, record_top_k=record_top_k)
+        count = min(record_top_k, logits.shape[1])
+        top = logits.topk(count, dim=-1) if count else None  # before they are overwritten
+        uniforms = None if noise is None else noise.uniforms(len(logits))
+        found = self._kernel(logits, softcap=softcap, temperature=temperature, uniforms=uniforms)
+        top_probs = None
+        if top is not None:
+            scores = top.values.float()
+            process(scores, softcap, temperature)
+            top_probs = scores.sub_(scores[:, :1].clone()).exp_().mul_(found.argmax_prob[:, None])
+        return LogitStatistics(
+            entropy=found.entropy,
+            argmax=found.argmax,
+            argmax_prob=found.argmax_prob,
+            sampled=found.sampled,
+            log_normalizer=found.log_normalizer,
+            top_ids=None if top is None else top.indices,
+            top_probs=top_probs,
+        )

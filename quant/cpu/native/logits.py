@@ -1,0 +1,125 @@
+"""Statistics of logits as a function of tensors.
+
+Knows the layout of its arguments, which is that of the structure in `logits.c`; knows nothing about steps.
+Shape letters: N rows of logits, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .calls import function_of, run
+
+DTYPES = (torch.float32, torch.bfloat16)
+"""Of logits."""
+MIN_LOGITS_PER_THREAD = 1 << 16
+"""Fewer take less time than it takes to wake up a thread."""
+
+
+class _Reading(ctypes.Structure):
+    _fields_ = (
+        ("logits", ctypes.c_void_p),
+        ("uniforms", ctypes.c_void_p),
+        ("entropy", ctypes.c_void_p),
+        ("argmax_prob", ctypes.c_void_p),
+        ("log_normalizer", ctypes.c_void_p),
+        ("argmax", ctypes.c_void_p),
+        ("sampled", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("chunks", ctypes.c_int64),
+        ("is_bf16", ctypes.c_int64),
+        ("softcap", ctypes.c_double),
+        ("temperature", ctypes.c_double),
+        ("next", ctypes.c_int64),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowStatistics:
+    """Statistics of rows of logits; each is [N].
+
+    Attributes:
+        entropy: fp32, in nats.
+        argmax: int64, the first of the most probable ids.
+        argmax_prob: fp32, its probability.
+        sampled: int64, the id drawn.
+        log_normalizer: fp32, log-sum-exp of the scores as they are stored.
+    """
+
+    entropy: Tensor
+    argmax: Tensor
+    argmax_prob: Tensor
+    sampled: Tensor
+    log_normalizer: Tensor
+
+
+class NativeLogits:
+    """Reads logits, and replaces them by their scores: capped, and divided by the temperature.
+
+    Raises:
+        AttributeError: the library lacks a function.
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._read = function_of(library.read_logits, _Reading)
+        library.logits_chunk.restype = library.logits_max_chunks.restype = ctypes.c_int64
+        self._chunk, self._max_chunks = int(library.logits_chunk()), int(library.logits_max_chunks())
+
+    def supports(self, vocabulary: int) -> bool:
+        """Whether a vocabulary divides into chunks, and is not too large."""
+        return vocabulary % self._chunk == 0 and 0 < vocabulary <= self._max_chunks * self._chunk
+
+    def __call__(
+        self, logits: Tensor, *, softcap: float | None, temperature: float, uniforms: Tensor | None
+    ) -> RowStatistics:
+        """Reads logits and overwrites them.
+
+        Args:
+            logits: [N, V] in bf16 or fp32, contiguous, of a vocabulary that `supports` is true for. What replaces them
+                is `softcap · tanh(logit / softcap) / temperature`, rounded to their type; statistics are taken before
+                that rounding, but for `log_normalizer`.
+            softcap: None caps nothing.
+            uniforms: [N] fp32 in [0, 1), each of which draws an id through the cumulative distribution of its row; with
+                None the most probable ids are drawn.
+
+        Returns:
+            Statistics; the entropy of a row with a NaN or infinity is not finite, and its ids mean nothing.
+
+        Raises:
+            ValueError: arguments that do not belong together.
+        """
+        count, vocabulary = logits.shape
+        if logits.dtype not in DTYPES or not logits.is_contiguous() or not self.supports(vocabulary):
+            raise ValueError(f"logits {list(logits.shape)} of {logits.dtype} should be bf16 or fp32, in whole chunks")
+        if uniforms is not None and (uniforms.shape != (count,) or uniforms.dtype != torch.float32):
+            raise ValueError(f"uniforms {list(uniforms.shape)} of {uniforms.dtype} should be fp32 [{count}]")
+        if not temperature > 0 or (softcap is not None and not softcap > 0):
+            raise ValueError(f"{temperature=} and {softcap=} should be above 0")
+        uniforms = None if uniforms is None else uniforms.contiguous()
+        entropy, argmax_prob, log_normalizer = (torch.empty(count, dtype=torch.float32) for _ in range(3))
+        argmax, sampled = (torch.empty(count, dtype=torch.int64) for _ in range(2))
+        arguments = _Reading(
+            logits.data_ptr(),
+            None if uniforms is None else uniforms.data_ptr(),
+            entropy.data_ptr(),
+            argmax_prob.data_ptr(),
+            log_normalizer.data_ptr(),
+            argmax.data_ptr(),
+            sampled.data_ptr(),
+            count,
+            vocabulary // self._chunk,
+            logits.dtype == torch.bfloat16,
+            softcap or 0.0,
+            temperature,
+            0,
+        )
+        statistics = RowStatistics(
+            entropy=entropy, argmax=argmax, argmax_prob=argmax_prob, sampled=sampled, log_normalizer=log_normalizer
+        )
+        held = (logits, uniforms, statistics)
+        run(self._read, arguments, held, max_threads=1 + logits.numel() // MIN_LOGITS_PER_THREAD)
+        return statistics

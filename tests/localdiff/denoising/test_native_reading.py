@@ -1,0 +1,117 @@
+"""Logits read through the kernel in C: what a step, an event and a run get is what torch would have given."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from localdiff.denoising import BlockSettings, Denoiser, Step, StepPath
+from localdiff.denoising.native_reading import NativeReader
+from localdiff.diffusion.noise import Noise, ReferenceNoise, SeededNoise
+from localdiff.diffusion.reading import read_logits
+from localdiff.diffusion.settings import SamplerSettings
+from localdiff.model.cache import KVCache
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from quant.cpu.native.library import NativeLibrary
+from quant.cpu.native.support import native_library
+from tests.models import tiny
+from tests.models.native import needs_native
+
+CPU = torch.device("cpu")
+VOCAB = 512
+
+
+@pytest.fixture
+def reader() -> NativeReader:
+    library = native_library()
+    assert isinstance(library, NativeLibrary)
+    return NativeReader(library.logits)
+
+
+def logits_of(rows: int = 40, dtype: torch.dtype = torch.float32) -> Tensor:
+    return (torch.randn(rows, VOCAB, generator=torch.Generator().manual_seed(2)) * 6).to(dtype)
+
+
+@needs_native
+@pytest.mark.parametrize("noise", [SeededNoise, None], ids=["sampled", "greedy"])
+@pytest.mark.parametrize("softcap", [30.0, None])
+@pytest.mark.parametrize("record_top_k", [0, 3])
+def test_a_step_is_read_as_by_torch(
+    reader: NativeReader, noise: type[SeededNoise] | None, softcap: float | None, record_top_k: int
+) -> None:
+    results = []
+    for read in (reader, read_logits):
+        logits = logits_of()
+        source = None if noise is None else noise(5)
+        for _ in range(2):  # the noise of the second step depends on how much the first one took
+            found = read(logits, softcap=softcap, temperature=0.8, noise=source, record_top_k=record_top_k)
+        results.append((logits, found))
+    (stored, native), (expected, plain) = results
+    torch.testing.assert_close(stored, expected)
+    for name in ("entropy", "argmax_prob", "log_normalizer", "top_probs"):
+        torch.testing.assert_close(getattr(native, name), getattr(plain, name), atol=1e-5, rtol=1e-5)
+    assert torch.equal(native.argmax, plain.argmax)
+    assert torch.equal(native.sampled, plain.sampled)
+    assert (native.top_ids is None) == (record_top_k == 0)
+    assert native.top_ids is None or torch.equal(native.top_ids, plain.top_ids)
+
+
+@needs_native
+def test_no_more_alternatives_than_ids(reader: NativeReader) -> None:
+    found = reader(logits_of(), softcap=30.0, temperature=0.8, noise=None, record_top_k=VOCAB + 1)
+    assert found.top_ids is not None
+    assert found.top_ids.shape == (40, VOCAB)
+
+
+@needs_native
+def test_noise_that_needs_probabilities_is_drawn_by_torch(reader: NativeReader) -> None:
+    drawn = [
+        read(logits_of(), softcap=30.0, temperature=0.8, noise=ReferenceNoise(3, device=CPU, dtype=torch.float32))
+        for read in (reader, read_logits)
+    ]
+    assert torch.equal(drawn[0].sampled, drawn[1].sampled)
+    assert torch.equal(drawn[0].entropy, drawn[1].entropy), "not a bit differs"
+
+
+def denoise(denoiser: Denoiser, network: DiffusionGemma, noise: Noise, steps: int = 3) -> Sequence[Step]:
+    cache = KVCache(network.config, 64, torch.float32, CPU)
+    block = BlockSettings(
+        number=1,
+        started=time.perf_counter(),
+        sampler=SamplerSettings(schedule_steps=steps),
+        stop_rule="never",
+        pad_id=tiny.PAD,
+        record_top_k=2,
+    )
+    canvas = noise.canvas(tiny.CANVAS, VOCAB)
+    return list(denoiser.denoise_block(cache, canvas, noise, block, [1, 2, 3]))
+
+
+@needs_native
+def test_a_block_is_denoised_as_by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = tiny.model(vocab_size=VOCAB)
+    monkeypatch.setenv("LOCALDIFF_CPU_PATH", "fast")
+    native = Denoiser.for_device(network, CPU)
+    monkeypatch.setenv("LOCALDIFF_CPU_PATH", "plain")
+    plain = Denoiser.for_device(network, CPU)
+    assert (str(native.path), str(plain.path)) == ("plain step, logits in C", "plain step")
+    pairs = list(zip(*(denoise(denoiser, network, SeededNoise(1)) for denoiser in (native, plain)), strict=True))
+    assert len(pairs) == 3
+    for mine, other in pairs:
+        assert mine.event.argmax_ids == other.event.argmax_ids
+        assert mine.event.sampled_ids == other.event.sampled_ids
+        assert mine.event.top_ids == other.event.top_ids
+        assert mine.event.shown_ids == other.event.shown_ids
+        # A rounding grows tenfold from step to step.
+        assert mine.event.entropies == pytest.approx(other.event.entropies, abs=1e-3)
+
+
+def test_a_model_that_the_kernel_does_not_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_CPU_PATH", "fast")
+    assert str(Denoiser.for_device(tiny.model(), CPU).path) == "plain step", "64 ids are no whole chunk"
+    with pytest.raises(ValueError, match="does not serve this model"):
+        Denoiser(tiny.model(), StepPath(native_logits=True))
