@@ -9,7 +9,8 @@
 
     against_transformers                    one forward both ways, on random weights in the released shapes
     reference_weights                       those weights in the model of `transformers`
-    cpu_attention, cpu_embedding, cpu_logits  attention, the tied embedding and logits, with and without the kernel in C
+    cpu_attention, cpu_embedding            attention and the tied embedding on a CPU, with and without the kernel in C
+    cpu_logits                              the same of reading logits
     expert_decode                           experts on a CPU: where time goes, and by which kernel
     load_parts                              a load on a processor, by its parts
 

@@ -67,6 +67,16 @@ static inline real score_of(const struct row *r, real logits) {
     return r->has_cap ? times(hyperbolic_tangent(x), r->after) : x;
 }
 
+// Writes scores in the type of the logits; returns them as they are stored.
+static inline real stored(const struct row *r, void *at, real scores) {
+    if (!r->is_bf16) {
+        store_real(at, scores);
+        return scores;
+    }
+    store_bf16(at, scores);
+    return load_bf16(at);
+}
+
 static inline float sum_of(real value) {
     float lanes[LANES], sum = 0;
     store_real(lanes, value);
@@ -123,22 +133,22 @@ static int64_t draw(const struct row *r, const float *sums, int64_t chunks, real
     return found;
 }
 
-// Overwrites the logits of a row with their scores; returns the sum of exp(score - peak) over scores as they are stored.
-static double store_scores(const struct row *r, int64_t chunks, real peak) {
+// Overwrites the logits of a row with their scores; returns the log-sum-exp of these as they are stored.
+static double store_scores(const struct row *r, int64_t chunks, float top) {
+    float place[LANES], lanes[LANES];
+    const real peak = stored(r, place, real_of(top));  // the largest of them: rounding does not change the order
+    const int64_t width = r->is_bf16 ? sizeof(uint16_t) : sizeof(float);
     double total = 0;
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
         real sum = real_of(0);
         for (int64_t at = chunk * CHUNK; at < (chunk + 1) * CHUNK; at += LANES) {
-            const real score = score_of(r, logits_at(r, at));
-            if (r->is_bf16)
-                store_bf16((uint16_t *)r->logits + at, score);
-            else
-                store_real((float *)r->logits + at, score);
-            sum = plus(sum, exponential(minus(logits_at(r, at), peak)));
+            const real scores = stored(r, (char *)r->logits + at * width, score_of(r, logits_at(r, at)));
+            sum = plus(sum, exponential(minus(scores, peak)));
         }
         total += sum_of(sum);
     }
-    return total;
+    store_real(lanes, peak);
+    return log(total) + lanes[0];
 }
 
 static void read_row(const struct reading *g, const struct row *r, int64_t number) {
@@ -164,7 +174,7 @@ static void read_row(const struct reading *g, const struct row *r, int64_t numbe
     g->argmax[number] = largest;
     g->argmax_prob[number] = (float)(1 / total);
     g->sampled[number] = g->uniforms ? draw(r, sums, g->chunks, peak, g->uniforms[number] * total) : largest;
-    g->log_normalizer[number] = (float)(log(store_scores(r, g->chunks, peak)) + top);
+    g->log_normalizer[number] = (float)store_scores(r, g->chunks, top);
 }
 
 // Reads rows until none is left; any number of threads may be in here for the same ones.

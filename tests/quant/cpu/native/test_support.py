@@ -204,7 +204,7 @@ def test_wrong_soft_embeddings_are_noticed(
         ("(float)(1 / total)", "(float)total"),
         ("found = at + i;", "found = at;"),
         ("if (before > target) return found;", ""),
-        ("sum = plus(sum, exponential(minus(logits_at", "sum = plus(sum, exponential(plus(logits_at"),
+        ("exponential(minus(scores, peak))", "exponential(plus(scores, peak))"),
     ],
 )
 def test_wrong_statistics_are_noticed(right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
