@@ -236,6 +236,8 @@ def _damage(directory: Path) -> str | None:
             return f"`{name}` is missing"
         except OSError as error:
             return f"`{name}` cannot be read: {error.strerror}"
+        except ValueError:  # a null byte, or half of a surrogate pair
+            return f"its manifest lists {name!r}, which is no name of a file"
         if nbytes != expected:
             return f"`{name}` has {nbytes} bytes instead of {expected}"
     return None

@@ -158,6 +158,14 @@ def test_damage_is_seen_without_reading_weights_and_its_remedy_is_a_command(env:
     assert remedy(found["mine"]).startswith("the `localdiff quantize` that made it rebuilds")
 
 
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
+def test_a_manifest_that_lists_what_no_file_can_be_called_is_damage(env: dict[str, str], name: str) -> None:
+    listed = {"recipe": {"name": "4bit"}, "shards": {name: {"bytes": 1}}}
+    (make(env, "a-4bit") / "quant.json").write_text(json.dumps(listed))
+    (found,) = stored_models(env)
+    assert (found.state, found.problem) == ("damaged", f"its manifest lists {name!r}, which is no name of a file")
+
+
 def test_a_name_in_a_remedy_is_a_word_for_a_shell(env: dict[str, str]) -> None:
     for name in ("my own.partial", "new\nline.partial", os.fsdecode(b"caf\xe9.partial")):
         make(env, name)
