@@ -69,9 +69,10 @@ def _paths(argument: str) -> tuple[int, list[str]]:
         with os.scandir(expanded(folder)) as entries:
             for entry in entries:
                 if entry.name.startswith(name) and (name.startswith(".") or not entry.name.startswith(".")):
-                    path = os.path.join(folder, entry.name) + ("/" if entry.is_dir() else "")
-                    matches.append(_as_typed(path, word[:1] if word[:1] in _QUOTES else "", ends=not entry.is_dir()))
-    except OSError:  # no such folder, or an unreadable one: nothing to offer
+                    is_folder = os.path.isdir(entry)  # which, unlike the entry's own method, never raises
+                    path = os.path.join(folder, entry.name) + ("/" if is_folder else "")
+                    matches.append(_as_typed(path, word[:1] if word[:1] in _QUOTES else "", ends=not is_folder))
+    except (OSError, ValueError):  # no such folder, an unreadable one, or no name of one: nothing to offer
         return 0, []
     return len(word), sorted(matches)[:MAX_PATHS]
 

@@ -256,7 +256,15 @@ def test_paths_are_completed_as_they_have_to_be_typed(tmp_path: Path, monkeypatc
     assert candidates("/file more/", none) == (5, ["more/deep.txt"])
     assert candidates("/file .h", none) == (2, [".hidden"])
     assert candidates("/file nowhere/x", none) == (0, [])
+    assert candidates("/file more\0/x", none) == (0, [])
     assert candidates(f"/trace {tmp_path}/mo", none) == (len(str(tmp_path)) + 3, [f"{tmp_path}/more/"])
+
+
+def test_a_link_that_leads_nowhere_hides_no_other_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "notes").touch()
+    monkeypatch.chdir(tmp_path)
+    assert candidates("/file ", list) == (0, ["loop", "notes"])
 
 
 def test_of_very_many_paths_the_first_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
