@@ -24,19 +24,21 @@ _BUSY = 0.2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gpu:
-    """A GPU as `nvidia-smi` lists it; sizes in bytes."""
+    """A GPU as `nvidia-smi` lists it; sizes in bytes, None where the GPU shares the memory of the machine."""
 
     index: int
+    uuid: str
     name: str
-    total: int
-    free: int
+    total: int | None
+    free: int | None
     driver: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GpuProcess:
-    """A process that holds memory of a GPU."""
+    """A process that holds memory of the GPU with this `uuid`."""
 
+    uuid: str
     pid: int
     name: str
     nbytes: int
@@ -78,20 +80,20 @@ def read_gpus(env: Mapping[str, str]) -> list[Gpu]:
     Raises:
         OSError, subprocess.SubprocessError, ValueError: it cannot be run, fails, times out or prints something else.
     """
-    rows = _query(env, "--query-gpu=index,name,memory.total,memory.free,driver_version")
+    rows = _query(env, "--query-gpu=index,uuid,name,memory.total,memory.free,driver_version")
     return [
-        Gpu(index=int(index), name=name, total=int(total) * _MIB, free=int(free) * _MIB, driver=driver)
-        for index, name, total, free, driver in rows
+        Gpu(index=int(index), uuid=uuid, name=name, total=_bytes(total), free=_bytes(free), driver=driver)
+        for index, uuid, name, total, free, driver in rows
     ]
 
 
 def read_gpu_processes(env: Mapping[str, str]) -> list[GpuProcess]:
     """The processes that hold memory of a GPU; those with unknown shares are left out. Raises as `read_gpus`."""
-    rows = _query(env, "--query-compute-apps=pid,process_name,used_memory")
+    rows = _query(env, "--query-compute-apps=gpu_uuid,pid,process_name,used_memory")
     return [
-        GpuProcess(pid=int(pid), name=Path(name).name, nbytes=int(used_mib) * _MIB)
-        for pid, name, used_mib in rows
-        if used_mib.isdecimal()
+        GpuProcess(uuid=uuid, pid=int(pid), name=Path(",".join(path)).name, nbytes=nbytes)
+        for uuid, pid, *path, used_mib in rows  # a path may have commas in it
+        if (nbytes := _bytes(used_mib)) is not None
     ]
 
 
@@ -108,13 +110,24 @@ def _query(env: Mapping[str, str], query: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split(",")] for line in process.stdout.splitlines() if line.strip()]
 
 
+def _bytes(mib: str) -> int | None:
+    """A size in the words of `nvidia-smi`, which says `[N/A]` of one that it does not know."""
+    return None if mib.startswith("[") else int(mib) * _MIB
+
+
 def _gpu_finding(gpu: Gpu, processes: list[GpuProcess]) -> Finding:
     facts = {"name": gpu.name, "total_bytes": gpu.total, "free_bytes": gpu.free, "driver": gpu.driver}
-    text = f"{gpu.name}, {shown_size(gpu.total)}, {shown_size(gpu.free)} free, driver {gpu.driver}"
     subject = f"GPU {gpu.index}"
+    if gpu.total is None or gpu.free is None:
+        return Finding(subject=subject, status="ok", text=f"{gpu.name}, driver {gpu.driver}", facts=facts)
+    text = f"{gpu.name}, {shown_size(gpu.total)}, {shown_size(gpu.free)} free, driver {gpu.driver}"
     if gpu.total - gpu.free <= _BUSY * gpu.total:
         return Finding(subject=subject, status="ok", text=text, facts=facts)
-    details = [f"{process.name} (process {process.pid}) holds {shown_size(process.nbytes)}" for process in processes]
+    details = [
+        f"{process.name} (process {process.pid}) holds {shown_size(process.nbytes)}"
+        for process in processes
+        if process.uuid == gpu.uuid
+    ]
     return Finding(
         subject=subject,
         status="warn",

@@ -9,7 +9,7 @@ import pytest
 from localdiff.doctor.devices import check_gpus, check_host
 from localdiff.host_memory import host_memory
 
-GPU_ROW = "0, NVIDIA GeForce RTX 5090, {total}, {free}, 580.65.06"
+GPU_ROW = "0, GPU-a1, NVIDIA GeForce RTX 5090, {total}, {free}, 580.65.06"
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_a_card_that_is_free(smi) -> None:  # type: ignore[no-untyped-def]
 def test_a_card_that_others_use(smi) -> None:  # type: ignore[no-untyped-def]
     env = smi(
         gpus=GPU_ROW.format(total=32607, free=10000) + "\n",
-        apps="4711, /home/jane/envs/secret-project/bin/python, 20480\n4712, /usr/bin/Xorg, [N/A]\n",
+        apps="GPU-a1, 4711, /home/jane/envs/secret-project/bin/python, 20480\nGPU-a1, 4712, /usr/bin/Xorg, [N/A]\n",
     )
     (finding,) = check_gpus(env)
     assert finding.status == "warn"
@@ -71,7 +71,24 @@ def test_a_card_that_others_use(smi) -> None:  # type: ignore[no-untyped-def]
     assert finding.advice == "to free memory, stop the other programs"
 
 
-@pytest.mark.parametrize(("gpus", "code"), [("", 9), ("nonsense\n", 0), ("a, b, c, d, e\n", 0)])
+def test_a_process_is_named_beside_the_card_whose_memory_it_holds(smi) -> None:  # type: ignore[no-untyped-def]
+    env = smi(
+        gpus="0, GPU-a1, One, 10000, 2000, 580\n1, GPU-b2, Two, 10000, 2000, 580\n",
+        apps="GPU-b2, 7, /opt/a, b/python, 7000\n",
+    )
+    one, two = check_gpus(env)
+    assert (one.details, one.advice) == ([], "to free memory, stop the other programs, which `nvidia-smi` lists")
+    assert two.details == ["python (process 7) holds 7.3 GB"]
+
+
+def test_a_card_that_shares_the_memory_of_the_machine(smi) -> None:  # type: ignore[no-untyped-def]
+    (finding,) = check_gpus(smi(gpus="0, GPU-a1, NVIDIA GB10, [N/A], [N/A], 580.65.06\n"))
+    assert (finding.subject, finding.status) == ("GPU 0", "ok")
+    assert finding.text == "NVIDIA GB10, driver 580.65.06"
+    assert finding.facts["total_bytes"] is None
+
+
+@pytest.mark.parametrize(("gpus", "code"), [("", 9), ("nonsense\n", 0), ("a, b, c, d, e, f\n", 0)])
 def test_a_tool_that_does_not_work(smi, gpus: str, code: int) -> None:  # type: ignore[no-untyped-def]
     (finding,) = check_gpus(smi(gpus=gpus, code=code))
     assert (finding.subject, finding.status) == ("nvidia-smi", "warn")
