@@ -126,7 +126,8 @@ def _plan(
     tensors = [tensor for file in files for tensor in file.tensors]
     manifest = None
     if MANIFEST_FILE in repository.files:
-        manifest = Manifest.from_text(repository.read(MANIFEST_FILE).decode("utf-8"))
+        # Bytes that are not UTF-8 are damage, too: with others in their place the checksum does not match.
+        manifest = Manifest.from_text(repository.read(MANIFEST_FILE).decode("utf-8", "replace"))
     weights = described_weights(repository.name, config, tensors, manifest)
     memory = None if weights is None or plan_memory is None else plan_memory(weights)
     return DownloadPlan(

@@ -18,7 +18,7 @@ from quant.files.manifest import Manifest
 from quant.files.source import StoredTensor
 
 from .checkpoint import Checkpoint
-from .stored import QuantizedWeights, StoredWeights
+from .stored import QuantizedWeights, StoredWeights, require_listed
 
 
 class DescribedCheckpoint(Checkpoint):
@@ -55,8 +55,12 @@ def described_weights(
 
     Args:
         manifest: that of a quantized model.
+
+    Raises:
+        WeightsError: the headers contradict the manifest.
     """
     checkpoint = DescribedCheckpoint(name, config, tensors)
     if manifest is not None:
+        require_listed(checkpoint, manifest)
         return QuantizedWeights(checkpoint, manifest)
     return None if bitsandbytes_names(checkpoint.names()) else StoredWeights(checkpoint)

@@ -166,7 +166,8 @@ def open_weights(directory: Path | str) -> StoredWeights:
     checkpoint = Checkpoint(directory)
     if quantized:
         manifest = _manifest(directory)
-        _compare(checkpoint, manifest)
+        _require_shards(directory, manifest)
+        require_listed(checkpoint, manifest)
         return QuantizedWeights(checkpoint, manifest)
     names = checkpoint.names()
     if any(name.endswith(".codes") and f"{name.removesuffix('.codes')}.scales" in names for name in names):
@@ -187,18 +188,22 @@ def _manifest(directory: Path) -> Manifest:
         raise WeightsError(f"`{directory / MANIFEST_FILE}` cannot be read ({error.strerror})", None) from error
 
 
-def _compare(checkpoint: Checkpoint, manifest: Manifest) -> None:
-    """Compares what the directory has with what the manifest lists, as far as headers and sizes show.
-
-    Raises:
-        WeightsError: a file is missing, has the wrong size, or does not hold what the manifest says.
-    """
+def _require_shards(directory: Path, manifest: Manifest) -> None:
+    """Refuses a directory in which a shard of the manifest is missing or has the wrong size."""
     for name, shard in manifest.shards.items():
-        path = checkpoint.directory / name
+        path = directory / name
         if not path.is_file():
             raise WeightsError(f"`{path}` is missing", _DAMAGED)
         if path.stat().st_size != shard.nbytes:
             raise WeightsError(f"`{path}` has {path.stat().st_size} bytes instead of {shard.nbytes}", _DAMAGED)
+
+
+def require_listed(checkpoint: Checkpoint, manifest: Manifest) -> None:
+    """Refuses a checkpoint whose headers do not describe exactly the tensors of its manifest.
+
+    Raises:
+        WeightsError: a tensor is missing, is not listed, or has another shape or dtype.
+    """
     try:
         listed = {part.name: part for name, entry in manifest.tensors.items() for part in entry.parts(name)}
     except ValueError as error:

@@ -48,6 +48,7 @@ def server() -> Iterator[Hub]:
         forbidden=Repository(files=FILES, status=403),
         busy=Repository(files=FILES, status=429),
         empty=Repository(files={"README.md": b"# nothing here"}),
+        garbled=Repository(files=FILES | {"quant.json": b'{"tool": "\xff"}'}),
     ) as running:
         yield running
 
@@ -159,6 +160,7 @@ REFUSED: list[tuple[str, dict[str, object], dict[str, str], str, str | None]] = 
         "`owner/empty` has no `config.json`, so it is not a model that localdiff can read",
         None,
     ),
+    ("owner/garbled", {}, {}, "`quant.json` is damaged (KeyError: 'format')", None),
     (
         "owner/model",
         {"offline": True},

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from localdiff.errors import WeightsError
 from localdiff.load import StoredWeights, described_weights, open_weights, plan_memory
 from localdiff.load.described import DescribedCheckpoint
 from localdiff.load.loader import MemoryPlan
@@ -41,6 +42,16 @@ def test_headers_give_the_plan_of_the_files(recipe: str | None, dtype: torch.dty
     assert there.needed == here.needed
     assert there.placement == here.placement
     assert there.needed >= here.skeleton.nbytes > 0
+
+
+def test_headers_that_lack_what_the_manifest_lists_are_refused_before_a_download(tmp_path: Path) -> None:
+    directory = quantize(DEMO_DIRECTORY, tmp_path / "made", "4bit")
+    config, manifest = json.loads((directory / "config.json").read_text()), read_manifest(directory)
+    *tensors, last = (tensor for file in read_source(directory) for tensor in file.tensors)
+    with pytest.raises(WeightsError, match=f"`owner/name` lacks `{last.name}`"):
+        described_weights("owner/name", config, tensors, manifest)
+    with pytest.raises(WeightsError, match=f"`{last.name}` is not stored as `{MANIFEST_FILE}` says"):
+        described_weights("owner/name", config, [*tensors, replace(last, shape=(1, *last.shape))], manifest)
 
 
 def test_shapes_that_only_the_bytes_tell_are_not_guessed() -> None:
