@@ -56,7 +56,8 @@ def is_same(one: str | Path, other: str | Path) -> bool:
     """Whether two names, as they were typed, are of one file; links are followed, hard ones as well."""
     with suppress(OSError):  # one of them is new, or cannot be looked at
         return os.path.samefile(expanded(one), expanded(other))
-    return expanded(one).resolve() == expanded(other).resolve()
+    # Unlike `Path.resolve`, this does not raise for a link that leads to itself.
+    return os.path.realpath(expanded(one)) == os.path.realpath(expanded(other))
 
 
 def expanded(path: Path | str) -> Path:

@@ -46,6 +46,17 @@ def test_a_home_is_a_full_path() -> None:
             where({"HOME": "/h", "LOCALDIFF_HOME": "here"})
 
 
+def test_names_of_one_file(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    (tmp_path / "link").symlink_to("a")
+    (tmp_path / "loop").symlink_to("loop")
+    assert paths.is_same(tmp_path / "a", tmp_path / "link")
+    assert paths.is_same(tmp_path / "new", f"{tmp_path}/x/../new")
+    assert not paths.is_same(tmp_path / "a", tmp_path / "new")
+    assert paths.is_same(tmp_path / "loop", tmp_path / "loop")
+    assert not paths.is_same(tmp_path / "loop", tmp_path / "new")
+
+
 def test_the_cache_of_the_hub_is_where_its_library_has_it() -> None:
     places = (
         {},
