@@ -22,7 +22,7 @@ class UnreachableError(WeightsError):
 
 
 def explain(
-    error: Exception, reference: str, revision: str | None, *, offline: bool = False, place: Path | None = None
+    error: Exception, reference: str, revision: str | None, *, place: Path | None = None
 ) -> LocaldiffError | None:
     """Turn an exception into an error message, most specific first.
 
@@ -30,7 +30,6 @@ def explain(
         error: what the Hub's client raised.
         reference: id of the repository.
         revision: branch, tag or commit that was asked for.
-        offline: whether the Hub was not to be asked.
         place: where downloads go; the Hub's cache by default.
 
     Returns:
@@ -39,7 +38,6 @@ def explain(
     from huggingface_hub import constants, errors
 
     page = f"{constants.ENDPOINT}/{reference}"
-    offline = offline or constants.is_offline_mode()
     # Where its folder is none, neither is the one of the downloads, and that is said below.
     if not isinstance(error, NotADirectoryError) and (unread := unreadable_token()) is not None:
         return unread
@@ -62,7 +60,7 @@ def explain(
             return WeightsError(f"`{reference}` cannot be a Hub id", KINDS)
         if isinstance(cause, errors.HfHubHTTPError):
             return _explain_status(cause.response.status_code, reference)
-    if offline and isinstance(error, (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled)):
+    if constants.is_offline_mode() and isinstance(error, (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled)):
         return not_downloaded(reference)
     for cause in _causes(error):
         if _is_of_the_network(cause):

@@ -11,6 +11,9 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Literal
 
+from localdiff.hub.endpoint import is_address, require_readable
+from localdiff.hub.problems import UnreachableError, explain, unreadable_token
+
 TIMEOUT = 3.0
 PUBLIC_ENDPOINT = "https://huggingface.co"
 
@@ -51,13 +54,9 @@ def reach(model: str, *, timeout: float = TIMEOUT) -> Reach:
         UsageError: `HF_ENDPOINT` is so far from an address that `huggingface_hub` cannot be imported.
     """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    from localdiff.hub.endpoint import is_address, require_readable
-
     require_readable()
     from huggingface_hub import HfApi, constants, get_token
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
-
-    from localdiff.hub.problems import unreadable_token
 
     result = Reach(endpoint=constants.ENDPOINT, state="reachable", has_xet=find_spec("hf_xet") is not None)
     if (unread := unreadable_token()) is not None:
@@ -80,8 +79,6 @@ def reach(model: str, *, timeout: float = TIMEOUT) -> Reach:
 def _explained(result: Reach, error: Exception, model: str) -> Reach:
     """The result, with the error that asking ended in; one that the Hub did not cause is raised again."""
     from huggingface_hub.errors import HfHubHTTPError
-
-    from localdiff.hub.problems import UnreachableError, explain
 
     explained = explain(error, model, None)
     if explained is None:
