@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ...engine import ModelIdentity
+from ...sizes import counted
 from .comparison import Comparison, Row
 from .estimate import Estimate
 
@@ -24,7 +25,7 @@ def table(comparison: Comparison) -> str:
     first, second = comparison.first, comparison.second
     lines = [
         f"{second.model} ({second.recipe}) against {first.model} ({first.recipe}), {second.dtype} on {second.device}: "
-        f"{comparison.hardware}; {comparison.seeds} {'seed' if comparison.seeds == 1 else 'seeds'} a question",
+        f"{comparison.hardware}; {counted(comparison.seeds, 'seed')} a question",
         "",
         f"| {' | '.join(_HEAD)} |",
         f"|---|{'---:|' * (len(_HEAD) - 1)}",

@@ -8,6 +8,7 @@ Shape letters: N rows, D width, T keys, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -138,10 +139,7 @@ class Pass:
         scheme = self.schemes[name]
         if scheme in CODECS:
             return stored_bytes(CODECS[scheme], shape)
-        size = self.itemsize
-        for length in shape:
-            size *= length
-        return size
+        return self.itemsize * math.prod(shape)
 
 
 def by_part(works: Mapping[Place, Work]) -> dict[Part, Work]:

@@ -9,12 +9,12 @@ from pathlib import Path
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
+from ...load.matching import checkpoint_name
 from ...model.diffusion_gemma import DiffusionGemma
 from .architecture import config_json, generation_config_json
 from .rendering import END_OF_TURN
 
 VOCABULARY_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
-_ENCODER_SCALAR = "encoder_layer_scalar"
 
 
 def export(model: DiffusionGemma, vocabulary: Path, directory: Path) -> None:
@@ -26,7 +26,7 @@ def export(model: DiffusionGemma, vocabulary: Path, directory: Path) -> None:
     _write_json(directory / "generation_config.json", generation_config_json(end_of_turn))
     for name in VOCABULARY_FILES:
         shutil.copyfile(vocabulary / name, directory / name)
-    tensors = {released_name(name): tensor.bfloat16().contiguous() for name, tensor in model.state_dict().items()}
+    tensors = {checkpoint_name(name): tensor.bfloat16().contiguous() for name, tensor in model.state_dict().items()}
     weights = directory / "model.safetensors"
     save_file(tensors, weights, metadata={"format": "pt"})
     weights.chmod(0o644)  # safetensors makes files private, and this one is shipped
@@ -42,13 +42,6 @@ def end_of_turn_id(tokenizer: Tokenizer) -> int:
     if id is None:
         raise ValueError(f"the vocabulary lacks {END_OF_TURN!r}")
     return id
-
-
-def released_name(name: str) -> str:
-    """The released checkpoint's name of a module's tensor."""
-    if name.endswith(_ENCODER_SCALAR):
-        return "model.encoder.language_model." + name.replace(_ENCODER_SCALAR, "layer_scalar")
-    return "model.decoder." + name
 
 
 def _write_json(path: Path, value: object) -> None:
