@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from localdiff.config import KEYS, Settings, is_set
 from localdiff.doctor.devices import check_gpus, check_host
-from localdiff.doctor.disk import OUTPUT_BYTES, Need, check_disk, released_bytes
+from localdiff.doctor.disk import check_disk, need_of
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.hub import check_hub
 from localdiff.doctor.limits import TooSlowError, limited
@@ -166,14 +166,9 @@ class Examination:
         return [*check_weights(stored_models(self.env)), *check_model(self._settings)]
 
     def _disk(self) -> list[Finding]:
-        if any(model.state == "finished" and not is_demo(model.directory) for model in stored_models(self.env)):
-            return check_disk(None, self.env)
-        recipe = str(self._setting("recipe"))
-        if self._torch_devices is None:
-            return check_disk(Need(recipe=recipe, download=released_bytes(), output=OUTPUT_BYTES.get(recipe)), self.env)
-        from localdiff.doctor.recipes import need_of
-
-        return check_disk(need_of(recipe), self.env)
+        models = stored_models(self.env)
+        has_model = any(model.state == "finished" and not is_demo(model.directory) for model in models)
+        return check_disk(None if has_model else need_of(str(self._setting("recipe"))), self.env)
 
     def _setting(self, name: str) -> object:
         if isinstance(self._settings, Settings):

@@ -1,6 +1,6 @@
 """Free space on the disks that weights go to.
 
-Knows two directories and free bytes. Imports no torch: what a recipe would write is handed in.
+Knows two directories, free bytes, and what each recipe writes; imports no torch, which would plan it.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ OUTPUT_BYTES: Mapping[str, int] = {
     "int8": 26_051_236_984,
     "bf16": 50_501_973_624,
 }
-"""What each recipe makes of the released weights, for where there is no torch to plan it."""
+"""What each recipe makes of the released weights."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Need:
-    """Bytes that the default recipe would write: the download and the output."""
+    """Bytes that a recipe would write: the download and the output."""
 
     recipe: str
     download: int
-    output: int | None
+    output: int
 
 
-def released_bytes() -> int:
-    """Bytes of the released weights."""
-    return DTYPE_BYTES * sum(math.prod(shape) for shape in released_shapes().values())
+def need_of(recipe: str) -> Need:
+    """The disk space that making a recipe of the released weights needs."""
+    download = DTYPE_BYTES * sum(math.prod(shape) for shape in released_shapes().values())
+    return Need(recipe=recipe, download=download, output=OUTPUT_BYTES[recipe])
 
 
 def check_disk(need: Need | None, env: Mapping[str, str] = os.environ) -> list[Finding]:
@@ -51,7 +52,7 @@ def check_disk(need: Need | None, env: Mapping[str, str] = os.environ) -> list[F
     models, downloads = paths.nearest(paths.models_dir(env)), paths.nearest(paths.hub_cache_dir(env))
     same = models.stat().st_dev == downloads.stat().st_dev
     if same and os.access(models, os.W_OK) == os.access(downloads, os.W_OK):
-        needed_bytes = None if need is None else need.download + (need.output or 0)
+        needed_bytes = None if need is None else need.download + need.output
         return [_finding("models and downloads", models, needed_bytes, need, env)]
     return [
         _finding("models", models, need.output if need else None, need, env),
@@ -78,18 +79,17 @@ def _finding(
         )
     if needed_bytes is None or need is None:
         return Finding(subject="disk", status="ok", text=text + there, public=text, facts=facts)
-    at_least = "at least " if need.output is None else ""
-    command = f"`localdiff quantize --recipe {need.recipe}` takes {at_least}{shown_size(needed_bytes)} of it"
+    command = f"`localdiff quantize --recipe {need.recipe}` takes {shown_size(needed_bytes)} of it"
     if free >= needed_bytes:
         return Finding(
             subject="disk", status="ok", text=f"{text}{there}; {command}", public=f"{text}; {command}", facts=facts
         )
-    streamed = "" if need.output is None else f": {shown_size(need.output)} and one file of the download at a time"
     return Finding(
         subject="disk",
         status="warn",
         text=f"{text}{there}, and {command}",
         public=f"{text}, and {command}",
-        advice=f"`localdiff quantize --stream` takes less{streamed}; `LOCALDIFF_HOME` and `HF_HOME` choose other disks",
+        advice=f"`localdiff quantize --stream` takes less: {shown_size(need.output)} and one file of the download at a "
+        "time; `LOCALDIFF_HOME` and `HF_HOME` choose other disks",
         facts=facts,
     )

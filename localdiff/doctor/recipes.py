@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import torch
 
-from localdiff.doctor.disk import Need
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.torch_devices import Device
 from localdiff.memory_account import SLACK, MemoryAccount, held_by_plan
@@ -23,12 +22,6 @@ LONG_CONTEXT = 32_768
 def account_of(plan: Plan, context: int, device: torch.device) -> MemoryAccount:
     """The memory that a model of the released size needs on a kind of device."""
     return MemoryAccount.of(held_by_plan(plan), context=context, slack=SLACK if device.type == "cuda" else 0)
-
-
-def need_of(recipe: str) -> Need:
-    """The disk space that making a recipe needs."""
-    plan = describe_plan(RECIPES[recipe])
-    return Need(recipe=recipe, download=plan.source_bytes, output=plan.stored_bytes)
 
 
 def check_recipes(devices: Sequence[Device], *, context: int, limit: int | None = None) -> list[Finding]:

@@ -11,6 +11,9 @@ from localdiff.config import Settings
 from localdiff.doctor.finding import Finding, Status
 from localdiff.doctor.settings import unusable
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
+from localdiff.hub.problems import UnreachableError
+from localdiff.hub.repository import look_up
+from localdiff.model_reference import resolve_local
 from localdiff.model_store import MODEL, StoredModel, is_demo, remedy
 from localdiff.quoting import shell_word
 from localdiff.sizes import shown_size
@@ -44,8 +47,6 @@ def check_model(settings: Settings | UsageError) -> list[Finding]:
     """A finding where the settings name a model that is not here; the Hub is not asked for it."""
     if isinstance(settings, UsageError) or settings.explicit_value("model") is None:
         return []
-    from localdiff.model_reference import resolve_local
-
     try:
         resolve_local(str(settings["model"].value))
     except LocaldiffError as error:
@@ -75,18 +76,9 @@ def _model(model: StoredModel) -> Finding:
         )
 
     if model.state == "damaged":
-        return finding(
-            "fail",
-            model.problem or "",
-            remedy(model),
-            exit_code=WeightsError.exit_code,
-        )
+        return finding("fail", model.problem or "", remedy(model), exit_code=WeightsError.exit_code)
     if model.state == "unfinished":
-        return finding(
-            "warn",
-            model.problem or f"unfinished, {shown_size(model.nbytes)} so far",
-            remedy(model),
-        )
+        return finding("warn", model.problem or f"unfinished, {shown_size(model.nbytes)} so far", remedy(model))
     what = f"{model.recipe or 'unknown recipe'}, {shown_size(model.nbytes)}"
     if model.verified is None:
         return finding(
@@ -99,9 +91,6 @@ def _model(model: StoredModel) -> Finding:
 
 def _released() -> Finding:
     """Whether the Hub's cache holds the released weights; the Hub is not asked."""
-    from localdiff.hub.problems import UnreachableError
-    from localdiff.hub.repository import look_up
-
     try:
         repository = look_up(MODEL, offline=True)
     except UnreachableError:

@@ -8,7 +8,6 @@ import os
 import shutil
 from collections import namedtuple
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,16 +16,16 @@ import pytest
 from localdiff.config import load_settings
 from localdiff.doctor import versions, weights
 from localdiff.doctor.checks import Examination
-from localdiff.doctor.disk import OUTPUT_BYTES, Need, check_disk
-from localdiff.doctor.recipes import need_of
+from localdiff.doctor.disk import Need, check_disk, need_of
 from localdiff.doctor.settings import check_settings, read_settings
 from localdiff.doctor.terminal import terminal_finding
 from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_weights
-from localdiff.errors import UsageError
+from localdiff.errors import UsageError, WeightsError
 from localdiff.model_store import record_verified, stored_models
 from localdiff.ui.capabilities import TerminalCapabilities
 from quant import RECIPES
+from quant.planning.plan import describe_plan
 from tests.localdiff.conftest import UseHub
 
 Usage = namedtuple("Usage", "total used free")
@@ -60,7 +59,6 @@ def env(tmp_path: Path) -> dict[str, str]:
         (70, NEED, "ok", "`localdiff quantize --recipe 4bit` takes 65.0 GB of it"),
         (60, NEED, "warn", "and `localdiff quantize --recipe 4bit` takes 65.0 GB of it"),
         (1, None, "ok", "1.0 GB free for models and downloads"),
-        (70, replace(NEED, output=None), "ok", "takes at least 50.0 GB of it"),
     ],
 )
 def test_one_disk(
@@ -92,7 +90,9 @@ def test_a_folder_that_cannot_be_written(
 
 
 def test_what_a_recipe_writes_is_known_without_torch() -> None:
-    assert {name: need_of(name).output for name in RECIPES} == OUTPUT_BYTES
+    for name, recipe in RECIPES.items():
+        plan = describe_plan(recipe)
+        assert need_of(name) == Need(recipe=name, download=plan.source_bytes, output=plan.stored_bytes)
 
 
 def test_a_real_disk(env: dict[str, str]) -> None:
@@ -165,13 +165,10 @@ def test_the_advice_for_weights_is_a_command_that_works(env: dict[str, str]) -> 
 
 
 def test_damaged_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
-    from localdiff.errors import WeightsError
-    from localdiff.hub import repository
-
     def look_up(*_: object, **__: object) -> None:
         raise WeightsError("`/home/jane/x` is damaged", "delete it")
 
-    monkeypatch.setattr(repository, "look_up", look_up)
+    monkeypatch.setattr(weights, "look_up", look_up)
     finding = weights._released()
     assert (finding.status, finding.advice) == ("warn", "delete it")
     assert "jane" not in (finding.public or "")
