@@ -26,9 +26,7 @@ def settings_table(settings: ChatSettings) -> str:
     return "\n".join(aligned([(row.name, row.value, row.origin) for row in settings.rows()], "<<<"))
 
 
-def sessions_table(
-    store: SessionStore, *, current: str | None, max_rows: int | None = SHOWN_SESSIONS, width: int | None = None
-) -> str:
+def sessions_table(store: SessionStore, *, current: str | None, max_rows: int | None, width: int | None) -> str:
     """The latest sessions, or all where `max_rows` is None: name, time, turns, how it began; the open one has a star.
 
     Args:

@@ -53,8 +53,8 @@ class ReplyRunner:
         *,
         open_view: OpenView,
         interruptible: Interruptible,
-        record: RecordReply | None = None,
-        marks: bool = False,
+        record: RecordReply | None,
+        marks: bool,
     ) -> None:
         self._model = model
         self._output = output

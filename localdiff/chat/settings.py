@@ -104,7 +104,7 @@ class ChatSettings:
         display: DisplaySettings,
         *,
         origins: Mapping[str, str],
-        in_force: Callable[[GenerateOptions], Mapping[str, object]] = lambda _options: {},
+        in_force: Callable[[GenerateOptions], Mapping[str, object]],
     ) -> None:
         self.options = replace(options, think=display.think != "off")
         self.display = display

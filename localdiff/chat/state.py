@@ -7,7 +7,7 @@ a reply, what was committed is in the session, and the session is in its file.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,7 +70,7 @@ class ChatState:
         save_trace: writes recordings.
         interrupts: the presses of Ctrl-C.
         lend_keyboard: context in which another program may read from the terminal.
-        ask: asks the user; None where nobody can answer.
+        ask: asks the user; None where lines are not typed, and nobody can answer.
 
     Attributes:
         saves: whether turns are written to the session's file: always, or in a private chat once the user says so.
@@ -96,8 +96,8 @@ class ChatState:
         folder: Path,
         save_trace: SaveTrace,
         interrupts: Interrupts,
-        lend_keyboard: Callable[[], AbstractContextManager[None]] = nullcontext,
-        ask: AskUser | None = None,
+        lend_keyboard: Callable[[], AbstractContextManager[None]],
+        ask: AskUser | None,
     ) -> None:
         self.model = model
         self.runner = runner
@@ -119,11 +119,6 @@ class ChatState:
         self.line = ""
         self.failure = 0
         self.last_run: LastRun | None = None
-
-    @property
-    def has_keyboard(self) -> bool:
-        """Whether lines are typed, by somebody who can be asked."""
-        return self.ask is not None
 
     @property
     def options(self) -> GenerateOptions:
@@ -214,7 +209,7 @@ class ChatState:
         except ContextError as error:
             # What is on the input line would have to be cleared before a command can be typed.
             self.refused = bool(self.session.turns) and not message.replaces
-            back = "; Up brings the message back" if self.refused and self.has_keyboard else ""
+            back = "; Up brings the message back" if self.refused and self.ask is not None else ""
             self.show_error(ContextError(error.message, self.room_hint + back))
             return
         except LocaldiffError as error:

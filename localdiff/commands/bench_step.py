@@ -88,7 +88,7 @@ def measure(
 ) -> Report:
     """Measure a step; torch is imported here and not before."""
     with interruptible():
-        from localdiff.bench.step.run import Measurement, run
+        from localdiff.bench.step.run import run
         from localdiff.bench.step.subject import random_subject, real_subject
 
     if request.model is None:
@@ -110,8 +110,7 @@ def measure(
             confirm=confirm,
             progress=progress,
         )
-    measurement = Measurement(context=request.context, steps=request.steps)
-    return run(measurement, device=request.device, make=make, progress=progress)
+    return run(context=request.context, steps=request.steps, device=request.device, make=make, progress=progress)
 
 
 def bench_step(request: StepRequest, output: Output, *, ask: AskUser | None = None) -> int:

@@ -392,7 +392,7 @@ def against(options: argparse.Namespace) -> int:
 
 def step_here(options: argparse.Namespace) -> int:
     """Measures in this process, under the limit, and adds the device's peak; what is too large is left out."""
-    from localdiff.bench.step.run import Measurement, run
+    from localdiff.bench.step.run import run
     from localdiff.bench.step.subject import random_subject
     from localdiff.bench.step.words import json_line, table
     from localdiff.errors import ResourceError
@@ -413,7 +413,7 @@ def step_here(options: argparse.Namespace) -> int:
         results.add(key, left_out=error.message)
         return 0
     with DevicePeak(device) as peak:
-        report = run(Measurement(context=context, steps=options.steps), device="cuda:0", make=make)
+        report = run(context=context, steps=options.steps, device="cuda:0", make=make)
     line = json_line(report, " ".join(sys.argv))
     results.add({**json.loads(line), **key}, whole_device_peak_bytes=peak.nbytes)
     print(table(report))

@@ -7,7 +7,6 @@ from functools import cache
 from localdiff.bench.step.measure import Passes, Steps, Timings
 from localdiff.bench.step.memory import MemoryUse
 from localdiff.bench.step.parts import IN_LAYERS, Place
-from localdiff.bench.step.paths import Paths
 from localdiff.bench.step.report import Report, make_report
 from localdiff.bench.step.subject import Subject
 from tests.localdiff.bench.step.small import ALL_LAYERS, CEILINGS, small_subject
@@ -45,7 +44,7 @@ def report(layers: int = ALL_LAYERS, slow_layer: int | None = None, *, is_fused:
         subject,
         Timings(prefill=2.0, steps=steps, commits=commits, fused=fused),
         CEILINGS,
-        Paths({"experts": "a path"}),
+        {"experts": "a path"},
         MEMORY,
         context=16,
         hardware="a machine",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -19,24 +18,13 @@ from quant.modules import QuantEmbedding, QuantExperts, QuantLinear
 from ...model.diffusion_gemma import DiffusionGemma
 from ...model.layer_ops import PLAIN, UsesLayerOps
 from ...model.projections import Projections
-from .parts import PARTS, Part
+from .parts import Part
 
 _DECODED = (QuantLinear, QuantExperts, QuantEmbedding)
 
 
-@dataclass(frozen=True, slots=True)
-class Paths:
-    """Part → its code path."""
-
-    by_part: dict[Part, str]
-
-    def of(self, part: Part) -> str:
-        """The path of a part, or nothing where it is unknown."""
-        return self.by_part.get(part, "")
-
-
-def paths_of(network: DiffusionGemma, dtype: torch.dtype, steps: str = "") -> Paths:
-    """The paths that a network takes.
+def paths_of(network: DiffusionGemma, dtype: torch.dtype, steps: str = "") -> dict[Part, str]:
+    """The path that each part of a network takes.
 
     Args:
         dtype: that of the activations.
@@ -52,14 +40,14 @@ def paths_of(network: DiffusionGemma, dtype: torch.dtype, steps: str = "") -> Pa
         "head": [network.embed_tokens],
         "self-conditioning": list(_projections(network.self_conditioning)),
     }
-    words = {part: _words(path_of(module, dtype) for module in modules[part]) for part in PARTS if part in modules}
+    words = {part: _words(path_of(module, dtype) for module in its) for part, its in modules.items()}
     soft = getattr(network.embed_tokens, "soft_path", None)
     if isinstance(soft, str):
         words["self-conditioning"] += f"; {soft}"
     words["attention core"] = _attention_core(network, dtype)
     words["norms, residuals"] = _words(_layer_ops(layer, dtype) for layer in layers)
     words["sampling"] = steps or "torch, fp32"
-    return Paths(words)
+    return words
 
 
 def _attention_core(network: DiffusionGemma, dtype: torch.dtype) -> str:

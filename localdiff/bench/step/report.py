@@ -15,7 +15,6 @@ from .layers import extrapolate
 from .measure import CLOCKED, Timings
 from .memory import MemoryUse
 from .parts import PARTS, Part, Place
-from .paths import Paths
 from .subject import Subject
 from .work import Pass, Work, by_part
 
@@ -88,7 +87,7 @@ def make_report(
     subject: Subject,
     timings: Timings,
     ceilings: Ceilings,
-    paths: Paths,
+    paths: Mapping[Part, str],
     memory: MemoryUse,
     *,
     context: int,
@@ -161,7 +160,7 @@ def make_report(
 
 
 def _parts(
-    places: Mapping[Place, float], works: Mapping[Place, Work], ceilings: Ceilings, paths: Paths
+    places: Mapping[Place, float], works: Mapping[Place, Work], ceilings: Ceilings, paths: Mapping[Part, str]
 ) -> tuple[PartFigures, ...]:
     seconds: dict[Part, float] = defaultdict(float)
     floors: dict[Part, float] = defaultdict(float)
@@ -177,7 +176,7 @@ def _parts(
             share=seconds[part] / together,
             work=work_of[part],
             floor=floors[part],
-            path=paths.of(part),
+            path=paths.get(part, ""),
         )
         for part in PARTS
     )

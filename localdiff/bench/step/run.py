@@ -6,7 +6,6 @@ Knows the order; knows nothing about options or streams.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 
@@ -22,17 +21,10 @@ from .report import Report, make_report
 from .subject import Make, Progress
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Measurement:
-    """What is to be measured, apart from the model: tokens in the cache and denoise steps to time."""
-
-    context: int
-    steps: int
-
-
 def run(
-    measurement: Measurement,
     *,
+    context: int,
+    steps: int,
     device: str,
     make: Make,
     ceilings_of: Callable[[torch.device], Ceilings] = measure_ceilings,
@@ -41,6 +33,8 @@ def run(
     """Measure a model on a device.
 
     Args:
+        context: tokens in the cache.
+        steps: denoise steps to time.
         device: in the words of `--device`.
         make: makes or loads the model.
         ceilings_of: measures what the device can do, before a model is on it.
@@ -64,18 +58,18 @@ def run(
         subject.denoiser,
         subject.dtype,
         subject.device,
-        context=measurement.context,
+        context=context,
         progress=progress,
     )
-    timings = stopwatch.measure(measurement.steps)
-    steps = stopwatch.denoiser.path_taken
+    timings = stopwatch.measure(steps)
+    path = stopwatch.denoiser.path_taken
     return make_report(
         subject,
         timings,
         ceilings,
-        paths_of(subject.network, subject.dtype, "" if steps == StepPath() else str(steps)),
+        paths_of(subject.network, subject.dtype, "" if path == StepPath() else str(path)),
         memory_use(subject.device, remembered=remembered),
-        context=measurement.context,
+        context=context,
         hardware=hardware_name(subject.device),
         threads=torch.get_num_threads(),
     )

@@ -17,7 +17,7 @@ from localdiff.bench.step.measure import CLOCKED, COMMITS, WARM_UP, Stopwatch, _
 from localdiff.bench.step.parts import PARTS, PartClock, Place
 from localdiff.bench.step.paths import path_of, paths_of
 from localdiff.bench.step.released import released_config
-from localdiff.bench.step.run import Measurement, run
+from localdiff.bench.step.run import run
 from localdiff.bench.step.subject import Subject, random_subject, real_subject
 from localdiff.bench.step.words import table
 from localdiff.demo.training.architecture import CANVAS_LENGTH
@@ -51,7 +51,8 @@ def test_a_small_model_is_measured(recipe: str, dtype: str) -> None:
         return small_subject(recipe, dtype=dtype, layers=7)
 
     report = run(
-        Measurement(context=16, steps=3),
+        context=16,
+        steps=3,
         device="cpu",
         make=make,
         ceilings_of=lambda device: CEILINGS,
@@ -228,16 +229,16 @@ def test_parts_are_those_of_a_step_that_there_was() -> None:
 def test_paths_are_named() -> None:
     quantized = paths_of(small_subject("4bit").network, torch.float32)
     plain = paths_of(small_subject("bf16", dtype="bf16").network, torch.bfloat16)
-    assert quantized.of("experts") == quantized.of("head") == "decoded to fp32, multiplied through torch"
-    assert plain.of("attention projections") == plain.of("experts") == plain.of("norms, residuals") == "torch, bf16"
-    assert plain.of("attention core") == "torch, scaled_dot_product_attention in bf16"
-    assert plain.of("sampling") == "torch, fp32", "logits are read in fp32, whatever the activations are"
-    assert paths_of(small_subject("4bit").network, torch.float32, "CUDA graph").of("sampling") == "CUDA graph"
-    assert all(paths.of(part) for paths in (quantized, plain) for part in PARTS)
+    assert quantized["experts"] == quantized["head"] == "decoded to fp32, multiplied through torch"
+    assert plain["attention projections"] == plain["experts"] == plain["norms, residuals"] == "torch, bf16"
+    assert plain["attention core"] == "torch, scaled_dot_product_attention in bf16"
+    assert plain["sampling"] == "torch, fp32", "logits are read in fp32, whatever the activations are"
+    assert paths_of(small_subject("4bit").network, torch.float32, "CUDA graph")["sampling"] == "CUDA graph"
+    assert all(paths[part] for paths in (quantized, plain) for part in PARTS)
     network = small_subject("bf16", dtype="bf16").network
     network.attention_kernel = SimpleNamespace(path="bf16, native")
-    assert paths_of(network, torch.bfloat16).of("attention core") == "bf16, native"
-    assert paths_of(network, torch.float32).of("attention core").startswith("torch"), "it takes bf16 only"
+    assert paths_of(network, torch.bfloat16)["attention core"] == "bf16, native"
+    assert paths_of(network, torch.float32)["attention core"].startswith("torch"), "it takes bf16 only"
 
 
 def test_products_in_one_are_named_and_timed_in_the_place_of_theirs() -> None:
@@ -247,10 +248,10 @@ def test_products_in_one_are_named_and_timed_in_the_place_of_theirs() -> None:
     assert all(stacks)
     with PartClock(lambda: None).watching(network):
         assert all(stack._forward_hooks for stack in stacks)
-    words = paths_of(network, torch.float32).of("attention projections")
+    words = paths_of(network, torch.float32)["attention projections"]
     plain = "decoded to fp32, multiplied through torch"
     assert words == f"4 × decoded, then multiplied, stacked; 4 × {plain}", "of queries, and of outputs"
-    assert paths_of(network, torch.float32).of("self-conditioning").startswith("1 × ")
+    assert paths_of(network, torch.float32)["self-conditioning"].startswith("1 × ")
 
 
 def test_a_module_names_its_own_path() -> None:
@@ -296,7 +297,8 @@ def test_kernels_that_compute_wrong_numbers_are_not_timed(where: str, monkeypatc
         monkeypatch.setattr(subjects, "load_model", load_model)
     with pytest.raises(ResourceError, match="kernels compute wrong numbers here: experts: 13 of 512") as error:
         run(
-            Measurement(context=16, steps=1),
+            context=16,
+            steps=1,
             device="cpu",
             make=real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto"),
             ceilings_of=lambda device: CEILINGS,
