@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .ceilings import Ceilings
 from .layers import extrapolate
@@ -108,23 +108,19 @@ def make_report(
 
     step_places, step_factor, commit_factor = of_all_layers(steps.places), factor(steps.places), factor(commits.places)
     canvas = subject.stands_for.config.canvas_length
-    passes = {
-        is_canvas: Pass(
-            config=subject.stands_for.config,
-            schemes=subject.stands_for.schemes,
-            itemsize=subject.dtype.itemsize,
-            rows=canvas,
-            context=context,
-            experts_hit=steps.experts_hit,
-            is_canvas=is_canvas,
-        )
-        for is_canvas in (True, False)
-    }
+    canvas_pass = Pass(
+        config=subject.stands_for.config,
+        schemes=subject.stands_for.schemes,
+        itemsize=subject.dtype.itemsize,
+        rows=canvas,
+        context=context,
+        experts_hit=steps.experts_hit,
+    )
+    step_work, commit_work = canvas_pass.work(), replace(canvas_pass, is_canvas=False).work()
     step = statistics.median(steps.seconds) * step_factor
     commit = statistics.median(commits.seconds) * commit_factor
     fused = None if fused_steps is None else statistics.median(fused_steps.seconds) * factor(fused_steps.places)
-    works = {is_canvas: single.work() for is_canvas, single in passes.items()}
-    parts = _parts(step_places, works[True], ceilings, paths)
+    parts = _parts(step_places, step_work, ceilings, paths)
     prefill = timings.prefill * commit_factor
     return Report(
         subject=subject,
@@ -143,10 +139,10 @@ def make_report(
         parts=parts,
         clocked_steps=CLOCKED,
         together=sum(step_places.values()),
-        work=sum(works[True].values(), Work()),
-        commit_work=sum(works[False].values(), Work()),
+        work=sum(step_work.values(), Work()),
+        commit_work=sum(commit_work.values(), Work()),
         floor=sum(part.floor for part in parts),
-        commit_floor=sum(_floor(place, work, ceilings) for place, work in works[False].items()),
+        commit_floor=sum(_floor(place, work, ceilings) for place, work in commit_work.items()),
         tokens_per_second={
             count: canvas / (count * step + commit if fused is None else (count - 1) * step + fused)
             for count in STEP_COUNTS
