@@ -6,6 +6,7 @@ Knows which capabilities a user would miss; gets them from `ui.capabilities`.
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 
 from localdiff.doctor.finding import Finding
 from localdiff.ui.capabilities import TerminalCapabilities
@@ -13,14 +14,9 @@ from localdiff.ui.capabilities import TerminalCapabilities
 
 def terminal_finding(capabilities: TerminalCapabilities) -> Finding:
     """The finding for the capabilities of a terminal."""
-    facts = asdict(capabilities)
+    finding = partial(Finding, subject="terminal", facts=asdict(capabilities))
     if not capabilities.terminal:
-        return Finding(
-            subject="terminal",
-            status="ok",
-            text="stderr is not a terminal: no live canvas, plain text only",
-            facts=facts,
-        )
+        return finding(status="ok", text="stderr is not a terminal: no live canvas, plain text only")
     colors = capabilities.colors
     colors = {"none": "no colour", "16": "16 colours", "256": "256 colours"}.get(colors, colors)
     signs, times = ("UTF-8", "×") if capabilities.unicode else ("ASCII", "x")
@@ -29,28 +25,22 @@ def terminal_finding(capabilities: TerminalCapabilities) -> Finding:
         parts.append("synchronized output")
     text = ", ".join(parts)
     if not capabilities.moving:
-        return Finding(
-            subject="terminal",
+        return finding(
             status="warn",
             text=f"TERM={capabilities.name or 'nothing'} cannot move its cursor, so no canvas is drawn; {text}",
             public=f"it cannot move its cursor, so no canvas is drawn; {text}",
             advice="use another terminal, or `export TERM=xterm-256color` if this one can do more than it reports",
-            facts=facts,
         )
     if not capabilities.roomy:
-        return Finding(
-            subject="terminal",
+        return finding(
             status="warn",
             text=f"{text}: too small for the canvas",
             advice="make the window larger, or use `--live line`",
-            facts=facts,
         )
     if not capabilities.unicode:
-        return Finding(
-            subject="terminal",
+        return finding(
             status="warn",
             text=f"{text}: characters of other scripts are shown as escapes",
             advice="`export LANG=C.UTF-8`, or another locale in UTF-8",
-            facts=facts,
         )
-    return Finding(subject="terminal", status="ok", text=text, facts=facts)
+    return finding(status="ok", text=text)
