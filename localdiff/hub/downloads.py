@@ -21,10 +21,11 @@ from typing import Any, Protocol, Self
 
 from localdiff.config import is_set
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
-from localdiff.hub.files import WORKERS
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import CONFIG, Repository
 
+WORKERS = 2
+"""Files fetched at a time: interrupted ones start over, and these have several gigabytes."""
 _STOP_TIMEOUT = 5.0
 _POLL = 0.1
 

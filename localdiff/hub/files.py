@@ -16,6 +16,3 @@ TEXT_FILES = (
     "chat_template.jinja",
 )
 NEEDED = (*TEXT_FILES, MANIFEST_FILE, "*.safetensors", "*.safetensors.index.json")
-
-WORKERS = 2
-"""Files fetched at a time: interrupted ones start over, and these have several gigabytes."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from localdiff.memory_account import MemoryAccount
-from localdiff.model_store import MODEL
+from localdiff.model_store import DEMO, MODEL
 from localdiff.quantizing.origin import Origin
 from localdiff.sizes import shown_size
 from quant.planning.plan import Plan, tensor_class
 
 CARD, CHANGES, LICENSE = "README.md", "CHANGES.md", "LICENSE"
 APACHE = "apache-2.0"
-KNOWN_LICENSES = {MODEL: APACHE, "demo": APACHE}
+KNOWN_LICENSES = {MODEL: APACHE, DEMO: APACHE}
 """Licences to state where the Hub could not be asked."""
 
 _APACHE_TEXT = Path(__file__).with_name("apache-2.0.txt")

@@ -16,6 +16,7 @@ from localdiff.fetching.contents import headers, missing_files, model_config, we
 from localdiff.hub.files import TEXT_FILES
 from localdiff.hub.repository import CONFIG, LEGAL_FILES, Repository, is_license, look_up
 from localdiff.model_reference import resolve_local
+from localdiff.model_store import DEMO
 from localdiff.quoting import shell_word
 from quant import MANIFEST_FILE
 from quant.files.source import SourceFile, StoredTensor, check_complete, read_source
@@ -109,7 +110,7 @@ def _from_directory(reference: str, directory: Path) -> Origin:
         ) from error
     return Origin(
         reference=reference,
-        model=directory.resolve().name if reference != "demo" else reference,
+        model=directory.resolve().name if reference != DEMO else reference,
         revision=None,
         config=model_config(reference, config),
         files=_require_text_model(read_source(directory), reference),

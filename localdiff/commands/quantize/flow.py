@@ -18,8 +18,8 @@ from localdiff.commands.quantize import verification
 from localdiff.commands.quantize.display import Display
 from localdiff.disk_space import shortage
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
-from localdiff.hub.downloads import Downloads
-from localdiff.hub.files import TOKENIZER, WORKERS
+from localdiff.hub.downloads import WORKERS, Downloads
+from localdiff.hub.files import TOKENIZER
 from localdiff.hub.problems import UnreachableError
 from localdiff.load.devices import resolve_device
 from localdiff.quantizing.fetching import WeightFetcher
