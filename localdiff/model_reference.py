@@ -60,12 +60,12 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
         source = ModelSource(directory=_demo_directory(), name=DEMO)
     elif reference and os.path.isdir(path):
         source = ModelSource(directory=path, name=reference)
+    elif quantized is not None:
+        source = ModelSource(directory=quantized, name=reference)
     elif os.path.isfile(path):
         is_near = (path.parent / "config.json").is_file()
         hint = f"did you mean `--model {path.parent}`?" if is_near else KINDS
         raise WeightsError(f"`{reference}` is a file, not the directory of a model", hint)
-    elif quantized is not None:
-        source = ModelSource(directory=quantized, name=reference)
     elif (refusal := _refusal(path)) is not None:
         raise WeightsError(f"`{reference}` cannot be read: {refusal}", "check the permissions of its folders")
     elif _HUB_ID.fullmatch(reference):

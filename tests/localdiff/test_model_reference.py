@@ -117,6 +117,16 @@ def test_a_quantized_model_goes_by_its_name(tmp_path: Path, monkeypatch: pytest.
         assert quantized_directory(name) is None
 
 
+def test_a_file_does_not_take_a_model_s_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
+    directory = tmp_path / "models" / "mine-4bit"
+    directory.mkdir(parents=True)
+    (directory / "quant.json").touch()
+    (tmp_path / "mine-4bit").touch()
+    monkeypatch.chdir(tmp_path)
+    assert resolve_local("mine-4bit") == ModelSource(directory=directory, name="mine-4bit")
+
+
 def test_a_revision_is_for_the_hub_only(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="revision='v1' is for a model from the Hub, and model=.* is not one"):
         resolve_local(str(tmp_path), revision="v1")
