@@ -357,9 +357,9 @@ def test_the_page_about_the_code_has_every_room_above_what_it_imports() -> None:
     assert not above, f"docs/code.md has above what imports it:\n{listed(above)}"
 
 
-def test_the_first_page_of_a_package_lists_its_modules() -> None:
+def test_the_first_page_of_a_package_lists_its_modules_and_none_that_is_gone() -> None:
     """At the beginning of a line, two blanks before what is said of them: in prose a name may be just a word."""
-    unlisted = []
+    unlisted, gone = [], []
     for page in pages():
         text = ast.get_docstring(ast.parse(page.read_text())) or ""
         names = {word for words in re.findall(r"^ *(\w[\w, ]*?) {2,}\S", text, re.M) for word in words.split(", ")}
@@ -370,7 +370,11 @@ def test_the_first_page_of_a_package_lists_its_modules() -> None:
             unlisted += [
                 f"{name(page)}: {module}" for module in modules if not {module, module.removesuffix("_kernels")} & names
             ]
+            there = {path.stem for path in page.parent.iterdir()}
+            there |= {stem.removesuffix("_kernels") for stem in there}
+            gone += [f"{name(page)}: {word}" for word in names - there]
     assert not unlisted, listed(unlisted)
+    assert not gone, listed(gone)
 
 
 def test_torch_is_imported_only_where_there_are_tensors() -> None:
