@@ -49,10 +49,11 @@ def check_host() -> list[Finding]:
     total, free = host_memory()
     cores = os.cpu_count() or 1
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
-    text = f"{cpu_name()}, {usable} of {cores} threads" if usable < cores else f"{cpu_name()}, {cores} threads"
+    name = cpu_name()
+    text = f"{name}, {usable} of {cores} threads" if usable < cores else f"{name}, {cores} threads"
     if total is not None:
         text += f", {shown_size(total)} of memory" + (f", {shown_size(free)} free" if free is not None else "")
-    facts = {"name": cpu_name(), "threads": usable, "memory_bytes": total, "free_bytes": free}
+    facts = {"name": name, "threads": usable, "memory_bytes": total, "free_bytes": free}
     return [Finding(subject="cpu", status="ok", text=text, facts=facts)]
 
 

@@ -184,8 +184,6 @@ def _manifest(directory: Path) -> Manifest:
         return read_manifest(directory)
     except QuantError as error:
         raise WeightsError(error.message, error.hint) from error
-    except OSError as error:
-        raise WeightsError(f"`{directory / MANIFEST_FILE}` cannot be read ({error.strerror})", None) from error
 
 
 def _require_shards(directory: Path, manifest: Manifest) -> None:
