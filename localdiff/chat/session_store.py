@@ -240,7 +240,8 @@ class SessionStore:
         number, candidate = 1, name
         while self.exists(candidate):
             number += 1
-            candidate = f"{name}-{number}"
+            end = f"-{number}"
+            candidate = name.encode()[: MAX_NAME_BYTES - len(end)].decode(errors="ignore") + end
         return candidate
 
 

@@ -113,6 +113,17 @@ def test_two_programs_with_one_session_lose_nothing(store: SessionStore) -> None
     assert mine.save(my) is None
 
 
+def test_the_longest_name_leaves_room_for_another_session_of_that_name(store: SessionStore) -> None:
+    for letter in ("x", "計"):
+        name = letter * (MAX_NAME_BYTES // len(letter.encode()))
+        mine = session("one", name=name)
+        store.save(mine)
+        store.path(name).write_text("of another program")
+        assert store.save(mine) == name
+        assert mine.name == letter * ((MAX_NAME_BYTES - len("-2")) // len(letter.encode())) + "-2"
+        assert store.exists(mine.name)
+
+
 def test_sessions_of_one_second_have_names_of_their_own(store: SessionStore) -> None:
     names = []
     for _ in range(3):
