@@ -127,7 +127,7 @@ def replay(request: ReplayRequest, output: Output, *, keyboard: TextIO | None) -
     if (request.step is not None or request.block is not None) and form not in ("text", "svg"):
         raise UsageError("`--block` and `--step` choose what `--to text` or `--to svg` shows", "add one of them")
     _refuse_unused(request, form)
-    if form is None and is_possible(keyboard, output.stdout.file, os.environ.get("TERM", "")):
+    if form is None and is_possible(keyboard, output.stdout):
         assert keyboard is not None
         trace = open_trace(request.file)
         _warn_if_torn(trace, request, output)

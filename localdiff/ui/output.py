@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Literal, TextIO, TypeAlias
 
 from localdiff.quoting import printable
-from localdiff.ui.console import is_terminal, understands_codes
-from localdiff.ui.terminal import is_in_background
+from localdiff.ui.console import is_terminal
+from localdiff.ui.terminal import is_in_background, moves_cursor
 
 Color: TypeAlias = Literal["auto", "always", "never"]
 
@@ -201,13 +201,13 @@ def _stream(name: str, file: TextIO | None, color: Color | None, env: Mapping[st
             file.reconfigure(encoding="utf-8", errors="strict", newline="\n")
         else:
             file.reconfigure(errors="backslashreplace")
-    dumb = env.get("TERM") == "dumb" or (terminal and not understands_codes(file))
+    moving = moves_cursor(file, env)
     return Stream(
         file=file,
         name=name,
         terminal=terminal,
-        color=_colored(color, env, terminal and not dumb),
-        moving=terminal and not dumb,
+        color=_colored(color, env, moving),
+        moving=moving,
         width=_width(file, env) if terminal else 80,
         missing=missing,
         expendable=not exact,

@@ -16,6 +16,7 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from localdiff.ui.output import Stream
 from localdiff.ui.region import CURSOR_OFF, ERASE_BELOW, ERASE_REST_OF_ROW, RESTORE, SYNC_OFF, SYNC_ON, WRAP_OFF
 from localdiff.ui.terminal import terminal_size
 from localdiff.ui.terminal_signals import Handler, TerminalSignals
@@ -54,11 +55,9 @@ _KEYS: Final = {
 }
 
 
-def is_possible(keyboard: TextIO | None, screen: TextIO, term: str) -> bool:
+def is_possible(keyboard: TextIO | None, screen: Stream) -> bool:
     """Whether keys can be read from one stream and a moving picture be drawn on the other."""
-    if sys.platform == "win32" or keyboard is None or term in ("dumb", "unknown"):
-        return False
-    return keyboard.isatty() and screen.isatty()
+    return sys.platform != "win32" and keyboard is not None and keyboard.isatty() and screen.moving
 
 
 class ReplayScreen:
