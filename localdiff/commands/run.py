@@ -31,7 +31,7 @@ from localdiff.errors import INTERRUPTED, UsageError
 from localdiff.events import Channel, Event
 from localdiff.identity import ModelIdentity
 from localdiff.options import MAX_TOKENS, GenerateOptions
-from localdiff.ui.footer import rounded
+from localdiff.sizes import rounded
 from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from html import escape
 
 from localdiff.events import RunStats
+from localdiff.sizes import rounded
 from localdiff.trace.header import Header
 from localdiff.trace.trace import Trace
 from localdiff.view.sanitize import safe_text
@@ -79,9 +80,8 @@ def cards(trace: Trace) -> str:
     spread = f"{steps[0]} to {steps[-1]}" if steps[0] < steps[-1] else f"{steps[0]}"
     figures.append(_card("steps per block", spread, f"median {steps[len(steps) // 2]}, at most {_max_steps(trace)}"))
     if stats is not None:
-        figures.append(
-            _card("speed", f"{stats.tok_per_s:,.3g} tok/s", f"{stats.tokens:,} tokens in {stats.seconds:.2f} s")
-        )
+        time = f"{stats.tokens:,} tokens in {stats.seconds:.2f} s"
+        figures.append(_card("speed", f"{rounded(stats.tok_per_s)} tok/s", time))
     figures.append(_card("recipe", safe(header.model.recipe), f"computed in {safe(header.model.dtype)}"))
     figures.append(_card("seed", f"{header.seed}", "greedy" if header.sampler.greedy else "of all noise"))
     return "".join(figures)

@@ -10,6 +10,7 @@ import re
 
 import pytest
 
+from localdiff.events import RunFinished
 from localdiff.trace.page.page import page
 from localdiff.trace.reader import parse_trace
 from tests.fakes.engine import Block, ScriptedEngine
@@ -75,6 +76,14 @@ def test_cards_say_what_the_run_did() -> None:
     ):
         assert said in words
     assert words.count(" ".join(TRACE.text().split())) == 2
+
+
+@pytest.mark.parametrize(("speed", "said"), [(1234.5, "speed 1,234 tok/s"), (0.0412, "speed 0.04 tok/s")])
+def test_a_speed_is_a_plain_number(speed: float, said: str) -> None:
+    *events, finished = condensing()
+    assert isinstance(finished, RunFinished)
+    finished = dataclasses.replace(finished, stats=dataclasses.replace(finished.stats, tok_per_s=speed))
+    assert said in words_of(page(trace_of([*events, finished], pieces=word_pieces())))
 
 
 @pytest.mark.parametrize(
