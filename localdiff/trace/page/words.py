@@ -32,11 +32,11 @@ def badge(header: Header) -> str:
     return '<span class="badge">demo model: a few million parameters, not DiffusionGemma 26B</span>'
 
 
-def notice(trace: Trace) -> str:
-    """A notice of what is missing in the trace."""
+def notice(trace: Trace, name: str = "This trace") -> str:
+    """A notice of what is missing in the trace, which the page calls by this name."""
     if trace.complete:
         return ""
-    return '<p class="notice">This trace ends early: the run was killed, or still went on when the page was made.</p>'
+    return f'<p class="notice">{name} ends early: the run was killed, or still went on when the page was made.</p>'
 
 
 def question(header: Header) -> str:
