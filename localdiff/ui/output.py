@@ -22,7 +22,7 @@ from localdiff.ui.terminal import is_in_background, moves_cursor
 
 Color: TypeAlias = Literal["auto", "always", "never"]
 
-STDOUT = "stdout"
+STDOUT_NAME = "stdout"
 """What errors call it."""
 
 DIM, BOLD, GREEN, YELLOW, RED, CYAN = "2", "1", "32", "33", "1;31", "36"
@@ -183,7 +183,7 @@ def decide(
     Colour follows the flag, then `LOCALDIFF_COLOR`, `NO_COLOR`, `FORCE_COLOR`; else terminals that are not dumb get it.
     """
     return Output(
-        stdout=_stream(STDOUT, stdout or sys.stdout, color, env, exact=True),
+        stdout=_stream(STDOUT_NAME, stdout or sys.stdout, color, env, exact=True),
         stderr=_stream("stderr", stderr or sys.stderr, color, env, exact=False),
         quiet=quiet,
         verbose=verbose,
