@@ -39,8 +39,10 @@ class Page extends Scrubber {
   }
 
   go(block, step, { byHand = true } = {}) {
+    const follows = byHand && this.chosen !== null && !this.tip.element.hidden;
     super.go(block, step, { byHand });
     if (byHand) history.replaceState(null, "", `#b${this.block + 1}s${this.step}`);
+    if (follows) this.showTip(this.draft.spans[this.chosen]);
   }
 
   choose(position) {

@@ -31,6 +31,7 @@ class Scrubber {
     }
     this.block = Math.min(this.count - 1, Math.max(0, block));
     this.step = Math.min(this.most(), Math.max(0, step));
+    this.tip.hide();
     this.show();
   }
 
@@ -58,7 +59,6 @@ class Scrubber {
     // Whoever has not chosen a place yet wants to see it from the start.
     if (!this.touched || this.isAtEnd) this.go(0, 0, { byHand: false });
     this.touched = true;
-    this.tip.hide();
     byId("play").textContent = "Pause";
     this.wait();
     return undefined;
