@@ -19,6 +19,11 @@ def shown_model(identity: ModelIdentity) -> str:
     return printable(identity.model) + adapter
 
 
+def shown_weights(identity: ModelIdentity) -> str:
+    """How a model's weights are stored, which a manifest says, and what they compute in and where, for display."""
+    return f"{printable(identity.recipe)} weights, {identity.dtype} on {identity.device}"
+
+
 def summary(reply: Reply, identity: ModelIdentity) -> dict[str, object]:
     """The object of a run; its figures are null where it was ended before the engine could give them."""
     stats = reply.stats
