@@ -186,7 +186,7 @@ def _export(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool) 
     size = Size(request.columns or SIZE.columns, request.rows or SIZE.rows)
     moment = _moment(request, timeline)
     if form == "text":
-        return plain.answer(trace) if moment is None else plain.picture(view, moment, size)
+        return trace.text() if moment is None else plain.picture(view, moment, size)
     if form == "svg" and moment is not None:
         return animation.picture(view, moment, size, palette)
     if form == "svg":
