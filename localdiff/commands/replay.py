@@ -26,7 +26,7 @@ from localdiff.trace.replay_view import ReplayView
 from localdiff.trace.timeline import Moment, Timeline
 from localdiff.trace.trace import Trace
 from localdiff.ui.output import Color, Output
-from localdiff.ui.replay_screen import ReplayScreen, is_possible
+from localdiff.ui.replay_screen import ReplayScreen, can_play
 from localdiff.view.ansi import encode_row
 from localdiff.view.canvas_view import Drawn
 from localdiff.view.layout import Size
@@ -127,7 +127,7 @@ def replay(request: ReplayRequest, output: Output, *, keyboard: TextIO | None) -
     if (request.step is not None or request.block is not None) and form not in ("text", "svg"):
         raise UsageError("`--block` and `--step` choose what `--to text` or `--to svg` shows", "add one of them")
     _refuse_unused(request, form)
-    if form is None and is_possible(keyboard, output.stdout):
+    if form is None and can_play(keyboard, output.stdout):
         assert keyboard is not None
         trace = open_trace(request.file)
         _warn_if_torn(trace, request, output)

@@ -55,7 +55,7 @@ _KEYS: Final = {
 }
 
 
-def is_possible(keyboard: TextIO | None, screen: Stream) -> bool:
+def can_play(keyboard: TextIO | None, screen: Stream) -> bool:
     """Whether keys can be read from one stream and a moving picture be drawn on the other."""
     return sys.platform != "win32" and keyboard is not None and keyboard.isatty() and screen.moving
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
+from statistics import median
 
 from localdiff.events import RunStats
 from localdiff.sizes import rounded
@@ -70,15 +71,15 @@ def texts(trace: Trace) -> str:
 def cards(trace: Trace) -> str:
     """The figures of the run."""
     header, stats = trace.header, trace.finished.stats if trace.finished else None
-    steps = sorted(len(block.steps) for block in trace.blocks) or [0]
-    passes = sum(steps)
+    steps = [len(block.steps) for block in trace.blocks] or [0]
     figures = [_card("blocks", f"{len(trace.blocks):,}", _ending(trace))]
     if stats is None:
-        figures.append(_card("forward passes", f"{passes:,}", "until the trace ends"))
+        figures.append(_card("forward passes", f"{sum(steps):,}", "until the trace ends"))
     else:
         figures += _passes(stats)
-    spread = f"{steps[0]} to {steps[-1]}" if steps[0] < steps[-1] else f"{steps[0]}"
-    figures.append(_card("steps per block", spread, f"median {steps[len(steps) // 2]}, at most {_max_steps(trace)}"))
+    spread = f"{min(steps)} to {max(steps)}" if min(steps) < max(steps) else f"{steps[0]}"
+    most = trace.started.max_steps if trace.started else 0
+    figures.append(_card("steps per block", spread, f"median {median(steps):g}, at most {most}"))
     if stats is not None:
         time = f"{stats.tokens:,} tokens in {stats.seconds:.2f} s"
         figures.append(_card("speed", f"{rounded(stats.tok_per_s)} tok/s", time))
@@ -114,10 +115,6 @@ def _ending(trace: Trace) -> str:
     }
     positions = f"{trace.started.canvas_length} positions each; " if trace.started else ""
     return positions + (words[trace.finished.reason] if trace.finished else "cut short")
-
-
-def _max_steps(trace: Trace) -> int:
-    return trace.started.max_steps if trace.started else 0
 
 
 def provenance(trace: Trace) -> str:
