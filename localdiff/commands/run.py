@@ -29,7 +29,7 @@ from localdiff.commands.trace_header import Recordable
 from localdiff.commands.waiting import Waiting
 from localdiff.errors import INTERRUPTED, UsageError
 from localdiff.events import Channel, Event
-from localdiff.identity import ModelIdentity
+from localdiff.identity import ModelIdentity, shown_model, shown_weights
 from localdiff.options import MAX_TOKENS, GenerateOptions
 from localdiff.sizes import rounded
 from localdiff.ui.interrupt import cancel_on_interrupt
@@ -39,7 +39,7 @@ from localdiff.ui.plain import Plain
 from localdiff.ui.question import AskUser
 from localdiff.ui.reply import Collector, Reply
 from localdiff.ui.status import StatusLine
-from localdiff.ui.summary import shown_model, shown_weights, summary
+from localdiff.ui.summary import summary
 from localdiff.ui.terminal import LiveMode, is_same_terminal
 from localdiff.ui.watch import Watch
 

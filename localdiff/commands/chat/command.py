@@ -32,10 +32,9 @@ from localdiff.commands.loading import Loading
 from localdiff.commands.record import TraceFile, trace_file
 from localdiff.commands.status_line import status_line
 from localdiff.errors import UsageError
-from localdiff.identity import ModelIdentity
+from localdiff.identity import ModelIdentity, shown_model, shown_weights
 from localdiff.options import GenerateOptions
 from localdiff.ui.output import DIM, Output
-from localdiff.ui.summary import shown_model, shown_weights
 from localdiff.ui.terminal import LiveOption
 from localdiff.ui.watch import Watch
 
