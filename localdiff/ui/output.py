@@ -18,7 +18,7 @@ from typing import Literal, TextIO, TypeAlias
 
 from localdiff.quoting import printable
 from localdiff.ui.console import is_terminal
-from localdiff.ui.terminal import is_in_background, moves_cursor
+from localdiff.ui.terminal import is_in_background, moves_cursor, terminal_size
 
 Color: TypeAlias = Literal["auto", "always", "never"]
 
@@ -228,7 +228,4 @@ def _colored(color: Color | None, env: Mapping[str, str], capable: bool) -> bool
 def _width(file: TextIO, env: Mapping[str, str]) -> int:
     if (columns := env.get("COLUMNS", "")).isdigit() and int(columns) > 0:
         return int(columns)
-    try:
-        return os.get_terminal_size(file.fileno()).columns or 80
-    except (OSError, ValueError):
-        return 80
+    return terminal_size(file).columns
