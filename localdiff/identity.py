@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from localdiff.quoting import printable
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelIdentity:
@@ -21,3 +23,14 @@ class ModelIdentity:
     directory: Path | None = None
     adapter: str | None = None
     adapter_directory: Path | None = None
+
+
+def shown_model(identity: ModelIdentity) -> str:
+    """Model and adapter, for display."""
+    adapter = "" if identity.adapter is None else f" with the adapter {printable(identity.adapter)}"
+    return printable(identity.model) + adapter
+
+
+def shown_weights(identity: ModelIdentity) -> str:
+    """How a model's weights are stored, which a manifest says, and what they compute in and where, for display."""
+    return f"{printable(identity.recipe)} weights, {identity.dtype} on {identity.device}"

@@ -1,4 +1,4 @@
-"""Amounts as people type and read them: numbers, memory sizes, counts. A GB is 10⁹ bytes, here and everywhere."""
+"""Numbers and amounts as people type and read them. A GB is 10⁹ bytes, here and everywhere."""
 
 from __future__ import annotations
 
@@ -56,3 +56,10 @@ def shown_size(nbytes: float) -> str:
 def counted(number: int, noun: str) -> str:
     """`1 block`, `2,048 tokens`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def rounded(value: float) -> str:
+    """At most three significant digits and two decimals: `0.04`, `1.2`, `143`."""
+    if value >= 10:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 1 else f"{value:.2f}"

@@ -48,7 +48,8 @@ def chat_command(
         ),
     ] = False,
     no_markdown: Annotated[
-        bool, typer.Option("--no-markdown", help="Show answers without rendering Markdown.", rich_help_panel="Output")
+        bool,
+        typer.Option("--no-markdown", help="Show answers without rendering Markdown.", rich_help_panel=options.OUTPUT),
     ] = False,
     record: Annotated[
         Path | None,
@@ -57,7 +58,7 @@ def chat_command(
             parser=file_name,
             help="Write a trace of the latest answer to FILE as it is generated, for `localdiff replay`. It contains "
             "the conversation and is readable only by its owner.",
-            rich_help_panel="Output",
+            rich_help_panel=options.OUTPUT,
         ),
     ] = None,
     record_top_k: Annotated[
@@ -65,7 +66,7 @@ def chat_command(
         typer.Option(
             metavar="N",
             help="Include the N most probable tokens of every position in traces.",
-            rich_help_panel="Output",
+            rich_help_panel=options.OUTPUT,
         ),
     ] = 0,
     color: options.Color = None,

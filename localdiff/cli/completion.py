@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from localdiff import paths
 from localdiff.adapter_reference import shipped_adapters
-from localdiff.cli.help import summary
+from localdiff.cli.help import first_sentence
 from localdiff.cli.lazy import loaded
 from localdiff.config import KEYS
 from localdiff.errors import UsageError
@@ -67,7 +67,9 @@ def answer(command: Any, shell: str, arguments: Sequence[str], env: Mapping[str,
     for candidate in candidates(command, before, word, env):
         # A line is a record: what does not fit on one line is not offered.
         if candidate.value.isprintable():
-            lines.append("\t".join((candidate.kind, candidate.value[cut:], _short(candidate.help))).rstrip("\t"))
+            lines.append(
+                "\t".join((candidate.kind, candidate.value[cut:], first_sentence(candidate.help))).rstrip("\t")
+            )
     return "".join(line + "\n" for line in lines)
 
 
@@ -151,7 +153,7 @@ class _Place:
         elif commands := getattr(self._command, "commands", None):
             for name, command in commands.items():
                 if not command.hidden:
-                    yield Candidate("plain", name, summary(command))
+                    yield Candidate("plain", name, command.help or "")
         elif self._command.name == "set" and len(self._typed_arguments) == 1:
             yield from _settings(self._typed_arguments[0], env)
         elif self._arguments:
@@ -257,7 +259,6 @@ _BY_NAME: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
 
 _BY_WORD: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
     "FILE": lambda _env: [FILES],
-    "PATH": lambda _env: [FILES],
     "DIR": lambda _env: [DIRECTORIES],
     "MODEL": _models,
     "ADAPTER": _adapters,
@@ -288,8 +289,3 @@ def _unquoted(word: str) -> str:
     except ValueError:  # a quote that is still open
         return word
     return parts[0] if len(parts) == 1 else word
-
-
-def _short(help: str) -> str:
-    """The first sentence, on one line."""
-    return re.split(r"(?<=\.)\s", " ".join(help.split()), maxsplit=1)[0]

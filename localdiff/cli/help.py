@@ -42,15 +42,16 @@ def _write_sections(command: Any, context: Any, formatter: Any) -> None:
 
 def _write_commands(group: Any, formatter: Any) -> None:
     """The commands with the first sentence of their help; none of them is loaded for that."""
-    rows = [(name, summary(command)) for name, command in group.commands.items() if not command.hidden]
+    commands = group.commands.items()
+    rows = [(name, first_sentence(command.help or "")) for name, command in commands if not command.hidden]
     if rows:
         with formatter.section(_COMMANDS):
             formatter.write_dl(rows)
 
 
-def summary(command: Any) -> str:
-    """The first sentence of a command's help, on one line."""
-    return re.split(r"(?<=\.)\s", " ".join((command.help or "").split()), maxsplit=1)[0]
+def first_sentence(help: str) -> str:
+    """The first sentence of a help text, on one line."""
+    return re.split(r"(?<=\.)\s", " ".join(help.split()), maxsplit=1)[0]
 
 
 def is_typed(context: Any, parameter: str) -> bool:

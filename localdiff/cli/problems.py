@@ -16,7 +16,7 @@ import typer
 from localdiff import paths
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, gpu_failure, is_out_of_memory
 from localdiff.quoting import printable, shell_word
-from localdiff.ui.output import STDOUT
+from localdiff.ui.output import STDOUT_NAME
 from quant import MANIFEST_FILE, QuantError
 
 _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR}
@@ -52,7 +52,7 @@ def worded(error: Exception) -> LocaldiffError:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         what = "" if error.filename is None else f": `{os.fsdecode(error.filename)}` cannot be written"
         return ResourceError(f"the disk is full{what}", "free some space, then run the same command again")
-    if isinstance(error, OSError) and (error.errno in _LIMITS or error.filename == STDOUT):
+    if isinstance(error, OSError) and (error.errno in _LIMITS or error.filename == STDOUT_NAME):
         what = "a file" if error.filename is None else f"`{os.fsdecode(error.filename)}`"
         return ResourceError(f"{what} cannot be written: {error.strerror}", "write to another disk, or raise the limit")
     if isinstance(error, OSError) and error.errno in _REFUSALS and error.filename is not None:

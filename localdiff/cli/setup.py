@@ -23,7 +23,7 @@ _Key: TypeAlias = Annotated[
 ]
 _Value: TypeAlias = Annotated[str, typer.Argument(metavar="VALUE", help="Its value, without TOML quotes.")]
 
-config_app = typer.Typer(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+config_app = typer.Typer(cls=Group)
 
 
 def add_to(app: typer.Typer) -> None:

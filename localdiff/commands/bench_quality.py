@@ -94,15 +94,11 @@ def _measure(request: QualityRequest, output: Output, status: StatusLine, ask: A
         return choice.load(context_size=request.options.context_size, loading=loading)
 
     first, *others = (partial(load, model) for model in request.models)
-    progress = partial(_tell, status)
-    for number, comparison in enumerate(compare(first, others, questions, _by_seed(request), progress)):
+    comparisons = compare(first, others, questions, _by_seed(request), lambda words: status.show(printable(words)))
+    for number, comparison in enumerate(comparisons):
         text = json.dumps(to_object(comparison), allow_nan=False) if request.json else table(comparison)
         status.clear()
         output.stdout.write(("\n" if number and not request.json else "") + text + "\n")
-
-
-def _tell(status: StatusLine, words: str) -> None:
-    status.show(printable(words))
 
 
 def _by_seed(request: QualityRequest) -> Sequence[GenerateOptions]:

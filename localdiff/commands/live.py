@@ -15,7 +15,7 @@ from localdiff.config import MIN_FPS
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.ui.live import DEFAULT_FPS, LiveView
 from localdiff.ui.output import Color, Output, Stream
-from localdiff.ui.terminal import LiveMode, LiveOption, live_mode
+from localdiff.ui.terminal import LiveMode, LiveOption, live_mode, moves_cursor
 from localdiff.ui.watch import Watch
 from localdiff.view.palette import PaletteName, resolve_palette
 from localdiff.view.pieces import Pieces
@@ -132,7 +132,7 @@ def _obstacle(output: Output, lines_on_stdout: bool, env: Mapping[str, str]) -> 
         return "`--events -` prints on the same screen"
     if not output.stderr.terminal:
         return "stderr is not a terminal"
-    if live_mode("on", stream=output.stderr.file, env=env) == "off":
+    if not moves_cursor(output.stderr.file, env):
         name = f"a terminal with TERM={env['TERM']}" if "TERM" in env else "this console"
         return f"{name} cannot move its cursor"
     return None

@@ -107,7 +107,7 @@ def _object(model: StoredModel) -> dict[str, str | int | None]:
 def _row(model: StoredModel) -> tuple[str, str, str, str]:
     return (
         printable(model.name),
-        model.recipe or "-",
+        printable(model.recipe or "-"),
         shown_size(model.nbytes),
         model.state if model.state != "finished" else _when(model.verified),
     )

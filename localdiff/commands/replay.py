@@ -26,7 +26,7 @@ from localdiff.trace.replay_view import ReplayView
 from localdiff.trace.timeline import Moment, Timeline
 from localdiff.trace.trace import Trace
 from localdiff.ui.output import Color, Output
-from localdiff.ui.replay_screen import ReplayScreen, is_possible
+from localdiff.ui.replay_screen import ReplayScreen, can_play
 from localdiff.view.ansi import encode_row
 from localdiff.view.canvas_view import Drawn
 from localdiff.view.layout import Size
@@ -44,12 +44,12 @@ _SUFFIXES: Mapping[str, Form] = {
     ".cast": "cast",
 }
 _FRAME_SECONDS = 1 / 30
+_WAIT_SECONDS = 3600.0
+"""The longest wait for a key at a time: no clock waits for as long as a trace may claim that a step took."""
 MIN_SPEED = 0.001
-"""A second of the run then takes a quarter of an hour; much slower, no clock waits so long."""
+"""A second of the run then takes a quarter of an hour."""
 EXAMPLE_SPEED = 0.125
 """As recorded the example is over within a second; so slow, a step is seen for about as long as with `make run`."""
-
-
 SIZE = Size(100, 24)
 """Columns and rows of the terminal that is shown, where nothing else is asked for."""
 
@@ -127,7 +127,7 @@ def replay(request: ReplayRequest, output: Output, *, keyboard: TextIO | None) -
     if (request.step is not None or request.block is not None) and form not in ("text", "svg"):
         raise UsageError("`--block` and `--step` choose what `--to text` or `--to svg` shows", "add one of them")
     _refuse_unused(request, form)
-    if form is None and is_possible(keyboard, output.stdout.file, os.environ.get("TERM", "")):
+    if form is None and can_play(keyboard, output.stdout):
         assert keyboard is not None
         trace = open_trace(request.file)
         _warn_if_torn(trace, request, output)
@@ -186,7 +186,7 @@ def _export(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool) 
     size = Size(request.columns or SIZE.columns, request.rows or SIZE.rows)
     moment = _moment(request, timeline)
     if form == "text":
-        return plain.answer(trace) if moment is None else plain.picture(view, moment, size)
+        return trace.text() if moment is None else plain.picture(view, moment, size)
     if form == "svg" and moment is not None:
         return animation.picture(view, moment, size, palette)
     if form == "svg":
@@ -195,7 +195,7 @@ def _export(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool) 
 
 
 def _moment(request: ReplayRequest, timeline: Timeline) -> Moment | None:
-    """The requested moment: by default the first block, and its last step."""
+    """The requested moment, by default of the first block, and its last step; None where neither was given."""
     if request.block is None and request.step is None:
         return None
     block = 1 if request.block is None else request.block
@@ -203,12 +203,10 @@ def _moment(request: ReplayRequest, timeline: Timeline) -> Moment | None:
     if not 1 <= block <= blocks:
         hint = f"its blocks are 1 to {blocks}" if blocks else "it has none"
         raise UsageError(f"the trace has no block {block}", hint)
-    step = request.step
-    if step is None:
-        step = max((moment.step for moment in timeline.moments if moment.block == block), default=0)
+    last = max(moment.step for moment in timeline.moments if moment.block == block)
+    step = last if request.step is None else request.step
     index = timeline.find(block, step)
     if index is None:
-        last = max((moment.step for moment in timeline.moments if moment.block == block), default=0)
         raise UsageError(f"the trace has no step {step} in block {block}", f"its steps are 0, the noise, to {last}")
     return timeline.moments[index]
 
@@ -233,7 +231,7 @@ def _play(request: ReplayRequest, trace: Trace, output: Output, keyboard: TextIO
             rows, drawn = view.rows(player, terminal.size, before)
             terminal.draw([encode_row(row) for row in rows])
             wait = player.wait
-            key = terminal.key(None if wait is None else max(wait, _FRAME_SECONDS))
+            key = terminal.key(None if wait is None else min(max(wait, _FRAME_SECONDS), _WAIT_SECONDS))
             now = time.monotonic()
             player, last = player.pass_time(now - last), now
             if key is not None:

@@ -29,9 +29,9 @@ from localdiff.commands.trace_header import Recordable
 from localdiff.commands.waiting import Waiting
 from localdiff.errors import INTERRUPTED, UsageError
 from localdiff.events import Channel, Event
-from localdiff.identity import ModelIdentity
+from localdiff.identity import ModelIdentity, shown_model, shown_weights
 from localdiff.options import MAX_TOKENS, GenerateOptions
-from localdiff.ui.footer import rounded
+from localdiff.sizes import rounded
 from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
@@ -39,7 +39,7 @@ from localdiff.ui.plain import Plain
 from localdiff.ui.question import AskUser
 from localdiff.ui.reply import Collector, Reply
 from localdiff.ui.status import StatusLine
-from localdiff.ui.summary import shown_model, summary
+from localdiff.ui.summary import summary
 from localdiff.ui.terminal import LiveMode, is_same_terminal
 from localdiff.ui.watch import Watch
 
@@ -179,10 +179,9 @@ def _load(request: RunRequest, screen: _Screen, ask: AskUser | None, load: Load)
     choice = request.choice
     engine = load(request, Loading(screen.status, choice.model, screen.output, ask=ask, yes=choice.yes))
     if screen.output.logs:
-        identity = engine.identity
+        seconds = rounded(time.perf_counter() - start)
         screen.status.above(
-            f"model {shown_model(identity)}: {identity.recipe} weights, {identity.dtype} on {identity.device}, "
-            f"loaded in {rounded(time.perf_counter() - start)} s"
+            f"model {shown_model(engine.identity)}: {shown_weights(engine.identity)}, loaded in {seconds} s"
         )
     return engine
 

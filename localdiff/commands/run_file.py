@@ -90,16 +90,6 @@ class FileObserver:
             _log.warning("%s; the run continues without it", failure.message)
 
 
-def refuse_one_file(other: str, theirs: str | Path | None, option: str, name: str | Path) -> None:
-    """Refuse two options that name the same file.
-
-    Raises:
-        UsageError: they do.
-    """
-    if theirs is not None and is_same(theirs, name):
-        raise UsageError(f"`{other}` and `{option}` both name `{name}`", "give each its own file")
-
-
 @contextmanager
 def run_file(
     option: str,
@@ -130,7 +120,8 @@ def run_file(
     """
     path = expanded(name)
     for other, theirs in others:
-        refuse_one_file(other, theirs, option, name)
+        if theirs is not None and theirs != "-" and is_same(theirs, name):
+            raise UsageError(f"`{other}` and `{option}` both name `{name}`", "give each its own file")
     is_new = not path.exists()
 
     def opener(path: str, flags: int) -> int:
@@ -150,6 +141,6 @@ def run_file(
             file.close()
         if is_new and not opened.begun:
             with suppress(OSError):
-                path.unlink()
+                path.resolve().unlink()  # not a link that named it
     if opened.failure is not None:
         raise opened.failure

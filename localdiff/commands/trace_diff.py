@@ -5,7 +5,7 @@ Knows files, forms and streams; compares nothing itself, and needs no torch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -48,7 +48,7 @@ def trace_diff(request: DiffRequest, output: Output) -> int:
     if request.files == (STDIN, STDIN):
         raise UsageError("standard input has one trace, and is named twice", "give the other one as a file")
     traces = (open_trace(request.files[0]), open_trace(request.files[1]))
-    file = diff_file(request.output, request.files)
+    file = None if request.output is None else output_file(request.output, inputs=request.files)
     names = (shown_name(request.files[0]), shown_name(request.files[1]))
     write_diff(traces, names, form, file, output)
     return 0
@@ -70,18 +70,6 @@ def diff_form(to: Form | None, file: Path | None, output: Output) -> Form:
     return form
 
 
-def diff_file(path: Path | None, inputs: Sequence[str | Path | None]) -> OutputFile | None:
-    """The file that takes a comparison; None means stdout.
-
-    Args:
-        inputs: files that it must not replace.
-
-    Raises:
-        UsageError: it cannot be written, or is one of those.
-    """
-    return None if path is None else output_file(path, inputs=inputs)
-
-
 def write_diff(
     traces: tuple[Trace, Trace],
     names: tuple[str, str],
@@ -89,7 +77,7 @@ def write_diff(
     file: OutputFile | None,
     output: Output,
 ) -> None:
-    """Compare, and write the result to the file or to stdout."""
+    """Compare, and write the result to the file, or to stdout without one."""
     comparison = compare(*traces)
     text = (diff_page if form == "html" else report)(*traces, comparison, names)
     if file is None:

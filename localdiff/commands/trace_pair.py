@@ -19,10 +19,11 @@ from localdiff import model_store
 from localdiff.adapter_reference import find_adapter
 from localdiff.commands.loading import Loading
 from localdiff.commands.model_choice import ModelChoice
+from localdiff.commands.output_file import output_file
 from localdiff.commands.prompt import read_prompt
 from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_file
 from localdiff.commands.status_line import status_line
-from localdiff.commands.trace_diff import Form, diff_file, diff_form, write_diff
+from localdiff.commands.trace_diff import Form, diff_form, write_diff
 from localdiff.commands.trace_header import Recordable
 from localdiff.commands.waiting import Waiting
 from localdiff.errors import INTERRUPTED, UsageError, WeightsError
@@ -163,9 +164,10 @@ def trace_pair(
     cancel = threading.Event()
     traces: list[Trace] = []
     with ExitStack() as stack:
-        kept_files = [] if keep is None else [keep / f"{side.label}.jsonl" for side in sides]
-        # Before the work that would be lost without it.
-        file = diff_file(request.output, [request.file, *kept_files])
+        file = None
+        if request.output is not None:  # tried before the work that would be lost without it
+            kept_files = [] if keep is None else [keep / f"{side.label}.jsonl" for side in sides]
+            file = output_file(request.output, inputs=[request.file, *kept_files])
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localdiff-")))
         status = stack.enter_context(status_line(output))
         stack.enter_context(cancel_on_interrupt(cancel))

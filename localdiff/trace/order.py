@@ -23,7 +23,8 @@ from localdiff.strict_json import Malformed
 MAX_CANVAS = 65_536
 
 # A probability is computed in fp32 and may come out a little over 1.
-_ROUNDING = 1e-4
+_MAX_PROBABILITY = 1 + 1e-4
+_MAX_ENTROPY = 1e9
 
 _MAY_FOLLOW: dict[type[Event] | None, tuple[type[Event], ...]] = {
     None: (RunStarted,),
@@ -107,13 +108,13 @@ class Order:
             ("shown_ids", event.shown_ids),
         ):
             self._ids(name, ids)
-        self._numbers("argmax_probs", event.argmax_probs, 1 + _ROUNDING)
-        self._numbers("entropies", event.entropies, float("1e9"))
-        self._numbers("mean_entropy", [event.mean_entropy], float("1e9"))
+        self._numbers("argmax_probs", event.argmax_probs, _MAX_PROBABILITY)
+        self._numbers("entropies", event.entropies, _MAX_ENTROPY)
+        self._numbers("mean_entropy", [event.mean_entropy], _MAX_ENTROPY)
         for row in event.top_ids:
             self._ids("top_ids", row, length=self._record_top_k)
         for probs in event.top_probs:
-            self._numbers("top_probs", probs, 1 + _ROUNDING)
+            self._numbers("top_probs", probs, _MAX_PROBABILITY)
         self._step = event
 
     def _committed(self, event: BlockCommitted) -> None:

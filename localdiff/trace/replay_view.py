@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from localdiff.sizes import counted
+from localdiff.sizes import counted, rounded
 from localdiff.trace.header import Header
 from localdiff.trace.player import Player
 from localdiff.trace.timeline import Moment
@@ -91,7 +91,7 @@ class ReplayView:
             counted(scene.passes, "step"),
         ]
         if scene.tok_per_s is not None:
-            words.append(f"{scene.tok_per_s:.1f} tok/s")
+            words.append(f"{rounded(scene.tok_per_s)} tok/s")
         return [(), self._chrome(f" {f' {self._palette.glyphs.dot} '.join(words)}", columns)]
 
     def _above(self, passages: Sequence[Passage], columns: int, room: int) -> list[Row]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from localdiff.ui.console import is_terminal
-from localdiff.ui.terminal import live_mode, terminal_size
+from localdiff.ui.terminal import moves_cursor, terminal_size
 from localdiff.view.layout import Tier, tier_of
 from localdiff.view.palette import resolve_palette
 
@@ -70,7 +70,7 @@ def terminal_capabilities(
     if not is_terminal(stream):
         return TerminalCapabilities(terminal=False)
     size = terminal_size(stream)
-    moving = live_mode("on", stream=stream, env=env) != "off"
+    moving = moves_cursor(stream, env)
     palette = resolve_palette("auto", env=env, encoding=stream.encoding)
     colors = {"mono": "none", "ascii": "none", "16": "16"}.get(palette.name, "256")
     if colors == "256" and env.get("COLORTERM", "").lower() in {"truecolor", "24bit"}:

@@ -6,7 +6,7 @@ Knows wording and rounding; computes no rates, they come from `RunStats`.
 from __future__ import annotations
 
 from localdiff.events import RunStats
-from localdiff.sizes import counted
+from localdiff.sizes import counted, rounded
 
 NARROW = 76
 CROWDED = 0.8
@@ -57,10 +57,3 @@ def footer(
         if width is not None and len(f" {dot} ".join(parts.values())) > width:
             parts.pop(name, None)
     return f" {dot} ".join(parts.values())
-
-
-def rounded(value: float) -> str:
-    """At most three significant digits and two decimals: `0.04`, `1.2`, `143`."""
-    if value >= 10:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 1 else f"{value:.2f}"

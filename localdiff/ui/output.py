@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Literal, TextIO, TypeAlias
 
 from localdiff.quoting import printable
-from localdiff.ui.console import is_terminal, understands_codes
-from localdiff.ui.terminal import is_in_background
+from localdiff.ui.console import is_terminal
+from localdiff.ui.terminal import is_in_background, moves_cursor, terminal_size
 
 Color: TypeAlias = Literal["auto", "always", "never"]
 
-STDOUT = "stdout"
+STDOUT_NAME = "stdout"
 """What errors call it."""
 
 DIM, BOLD, GREEN, YELLOW, RED, CYAN = "2", "1", "32", "33", "1;31", "36"
@@ -183,7 +183,7 @@ def decide(
     Colour follows the flag, then `LOCALDIFF_COLOR`, `NO_COLOR`, `FORCE_COLOR`; else terminals that are not dumb get it.
     """
     return Output(
-        stdout=_stream(STDOUT, stdout or sys.stdout, color, env, exact=True),
+        stdout=_stream(STDOUT_NAME, stdout or sys.stdout, color, env, exact=True),
         stderr=_stream("stderr", stderr or sys.stderr, color, env, exact=False),
         quiet=quiet,
         verbose=verbose,
@@ -201,13 +201,13 @@ def _stream(name: str, file: TextIO | None, color: Color | None, env: Mapping[st
             file.reconfigure(encoding="utf-8", errors="strict", newline="\n")
         else:
             file.reconfigure(errors="backslashreplace")
-    dumb = env.get("TERM") == "dumb" or (terminal and not understands_codes(file))
+    moving = moves_cursor(file, env)
     return Stream(
         file=file,
         name=name,
         terminal=terminal,
-        color=_colored(color, env, terminal and not dumb),
-        moving=terminal and not dumb,
+        color=_colored(color, env, moving),
+        moving=moving,
         width=_width(file, env) if terminal else 80,
         missing=missing,
         expendable=not exact,
@@ -228,7 +228,4 @@ def _colored(color: Color | None, env: Mapping[str, str], capable: bool) -> bool
 def _width(file: TextIO, env: Mapping[str, str]) -> int:
     if (columns := env.get("COLUMNS", "")).isdigit() and int(columns) > 0:
         return int(columns)
-    try:
-        return os.get_terminal_size(file.fileno()).columns or 80
-    except (OSError, ValueError):
-        return 80
+    return terminal_size(file).columns

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from localdiff.events import BlockCommitted, Event, RunFinished, RunStarted, RunStats, TextCommitted
-from localdiff.sizes import counted
+from localdiff.sizes import counted, rounded
 from localdiff.ui.ending import context_full, limit_reached, stopped
-from localdiff.ui.footer import CROWDED, footer, rounded
+from localdiff.ui.footer import CROWDED, footer
 from localdiff.ui.output import DIM, YELLOW, Output, Stream
 from localdiff.ui.reply import Collector, Reply
 from localdiff.ui.text_writer import TextWriter

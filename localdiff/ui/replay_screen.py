@@ -16,6 +16,7 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from localdiff.ui.output import Stream
 from localdiff.ui.region import CURSOR_OFF, ERASE_BELOW, ERASE_REST_OF_ROW, RESTORE, SYNC_OFF, SYNC_ON, WRAP_OFF
 from localdiff.ui.terminal import terminal_size
 from localdiff.ui.terminal_signals import Handler, TerminalSignals
@@ -25,7 +26,7 @@ if TYPE_CHECKING or sys.platform != "win32":
     import termios
     import tty
 
-ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
+ALTERNATE_ON, ALTERNATE_OFF = "\x1b[?1049h", "\x1b[?1049l"
 
 # How long the rest of a key's sequence may take; nothing follows a lone Escape.
 _SEQUENCE_SECONDS = 0.05
@@ -54,11 +55,9 @@ _KEYS: Final = {
 }
 
 
-def is_possible(keyboard: TextIO | None, screen: TextIO, term: str) -> bool:
+def can_play(keyboard: TextIO | None, screen: Stream) -> bool:
     """Whether keys can be read from one stream and a moving picture be drawn on the other."""
-    if sys.platform == "win32" or keyboard is None or term in ("dumb", "unknown"):
-        return False
-    return keyboard.isatty() and screen.isatty()
+    return sys.platform != "win32" and keyboard is not None and keyboard.isatty() and screen.moving
 
 
 class ReplayScreen:
@@ -139,7 +138,7 @@ class ReplayScreen:
         while not self._sets_modes():
             pass
         self._rows = None
-        self._write(ENTER + CURSOR_OFF)
+        self._write(ALTERNATE_ON + CURSOR_OFF)
 
     def _sets_modes(self) -> bool:
         """Set up the keyboard; in the background this stops the process, and is to be tried again once it goes on."""
@@ -162,7 +161,7 @@ class ReplayScreen:
         if modes:
             with suppress(OSError, termios.error):  # a terminal that hung up is gone, and its modes with it
                 termios.tcsetattr(self._keyboard.fileno(), termios.TCSADRAIN, modes)
-                self._write(RESTORE + LEAVE + RESTORE)
+                self._write(RESTORE + ALTERNATE_OFF + RESTORE)
 
     def _write(self, text: str) -> None:
         """Write past the stream's buffer, which a signal handler must not re-enter."""

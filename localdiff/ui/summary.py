@@ -9,14 +9,7 @@ from dataclasses import asdict
 
 from localdiff import __version__
 from localdiff.identity import ModelIdentity
-from localdiff.quoting import printable
 from localdiff.ui.reply import Reply
-
-
-def shown_model(identity: ModelIdentity) -> str:
-    """Model and adapter, for display."""
-    adapter = "" if identity.adapter is None else f" with the adapter {printable(identity.adapter)}"
-    return printable(identity.model) + adapter
 
 
 def summary(reply: Reply, identity: ModelIdentity) -> dict[str, object]:

@@ -30,15 +30,14 @@ def terminal_size(stream: TextIO) -> Size:
     return Size(columns or FALLBACK.columns, rows or FALLBACK.rows)
 
 
-def live_mode(option: LiveOption, *, stream: TextIO, env: Mapping[str, str]) -> LiveMode:
-    """What to draw on `stream`.
+def moves_cursor(stream: TextIO, env: Mapping[str, str]) -> bool:
+    """Whether a stream is a terminal that acts on escape codes, as one with `TERM=dumb` or an old console does not."""
+    return is_terminal(stream) and env.get("TERM") not in {"dumb", "unknown"} and understands_codes(stream)
 
-    Nothing is drawn where there is no terminal or its cursor cannot move (`TERM=dumb`, or a console without escape
-    codes), whatever is wished for.
-    """
-    if option == "off" or not is_terminal(stream) or env.get("TERM") in {"dumb", "unknown"}:
-        return "off"
-    if not understands_codes(stream):
+
+def live_mode(option: LiveOption, *, stream: TextIO, env: Mapping[str, str]) -> LiveMode:
+    """What to draw on `stream`: nothing where no cursor can be moved, whatever is wished for."""
+    if option == "off" or not moves_cursor(stream, env):
         return "off"
     return "line" if option == "line" else "canvas"
 

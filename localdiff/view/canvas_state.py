@@ -6,10 +6,9 @@ entropy, the same test as its colour; acceptance says only what the sampler took
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass
 
-from localdiff.view.palette import LEANING, NOISE, SETTLED, THRESHOLDS
+from localdiff.view.palette import LEANING, NOISE, SETTLED, stage_of
 from localdiff.view.scene import Scene
 
 
@@ -39,7 +38,7 @@ def state_of(scene: Scene) -> CanvasState:
         length = len(scene.block.canvas_ids) if scene.block else 0
         return CanvasState(length=length, stages=(NOISE,) * length, settled=0, renoised=(False,) * length, end=length)
     length = len(step.argmax_ids)
-    stages = tuple([bisect_right(THRESHOLDS, entropy) for entropy in step.entropies])
+    stages = tuple([stage_of(entropy) for entropy in step.entropies])
     before = scene.accepted_before or (False,) * length
     return CanvasState(
         length=length,

@@ -66,7 +66,7 @@ class CanvasView:
     """
 
     def __init__(self, *, pieces: Pieces, palette: Palette) -> None:
-        self.palette = palette
+        self._palette = palette
         self._cells = CellMaker(pieces=pieces, palette=palette)
         self._layout: tuple[tuple[object, ...], Layout] | None = None
         self._final = _Final()
@@ -81,36 +81,36 @@ class CanvasView:
             one_line: draw the status line whatever the size.
         """
         drawn = drawn or Drawn()
-        layout = self.layout(scene, size)
+        layout = self._laid_out(scene, size)
         if one_line or layout.tier is Tier.LINE:
-            return Picture(rows=(status_row(scene, layout.columns, self.palette),), drawn=drawn)
+            return Picture(rows=(status_row(scene, layout.columns, self._palette),), drawn=drawn)
         if scene.block is None:
-            return Picture(rows=(prompt_row(scene, layout.columns, self.palette),), drawn=drawn)
+            return Picture(rows=(prompt_row(scene, layout.columns, self._palette),), drawn=drawn)
         if drawn.block != scene.block.block:
             above = min(len(self._final.starts), layout.body_rows) - layout.pending_rows
             drawn = Drawn(block=scene.block.block, top=max(0, above))
         state = state_of(scene)
         body, top = self._body(scene, state, layout, drawn)
-        rows = [*header_rows(scene, state, layout, self.palette), *body]
+        rows = [*header_rows(scene, state, layout, self._palette), *body]
         if layout.footer_rows:
-            rows.append(footer_row(scene, state, layout, self.palette))
+            rows.append(footer_row(scene, state, layout, self._palette))
         if layout.legend_rows:
-            rows.append(legend_row(layout, self.palette))
+            rows.append(legend_row(layout, self._palette))
         ids = scene.step.argmax_ids if scene.step else None
         return Picture(rows=tuple(rows), drawn=Drawn(block=scene.block.block, ids=ids, top=top))
 
-    def layout(self, scene: Scene, size: Size) -> Layout:
+    def _laid_out(self, scene: Scene, size: Size) -> Layout:
         """The layout that this scene gets on a terminal of this size; the same for every step of a block."""
         length = len(scene.block.canvas_ids) if scene.block else 0
         key = (size, length, scene.pending, scene.legend)
         if self._layout is None or self._layout[0] != key:
-            layout = layout_of(size, palette=self.palette, canvas_length=length, legend=scene.legend)
+            layout = layout_of(size, palette=self._palette, canvas_length=length, legend=scene.legend)
             self._final = _Final()
             if scene.pending and layout.tier is not Tier.LINE:
                 self._final = self._final_text(scene.pending, layout.body_columns)
                 layout = layout_of(
                     size,
-                    palette=self.palette,
+                    palette=self._palette,
                     canvas_length=length,
                     pending=text_width(scene.pending),
                     pending_rows=len(self._final.starts),
@@ -131,7 +131,7 @@ class CanvasView:
         unsettled = next((position for position, stage in enumerate(state.stages[: state.end]) if stage), None)
         focus = total - 1 if unsettled is None else page.row_of(unsettled)
         top = window(total, focus, rows, drawn.top)
-        prefix = Span(layout.prefix, text_width(layout.prefix), self.palette.chrome)
+        prefix = Span(layout.prefix, text_width(layout.prefix), self._palette.chrome)
         shown = self._in_sight(page, top, rows, above)
         return [(prefix, *row) if layout.prefix else row for row in shown], top
 
@@ -160,5 +160,5 @@ class CanvasView:
         return shown + [()] * (rows - len(shown))
 
     def _note(self, text: str) -> Row:
-        text = f"{self.palette.glyphs.ellipsis} {text}"
-        return (Span(text, text_width(text), self.palette.chrome),)
+        text = f"{self._palette.glyphs.ellipsis} {text}"
+        return (Span(text, text_width(text), self._palette.chrome),)

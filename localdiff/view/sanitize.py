@@ -23,17 +23,11 @@ MISSING = "▯"
 
 # Default_Ignorable_Code_Point beyond category Cf (Unicode 15, DerivedCoreProperties.txt): fillers and
 # selectors draw nothing.
-_INVISIBLE = frozenset(
-    [0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0]
-    + list(range(0x180B, 0x1810))
-    + list(range(0xFE00, 0xFE10))
-    + list(range(0xE0100, 0xE01F0))
-)
-_SELECTORS = frozenset(list(range(0xFE00, 0xFE10)) + list(range(0xE0100, 0xE01F0)))
+_SELECTORS = frozenset([*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)])
+_INVISIBLE = _SELECTORS | {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x3164, 0xFFA0}
 _JOINERS = frozenset([0x200C, 0x200D])
 
-# Category Cf, but drawn: Arabic and Syriac number signs, Kaithi number signs, Egyptian layout controls are
-# not among them.
+# Category Cf, but drawn: Arabic, Syriac and Kaithi number signs. Egyptian layout controls are not.
 _DRAWN_FORMATS = frozenset([*range(0x0600, 0x0606), 0x06DD, 0x070F, 0x0890, 0x0891, 0x08E2, 0x110BD, 0x110CD])
 
 _PLAIN_ASCII = re.compile(r"[\x20-\x7e]*\Z")

@@ -83,7 +83,7 @@ def fold(scene: Scene, event: Event) -> Scene:
                 scene,
                 step=event,
                 accepted_before=scene.step.accepted if scene.step else None,
-                means=(*scene.means[-REMEMBERED_STEPS:], event.mean_entropy),
+                means=(*scene.means, event.mean_entropy)[-REMEMBERED_STEPS:],
                 passes=scene.passes + 1,
             )
         case BlockCommitted():

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Sequence
 
+from localdiff.sizes import rounded
 from localdiff.view.canvas_state import CanvasState, state_of
 from localdiff.view.gauges import position_map, sparkline
 from localdiff.view.layout import Layout, Tier
@@ -56,14 +57,10 @@ def _rate(scene: Scene, *, long: bool) -> str:
     if scene.slowed:
         return "slowed for viewing" if long else "slowed"
     if scene.tok_per_s is not None:
-        return f"{_figure(scene.tok_per_s)} tok/s" if long else f"{_figure(scene.tok_per_s)}/s"
+        return f"{rounded(scene.tok_per_s)} tok/s" if long else f"{rounded(scene.tok_per_s)}/s"
     if long and scene.step and scene.step.elapsed > 0:
-        return f"{_figure(scene.passes / scene.step.elapsed)} steps/s"
+        return f"{rounded(scene.passes / scene.step.elapsed)} steps/s"
     return ""
-
-
-def _figure(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
 
 
 class Figures:

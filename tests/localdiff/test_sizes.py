@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localdiff.errors import UsageError
-from localdiff.sizes import counted, parse_size, shown_size
+from localdiff.sizes import counted, parse_size, rounded, shown_size
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,10 @@ def test_counting() -> None:
         "2 blocks",
         "2,048 blocks",
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0.00"), (0.044, "0.04"), (1.25, "1.2"), (9.94, "9.9"), (143.4, "143"), (2048.2, "2,048")]
+)
+def test_times_and_rates_are_short(value: float, text: str) -> None:
+    assert rounded(value) == text

@@ -157,3 +157,12 @@ class FakeTerminal(io.StringIO):
     def resize(self, columns: int, rows: int) -> None:
         """Pull at the window's corner."""
         self.screen.resize(rows, columns)
+
+
+def rows_of(text: str, columns: int = 80) -> list[str]:
+    """Text of narrow characters as a terminal breaks it, without the empty rows at its end."""
+    return [
+        line[start : start + columns].rstrip()
+        for line in text.rstrip("\n").split("\n")
+        for start in range(0, max(1, len(line)), columns)
+    ]

@@ -32,10 +32,9 @@ from localdiff.commands.loading import Loading
 from localdiff.commands.record import TraceFile, trace_file
 from localdiff.commands.status_line import status_line
 from localdiff.errors import UsageError
-from localdiff.identity import ModelIdentity
+from localdiff.identity import ModelIdentity, shown_model, shown_weights
 from localdiff.options import GenerateOptions
 from localdiff.ui.output import DIM, Output
-from localdiff.ui.summary import shown_model
 from localdiff.ui.terminal import LiveOption
 from localdiff.ui.watch import Watch
 
@@ -154,7 +153,7 @@ def _greet(state: ChatState, identity: ModelIdentity, opened: Opened) -> None:
     """Say which model answers, and what became of the session that is continued."""
     user_output = state.output
     if user_output.notes:
-        line = f"{shown_model(identity)}, {identity.recipe} weights, {identity.dtype} on {identity.device}"
+        line = f"{shown_model(identity)}, {shown_weights(identity)}"
         state.say(user_output.stderr.styled(f"{line} {user_output.stderr.dot()} /help lists keys and commands", DIM))
     if opened.damage is not None and opened.session.name is not None:
         user_output.warning(damage_line(opened.session.name, opened))

@@ -48,7 +48,6 @@ class BlockPair:
         number: of the block.
         steps: denoise steps of each.
         seconds: of each.
-        noise_differs: whether the two began from other noise.
         divergence: the first step whose drafts differ, or None if none of the common ones do.
         changed: committed tokens that differ, position by position, lengths included.
         length: the longer of the two committed lengths.
@@ -57,7 +56,6 @@ class BlockPair:
     number: int
     steps: tuple[int | None, int | None]
     seconds: Pair
-    noise_differs: bool
     divergence: Divergence | None
     changed: int
     length: int
@@ -104,6 +102,7 @@ class Comparison:
 
     Attributes:
         settings: name and both values of everything in the headers that differs, the time of recording left out.
+        noise_differs: whether the first canvas is different noise; None where one of the runs has no canvas.
         blocks: block by block.
         gaps: step by step.
         stretches: of the committed reply, end tokens left out.
@@ -111,6 +110,7 @@ class Comparison:
     """
 
     settings: tuple[tuple[str, str, str], ...]
+    noise_differs: bool | None
     blocks: tuple[BlockPair, ...]
     gaps: tuple[StepGap, ...]
     stretches: tuple[Stretch, ...]
@@ -120,11 +120,6 @@ class Comparison:
     def divergence(self) -> Divergence | None:
         """Where the runs first diverge, or None if they never do."""
         return next((block.divergence for block in self.blocks if block.divergence is not None), None)
-
-    @property
-    def noise_differs(self) -> bool:
-        """Whether the first canvas is different noise."""
-        return bool(self.blocks) and self.blocks[0].noise_differs
 
     def count(self, change: Change) -> int:
         """Committed tokens of one kind. Where a stretch is longer in one run, the surplus is in that one alone."""
@@ -147,6 +142,7 @@ def compare(one: Trace, other: Trace) -> Comparison:
     pairs = list(zip_longest(one.blocks, other.blocks))
     return Comparison(
         settings=_settings(one.header, other.header),
+        noise_differs=_noise_differs(one.blocks, other.blocks),
         blocks=tuple(tokens.pair(number, *blocks) for number, blocks in enumerate(pairs, 1)),
         gaps=_gaps(list(zip(one.blocks, other.blocks, strict=False))),
         stretches=tokens.stretches(),
@@ -163,15 +159,14 @@ class _Tokens:
 
     def pair(self, number: int, one: Block | None, other: Block | None) -> BlockPair:
         both = (one, other)
-        finals = [self._names(trace, block.final_ids if block else ()) for trace, block in self._zip(both)]
-        changed = sum(a != b for a, b in zip_longest(*finals))
+        pairs = zip(self._traces, both, strict=True)
+        finals = [self._names(trace, block.final_ids if block else ()) for trace, block in pairs]
         return BlockPair(
             number=number,
             steps=_each(both, lambda block: len(block.steps)),
             seconds=_each(both, lambda block: block.seconds),
-            noise_differs=one is not None and other is not None and one.started.canvas_ids != other.started.canvas_ids,
             divergence=None if one is None or other is None else self._divergence(number, one, other),
-            changed=changed,
+            changed=sum(a != b for a, b in zip_longest(*finals)),
             length=max(map(len, finals)),
         )
 
@@ -211,13 +206,14 @@ class _Tokens:
     def _names(self, trace: Trace, ids: Sequence[int]) -> list[str]:
         return [str(token) if self._by_id else trace.piece(token) for token in ids]
 
-    def _zip(self, blocks: tuple[Block | None, Block | None]) -> list[tuple[Trace, Block | None]]:
-        return list(zip(self._traces, blocks, strict=True))
-
 
 def _each(blocks: tuple[Block | None, Block | None], value: Callable[[Block], T]) -> tuple[T | None, T | None]:
     one, other = (None if block is None else value(block) for block in blocks)
     return one, other
+
+
+def _noise_differs(one: Sequence[Block], other: Sequence[Block]) -> bool | None:
+    return one[0].started.canvas_ids != other[0].started.canvas_ids if one and other else None
 
 
 def _gaps(pairs: Sequence[tuple[Block, Block]]) -> tuple[StepGap, ...]:
@@ -244,7 +240,7 @@ def _settings(one: Header, other: Header) -> tuple[tuple[str, str, str], ...]:
 
 
 def _flat(value: object, prefix: str) -> list[tuple[str, str]]:
-    """Fields of a header by name; parts of it without theirs, since no two fields share one."""
+    """Fields of a header by name; those of its parts have the name of the part before their own."""
     entries: list[tuple[str, str]] = []
     for field in fields(value):  # type: ignore[arg-type]
         inner = getattr(value, field.name)

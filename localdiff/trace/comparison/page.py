@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from string import Template
 
 from localdiff.trace.comparison.compare import Comparison, Stretch
+from localdiff.trace.comparison.report import NO_DRAFTS
 from localdiff.trace.comparison.timing import HEAD, timing_rows
 from localdiff.trace.page import assets, words
 from localdiff.trace.page.data import PageData, embedded
@@ -24,7 +25,7 @@ def diff_page(one: Trace, other: Trace, comparison: Comparison, names: tuple[str
     traces = (one, other)
     return Template(assets.read("diff.html")).substitute(
         title=words.safe(" ".join(f"{names[0]} against {names[1]}".split())),
-        notice="".join(dict.fromkeys(words.notice(trace) for trace in traces)),
+        notice="".join(words.notice(trace, f"Trace {letter}") for letter, trace in zip("AB", traces, strict=True)),
         question=_question(traces),
         verdict=_verdict(comparison),
         heads="".join(_head(letter, name, trace) for letter, name, trace in zip("AB", names, traces, strict=True)),
@@ -64,6 +65,8 @@ def _head(letter: str, name: str, trace: Trace) -> str:
 
 
 def _verdict(comparison: Comparison) -> str:
+    if comparison.noise_differs is None:
+        return NO_DRAFTS
     noise = "different noise" if comparison.noise_differs else "the same noise"
     divergence = comparison.divergence
     if divergence is None:

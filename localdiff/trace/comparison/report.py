@@ -15,6 +15,7 @@ from localdiff.view.columns import aligned
 from localdiff.view.sanitize import safe_piece
 from localdiff.view.widths import clip
 
+NO_DRAFTS = "One of the runs ended before its first canvas, so there are no drafts to compare."
 MAX_STRETCHES = 12
 _MAX_VALUE = 60
 
@@ -58,6 +59,8 @@ def _settings(comparison: Comparison) -> str:
 
 
 def _divergence(comparison: Comparison) -> str:
+    if comparison.noise_differs is None:
+        return NO_DRAFTS
     divergence = comparison.divergence
     noise = "The runs begin from different noise" if comparison.noise_differs else "The runs begin from the same noise"
     if divergence is None:

@@ -1,17 +1,11 @@
-"""A trace as text: the answer, or the rows of one moment without their colours."""
+"""A moment of a trace as text: its rows without their colours."""
 
 from __future__ import annotations
 
 from localdiff.trace.replay_view import ReplayView
 from localdiff.trace.timeline import Moment
-from localdiff.trace.trace import Trace
 from localdiff.view.layout import Size
 from localdiff.view.style import row_text
-
-
-def answer(trace: Trace) -> str:
-    """The committed answer, exactly."""
-    return trace.text("answer")
 
 
 def picture(view: ReplayView, moment: Moment, size: Size) -> str:

@@ -9,48 +9,86 @@ function svg(name, attributes, text) {
   return element;
 }
 
+const LEFT = 40, RIGHT = 8, BOTTOM = 22;
+
+// Where mean entropies are drawn: steps from left to right, nats upwards on a logarithmic scale.
+class Plane {
+  constructor(element, most, low, high) {
+    this.element = element;
+    this.most = most;
+    this.low = low;
+    this.high = high;
+    this.width = element.clientWidth || 350;
+    this.height = element.clientHeight || 200;
+    this.parts = [];
+    for (const mark of [0.001, 0.01, 0.1, 1, 10].filter((value) => value >= low && value <= high)) {
+      this.line("grid", mark);
+      this.add("text", { x: LEFT - 7, y: this.y(mark) + 4, "text-anchor": "end" }, String(mark));
+    }
+  }
+
+  x(step) {
+    return LEFT + ((step - 1) / (this.most - 1)) * (this.width - LEFT - RIGHT);
+  }
+
+  y(mean) {
+    const share = Math.log(Math.max(mean, this.low) / this.low) / Math.log(this.high / this.low);
+    return (this.height - BOTTOM) * (1 - share) + 4;
+  }
+
+  add(name, attributes, text) {
+    this.parts.push(svg(name, attributes, text));
+  }
+
+  line(kind, mean) {
+    this.add("line", { class: kind, x1: LEFT, x2: this.width - RIGHT, y1: this.y(mean), y2: this.y(mean) });
+  }
+
+  curve(kind, means) {
+    const d = means.map((mean, s) => `${s ? "L" : "M"}${this.x(s + 1).toFixed(1)} ${this.y(mean).toFixed(1)}`).join("");
+    this.add("path", { class: kind, d });
+  }
+
+  dot(kind, step, mean) {
+    this.add("circle", { class: kind, cx: this.x(step), cy: this.y(mean), r: 5 });
+  }
+
+  label(step) {
+    const anchor = step === 1 ? "start" : step === this.most ? "end" : "middle";
+    this.add("text", { x: this.x(step), y: this.height - 4, "text-anchor": anchor }, step === 1 ? "step 1" : String(step));
+  }
+
+  draw() {
+    this.element.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
+    this.element.replaceChildren(...this.parts);
+  }
+}
+
 class Curve {
   constructor(run, element, jump) {
     this.run = run;
     this.element = element;
     element.addEventListener("click", (event) => {
       const box = element.getBoundingClientRect();
-      const share = (event.clientX - box.left - this.left) / (box.width - this.left - this.right);
+      const share = (event.clientX - box.left - LEFT) / (box.width - LEFT - RIGHT);
       jump(Math.round(1 + share * (this.most - 1)));
     });
-    this.left = 40;
-    this.right = 8;
     this.most = Math.max(2, ...run.blocks.map((block) => block.count));
     this.top = Math.max(1, ...run.blocks.map((block) => Math.max(...block.means)));
   }
 
   show(block, number) {
-    const { left, right, most } = this;
-    const width = this.element.clientWidth || 350, height = this.element.clientHeight || 200, bottom = 22;
-    const low = Math.min(0.001, this.run.confidence / 2), high = this.top * 1.3;
-    const x = (step) => left + ((step - 1) / (most - 1)) * (width - left - right);
-    const y = (mean) => {
-      const share = Math.log(Math.max(mean, low) / low) / Math.log(high / low);
-      return (height - bottom) * (1 - share) + 4;
-    };
-    const parts = [];
-    for (const mark of [0.001, 0.01, 0.1, 1, 10].filter((value) => value >= low && value <= high)) {
-      parts.push(svg("line", { class: "grid", x1: left, x2: width - right, y1: y(mark), y2: y(mark) }));
-      parts.push(svg("text", { x: left - 7, y: y(mark) + 4, "text-anchor": "end" }, String(mark)));
-    }
-    const limit = this.run.confidence;
+    const limit = this.run.confidence, low = Math.min(0.001, limit / 2), high = this.top * 1.3;
+    const plane = new Plane(this.element, this.most, low, high);
     if (limit > low && limit < high) {
-      parts.push(svg("line", { class: "limit", x1: left, x2: width - right, y1: y(limit), y2: y(limit) }));
-      parts.push(svg("text", { x: left + 4, y: y(limit) - 5 }, `may stop below ${limit} nats`));
+      plane.line("limit", limit);
+      plane.add("text", { x: LEFT + 4, y: plane.y(limit) - 5 }, `may stop below ${limit} nats`);
     }
-    const path = (means) => means.map((mean, s) => `${s ? "L" : "M"}${x(s + 1).toFixed(1)} ${y(mean).toFixed(1)}`).join("");
-    for (const other of this.run.blocks) if (other !== block) parts.push(svg("path", { class: "other", d: path(other.means) }));
-    parts.push(svg("path", { class: "this", d: path(block.means) }));
-    if (number) parts.push(svg("circle", { class: "now", cx: x(number), cy: y(block.means[number - 1]), r: 5 }));
-    for (const step of new Set([1, block.count, most]))
-      parts.push(svg("text", { x: x(step), y: height - 4, "text-anchor": step === 1 ? "start" : step === most ? "end" : "middle" }, step === 1 ? "step 1" : String(step)));
-    this.element.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    this.element.replaceChildren(...parts);
+    for (const other of this.run.blocks) if (other !== block) plane.curve("other", other.means);
+    plane.curve("this", block.means);
+    if (number) plane.dot("now", number, block.means[number - 1]);
+    for (const step of new Set([1, block.count, this.most])) plane.label(step);
+    plane.draw();
   }
 }
 

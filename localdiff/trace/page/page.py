@@ -12,7 +12,7 @@ from localdiff.trace.page import assets, words
 from localdiff.trace.page.data import PageData, embedded
 from localdiff.trace.trace import Trace
 
-SHARED_SCRIPTS = ("decode.js", "colour.js", "draft.js", "charts.js", "table.js", "looks.js")
+SHARED_SCRIPTS = ("decode.js", "colour.js", "draft.js", "charts.js", "table.js", "looks.js", "scrubber.js")
 
 
 def page(trace: Trace) -> str:

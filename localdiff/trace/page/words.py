@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
+from statistics import median
 
 from localdiff.events import RunStats
+from localdiff.sizes import rounded
 from localdiff.trace.header import Header
 from localdiff.trace.trace import Trace
 from localdiff.view.sanitize import safe_text
@@ -31,11 +33,11 @@ def badge(header: Header) -> str:
     return '<span class="badge">demo model: a few million parameters, not DiffusionGemma 26B</span>'
 
 
-def notice(trace: Trace) -> str:
-    """A notice of what is missing in the trace."""
+def notice(trace: Trace, name: str = "This trace") -> str:
+    """A notice of what is missing in the trace, which the page calls by this name."""
     if trace.complete:
         return ""
-    return '<p class="notice">This trace ends early: the run was killed, or still went on when the page was made.</p>'
+    return f'<p class="notice">{name} ends early: the run was killed, or still went on when the page was made.</p>'
 
 
 def question(header: Header) -> str:
@@ -69,19 +71,18 @@ def texts(trace: Trace) -> str:
 def cards(trace: Trace) -> str:
     """The figures of the run."""
     header, stats = trace.header, trace.finished.stats if trace.finished else None
-    steps = sorted(len(block.steps) for block in trace.blocks) or [0]
-    passes = sum(steps)
+    steps = [len(block.steps) for block in trace.blocks] or [0]
     figures = [_card("blocks", f"{len(trace.blocks):,}", _ending(trace))]
     if stats is None:
-        figures.append(_card("forward passes", f"{passes:,}", "until the trace ends"))
+        figures.append(_card("forward passes", f"{sum(steps):,}", "until the trace ends"))
     else:
         figures += _passes(stats)
-    spread = f"{steps[0]} to {steps[-1]}" if steps[0] < steps[-1] else f"{steps[0]}"
-    figures.append(_card("steps per block", spread, f"median {steps[len(steps) // 2]}, at most {_max_steps(trace)}"))
+    spread = f"{min(steps)} to {max(steps)}" if min(steps) < max(steps) else f"{steps[0]}"
+    most = trace.started.max_steps if trace.started else 0
+    figures.append(_card("steps per block", spread, f"median {median(steps):g}, at most {most}"))
     if stats is not None:
-        figures.append(
-            _card("speed", f"{stats.tok_per_s:,.3g} tok/s", f"{stats.tokens:,} tokens in {stats.seconds:.2f} s")
-        )
+        time = f"{stats.tokens:,} tokens in {stats.seconds:.2f} s"
+        figures.append(_card("speed", f"{rounded(stats.tok_per_s)} tok/s", time))
     figures.append(_card("recipe", safe(header.model.recipe), f"computed in {safe(header.model.dtype)}"))
     figures.append(_card("seed", f"{header.seed}", "greedy" if header.sampler.greedy else "of all noise"))
     return "".join(figures)
@@ -114,10 +115,6 @@ def _ending(trace: Trace) -> str:
     }
     positions = f"{trace.started.canvas_length} positions each; " if trace.started else ""
     return positions + (words[trace.finished.reason] if trace.finished else "cut short")
-
-
-def _max_steps(trace: Trace) -> int:
-    return trace.started.max_steps if trace.started else 0
 
 
 def provenance(trace: Trace) -> str:

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from localdiff.cli import COMMANDS_BY_NAME, app
-from localdiff.cli.help import summary
+from localdiff.cli.help import first_sentence
 from localdiff.cli.lazy import loaded
 from tests.screens.processes import ROOT, Cli, environment
 
@@ -19,7 +19,7 @@ GROUP: Any = typer.main.get_command(app)
 
 @pytest.mark.parametrize("name", COMMANDS_BY_NAME)
 def test_the_summary_is_that_of_the_command(name: str) -> None:
-    assert COMMANDS_BY_NAME[name][1] == summary(loaded(GROUP.commands[name])), (
+    assert COMMANDS_BY_NAME[name][1] == first_sentence(loaded(GROUP.commands[name]).help), (
         "copy it into COMMANDS_BY_NAME of localdiff/cli/__init__.py"
     )
 

@@ -42,6 +42,11 @@ def test_the_folder_of_an_empty_list_controls_no_terminal(cli: Cli, monkeypatch:
     assert "There is no quantized model in /no\\x1b[2J/models;" in cli("models").stderr
 
 
+def test_the_recipe_of_a_manifest_controls_no_terminal(cli: Cli) -> None:
+    make("theirs", "4bit\x1b[2J")
+    assert "theirs  4bit\\x1b[2J  3 MB" in cli("models").stdout
+
+
 def test_the_list(cli: Cli) -> None:
     moment = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
     record_verified(make("diffusiongemma-26B-A4B-it-4bit"), now=moment)

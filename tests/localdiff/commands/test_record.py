@@ -88,6 +88,15 @@ def test_a_run_that_fails_before_it_begins_leaves_the_file_as_it_was(cli: Cli, f
     assert file.read_text() == "old"
 
 
+def test_a_link_to_a_new_file_outlives_a_run_that_never_begins(cli: Cli, file: Path) -> None:
+    def load(_request: object, _progress: object) -> object:
+        raise ResourceError("the device is gone")
+
+    file.symlink_to(file.with_name("new.jsonl"))
+    assert cli("run", "-m", "demo", "--record", str(file), "hi", load=load).code == 4
+    assert list(file.parent.iterdir()) == [file]
+
+
 def test_a_run_replaces_all_that_was_in_the_file(cli: Cli, engine: ScriptedEngine, file: Path) -> None:
     file.write_text("old\n" * 10_000)
     assert cli("run", "-m", "demo", "--events", str(file), "hi").code == 0

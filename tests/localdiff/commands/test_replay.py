@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from localdiff.commands.replay import ReplayRequest
+from localdiff.events import DenoiseStep
 from localdiff.trace import opening
 from tests.fakes.traces import condensing, record, trace_of, word_pieces
 from tests.screens import hostile
@@ -238,6 +240,18 @@ def test_it_plays_by_itself_to_the_end(file: Path) -> None:
     screen = terminal("replay", str(file), "--speed", "2", columns=90, rows=20)
     screen.wait_for(" at the end ")
     screen.type(b"\x1b")
+    assert screen.finish() == 0
+
+
+def test_a_step_that_claims_to_have_taken_for_ever_is_waited_for(file: Path) -> None:
+    events = [
+        dataclasses.replace(event, elapsed=1e300) if isinstance(event, DenoiseStep) and event.step == 2 else event
+        for event in condensing()
+    ]
+    file.write_bytes(record(events, pieces=word_pieces()))
+    screen = terminal("replay", str(file), columns=100, rows=24)
+    screen.wait_for("block 1/≤2 · step  1/48")
+    screen.type(b"q")
     assert screen.finish() == 0
 
 

@@ -16,7 +16,6 @@ import pytest
 from localdiff.commands.delivery import Delivery
 from localdiff.commands.output_file import OutputFile, output_file
 from localdiff.errors import UsageError
-from localdiff.trace.exports import plain
 from localdiff.trace.reader import read_trace
 from localdiff.ui.output import decide
 from tests.screens.processes import ROOT, TIMEOUT, CapturedStream, Result, command, environment, terminal
@@ -124,7 +123,7 @@ def test_a_trace_has_the_finished_blocks(tmp_path: Path, number: int, code: int)
     assert stopped(tmp_path, "--record", str(path), by=number).code == code
     trace = read_trace(path)
     assert trace.complete is (number == signal.SIGINT)
-    assert plain.answer(trace) == "Kept."
+    assert trace.text() == "Kept."
 
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)

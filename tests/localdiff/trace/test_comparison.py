@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
@@ -140,6 +141,28 @@ def test_traces_that_end_anywhere_are_compared() -> None:
             comparison = compare(*pair)
             assert report(*pair, comparison, ("a", "b"))
             assert diff_page(*pair, comparison, ("a", "b"))
+
+
+def cut_short(lines: int) -> Trace:
+    whole = record(condensing(blocks=3, steps=4, length=24), pieces=word_pieces())
+    return parse_trace(b"".join(whole.splitlines(keepends=True)[:lines]), "cut")
+
+
+def test_a_run_that_ended_before_its_first_canvas_has_no_noise_to_compare() -> None:
+    said = "One of the runs ended before its first canvas, so there are no drafts to compare."
+    for pair in ((cut_short(3), A), (A, cut_short(3)), (cut_short(3), cut_short(3))):
+        comparison = compare(*pair)
+        assert comparison.noise_differs is None
+        assert said in report(*pair, comparison, ("a", "b"))
+        assert said in words_of(diff_page(*pair, comparison, ("a", "b")))
+    assert compare(cut_short(4), A).noise_differs is False
+
+
+@pytest.mark.parametrize(("cut", "said"), [((0,), "Trace A"), ((1,), "Trace B"), ((0, 1), "Trace A Trace B"), ((), "")])
+def test_the_page_says_which_trace_ends_early(cut: tuple[int, ...], said: str) -> None:
+    one, other = (cut_short(9) if side in cut else A for side in (0, 1))
+    words = words_of(diff_page(one, other, compare(one, other), ("a", "b")))
+    assert " ".join(re.findall(r"(\w+ \w) ends early", words)) == said
 
 
 @pytest.mark.parametrize("order", [0, 1])

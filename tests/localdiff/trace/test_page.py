@@ -10,6 +10,7 @@ import re
 
 import pytest
 
+from localdiff.events import DenoiseStep, RunFinished
 from localdiff.trace.page.page import page
 from localdiff.trace.reader import parse_trace
 from tests.fakes.engine import Block, ScriptedEngine
@@ -75,6 +76,21 @@ def test_cards_say_what_the_run_did() -> None:
     ):
         assert said in words
     assert words.count(" ".join(TRACE.text().split())) == 2
+
+
+def test_the_median_of_two_blocks_is_between_them() -> None:
+    events = [event for event in condensing() if not isinstance(event, DenoiseStep) or event.block + event.step < 6]
+    trace = dataclasses.replace(TRACE, events=tuple(events))
+    assert [len(block.steps) for block in trace.blocks] == [4, 3]
+    assert "steps per block 3 to 4 median 3.5, at most 48" in words_of(page(trace))
+
+
+@pytest.mark.parametrize(("speed", "said"), [(1234.5, "speed 1,234 tok/s"), (0.0412, "speed 0.04 tok/s")])
+def test_a_speed_is_a_plain_number(speed: float, said: str) -> None:
+    *events, finished = condensing()
+    assert isinstance(finished, RunFinished)
+    finished = dataclasses.replace(finished, stats=dataclasses.replace(finished.stats, tok_per_s=speed))
+    assert said in words_of(page(trace_of([*events, finished], pieces=word_pieces())))
 
 
 @pytest.mark.parametrize(

@@ -279,6 +279,23 @@ def test_a_token_tells_its_story_under_the_pointer(show: Show) -> None:
     assert browser.evaluate("document.querySelector('#draft .chosen').dataset.position") == "1"
 
 
+@pytest.mark.slow
+def test_a_chosen_token_keeps_its_box_and_any_other_box_goes_with_its_step(show: Show) -> None:
+    browser = show(TRACE)
+    said = "document.getElementById('tip').hidden || document.getElementById('tip').textContent"
+    steps = TRACE.blocks[0].steps
+    browser.press("Home")
+    browser.press("j")
+    for step in steps[:3]:
+        browser.press("ArrowRight")
+        assert f"id{step.argmax_ids[0]}confidence" in browser.evaluate(said)
+    browser.press("Escape")
+    browser.point_at("#draft span[data-position='5']")
+    browser.wait_for("!document.getElementById('tip').hidden")
+    browser.press("ArrowRight")
+    assert browser.evaluate(said) is True
+
+
 def test_hostile_text_stays_text(show: Show) -> None:
     browser = show(hostile_trace())
     for key in ("Home", "ArrowRight", "End", "ArrowDown", "End", "j"):

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from localdiff.events import BlockStats, RunStats
-from localdiff.ui.footer import footer, rounded
+from localdiff.ui.footer import footer
 
 STATS = RunStats(
     prompt_tokens=1020,
@@ -59,13 +59,6 @@ def test_where_memory_is_not_tracked_and_dots_do_not_exist() -> None:
     assert footer(stats, context=8192, dot="-") == (
         "1 token - 1 block - 7 steps - 143 tok/s - prompt 1,020 tok in 0.40 s - ctx 1,021/8,192"
     )
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0, "0.00"), (0.044, "0.04"), (1.25, "1.2"), (9.94, "9.9"), (143.4, "143"), (2048.2, "2,048")]
-)
-def test_rounding(value: float, text: str) -> None:
-    assert rounded(value) == text
 
 
 def test_in_a_conversation_only_what_was_new_was_read() -> None:

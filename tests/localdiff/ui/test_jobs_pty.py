@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from localdiff.ui.region import CURSOR_OFF, SYNC_ON
-from localdiff.ui.replay_screen import ENTER
+from localdiff.ui.replay_screen import ALTERNATE_ON
 from tests.fakes.canvas import SCRIPTS
 from tests.screens.processes import Terminal, terminal
 
@@ -69,7 +69,7 @@ def test_a_replay_waits_in_the_background_until_it_is_fetched() -> None:
     line = f'"$@" & {wait}; bg > /dev/null; {wait}; echo waited; fg > /dev/null; echo "left with $?"; fg > /dev/null'
     run = terminal("replay", "example", under=under(line), columns=120)
     run.wait_for("+- ")
-    assert run.raw.index(b"waited") < run.raw.index(ENTER.encode())
+    assert run.raw.index(b"waited") < run.raw.index(ALTERNATE_ON.encode())
     run.type(b"\x1a")
     run.wait_for_bytes(b"left with 148")
     run.wait_for("+- ")

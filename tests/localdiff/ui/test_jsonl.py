@@ -38,7 +38,7 @@ def test_every_event_is_one_line_that_reads_back() -> None:
 
 
 def test_names() -> None:
-    assert [re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower() for kind in KINDS] == [
+    assert [events.name_of(kind) for kind in KINDS] == [
         "run_started",
         "prefilled",
         "block_started",
@@ -64,7 +64,7 @@ def test_escaped_lines_are_ascii() -> None:
 @pytest.mark.parametrize("kind", [*KINDS, events.RunStats, events.BlockStats], ids=lambda kind: kind.__name__)
 def test_the_schema_page_has_every_field(kind: type) -> None:
     page = (ROOT / "docs" / "events.md").read_text()
-    title = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+    title = events.name_of(kind)
     section = re.search(rf"^## `{title}`\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     assert section is not None, f"docs/events.md has no section `{title}`"
     documented = re.findall(r"^\| `(\w+)` \|", section[1], re.MULTILINE)

@@ -17,7 +17,7 @@ from localdiff.view.layout import Size
 from localdiff.view.palette import DARK
 from localdiff.view.paragraphs import Passage
 from tests.fakes.canvas import SCRIPTS, Script, pieces_of
-from tests.screens.terminal import FakeTerminal
+from tests.screens.terminal import FakeTerminal, rows_of
 
 
 class BlockedTerminal(FakeTerminal):
@@ -61,13 +61,6 @@ def play(terminal: FakeTerminal, script: Script, until: Callable[[Event], bool] 
             if until(event):
                 return live
     return live
-
-
-def rows_of(text: str, columns: int = 80) -> list[str]:
-    rows: list[str] = []
-    for line in text.split("\n"):
-        rows += [line[i : i + columns].rstrip() for i in range(0, len(line), columns)] or [""]
-    return "\n".join(rows).rstrip("\n").split("\n")
 
 
 @pytest.mark.parametrize("size", [Size(120, 40), Size(80, 24), Size(50, 20), Size(20, 6)], ids=str)

@@ -15,6 +15,7 @@ import pytest
 from localdiff.ui.region import RESTORE, SYNC_ON
 from tests.fakes.canvas import SCRIPTS
 from tests.screens.processes import TIMEOUT, Terminal, environment, terminal
+from tests.screens.terminal import rows_of
 
 TEXT = SCRIPTS["latin"]
 RUN = ("run", "-m", "demo", "hi")
@@ -23,15 +24,6 @@ RUN = ("run", "-m", "demo", "hi")
 def play(*options: str, columns: int = 80, rows: int = 24, **script: object) -> Terminal:
     """A made-up run on a terminal of its own."""
     return terminal(*RUN, *options, script={"canvas": "latin"} | script, columns=columns, rows=rows)
-
-
-def rows_of(text: str, columns: int = 80) -> list[str]:
-    """Text as a terminal breaks it."""
-    return [
-        line[start : start + columns].rstrip()
-        for line in text.rstrip("\n").split("\n")
-        for start in range(0, max(1, len(line)), columns)
-    ]
 
 
 def everything(run: Terminal) -> list[str]:

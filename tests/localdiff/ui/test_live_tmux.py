@@ -17,6 +17,7 @@ import pytest
 from localdiff.view.widths import split_columns, text_width
 from tests.fakes.canvas import SCRIPTS
 from tests.screens.processes import ROOT, environment
+from tests.screens.terminal import rows_of
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not here")
 
@@ -75,15 +76,6 @@ def playing(columns: int, rows: int, *options: str, **script: object) -> Iterato
         tmux("kill-server")
 
 
-def broken(text: str, columns: int) -> list[str]:
-    """Text as a terminal breaks it."""
-    return [
-        line[start : start + columns].rstrip()
-        for line in text.rstrip("\n").split("\n")
-        for start in range(0, max(1, len(line)), columns)
-    ]
-
-
 def without_notice(rows: list[str]) -> list[str]:
     """Without what tmux itself writes below a program that has ended."""
     kept = "\n".join(row for row in rows if not row.startswith("Pane is dead"))
@@ -114,7 +106,7 @@ def test_every_frame_is_whole_and_clean_text_is_left(size: tuple[int, int]) -> N
     assert seen > 10
     assert len(heights) == len({block for block, _ in heights}), f"a page never changes its height: {heights}"
     assert not colored
-    text = broken(TEXT, columns)
+    text = rows_of(TEXT, columns)
     assert left[: len(text)] == text
     assert "".join(left[len(text) :]).startswith("198 tok")
 

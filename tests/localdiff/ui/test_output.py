@@ -40,10 +40,15 @@ def test_who_is_told_what(terminals: str, flags: dict[str, bool], logs: bool, no
     assert (output.logs, output.notes) == (logs, notes)
 
 
-def test_nothing_moves_on_pipes_and_dumb_terminals() -> None:
-    assert looked_at({"TERM": "xterm"}, terminals="stderr").stderr.moving
-    assert not looked_at({"TERM": "dumb"}, terminals="stderr").stderr.moving
-    assert not looked_at({"TERM": "xterm"}).stderr.moving
+@pytest.mark.parametrize(
+    ("term", "terminals", "moves"),
+    [("xterm", "stderr", True), ("dumb", "stderr", False), ("unknown", "stderr", False), ("xterm", "", False)],
+)
+def test_nothing_moves_on_pipes_and_dumb_terminals_and_nothing_has_colour(
+    term: str, terminals: str, moves: bool
+) -> None:
+    stderr = looked_at({"TERM": term}, terminals=terminals).stderr
+    assert (stderr.moving, stderr.color) == (moves, moves)
 
 
 @pytest.mark.parametrize(("columns", "width"), [("120", 120), ("0", 80), ("wide", 80), ("", 80)])

@@ -51,7 +51,7 @@ def test_steps() -> None:
 
 def test_only_the_latest_means_are_kept() -> None:
     scene = scene_after(RUN, BLOCKS[0], *STEPS[:1] * 100)
-    assert len(scene.means) == REMEMBERED_STEPS + 1
+    assert len(scene.means) == REMEMBERED_STEPS
 
 
 def test_a_committed_block_stays_in_sight_until_the_next_one_starts() -> None:

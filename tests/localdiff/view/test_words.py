@@ -70,6 +70,12 @@ def test_before_the_first_commit_there_are_steps_a_second_where_there_is_room_to
     assert header(first, 80)[0].endswith("0.41 nats")
 
 
+def test_a_slow_run_has_a_speed_above_zero() -> None:
+    assert header(replace(SCENE, tok_per_s=0.04), 120)[0].endswith("· 0.04 tok/s")
+    waiting = replace(SCENE, tok_per_s=None, passes=2, step=replace(STEP, elapsed=80.0))
+    assert header(waiting, 120)[0].endswith("· 0.03 steps/s")
+
+
 def test_a_run_that_waits_shows_no_speed() -> None:
     assert header(replace(SCENE, slowed=True), 120)[0].endswith("· slowed for viewing")
     assert header(replace(SCENE, slowed=True), 60)[0].endswith("· slowed for viewing")
