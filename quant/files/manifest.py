@@ -177,7 +177,7 @@ class Manifest:
             model=None if source["model"] is None else _string(source["model"]),
             revision=None if source["revision"] is None else _string(source["revision"]),
             sources={_file_name(name): FileEntry.from_json(entry) for name, entry in source["files"].items()},
-            recipe=Recipe(name=_string(recipe["name"]), rules=rules),
+            recipe=Recipe(name=_name(recipe["name"]), rules=rules),
             tensors={name: TensorEntry.from_json(entry) for name, entry in content["tensors"].items()},
             dropped=tuple(map(_string, content["dropped"])),
             shards={_file_name(name): ShardEntry.from_json(entry) for name, entry in content["shards"].items()},
@@ -234,6 +234,13 @@ def _string(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r:.60} is not text")
     return value
+
+
+def _name(value: Any) -> str:
+    """A name that is shown: no codes that a terminal would act on."""
+    if not _string(value).isprintable():
+        raise ValueError(f"{value!r:.60} is not a name")
+    return str(value)
 
 
 def _file_name(name: Any) -> str:

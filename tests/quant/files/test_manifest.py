@@ -80,6 +80,7 @@ def signed(content: dict[str, Any]) -> str:
         (("source", "revision"), ["main"]),
         (("tool",), ["localdiff"]),
         (("recipe", "name"), ["nf4"]),
+        (("recipe", "name"), "4bit\x1b[2J"),
         (("recipe", "rules"), [[1, "keep"]]),
         (("dropped",), [1]),
         (("dropped",), ["a", 1]),
