@@ -33,7 +33,7 @@ PYTEST      = CUDA_VISIBLE_DEVICES= OMP_NUM_THREADS=1 TERM=dumb COLUMNS=80 $(BIN
 .PHONY: help setup run test test-all check lint types format docs demo-model sudoku-adapter sudoku-pair example-trace demo-values full-width kernels-aot kernels-ptx bench-gpu wheel clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP)  ## create .venv and install everything, pinned by constraints.txt
 
@@ -56,7 +56,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 run: setup  ## run the demo model: make run PROMPT="…" SEED=N
-	@$(BIN)/localdiff run --model demo $(if $(SEED),--seed $(call quoted,$(SEED))) $(SHOW) $(call quoted,$(value PROMPT))
+	@$(BIN)/localdiff run --model demo $(if $(SEED),--seed $(call quoted,$(SEED))) $(SHOW) -- $(call quoted,$(value PROMPT))
 
 test: setup  ## run the tests, without the slow ones and those that need a GPU or a network
 	$(PYTEST)

@@ -210,7 +210,8 @@ class ChatState:
             # What is on the input line would have to be cleared before a command can be typed.
             self.refused = bool(self.session.turns) and not message.replaces
             back = "; Up brings the message back" if self.refused and self.ask is not None else ""
-            self.show_error(ContextError(error.message, self.room_hint + back))
+            shorter = "shorten it; " if self.session.turns else ""
+            self.show_error(ContextError(error.message, shorter + self.room_hint + back))
             return
         except LocaldiffError as error:
             self.show_error(error)

@@ -35,7 +35,7 @@ EXIT_CODES: Mapping[int, str] = MappingProxyType(
     {
         DONE: "done; also when the answer was cut at a limit, which `--json` reports as `reason`",
         BUG: "a bug in localdiff; `LOCALDIFF_DEBUG=1` shows the traceback",
-        UsageError.exit_code: "the command line or the prompt cannot be used",
+        UsageError.exit_code: "the command line, the prompt, or a file or folder to write to cannot be used",
         WeightsError.exit_code: "weights are missing or unreadable, or access was denied",
         ResourceError.exit_code: "device missing or failed, or too little memory or disk. Also if the answer is there "
         "but a file of `--record`, `--events` or `-o` could not be written (for `-o`, it goes to stdout, or is in the "

@@ -146,7 +146,7 @@ def run_command(
     if quiet and (verbose or stats):
         raise UsageError(f"`-q` and `{'-v' if verbose else '--stats'}` exclude each other", "leave out one of the two")
     if record_top_k and record is None and events is None:
-        raise UsageError("`--record-top-k` has nowhere to put them", "add `--record FILE`")
+        raise UsageError("`--record-top-k` has nowhere to put them", "add `--record FILE` or `--events FILE`")
     request = RunRequest(
         options=generate_options(context, *GENERATION_FIELDS, "noise"),
         choice=model_choice(context, *MODEL_FIELDS),

@@ -108,7 +108,7 @@ def run_file(
     Args:
         option: what names it.
         name: what the user calls it.
-        hint: what the option takes.
+        hint: what the option takes, for a folder.
         elsewhere: the hint for a file that cannot be written; by default that the option may name another.
         private: make it readable by its owner alone, whatever it was before; devices and pipes stay as they are.
         needed: raise such a failure at once.
@@ -122,7 +122,11 @@ def run_file(
     for other, theirs in others:
         if theirs is not None and theirs != "-" and is_same(theirs, name):
             raise UsageError(f"`{other}` and `{option}` both name `{name}`", "give each its own file")
-    is_new = not path.exists()
+    if not path.parent.is_dir():
+        raise UsageError(
+            f"there is no folder `{Path(name).parent}`", f"create it first, or give `{option}` another name"
+        )
+    is_new, elsewhere = not path.exists(), elsewhere or f"give `{option}` a file elsewhere"
 
     def opener(path: str, flags: int) -> int:
         return os.open(path, flags & ~os.O_TRUNC, 0o600 if private else 0o666)
@@ -132,8 +136,9 @@ def run_file(
         if private and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             os.chmod(path, 0o600)
     except OSError as error:
+        hint = hint if isinstance(error, IsADirectoryError) else elsewhere
         raise UsageError(f"`{name}` cannot be written: {error.strerror}", hint) from error
-    opened = RunFile(file, name, elsewhere or f"give `{option}` a file elsewhere", needed=needed)
+    opened = RunFile(file, name, elsewhere, needed=needed)
     try:
         yield opened
     finally:

@@ -90,7 +90,7 @@ class ReferenceNoise:
             kind = str(dtype).removeprefix("torch.")
             raise ArgumentError(
                 f"{{noise}} needs device cpu and dtype fp32, not {device.type} and {kind}",
-                "compute on the CPU in fp32, or leave `noise` out",
+                "compute on the CPU in fp32, or with the default noise",
                 noise="reference",
             )
         self._generator = torch.Generator().manual_seed(seed)

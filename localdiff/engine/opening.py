@@ -11,8 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict
 
 import torch
 
@@ -22,13 +21,12 @@ from quant.switch import SwitchError
 from ..adapter import StoredAdapter, open_adapter
 from ..denoising import Denoiser, try_kernels
 from ..download_plan import ConfirmDownload, confirm_silently
-from ..errors import UsageError, WeightsError
+from ..errors import UsageError
 from ..fetching.source import find_source
 from ..identity import ModelIdentity
 from ..load import (
     LoadedModel,
     Placement,
-    StoredWeights,
     further_devices,
     limit_threads,
     load_model,
@@ -46,7 +44,6 @@ from ..text.template import ChatTemplate
 from ..text.tokenizer import Tokenizer
 from .arguments import device_of, positive, reference_of, text_of
 
-T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -118,8 +115,11 @@ def open_model(
     if device == "auto" and (warning := unused_gpu(weights.text_parameters())):
         _log.warning("%s", warning)
     limit_threads(weights.text_parameters(), where)
-    vocabulary = _read(Tokenizer, weights, tokenizer.FILE_NAME)
-    chat_template = _read(ChatTemplate, weights, template.FILE_NAME, template.CONFIG_NAME)
+    directory = weights.checkpoint.directory
+    with weights.reading(tokenizer.FILE_NAME):
+        vocabulary = Tokenizer(directory)
+    with weights.reading(template.FILE_NAME, template.CONFIG_NAME):
+        chat_template = ChatTemplate(directory)
     load = partial(
         load_model,
         weights,
@@ -151,20 +151,6 @@ def open_model(
         ),
         placement=loaded.placement,
     )
-
-
-def _read(kind: Callable[[Path], T], weights: StoredWeights, *files: str) -> T:
-    """What is read from files beside the weights.
-
-    Raises:
-        WeightsError: they are missing or damaged; of a quantized directory it says what rebuilds them.
-    """
-    try:
-        return kind(weights.checkpoint.directory)
-    except WeightsError as error:
-        if any(map(weights.rebuilds, files)):
-            raise WeightsError(error.message, weights.checkpoint.remedy) from error
-        raise
 
 
 def _load_and_try(

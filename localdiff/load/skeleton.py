@@ -19,7 +19,6 @@ from ..adapter import Adapter
 from ..errors import ResourceError, WeightsError
 from ..load_progress import LoadProgress
 from ..memory_account import SLACK, HeldTensor, MemoryAccount, cache_bytes
-from ..model.config import ModelConfig
 from ..model.diffusion_gemma import DiffusionGemma
 from .matching import match_tensors
 from .placement import Demand, LayerDemand, Placement
@@ -53,7 +52,7 @@ class Skeleton:
         Raises:
             WeightsError: the checkpoint is incomplete, or another model's.
         """
-        config = ModelConfig.from_dict(weights.checkpoint.config())
+        config = weights.config()
         try:
             with torch.device("meta"):
                 network = DiffusionGemma(config)

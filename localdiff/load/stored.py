@@ -12,7 +12,8 @@ tensor is handed out. Hashes are left to `localdiff quantize --verify-only`, whi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -26,7 +27,8 @@ from quant.files.manifest import Manifest, read_manifest
 from quant.jobs.job import JOB_FILE
 
 from ..errors import WeightsError
-from .checkpoint import Checkpoint
+from ..model.config import ModelConfig
+from .checkpoint import CONFIG_FILE, Checkpoint
 from .matching import DECODER, ENCODER
 
 KEEP = "keep"
@@ -63,6 +65,29 @@ class StoredWeights:
         """Whether the `localdiff quantize` that made the directory makes this file of it again."""
         del file
         return False
+
+    @contextmanager
+    def reading(self, *files: str) -> Iterator[None]:
+        """Context in which files beside the weights are read.
+
+        Raises:
+            WeightsError: one inside; of a quantized directory it says what rebuilds them.
+        """
+        try:
+            yield
+        except WeightsError as error:
+            if any(map(self.rebuilds, files)):
+                raise WeightsError(error.message, self.checkpoint.remedy) from error
+            raise
+
+    def config(self) -> ModelConfig:
+        """The model's configuration.
+
+        Raises:
+            WeightsError: it is damaged, or another model's.
+        """
+        with self.reading(CONFIG_FILE):
+            return ModelConfig.from_dict(self.checkpoint.config())
 
     def parts(self, name: str, dtype: torch.dtype) -> dict[str, Tensor]:
         """The parts that fill a parameter, on the CPU: suffix (`.codes`, `.scales`, or none) → tensor.

@@ -37,7 +37,8 @@ class Scene:
         block_steps: denoise steps of the blocks before this one.
         passes: denoise steps of the whole run.
         tokens: tokens committed so far, end tokens left out.
-        tok_per_s: `tokens` over the time from the first denoise step to the latest commit, or None before it.
+        tok_per_s: `tokens` over the time from the first denoise step to the latest commit, or None before it; at the
+            end that of the whole run, as every other report has it.
         pending: committed text whose paragraph goes on in this block.
         stopping: the run has been asked to stop, and will after this step.
         slowed: the run waits between steps for the viewer's sake, so its speed means nothing.
@@ -96,5 +97,7 @@ def fold(scene: Scene, event: Event) -> Scene:
                 tokens=tokens,
                 tok_per_s=tokens / elapsed if tokens and elapsed > 0 else scene.tok_per_s,
             )
-        case TextCommitted() | RunFinished():
+        case TextCommitted():
             return scene
+        case RunFinished():
+            return replace(scene, tok_per_s=event.stats.tok_per_s) if event.stats.tokens else scene

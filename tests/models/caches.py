@@ -27,7 +27,7 @@ def assert_same(model: DiffusionGemma, cache: KVCache, fresh: KVCache) -> None:
     for ours, theirs in zip(cache.layers, fresh.layers, strict=True):
         order, expected = (layer.positions(cache.length).argsort() for layer in (ours, theirs))
         for mine, other in zip(ours.read(cache.length), theirs.read(cache.length), strict=True):
-            torch.testing.assert_close(mine[:, order], other[:, expected], atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(mine[:, order], other[:, expected], atol=1e-4, rtol=1e-4)
     canvas = torch.arange(model.config.canvas_length) % model.config.vocab_size
     torch.testing.assert_close(
         DiffusionGemma.denoise(model, canvas, cache),

@@ -40,8 +40,8 @@ are not affected.
 
 What the model thinks before it answers (`--think`) is shown on stderr and is never part of the answer.
 
-Colour is decided by `--color`, then `LOCALDIFF_COLOR` or `ui.color` in `config.toml` (for `run`, `chat`, `replay` and
-`quantize`), then `NO_COLOR` and `FORCE_COLOR`, and otherwise by whether the stream is a terminal.
+Colour is decided by `--color`, then by `LOCALDIFF_COLOR`, then by `ui.color` in `config.toml`, then by `NO_COLOR` and
+`FORCE_COLOR`, and otherwise by whether the stream is a terminal.
 
 ## Exit codes
 

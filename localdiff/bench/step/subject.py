@@ -168,7 +168,7 @@ def real_subject(
     )
     weights = open_weights(source.directory)
     kind = resolve_dtype(dtype, where, weights)
-    most = ModelConfig.from_dict(weights.checkpoint.config()).max_positions
+    most = weights.config().max_positions
     if most is not None and context > most:
         raise UsageError(
             f"`--context {context}` should be from 1 to {most:,}", "that is the most that this model takes"

@@ -100,17 +100,16 @@ class Page extends Scrubber {
       return;
     }
     const step = current.steps[number - 1], counts = { newly: 0, kept: 0, unaccepted: 0, renoised: 0 };
-    const end = Math.min(this.run.length - 1, endOf(this.run, step));
     let settled = 0;
-    for (let p = 0; p <= end; p++) {
+    for (let p = 0; p < this.run.length; p++) {
       counts[statusOf(current, number, p)]++;
       if (step.entropies[p] < 0.1) settled++;
     }
     const parts = [
-      [`${settled}/${end + 1}`, " settled"],
+      [`${settled}/${this.run.length}`, " settled"],
       [counts.newly, " newly accepted"],
-      [counts.unaccepted, " un-accepted"],
-      [counts.renoised, " re-noised"],
+      [counts.unaccepted, " back to noise"],
+      [counts.renoised, " not accepted"],
       [nats(step.mean), " nats mean"],
       [step.temperature.toFixed(2), " temperature"],
     ];

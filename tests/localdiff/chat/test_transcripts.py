@@ -322,7 +322,7 @@ def test_no_more_context_is_offered_than_the_model_takes(room: Room) -> None:
     assert hints == [
         f"shorten the message: {limit}",
         f"the context of 20 tokens is full; `/undo` or `/clear` frees space: {limit}",
-        f"`/undo` or `/clear` frees space: {limit}; Up brings the message back",
+        f"shorten it; `/undo` or `/clear` frees space: {limit}; Up brings the message back",
     ]
 
 
@@ -330,7 +330,7 @@ def test_no_key_is_named_where_there_is_no_keyboard(room: Room) -> None:
     error = ContextError("the prompt has 30 tokens and the context holds 20, the answer included", "raise `--context`")
     room.model = ScriptedChatModel(replies=[said("One."), Said(blocks=(), error=error)], max_positions=20)
     shown = room("Hi", "more")
-    assert "hint: `/undo` or `/clear` frees space: 20 is the maximum for this model\n" in shown
+    assert "hint: shorten it; `/undo` or `/clear` frees space: 20 is the maximum for this model\n" in shown
 
 
 @pytest.mark.parametrize("again", ["/retry", "more"])
@@ -344,7 +344,7 @@ def test_the_commands_that_make_room_can_be_typed_at_once(room: Room, again: str
         One.
         >>> more
         error: the prompt has 30 tokens and the context holds 20, the answer included
-        hint: `/undo` or `/clear` frees space, `/set context N` makes more; Up brings the message back
+        hint: shorten it; `/undo` or `/clear` frees space, `/set context N` makes more; Up brings the message back
         >>> /undo
         Took back 1 turn; none is left.
         >>> {again}

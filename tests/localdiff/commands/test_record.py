@@ -118,13 +118,20 @@ def test_a_run_that_fails_later_leaves_what_happened(cli: Cli, file: Path) -> No
     [
         (["--record", "-"], "`--record` takes the name of a file\nhint: `localdiff run --events -` writes events to"),
         (["--gold", "42"], "`--gold` is kept in a trace, and none is recorded"),
-        (["--record-top-k", "3"], "`--record-top-k` has nowhere to put them"),
+        (["--record-top-k", "3"], "`--record-top-k` has nowhere to put them\nhint: add `--record FILE` or `--events"),
         (["--record", "{file}", "--record-top-k", "65"], "`--record-top-k 65` must be <= 64"),
         (["--record", "{file}", "-o", "{file}"], "`-o` and `--record` both name"),
         (["--record", "{file}", "--events", "{file}"], "`--events` and `--record` both name"),
         (["--events", "{file}", "-o", "{file}"], "`-o` and `--events` both name"),
-        (["--record", "/no/such/folder/x"], "`/no/such/folder/x` cannot be written: No such file"),
-        (["--record", "/dev"], "`/dev` cannot be written: Is a directory"),
+        (
+            ["--record", "/no/such/folder/x"],
+            "there is no folder `/no/such/folder`\nhint: create it first, or give `--record`",
+        ),
+        (["--record", "/dev"], "`/dev` cannot be written: Is a directory\nhint: `--record` takes the name of a file"),
+        (
+            ["--events", "/proc/x"],
+            "`/proc/x` cannot be written: No such file or directory\nhint: give `--events` a file",
+        ),
     ],
 )
 def test_what_cannot_be(cli: Cli, engine: ScriptedEngine, file: Path, arguments: list[str], words: str) -> None:

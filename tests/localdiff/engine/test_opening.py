@@ -40,6 +40,18 @@ def test_what_rebuilds_a_file_of_a_quantized_directory_is_said(made: Path, tmp_p
     assert refused.hint == REBUILT
 
 
+def test_a_damaged_configuration_that_is_still_json(made: Path, tmp_path: Path) -> None:
+    for directory, hint in (
+        (made, REBUILT),
+        (DEMO_DIRECTORY, "use the `config.json` that was published with the weights"),
+    ):
+        copy = shutil.copytree(directory, tmp_path / directory.name)
+        content = (copy / "config.json").read_text()
+        (copy / "config.json").write_text(content.replace('"layer_types"', '"layer_typez"'))
+        refused = refusal(copy)
+        assert (refused.message, refused.hint) == ("text_config lacks `layer_types`", hint)
+
+
 def test_a_file_that_quantize_did_not_write_is_not_rebuilt_by_it(made: Path, tmp_path: Path) -> None:
     directory = shutil.copytree(made, tmp_path / "copy")
     manifest = read_manifest(directory)

@@ -173,8 +173,8 @@ def test_the_table_shows_the_numbers_of_the_trace(show: Show, block: int, step: 
         expected = {
             (True, True): "accepted",
             (True, False): "accepted now",
-            (False, True): "un-accepted",
-            (False, False): "re-noised",
+            (False, True): "back to noise",
+            (False, False): "not accepted",
         }[now.accepted[position], was]
         assert status == ("behind the end" if position > end else expected)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from localdiff.events import BlockCommitted, BlockStarted, DenoiseStep, Prefilled, RunFinished, RunStarted
 from localdiff.view.canvas_state import state_of
 from localdiff.view.palette import LEANING, NOISE, SETTLED
@@ -74,11 +76,13 @@ def test_a_cancelled_first_block_has_no_rate() -> None:
     assert scene_after(RUN, BLOCKS[0], STEPS[0], commit).tok_per_s is None
 
 
-def test_the_end_changes_nothing() -> None:
+@pytest.mark.parametrize(("tokens", "rate"), [(7, 3.5), (0, 4.0)])
+def test_the_end_has_the_rate_of_the_whole_run(tokens: int, rate: float) -> None:
     finished = EVENTS[-1]
     assert isinstance(finished, RunFinished)
-    scene = scene_after(RUN, BLOCKS[0], STEPS[0])
-    assert fold(scene, finished) == scene
+    stats = replace(finished.stats, tokens=tokens, tok_per_s=3.5 if tokens else 0.0)
+    scene = replace(scene_after(RUN, BLOCKS[0], STEPS[0]), tok_per_s=4.0)
+    assert fold(scene, replace(finished, stats=stats)) == replace(scene, tok_per_s=rate)
 
 
 def step_of(entropies: list[float], ids: list[int], accepted: list[bool]) -> DenoiseStep:
