@@ -105,7 +105,7 @@ def _tokens(comparison: Comparison) -> str:
         f"{comparison.count('only in A')} only in A",
         f"{comparison.count('only in B')} only in B",
     ]
-    lines = [f"Committed tokens: {', '.join(counts)}."]
+    lines = [f"Committed tokens, without ends: {', '.join(counts)}."]
     if not comparison.same_vocabulary:
         lines[0] += " They were compared by their text: the traces do not name one vocabulary."
     different = [stretch for stretch in comparison.stretches if stretch.change != "same"]

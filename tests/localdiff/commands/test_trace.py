@@ -279,7 +279,7 @@ def test_pair_runs_both_with_one_seed_and_compares(quantized: Path, streams: Out
     assert load.options[0].seed is not None
     said = text_of(streams.stdout)
     assert said.startswith("A  bf16  demo, bf16 · seed ")
-    assert "Committed tokens: 5 the same, 1 changed" in said
+    assert "Committed tokens, without ends: 5 the same, 1 changed" in said
     for name in ("bf16.jsonl", "4bit.jsonl"):
         assert read_trace(tmp_path / name).header.sampler.noise == "paired"
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600

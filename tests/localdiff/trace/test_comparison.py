@@ -121,7 +121,7 @@ def test_the_report_says_it_in_words() -> None:
         "    2        4  4       0.20  1.00            never         -             0 of 24",
         "   3       3          ",
         "+0.5000",
-        f"Committed tokens: {len(A.token_ids) - 3} the same, 3 changed, 0 only in A, 0 only in B.",
+        f"Committed tokens, without ends: {len(A.token_ids) - 3} the same, 3 changed, 0 only in A, 0 only in B.",
         "  token 4: “",
     ):
         assert said in text, text
