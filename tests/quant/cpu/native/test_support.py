@@ -20,7 +20,10 @@ from tests.models.native import needs_native, needs_native_attention
 
 
 @pytest.fixture(autouse=True)
-def _tried_anew() -> Iterator[None]:
+def _tried_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Without optimization, a library is compiled in a third of the time; what it computes is tested elsewhere."""
+    quick = tuple("-O0" if flag == "-O3" else flag for flag in build.FLAGS)
+    monkeypatch.setattr(build.build_library, "__defaults__", (quick,))
     tried = support._tried
     tried.cache_clear()
     yield
@@ -91,8 +94,8 @@ def test_on_other_machines_there_is_nothing_to_do_about_it(
 
 @needs_native
 def test_a_cpu_without_the_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "FLAGS", tuple(flag for flag in build.FLAGS if flag != "-march=native"))
-    monkeypatch.setattr(build.build_library, "__defaults__", (build.FLAGS,))
+    general = tuple(flag for flag in build.FLAGS if flag != "-march=native")
+    monkeypatch.setattr(build.build_library, "__defaults__", (general,))
     assert unsupported() == Unsupported("this CPU has neither AVX2 nor AVX-512", "")
 
 
