@@ -15,16 +15,22 @@ from tests.screens.processes import Terminal, terminal
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not here")
 
 PROGRAM = """
-import resource, time
+import resource, select, sys
 from localdiff.ui.output import decide
 from localdiff.ui.progress import progress_display
 
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+def line():
+    while not select.select([sys.stdin], [], [], 0.1)[0]:
+        pass  # Python handles a signal that comes right before a read only after it, which may never end
+    return input()
+
 with progress_display(decide()) as shown:
     shown.start("whole", 10**9, whole=True)
     shown.start("part", 10**9)
     shown.show("whole", 10**8)
-    while input() != "end":
+    while line() != "end":
         shown.note("noted")
 print("ended")
 """
