@@ -32,5 +32,5 @@ def shown_model(identity: ModelIdentity) -> str:
 
 
 def shown_weights(identity: ModelIdentity) -> str:
-    """How a model's weights are stored, which a manifest says, and what they compute in and where, for display."""
-    return f"{printable(identity.recipe)} weights, {identity.dtype} on {identity.device}"
+    """How a model's weights are stored, and what they compute in and where, for display."""
+    return f"{identity.recipe} weights, {identity.dtype} on {identity.device}"

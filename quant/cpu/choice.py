@@ -123,9 +123,8 @@ def attention_kernel(head_sizes: Iterable[int], weights: int) -> NativeAttention
     Raises:
         SwitchError: an environment variable has an invalid value.
     """
-    path = cpu_path()
     # With AMX torch multiplies bf16 in tiles, several times as fast as vectors do.
-    if path == "plain" or (path == "auto" and weights < MIN_WEIGHTS) or has_amx():
+    if _is_left_to_torch(weights) or has_amx():
         return None
     library = native_library()
     attention = None if isinstance(library, Unsupported) else library.attention
@@ -141,13 +140,18 @@ def logits_kernel(vocabulary: int, weights: int) -> NativeLogits | None:
     Raises:
         SwitchError: an environment variable has an invalid value.
     """
-    path = cpu_path()
-    if path == "plain" or (path == "auto" and weights < MIN_WEIGHTS):
+    if _is_left_to_torch(weights):
         return None
     library = native_library()
     if isinstance(library, Unsupported) or not library.logits.supports(vocabulary):
         return None
     return library.logits
+
+
+def _is_left_to_torch(weights: int) -> bool:
+    """Whether the path, and the size of a model's matrices, say to do without kernels for what is no module."""
+    path = cpu_path()
+    return path == "plain" or (path == "auto" and weights < MIN_WEIGHTS)
 
 
 def _warning() -> str | None:

@@ -11,6 +11,7 @@
     reference_weights                       those weights in the model of `transformers`
     cpu_attention, cpu_embedding            attention and the tied embedding on a CPU, with and without the kernel in C
     cpu_logits                              the same of reading logits
+    one_thread                              what these three measure with
     expert_decode                           experts on a CPU: where time goes, and by which kernel
     load_parts                              a load on a processor, by its parts
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -23,18 +22,7 @@ from localdiff.model.cache import LayerCache
 from localdiff.model.config import LayerConfig
 from quant.cpu.choice import attention_kernel
 
-REPEATS = 7
-
-
-def milliseconds(ways: Sequence[Callable[[], object]]) -> list[float]:
-    """Least of each way, in turns, after one round that warms up."""
-    taken: list[list[float]] = [[] for _ in ways]
-    for _ in range(REPEATS + 1):
-        for times, way in zip(taken, ways, strict=True):
-            began = time.thread_time()
-            way()
-            times.append(1e3 * (time.thread_time() - began))
-    return [min(times[1:]) for times in taken]
+from .one_thread import REPEATS, milliseconds
 
 
 def attends(

@@ -18,13 +18,10 @@ from localdiff.bench.step.released import released_config
 from localdiff.hardware import cpu_name
 from quant.codecs import CODECS
 from quant.codecs.codec import GROUP
-from quant.cpu.allocator import keep_freed_memory
 from quant.cpu.embedding import Bf16Embedding, NativeEmbedding
-from quant.cpu.native.support import native_library
 from quant.modules.embedding import QuantEmbedding
-from quant.unsupported import Unsupported
 
-from .cpu_attention import REPEATS, milliseconds
+from .one_thread import REPEATS, library_in_one_thread, milliseconds
 
 NEEDED = (16, 512, 4_096, 16_384, 32_768, 65_536)
 """Numbers of ids among which a row's probability is shared out equally."""
@@ -50,11 +47,7 @@ def sure_of(ids: int, rows: int, vocab_size: int) -> Tensor:
 def main() -> None:
     """Measure and print."""
     argparse.ArgumentParser(prog="python -m tests.bench.cpu_embedding", description=__doc__).parse_args()
-    torch.set_num_threads(1)
-    library = native_library()
-    if isinstance(library, Unsupported):
-        raise SystemExit(f"the kernel is not there: {library.reason}")
-    keep_freed_memory()
+    library = library_in_one_thread()
     config = released_config(6)
     rows, vocab_size = config.canvas_length, config.vocab_size
     table = random_table(vocab_size, config.hidden_size)

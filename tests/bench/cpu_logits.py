@@ -17,21 +17,14 @@ from localdiff.denoising.native_reading import NativeReader
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.reading import read_logits
 from localdiff.hardware import cpu_name
-from quant.cpu.allocator import keep_freed_memory
-from quant.cpu.native.support import native_library
-from quant.unsupported import Unsupported
 
-from .cpu_attention import REPEATS, milliseconds
+from .one_thread import REPEATS, library_in_one_thread, milliseconds
 
 
 def main() -> None:
     """Measure and print."""
     argparse.ArgumentParser(prog="python -m tests.bench.cpu_logits", description=__doc__).parse_args()
-    torch.set_num_threads(1)
-    library = native_library()
-    if isinstance(library, Unsupported):
-        raise SystemExit(f"the kernel is not there: {library.reason}")
-    keep_freed_memory()
+    library = library_in_one_thread()
     config = released_config(6)
     shape = config.canvas_length, config.vocab_size
     ways = [

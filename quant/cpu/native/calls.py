@@ -14,6 +14,9 @@ import torch
 
 from ..parallel import MAX_THREADS, parallel_for
 
+DTYPES = (torch.float32, torch.bfloat16)
+"""Types of activations, results and logits."""
+
 Function: TypeAlias = Callable[[ctypes.Structure], None]
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from ...codecs.codec import GROUP, Encoded
 from ...codecs.nf4 import LEVELS
 from .attention import NativeAttention
-from .calls import function_of, run
+from .calls import DTYPES, function_of, run
 from .logits import NativeLogits
 from .soft_embedding import NativeSoftEmbedding
 
@@ -28,8 +28,6 @@ GROUP_BYTES = GROUP + 8
 """Of a row's activations in a group: codes, a scale and an offset."""
 MIN_ACTIVATIONS_PER_THREAD = 1 << 20
 """Fewer take less time than it takes to wake up a thread."""
-DTYPES = (torch.float32, torch.bfloat16)
-"""Of activations and results."""
 
 
 class _Rows(ctypes.Structure):

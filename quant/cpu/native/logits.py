@@ -12,10 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .calls import function_of, run
+from .calls import DTYPES, function_of, run
 
-DTYPES = (torch.float32, torch.bfloat16)
-"""Of logits."""
 MIN_LOGITS_PER_THREAD = 1 << 16
 """Fewer take less time than it takes to wake up a thread."""
 

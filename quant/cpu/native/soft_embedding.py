@@ -14,10 +14,8 @@ from torch import Tensor
 
 from ...codecs.codec import GROUP, Encoded
 from ..parallel import MAX_THREADS
-from .calls import function_of, run
+from .calls import DTYPES, function_of, run
 
-DTYPES = (torch.float32, torch.bfloat16)
-"""Of logits."""
 MIN_PRODUCTS_PER_THREAD = 1 << 20
 """Fewer multiplications take less time than it takes to wake up a thread."""
 PANELS_PER_THREAD = 3

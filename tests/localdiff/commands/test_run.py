@@ -311,11 +311,6 @@ def test_verbose_says_the_seed_and_how_every_block_went(cli: Cli) -> None:
     assert lines[4].startswith("2 tokens · 2 blocks · 49 steps · 0.16 tok/s")
 
 
-def test_the_recipe_of_a_manifest_controls_no_terminal(cli: Cli) -> None:
-    cli.engine = ScriptedEngine(identity=replace(IDENTITY, recipe="4bit\x1b[2J"))
-    assert cli("run", "-m", "demo", "-v", "hi").stderr.startswith("model scripted: 4bit\\x1b[2J weights, ")
-
-
 def test_stats_prints_the_footer_alone(cli: Cli, engine: ScriptedEngine) -> None:
     assert cli("run", "-m", "demo", "--stats", "hi").stderr == (
         "21 tokens · 2 blocks · 6 steps · 14 tok/s · prompt 6 tok in 0.50 s · ctx 27/8,192\n"
