@@ -20,17 +20,17 @@ from quant.cuda.tiles import MmaKind
 
 MAX_HEAD_DIM = 512
 """With larger heads, a program's rows and keys would not fit the shared memory of every GPU, in two-byte types."""
-STAGES = 2
 MAX_SPLITS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Rows and keys that a program takes at a time, and its warps."""
+    """Rows and keys that a program takes at a time, its warps, and iterations that are in flight at a time."""
 
     rows: int
     keys: int
     warps: int
+    stages: int = 2
 
 
 SMALL_HEADS: dict[MmaKind, Tile] = {
@@ -127,7 +127,7 @@ def attend_rows(
             ROWS=tile.rows,
             KEYS=tile.keys,
             num_warps=tile.warps,
-            num_stages=STAGES,
+            num_stages=tile.stages,
         )
         if splits > 1:
             row_heads = rows * heads

@@ -26,7 +26,6 @@ By the registers that they take, one fits a multiprocessor of an RTX GPU and two
 six rounds of an RTX 3090's 82, four of a 4090's 128, three of a 5090's 170 and two of an H100's 132, each 92 to 98 %
 full. The account of memory (`localdiff.memory_account`) counts their sums, which a recorded step keeps.
 """
-STAGES = 3
 SUMS = {
     2: (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 128, 8)),
     4: (Tile(16, 64, 4), Tile(64, 64, 4)),
@@ -87,6 +86,6 @@ class CudaEmbedding(QuantEmbedding):
                     PACK=0 if is_interpreted(soft_kernel) else 4,
                     DECODE_ONCE=tiles.mma_kind(logits.device) == "mma.sync",
                     num_warps=tile.warps,
-                    num_stages=STAGES,
+                    num_stages=tile.stages,
                 )
         return partial.sum(dim=0).to(self.dtype)

@@ -27,11 +27,7 @@ from .tiles import Activations
 
 COLUMNS = 64
 """Columns of a program in the gate and in the up projection: one group of the input of the down projection."""
-DOWN_COLUMNS = 128
-"""Columns of a program in the down projection, if its weight is quantized and its width divides: the overhead of a loop
-iteration besides decoding is then spread over twice as many weights."""
 COMBINE_COLUMNS = 1024
-WARPS, STAGES = 4, 3
 MAX_PAIRS = 8192
 """Pairs that are sorted at once: each program holds all of them, and with more it would run out of registers."""
 
@@ -83,8 +79,8 @@ class CudaExperts(RoutedExperts):
         if not pairs:
             return x.new_empty(rows, top_k, width)
         is_int8 = self.activations == "a8"
-        few, many = tiles.EXPERTS[tiles.mma_kind(x.device)][self.activations]
-        block_rows = few if pairs <= few * experts else many
+        tile = tiles.EXPERTS[tiles.mma_kind(x.device)][self.activations]
+        block_rows = tile.rows(pairs, experts)
         blocks = min(pairs, pairs // block_rows + experts)
         order, *of_blocks = (x.new_empty(size, dtype=torch.int32) for size in (pairs, blocks, blocks, blocks))
         kernels.sort_pairs_kernel[(experts,)](
@@ -121,10 +117,13 @@ class CudaExperts(RoutedExperts):
             inner,
             COMPUTE=triton_type(x.dtype),
             COLUMNS=COLUMNS,
-            **self._constants(kernels.gate_up_kernel, self._gate_up, block_rows),
+            **self._constants(kernels.gate_up_kernel, self._gate_up),
+            ROWS=block_rows,
+            num_warps=tile.warps,
+            num_stages=tile.stages,
         )
         outputs = x.new_empty(rows, top_k, width)
-        columns = COLUMNS if isinstance(self._down, Unquantized) or width % DOWN_COLUMNS else DOWN_COLUMNS
+        columns = COLUMNS if isinstance(self._down, Unquantized) or width % tile.down_columns else tile.down_columns
         kernels.down_kernel[(blocks, width // columns)](
             hidden,
             hidden_scales,
@@ -135,7 +134,10 @@ class CudaExperts(RoutedExperts):
             width,
             inner,
             COLUMNS=columns,
-            **self._constants(kernels.down_kernel, self._down, block_rows),
+            **self._constants(kernels.down_kernel, self._down),
+            ROWS=block_rows,
+            num_warps=tile.warps,
+            num_stages=tile.stages,
         )
         return outputs
 
@@ -143,15 +145,12 @@ class CudaExperts(RoutedExperts):
         """Codes, scales (two in a word), and nf4's table in the compute type."""
         return part.codes, part.scale_words, levels(part.codes.device, self.activations)
 
-    def _constants(self, kernel: object, part: Tiled | Unquantized, block_rows: int) -> dict[str, Any]:
+    def _constants(self, kernel: object, part: Tiled | Unquantized) -> dict[str, Any]:
         return {
             "NF4": part.is_nf4,
             "INT8": self.activations == "a8",
             "PACK": pack(kernel, part.codes.device),
             "BY_LANES": part.by_lanes,
-            "ROWS": block_rows,
-            "num_warps": WARPS,
-            "num_stages": STAGES,
         }
 
 

@@ -27,7 +27,6 @@ from .rows import quantize_groups
 from .tiles import Activations
 
 COLUMNS = 64
-STAGES = 3
 MAX_ROWS = 512
 """More rows than this are multiplied through torch, by the fully decoded weight; a step with a commit has this many."""
 
@@ -161,7 +160,7 @@ class Weight:
                 ROWS=tile.rows,
                 COLUMNS=tile.columns,
                 num_warps=tile.warps,
-                num_stages=STAGES,
+                num_stages=tile.stages,
             )
         return out
 

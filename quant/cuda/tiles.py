@@ -30,12 +30,37 @@ class Tile:
 
     Attributes:
         programs_per_sm: this tile is taken only if there are at least so many programs per SM; 0 for any number.
+        stages: iterations of the loop that are in flight at a time.
     """
 
     rows: int
     columns: int
     warps: int
     programs_per_sm: float = 0.0
+    stages: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertTile:
+    """Rows and columns of a program in the GEMMs over experts, and its warps.
+
+    Attributes:
+        few_rows, many_rows: of a block, if an expert gets few rows on average, and if it gets many.
+        down_columns: of the down projection, if its weight is quantized and its width divides: the overhead of a loop
+            iteration besides decoding is then spread over twice as many weights. The gate and the up projection have
+            64, a group of the input of the down projection.
+        stages: iterations of the loop that are in flight at a time.
+    """
+
+    few_rows: int
+    many_rows: int
+    down_columns: int = 128
+    warps: int = 4
+    stages: int = 3
+
+    def rows(self, pairs: int, experts: int) -> int:
+        """Rows of a block for so many pairs of a row and an expert."""
+        return self.few_rows if pairs <= self.few_rows * experts else self.many_rows
 
 
 _FOUR_WARPS = (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 64, 4), Tile(128, 128, 8, programs_per_sm=0.75))
@@ -60,14 +85,14 @@ GATED: dict[MmaKind, dict[Activations, tuple[Tile, ...]]] = {
     "tcgen05": _FOUR_WARPS_GATED,
 }
 """A gated GEMM has two accumulators, so half the columns; 64 rows in int8 spill registers on some GPUs."""
-EXPERTS: dict[MmaKind, dict[Activations, tuple[int, int]]] = {
-    "mma.sync": {"a16": (16, 32), "a8": (32, 32)},
-    "wgmma": {"a16": (32, 64), "a8": (32, 32)},
-    "tcgen05": {"a16": (32, 64), "a8": (32, 32)},
+EXPERTS: dict[MmaKind, dict[Activations, ExpertTile]] = {
+    "mma.sync": {"a16": ExpertTile(16, 32), "a8": ExpertTile(32, 32)},
+    "wgmma": {"a16": ExpertTile(32, 64), "a8": ExpertTile(32, 32)},
+    "tcgen05": {"a16": ExpertTile(32, 64), "a8": ExpertTile(32, 32)},
 }
-"""Rows of a block if an expert gets few rows, and if it gets many. Uniform routing of 256 rows gives each of 128
-experts 16 on average; rows that do not fit into a block decode the expert's weights again, and empty rows keep tensor
-cores busy. With `wgmma`, decoding 64 columns is as long a loop for 16 rows as for 32."""
+"""Uniform routing of 256 rows gives each of 128 experts 16 on average; rows that do not fit into a block decode the
+expert's weights again, and empty rows keep tensor cores busy. With `wgmma`, decoding 64 columns is as long a loop for
+16 rows as for 32."""
 
 
 @lru_cache(maxsize=8)

@@ -12,6 +12,7 @@
     dense    a linear layer: decoded and multiplied, and each kernel's variant
     embedding    the output head and the soft embedding: decoded and multiplied, and from the codes
     attention    a layer of each kind: the kernel and the plain way, and how far apart their answers are
+    tiles    what each of these would take with other tiles than those that are chosen
     transformers    a step of `transformers` in bf16, eager and compiled, and of each recipe, with the same layers
     tests    those of the kernels, compiled: some two hundred compilations
 
@@ -36,14 +37,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from .gpu_clock import REPEATS, clocked
 from .gpu_process import Limits, end_with_parent, ended
+from .gpu_products import ROWS, clock, dense, embedding, layer
 from .gpu_results import Results
 
 TESTS = ("tests/localdiff/denoising", "tests/localdiff/kernels", "tests/quant/cuda", "tests/gpu/test_kernels_aot.py")
@@ -55,7 +56,6 @@ CHECKS = (
     "tests/localdiff/load/test_full_width.py",
 )
 """Where all tests marked `gpu` are; the last one writes 6 GB first, and keeps no other from its time."""
-ROWS, TOP_K, EXPERTS, WIDTH, INNER, OUT, VOCAB_SIZE = 256, 8, 128, 2816, 704, 4096, 262_144
 PARTS = (
     "device",
     "steps",
@@ -65,6 +65,7 @@ PARTS = (
     "dense",
     "embedding",
     "attention",
+    "tiles",
     "transformers",
     "tests",
 )
@@ -115,7 +116,7 @@ def _part_key(name: str, options: argparse.Namespace) -> dict[str, Any]:
     key: dict[str, Any] = {"part": name}
     if name == "kernels":
         key |= {"recipe": options.recipe[0], "context": options.context[0]}
-    elif name == "attention":
+    elif name in ("attention", "tiles"):
         key["context"] = options.context
     return key
 
@@ -161,17 +162,11 @@ def part_here(name: str, options: argparse.Namespace) -> int:
         "dense": lambda: dense(results),
         "embedding": lambda: embedding(results),
         "attention": lambda: attention(options),
+        "tiles": lambda: tiles(options),
         "transformers": lambda: against(options),
         "tests": lambda: run_tests("not gpu and not slow", TESTS),
     }
     return parts[name]()
-
-
-def clock(part: str, name: str, work: Callable[[], object], results: Results) -> None:
-    """Clocks some work, and tells the figures."""
-    taken = clocked(work)
-    print(f"  {name:40} {taken}", flush=True)
-    results.add({"part": part, "name": name}, microseconds=taken.median, low=taken.low, high=taken.high)
 
 
 def device(results: Results) -> int:
@@ -218,123 +213,18 @@ def _lacks(*needed: str) -> bool:
     return bool(lacking)
 
 
-@torch.inference_mode()
-def layer(results: Results) -> int:
-    """Microseconds a layer's experts take, medians over cold caches."""
-    from quant.codecs import CODECS
-    from quant.cuda.experts import CudaExperts
-    from quant.cuda.tiles import Activations
-    from quant.modules import QuantExperts
-
-    device = torch.device("cuda")
-    generator = torch.Generator(device).manual_seed(0)
-    x = torch.randn(ROWS, WIDTH, generator=generator, device=device, dtype=torch.bfloat16)
-    weight, index = torch.rand(ROWS, EXPERTS, generator=generator, device=device).topk(TOP_K, dim=-1)
-    print(f"experts of a layer, {ROWS} rows, median of {REPEATS}:")
-    ways: list[tuple[str, Activations]] = [("nf4", "a16"), ("nf4", "a8"), ("int8", "a16"), ("int8", "a8")]
-    for codec, activations in ways:
-        with torch.device(device):
-            plain = QuantExperts(
-                gate_up_codec=CODECS[codec], down_codec=CODECS[codec], experts=EXPERTS, width=WIDTH, inner=INNER
-            )
-        for tensor in (plain.gate_up_proj, plain.down_proj):
-            tensor.codes = torch.randint(
-                0, 127, tensor.codes.shape, generator=generator, device=device, dtype=tensor.codes.dtype
-            )
-            tensor.scales = torch.full_like(tensor.scales, 0.01)
-        fast = CudaExperts(plain, activations)
-        clock("layer", fast.path, lambda fast=fast: fast(x, index, weight), results)
-        del fast, plain
-    gate_up = torch.randn(EXPERTS, 2 * INNER, WIDTH, device=device, dtype=torch.bfloat16)
-    down = torch.randn(EXPERTS, WIDTH, INNER, device=device, dtype=torch.bfloat16)
-    published = torch.nn.Module()
-    published.gate_up_proj, published.down_proj = (torch.nn.Parameter(part, False) for part in (gate_up, down))
-    fast = CudaExperts(published)
-    clock("layer", fast.path, lambda: fast(x, index, weight), results)
-    grouped = getattr(torch.nn.functional, "grouped_mm", None)
-    if grouped is None:
-        print("  bf16 grouped_mm: left out, this torch has none", flush=True)
-        return 0
-
-    def in_bf16() -> torch.Tensor:
-        flat = index.flatten()
-        order = flat.argsort()
-        ends = torch.zeros(EXPERTS, dtype=torch.int32, device=device)
-        ends = ends.scatter_add_(0, flat, torch.ones_like(flat, dtype=torch.int32)).cumsum(0).int()
-        gate, up = grouped(x[order // TOP_K], gate_up.transpose(1, 2), offs=ends).chunk(2, dim=-1)
-        hidden = torch.nn.functional.gelu(gate, approximate="tanh") * up
-        outputs = grouped(hidden, down.transpose(1, 2), offs=ends)
-        out = torch.empty_like(outputs)
-        out[order] = outputs
-        return (out.view(ROWS, TOP_K, WIDTH) * weight[..., None]).sum(dim=1)
-
-    try:
-        clock("layer", "bf16, torch grouped_mm", in_bf16, results)
-    except RuntimeError as error:  # of a card that it has no kernel for
-        print(f"  bf16 grouped_mm: left out ({str(error).strip().splitlines()[0]})", flush=True)
-    return 0
-
-
-@torch.inference_mode()
-def dense(results: Results) -> int:
-    """Microseconds of one linear layer, int8 and nf4, decoded first and on the way."""
-    from quant.codecs import CODECS
-    from quant.cuda.linear import CudaLinear
-    from quant.cuda.tiles import Activations
-    from quant.modules import QuantLinear, QuantTensor
-
-    generator = torch.Generator("cuda").manual_seed(0)
-    x = torch.randn(ROWS, WIDTH, generator=generator, device="cuda", dtype=torch.bfloat16)
-    weight = torch.randn(OUT, WIDTH, generator=generator, device="cuda", dtype=torch.bfloat16) / WIDTH**0.5
-    print(f"a linear layer, {ROWS} rows of {WIDTH:,} to {OUT:,}, median of {REPEATS}:")
-    clock("dense", "bf16", lambda: torch.nn.functional.linear(x, weight), results)
-    choices: list[Activations] = ["a16", "a8"]
-    for codec in ("int8", "nf4"):
-        plain = QuantLinear(CODECS[codec], WIDTH, OUT)
-        plain.weight = QuantTensor.of(CODECS[codec], weight)
-        clock("dense", f"{codec}, decoded, then multiplied", lambda plain=plain: plain(x), results)
-        for activations in choices:
-            plain.weight = QuantTensor.of(CODECS[codec], weight)
-            fast = CudaLinear(plain, activations)
-            clock("dense", fast.path, lambda fast=fast: fast(x), results)
-    return 0
-
-
-@torch.inference_mode()
-def embedding(results: Results) -> int:
-    """Microseconds of the head and of the soft embedding, and how far apart the two ways' answers are."""
-    from quant.codecs import CODECS
-    from quant.cuda.embedding import CudaEmbedding
-    from quant.modules import QuantEmbedding
-
-    generator = torch.Generator("cuda").manual_seed(0)
-    with torch.device("cuda"):
-        plain = QuantEmbedding(CODECS["int8"], VOCAB_SIZE, WIDTH, torch.bfloat16)
-    codes = plain.weight.codes
-    plain.weight.codes = torch.randint(-127, 128, codes.shape, generator=generator, device="cuda", dtype=torch.int8)
-    plain.weight.scales = torch.full_like(plain.weight.scales, 0.001)
-    fast = CudaEmbedding(plain)
-    hidden = torch.randn(ROWS, WIDTH, generator=generator, device="cuda", dtype=torch.bfloat16)
-    logits = fast.logits(hidden)
-    normalizer = logits.float().logsumexp(dim=-1)
-    print(f"the embedding, {ROWS} rows, {VOCAB_SIZE:,} ids of {WIDTH:,}, median of {REPEATS}:")
-    for what, ways in (
-        ("head", [lambda: plain.logits(hidden), lambda: fast.logits(hidden)]),
-        ("soft embedding", [lambda: plain.soft(logits, normalizer), lambda: fast.soft(logits, normalizer)]),
-    ):
-        first, second = (way().float() for way in ways)
-        error = ((first - second).norm() / first.norm()).item()
-        for how, way in zip(("decoded, then multiplied", "from the codes"), ways, strict=True):
-            clock("embedding", f"{what}, {how}", way, results)
-        print(f"  {what + ', relative difference':40} {error:9.1e}", flush=True)
-    return 0
-
-
 def attention(options: argparse.Namespace) -> int:
     """Microseconds of a layer's attention at each context."""
     from .gpu_attention import attention as measured
 
     return measured(options.context, ROWS, _results(options))
+
+
+def tiles(options: argparse.Namespace) -> int:
+    """Microseconds of single products with each tile."""
+    from .gpu_tiles import time_tiles
+
+    return time_tiles(options.context[:1], _results(options), torch.device("cuda"))
 
 
 def kernels(options: argparse.Namespace) -> int:

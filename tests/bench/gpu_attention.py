@@ -65,12 +65,12 @@ def case_of(heads: Heads, context: int, commit: int, canvas: int, *, device: tor
         rope=ROPE,
     )
     cache = LayerCache(config, context + commit, dtype, device)
-    generator = torch.Generator(device).manual_seed(0)
+    torch.manual_seed(0)
     for buffer in (cache.keys, cache.values):
-        buffer.normal_(generator=generator)
-    rows, length = commit + canvas, torch.tensor(context, dtype=torch.int32, device=device)
+        buffer.normal_()
+    rows, length = commit + canvas, torch.full((), context, dtype=torch.int32, device=device)
     q, k, v = (
-        torch.randn(rows, count, heads.size, generator=generator, device=device).to(dtype).transpose(0, 1)
+        torch.randn(rows, count, heads.size, device=device).to(dtype).transpose(0, 1)
         for count in (heads.kv_heads * heads.group, heads.kv_heads, heads.kv_heads)
     )
     q = q * heads.size**-0.5

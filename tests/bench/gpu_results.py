@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 SWITCHES = "LOCALDIFF_CUDA_"
-_KEYS = ("part", "recipe", "context", "vram_limit", "way", "name", "switches")
+CHOSEN = "chosen"
+"""In the place of a tile: the one that a step takes."""
+_KEYS = ("part", "recipe", "context", "vram_limit", "way", "name", "tile", "switches")
 """What one measurement differs in from another."""
 
 
@@ -43,9 +45,13 @@ class Results:
 
     def has(self, key: Mapping[str, Any]) -> bool:
         """Whether this has been tried, with the same switches."""
+        return self.line_of(key) is not None
+
+    def line_of(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The line of what has been tried, with the same switches."""
         sought = _key_of(_switched(key))
-        tried = [line for line in self.lines() if _key_of(line) == sought]
-        return any(not (self._again and line.get("failure")) for line in tried)
+        tried = (line for line in self.lines() if _key_of(line) == sought)
+        return next((line for line in tried if not (self._again and line.get("failure"))), None)
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """What is in the file; a line that a kill has cut short is none."""
@@ -76,10 +82,10 @@ def _key_of(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tables(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown: steps, those beside `transformers`, and single products."""
+    """Markdown: steps, those beside `transformers`, single products, and what other tiles of them take."""
     steps = [line for line in lines if line.get("part") == "steps" and "step_seconds" in line]
     beside = [line for line in lines if line.get("part") == "transformers" and "step_seconds" in line]
-    single = [line for line in lines if "microseconds" in line]
+    single = [line for line in lines if "microseconds" in line and "tile" not in line]
     last = {json.dumps(_key_of(line)): line for line in lines}
     failed = [line for line in last.values() if line.get("failure")]
     made = [
@@ -122,11 +128,25 @@ def tables(lines: Sequence[Mapping[str, Any]]) -> str:
                 for line in single
             ],
         ),
+        _table(("product", "µs", "fastest tile", "µs"), list(_fastest(lines))),
         "\n".join(
             f"failed: {' '.join(str(value) for value in _key_of(line).values())}: {line['failure']}" for line in failed
         ),
     ]
     return "\n\n".join(part for part in made if part)
+
+
+def _fastest(lines: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """Of each product, what the chosen tile takes, and the fastest one."""
+    products: dict[str, dict[str, float]] = {}
+    for line in lines:
+        if "tile" in line and "microseconds" in line:
+            name = f"{line['name']}{_words_of_switches(line)}"
+            products.setdefault(name, {})[line["tile"]] = line["microseconds"]
+    for name, taken in products.items():
+        tile = min(taken, key=lambda tile: taken[tile])
+        chosen = f"{taken[CHOSEN]:.1f}" if CHOSEN in taken else ""
+        yield name, chosen, tile, f"{taken[tile]:.1f}"
 
 
 def _hardware(line: Mapping[str, Any]) -> str:

@@ -187,7 +187,7 @@ def main(cards: list[int]) -> int:
     pool = ProcessPoolExecutor(max_workers=os.cpu_count(), mp_context=multiprocessing.get_context("spawn"))
     with pool:
         tasks = [
-            [pool.submit(_told, launch, card) if launch in of_kind[of_card[card]] else None for card in cards]
+            [pool.submit(told, launch, card) if launch in of_kind[of_card[card]] else None for card in cards]
             for launch in launches
         ]
         for name, row in sorted(zip(named, tasks, strict=True), key=lambda pair: pair[0]):
@@ -206,7 +206,8 @@ def main(cards: list[int]) -> int:
     return 1 if failed else 0
 
 
-def _told(launch: Launch, card: int) -> Use | str:
+def told(launch: Launch, card: int) -> Use | str:
+    """What a kernel takes on a card, or that it does not compile."""
     try:
         return compiled(launch, card)
     except Exception as error:  # any of the compiler's; the table shows which, and the exit code that there was one

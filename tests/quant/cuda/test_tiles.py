@@ -83,7 +83,7 @@ def test_every_width_that_can_be_multiplied_has_a_tile() -> None:
             modest = [tile.rows for tile in several if not tile.programs_per_sm]
             assert modest == sorted(set(modest)) and max(modest) <= several[-1].rows
             assert all(tile_of(rows, 64, several, 1).columns == 64 for rows in (1, 256, 512))
-        assert all(few <= many for few, many in EXPERTS[name].values())
+        assert all(tile.few_rows <= tile.many_rows for tile in EXPERTS[name].values())
 
 
 @needs_interpreter

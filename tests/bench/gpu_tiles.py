@@ -1,0 +1,275 @@
+"""What other tiles would take: the products of a step with the tiles that are chosen for it, and with others.
+
+    python -m tests.bench.gpu tiles        on a card: how long each takes
+    python -m tests.bench.gpu_tiles 86     without one: which of them that card could run, and with how many registers
+
+Which tile is fastest follows from a card's clocks, units and caches, and only a clock can tell. Each product runs as in
+a step of 256 rows and in one of 512, which also commits a block. The tile of the tables of `quant.cuda.tiles` is timed
+as what is chosen and again among the others, so that the difference between these two is noise. A tile whose results
+are not those of the chosen one is named, and the part fails.
+"""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+if __name__ == "__main__":  # ahead of any device code: what is interpreted cannot be compiled
+    os.environ.pop("TRITON_INTERPRET", None)
+
+import torch
+from torch import Tensor
+
+from localdiff.kernels import attention
+from quant.cuda import embedding, tiles
+from quant.cuda.embedding import CudaEmbedding
+from quant.cuda.experts import CudaExperts
+from quant.cuda.linear import Weight
+from quant.cuda.tiles import Activations, ExpertTile, MmaKind, Tile
+from tests.gpu.kernels_aot import mma_kind_of, told
+from tests.gpu.specializations import NOWHERE, SM_COUNTS, Launch, noted, without_numbers
+
+from .gpu_attention import RELEASED, case_of
+from .gpu_clock import clocked
+from .gpu_products import (
+    DTYPE,
+    ROWS,
+    WIDTH,
+    random_codes,
+    random_embedding,
+    random_experts,
+    random_routing,
+    random_rows,
+)
+from .gpu_results import CHOSEN, Results
+from .inner_loops import mflop
+
+QKV, MLP, VOCABULARY = 8192, 2112, 262_144
+"""Columns of the stacked projections of a sliding layer, of the dense MLP's gate, and of the head."""
+FAR = 0.02
+"""A relative difference that no other order of sums explains."""
+WIDE = 52
+"""Characters of a line's name."""
+
+EXPERT_TILES = (
+    *(ExpertTile(rows, rows, stages=stages) for rows in (16, 32, 64) for stages in (2, 3, 4)),
+    *(ExpertTile(rows, rows, down_columns=64) for rows in (16, 32)),
+    *(ExpertTile(rows, rows, warps=8) for rows in (16, 32)),
+)
+LINEAR_TILES = (
+    *(Tile(rows, 64, 4, stages=stages) for rows in (32, 64, 128) for stages in (3, 4)),
+    *(Tile(rows, 128, 8, stages=stages) for rows in (64, 128) for stages in (3, 4)),
+    *(Tile(rows, 128, 4) for rows in (64, 128)),
+)
+GATED_TILES = tuple(Tile(rows, 64, warps, stages=stages) for rows in (32, 64) for warps in (4, 8) for stages in (3, 4))
+SOFT_TILES = (
+    *(Tile(rows, 64, 4, stages=stages) for rows in (64, 128) for stages in (2, 3)),
+    *(Tile(rows, 128, 8, stages=stages) for rows in (64, 128) for stages in (2, 3)),
+)
+SMALL_HEAD_TILES = tuple(
+    attention.Tile(rows, keys, warps, stages)
+    for rows in (32, 64)
+    for keys in (32, 64)
+    for warps in (4, 8)
+    for stages in (1, 2, 3)
+)
+LARGE_HEAD_TILES = tuple(
+    attention.Tile(rows, keys, 8, stages) for rows in (32, 64) for keys in (16, 32, 64) for stages in (1, 2)
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Product:
+    """A product of a step.
+
+    Attributes:
+        run: computes it with the tile that the tables say, rows by rows.
+        table, key: where its tile stands.
+        others: what may stand there instead.
+    """
+
+    name: str
+    run: Callable[[], Tensor]
+    table: dict[Any, Any]
+    key: Any
+    others: tuple[Any, ...]
+
+    def with_tile(self, tile: Any) -> Any:
+        """A context in which it has this tile alone to choose from."""
+        return mock.patch.dict(self.table, {self.key: tile})
+
+
+def products(contexts: Sequence[int], device: torch.device) -> Iterator[Product]:
+    """Each product that is a kernel with tiles, over random operands that are gone with it."""
+    ways: list[tuple[str, Activations]] = [("nf4", "a16"), ("nf4", "a8"), ("int8", "a16")]
+    for codec, activations in ways:
+        yield from _of_experts(codec, activations, device)
+    yield from _of_columns("queries, keys, values", QKV, (ROWS, 2 * ROWS), device)
+    yield from _of_columns("head", VOCABULARY, (ROWS,), device)
+    yield from _of_gate(device)
+    yield _of_soft_embedding(device)
+    yield from _of_attention(contexts, device)
+
+
+def _of_experts(codec: str, activations: Activations, device: torch.device) -> Iterator[Product]:
+    experts = CudaExperts(random_experts(codec, device), activations)
+    for rows in (ROWS, 2 * ROWS):
+        x, routing = random_rows(rows, WIDTH, device), random_routing(rows, device)
+        yield Product(
+            name=f"experts, {experts.path}, {rows} rows",
+            run=lambda x=x, routing=routing: experts(x, *routing),
+            table=tiles.EXPERTS[tiles.mma_kind(device)],
+            key=activations,
+            others=EXPERT_TILES,
+        )
+
+
+def _of_columns(name: str, columns: int, several: Sequence[int], device: torch.device) -> Iterator[Product]:
+    weight = Weight.of(random_codes("int8", columns, WIDTH, device=device), "a16")
+    for rows in several:
+        x = random_rows(rows, WIDTH, device)
+        yield Product(
+            name=f"{name}, {weight.path}, {rows} rows",
+            run=lambda x=x: weight.times(x),
+            table=tiles.LINEAR,
+            key=tiles.mma_kind(device),
+            others=tuple((tile,) for tile in LINEAR_TILES),
+        )
+
+
+def _of_gate(device: torch.device) -> Iterator[Product]:
+    weight = Weight.of(random_codes("int8", 2 * MLP, WIDTH, device=device), "a16")
+    for rows in (ROWS, 2 * ROWS):
+        x = random_rows(rows, WIDTH, device)
+        yield Product(
+            name=f"gate and up, {weight.path}, {rows} rows",
+            run=lambda x=x: weight.gated(x),
+            table=tiles.GATED[tiles.mma_kind(device)],
+            key="a16",
+            others=tuple((tile,) for tile in GATED_TILES),
+        )
+
+
+def _of_soft_embedding(device: torch.device) -> Product:
+    soft = CudaEmbedding(random_embedding(device))
+    logits = random_rows(ROWS, VOCABULARY, device)
+    normalizer = logits.float().logsumexp(dim=-1)
+    return Product(
+        name=f"{soft.soft_path}, {ROWS} rows",
+        run=lambda: soft.soft(logits, normalizer),
+        table=embedding.SUMS,
+        key=DTYPE.itemsize,
+        others=tuple((tile,) for tile in SOFT_TILES),
+    )
+
+
+def _of_attention(contexts: Sequence[int], device: torch.device) -> Iterator[Product]:
+    for heads, context, commit in itertools.product(RELEASED, contexts, (0, ROWS)):
+        case = case_of(heads, context, commit, ROWS, device=device, dtype=DTYPE)
+        is_small = heads.size <= 256
+        yield Product(
+            name=f"attention, {case.name}",
+            run=case.fast,
+            table=attention.SMALL_HEADS if is_small else attention.LARGE_HEADS,
+            key=tiles.mma_kind(device),
+            others=SMALL_HEAD_TILES if is_small else LARGE_HEAD_TILES,
+        )
+
+
+@torch.inference_mode()
+def time_tiles(contexts: Sequence[int], results: Results, device: torch.device) -> int:
+    """Microseconds of each product with each tile, and which is the fastest; 1 where one gives other results."""
+    from triton.errors import TritonError
+
+    torch.manual_seed(0)
+    wrong = 0
+    for product in products(contexts, device):
+        expected = product.run().float()
+        chosen = _microseconds(product.name, CHOSEN, product.run, results)
+        taken = {CHOSEN: chosen}
+        for tile in product.others:
+            try:
+                with product.with_tile(tile):
+                    far = _distance(product.run().float(), expected)
+                    if not far <= FAR:
+                        wrong = 1
+                        print(f"    {words(tile)}: WRONG, off by {far:.1e}", flush=True)
+                    else:
+                        taken[words(tile)] = _microseconds(product.name, words(tile), product.run, results)
+            except (TritonError, RuntimeError) as error:  # too large for the card, or for a pass of the compiler
+                print(f"    {words(tile):{WIDE}} does not run here: {str(error).splitlines()[0]}", flush=True)
+        fastest = min(taken, key=lambda name: taken[name])
+        print(f"  {product.name}: {fastest}, {chosen / taken[fastest]:.2f} times as fast as what is chosen", flush=True)
+    return wrong
+
+
+def _microseconds(product: str, tile: str, run: Callable[[], Tensor], results: Results) -> float:
+    """Clocks it, unless that has been done."""
+    key = {"part": "tiles", "name": product, "tile": tile}
+    before = results.line_of(key)
+    if before is not None:
+        return float(before["microseconds"])
+    figures = clocked(run)
+    print(f"    {tile:{WIDE}} {figures}", flush=True)
+    results.add(key, microseconds=figures.median, low=figures.low, high=figures.high)
+    return figures.median
+
+
+def _distance(found: Tensor, expected: Tensor) -> float:
+    return ((found - expected).norm() / expected.norm()).item()
+
+
+def words(tile: Any) -> str:
+    """A tile, in words."""
+    if isinstance(tile, tuple):
+        (tile,) = tile
+    if isinstance(tile, ExpertTile):
+        shape = f"{tile.few_rows} × 64, down {tile.down_columns}"
+    elif isinstance(tile, Tile):
+        shape = f"{tile.rows} × {tile.columns}"
+    else:
+        shape = f"{tile.rows} rows, {tile.keys} keys"
+    return f"{shape}, {tile.warps} warps, {tile.stages} stages"
+
+
+def main(cards: list[int]) -> int:
+    """Prints registers, spilled bytes and shared memory of each product's kernels with each tile, for each card."""
+    tasks = [(card, product, tile, launch) for card in cards for product, tile, launch in _launches(mma_kind_of(card))]
+    pool = ProcessPoolExecutor(max_workers=os.cpu_count(), mp_context=multiprocessing.get_context("spawn"))
+    with pool:
+        uses = [pool.submit(told, launch, card) for card, _, _, launch in tasks]
+        for (card, product, tile, launch), use in zip(tasks, uses, strict=True):
+            found = use.result()
+            line = f"sm_{card}  {product:{WIDE}} {launch.kernel.removesuffix('_kernel'):10} {tile:36}"
+            if isinstance(found, str):
+                print(line, found, flush=True)
+            else:
+                how = "" if found.fits(card) else "  does not fit"
+                print(line, f"{found.registers:4} ({found.spilled:4}) {found.shared / 1024:4.0f} KiB{how}", flush=True)
+    return 0
+
+
+def _launches(kind: MmaKind) -> Iterator[tuple[str, str, Launch]]:
+    """Product, tile and launch of every kernel that depends on the tile, each kernel once."""
+    seen = set()
+    sms = SM_COUNTS[kind][0]
+    with mock.patch.multiple(tiles, mma_kind=lambda _: kind, sm_count=lambda _: sms), without_numbers():
+        for product in products([8192], NOWHERE):
+            for tile in product.others:
+                with noted() as launches, product.with_tile(tile):
+                    product.run()
+                for launch in launches:
+                    if mflop(launch) is not None and launch not in seen:
+                        seen.add(launch)
+                        yield product.name, words(tile), launch
+
+
+if __name__ == "__main__":
+    sys.exit(main([int(card) for card in sys.argv[1:]] or [86, 90, 120]))
