@@ -3,6 +3,7 @@
     gpu                                     all that wants a GPU, in one call: `make bench-gpu`
     gpu_attention, gpu_transformers         parts of it: attention of a layer, and a step beside `transformers`
     gpu_kernels, gpu_tests                  more of them: time by kernel in replayed steps, the tests that want a GPU
+    gpu_products, gpu_tiles                 and more: single products, with the chosen tiles and with others
     gpu_clock, gpu_process                  its clock, and its processes: one that crashes leaves the GPU to the next
     gpu_results                             its figures as they are written, and the tables of `docs/` made of them
     inner_loops                             instructions of the kernels' inner loops, without a GPU
