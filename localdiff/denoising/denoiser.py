@@ -25,7 +25,7 @@ from ..model.cache import KVCache
 from ..model.diffusion_gemma import DiffusionGemma
 from .native_reading import NativeReader
 from .parity import step_parity
-from .path import StepPath, int8_embedding, native_logits
+from .path import StepPath, int8_embedding, native_logits_kernel
 from .plain import BlockSettings, Step, denoise_plainly
 from .static.cuda_graphs import GraphCapturer
 from .static.reading import read_through_torch, read_through_triton
@@ -111,6 +111,11 @@ class Denoiser:
         """The path, without graphs where one could not be captured: such steps are launched kernel by kernel."""
         return self.path if self._static is None else replace(self.path, captured=self._static.are_captured)
 
+    @property
+    def graphs(self) -> int:
+        """Number of steps that are captured as CUDA graphs for the cache of the last block, each of another shape."""
+        return 0 if self._static is None else self._static.graphs
+
     def denoise_block(
         self,
         cache: KVCache,
@@ -155,7 +160,7 @@ class Denoiser:
         """What reads the logits of plain steps."""
         if not self.path.native_logits:
             return read_logits
-        kernel = native_logits(self._model)
+        kernel = native_logits_kernel(self._model)
         if kernel is None:
             raise ValueError(f"{self.path.native_logits=}, but the kernel does not serve this model here")
         return NativeReader(kernel)

@@ -85,12 +85,12 @@ class StepPath:
         plain = {part: is_plain(part) for part in PARTS}
         check_switches()  # a wrong value is an error even without a GPU
         if device.type == "cpu":
-            return cls(native_logits=native_logits(model) is not None)
+            return cls(native_logits=native_logits_kernel(model) is not None)
         if device.type != "cuda":
             return cls()
-        triton = one_device and not plain["step"] and why_unsupported(device) is None
+        triton = one_device and why_unsupported(device) is None
         attention = triton and not plain["attention"] and _can_attend(model)
-        static = attention and resident
+        static = attention and resident and not plain["step"]
         return cls(
             static=static,
             captured=static and not plain["graph"] and _can_be_captured(model),
@@ -142,7 +142,7 @@ def _can_attend(model: DiffusionGemma) -> bool:
     return all(can_attend(model.norm.weight.dtype, layer.head_dim) for layer in model.config.layers)
 
 
-def native_logits(model: DiffusionGemma) -> NativeLogits | None:
+def native_logits_kernel(model: DiffusionGemma) -> NativeLogits | None:
     """The kernel that takes statistics of a model's logits on a CPU, or None where torch does."""
     config = model.config
     return logits_kernel(config.vocab_size, config.vocab_size * config.hidden_size)

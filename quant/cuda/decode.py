@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ..codecs.codec import GROUP, Encoded
 from ..codecs.nf4 import Nf4
 from ..modules.linear import QuantLinear
+from ..modules.tensor import QuantTensor
 from .launch_arguments import levels
 
 GROUPS = 16
@@ -62,11 +63,12 @@ def _decoded(codes: Tensor, scales: Tensor, dtype: torch.dtype, *, is_tiled: boo
 
 
 class DecodedLinear(QuantLinear):
-    """`x @ weight.T` without a bias, through torch; the weight is the plain layer's own, and a kernel decodes it."""
+    """`x @ weight.T` without a bias, through torch; a kernel decodes the codes of the plain layer."""
 
     path = "decoded in one launch, then multiplied"
 
     def __init__(self, linear: QuantLinear) -> None:
         nn.Module.__init__(self)
-        self.weight = linear.weight
-        self.weight.codec = CudaNf4()
+        with torch.device("meta"):
+            self.weight = QuantTensor(CudaNf4(), linear.weight.shape)
+        self.weight.codes, self.weight.scales = linear.weight.codes, linear.weight.scales

@@ -8,8 +8,12 @@ import triton.language as tl
 
 @triton.jit
 def to_int8(values):
-    """Codes -127…127 [M, 64] and scales [M] of fp32 values [M, 64]; if all values of a row are 0, its scale is 0."""
-    scale = tl.max(tl.abs(values), axis=1) / 127.0
+    """Codes -127…127 [M, 64] and scales [M] of fp32 values [M, 64]; if all values of a row are 0, its scale is 0.
+
+    A row with a NaN gets an infinite scale, with which every product is infinite or NaN: damaged weights must show.
+    """
+    # A maximum leaves NaN out.
+    scale = tl.max(tl.where(values == values, tl.abs(values), float("inf")), axis=1) / 127.0
     inverse = tl.where(scale > 0.0, 1.0 / scale, 0.0)
     scaled = values * inverse[:, None]
     # Rounds to nearest, half away from zero, by arithmetic: Triton's interpreter has no rounding operation.

@@ -7,6 +7,7 @@
     quantized       quantized modules by themselves
     native          whether this machine should have the CPU's kernel
     adapters        adapters that change something, and what a model makes with them
+    all_experts     experts that a graph can be captured of
     steps           denoisers of a path that a device would not choose by itself
     reference       what `transformers` computes from a checkpoint: the referee
     layer_norms     the weights that a layer's ops take

@@ -45,6 +45,11 @@ class GraphCapturer:
         self._pool = torch.cuda.graph_pool_handle()
         self._graphs: list[torch.cuda.CUDAGraph] = []
 
+    @property
+    def count(self) -> int:
+        """Number of graphs that it holds."""
+        return len(self._graphs)
+
     def capture(self, work: Work) -> torch.cuda.CUDAGraph | None:
         """Captures work without doing it; None, with a warning, where it cannot be captured."""
         try:

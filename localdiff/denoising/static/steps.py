@@ -86,6 +86,11 @@ class StaticSteps:
         """Whether steps are replayed: there is a capturer, and it has captured all that it was given."""
         return self._capturer is not None and not self._capturer.has_failed
 
+    @property
+    def graphs(self) -> int:
+        """Number of captured steps, each of another shape."""
+        return 0 if self._capturer is None else self._capturer.count
+
     @torch.inference_mode()
     def denoise(
         self, cache: KVCache, canvas: Tensor, noise: SeededNoise, block: BlockSettings, commit_ids: Sequence[int]

@@ -77,6 +77,42 @@ def test_a_graph_is_captured_however_logits_are_read(monkeypatch: pytest.MonkeyP
     assert str(StepPath.for_device(tiny.model().to(torch.bfloat16), CARD)) == words
 
 
+ALL_PARTS = (
+    "static step",
+    "CUDA graph",
+    "logits in Triton",
+    "attention in Triton",
+    "layer ops in Triton",
+    "fused projections",
+    "commit fused",
+)
+
+
+@pytest.mark.parametrize(
+    ("word", "gone"),
+    [
+        ("step", {"static step", "CUDA graph", "logits in Triton"}),
+        ("graph", {"CUDA graph"}),
+        ("logits", {"logits in Triton"}),
+        ("attention", {"static step", "CUDA graph", "logits in Triton", "attention in Triton"}),
+        ("layer-ops", {"layer ops in Triton"}),
+        ("projections", {"fused projections"}),
+        ("commit", {"commit fused"}),
+        ("all", set(ALL_PARTS)),
+    ],
+)
+def test_a_word_switches_off_its_part_and_what_requires_it(
+    monkeypatch: pytest.MonkeyPatch, word: str, gone: set[str]
+) -> None:
+    monkeypatch.setattr("localdiff.denoising.path.why_unsupported", lambda _: None)
+    monkeypatch.setattr(Experts, "can_be_captured", True)
+    model = tiny.model().to(torch.bfloat16)
+    assert str(StepPath.for_device(model, CARD)) == ", ".join(ALL_PARTS)
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", word)
+    left = ["plain step"] * ("static step" in gone) + [part for part in ALL_PARTS if part not in gone]
+    assert str(StepPath.for_device(model, CARD)) == ", ".join(left)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from localdiff.options import GenerateOptions
 from quant.unsupported import Unsupported
 from tests.gpu.kernels import needs_triton
 from tests.models import tiny
+from tests.models.all_experts import AllExperts
 from tests.models.steps import denoiser_of
 
 CARD = torch.device("cuda", 0)
@@ -22,7 +24,7 @@ CARD = torch.device("cuda", 0)
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attention_in_torch: None) -> Engine:
     monkeypatch.setattr(kernels, "PROMPT", list(range(10, 20)))
-    monkeypatch.setattr(kernels, "OPTIONS", GenerateOptions(seed=3, max_tokens=2 * tiny.CANVAS, cap=4, context_size=64))
+    monkeypatch.setattr(kernels, "OPTIONS", GenerateOptions(seed=3, max_tokens=3 * tiny.CANVAS, cap=4, context_size=64))
     made = tiny.engine(tmp_path, eos_token_id=[tiny.VOCAB_SIZE])
     made.denoiser = denoiser_of(made.model, static=True, fuses_commits=True)
     return made
@@ -48,11 +50,45 @@ def test_a_kernel_that_fails_while_the_model_loads(engine: Engine, monkeypatch: 
     assert finding.text.startswith("a kernel fails here, so ")
 
 
-def test_steps_that_compute_the_same_either_way(engine: Engine) -> None:
-    finding = kernels.compare_captured(engine, "GPU kernels on cuda:0")
+@pytest.fixture
+def capturable(engine: Engine) -> Engine:
+    """One whose steps a graph can be captured of."""
+    for layer in engine.model.layers:
+        layer.experts = AllExperts(layer.experts)
+    return engine
+
+
+@needs_triton
+def test_steps_that_compute_the_same_either_way(capturable: Engine) -> None:
+    """Both kinds of steps are captured and replayed, that with a commit too."""
+    from tests.gpu.graphs import imitated
+
+    with imitated() as graphs:
+        capturable.denoiser = denoiser_of(capturable.model, static=True, fuses_commits=True, captured=True)
+        finding = kernels.compare_captured(capturable, "GPU kernels on cuda:0")
+    assert [graph.replays for graph in graphs] == [3 * 3 - 1, 1]
     assert finding.status == "ok"
-    assert finding.facts["steps"] == 8
-    assert finding.text.endswith("steps launched one by one (static step, attention in Triton, commit fused)")
+    assert (finding.facts["steps"], finding.facts["graphs"]) == (3 * 4, 2)
+    assert finding.text.startswith("12 steps, captured as 2 CUDA graphs, give the same results as steps ")
+
+
+def test_steps_that_are_to_be_launched_one_by_one_are_compared_with_nothing(engine: Engine) -> None:
+    finding = kernels.compare_captured(engine, "GPU kernels on cuda:0")
+    words = "kernels run, and are launched one by one (static step, attention in Triton, commit fused)"
+    assert (finding.status, finding.text) == ("ok", words)
+
+
+@needs_triton
+def test_a_kind_of_step_that_is_never_replayed_is_not_said_to_be_right(
+    capturable: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.gpu.graphs import imitated
+
+    monkeypatch.setattr(kernels, "OPTIONS", replace(kernels.OPTIONS, max_tokens=2 * tiny.CANVAS))
+    with imitated():
+        capturable.denoiser = denoiser_of(capturable.model, static=True, fuses_commits=True, captured=True)
+        finding = kernels.compare_captured(capturable, "GPU kernels on cuda:0")
+    assert (finding.status, finding.facts["graphs"]) == ("warn", 1)
 
 
 @needs_triton
@@ -68,9 +104,14 @@ def test_steps_that_could_not_be_recorded_are_not_said_to_be(engine: Engine, cap
     assert finding.text.endswith("launched one by one (static step, attention in Triton, commit fused)")
 
 
+@needs_triton
 def test_steps_that_do_not(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.gpu.graphs import imitated
+
     other = tiny.model(seed=1)
     monkeypatch.setattr(Denoiser, "without_graphs", lambda _: denoiser_of(other))
-    finding = kernels.compare_captured(engine, "GPU kernels on cuda:0")
+    with imitated():
+        engine.denoiser = denoiser_of(engine.model, static=True, captured=True)
+        finding = kernels.compare_captured(engine, "GPU kernels on cuda:0")
     assert finding.status == "fail"
     assert "LOCALDIFF_CUDA_PLAIN=graph" in (finding.advice or "")

@@ -107,3 +107,11 @@ def test_it_is_taken_for_nf4_alone_and_switched_back(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "decode")
     (path,) = choice.prepare(torch.nn.ModuleList([linear()]), card).paths
     assert path == "linear layers (1): w4a16, Triton"
+
+
+def test_the_plain_layer_stays_plain() -> None:
+    """What a kernel is compared with decodes as ever."""
+    plain = linear()
+    fast = DecodedLinear(plain)
+    assert isinstance(fast.weight.codec, CudaNf4) and not isinstance(plain.weight.codec, CudaNf4)
+    assert fast.weight.codes.data_ptr() == plain.weight.codes.data_ptr(), "the weights are held once"

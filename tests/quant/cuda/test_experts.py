@@ -406,3 +406,15 @@ def test_rows_as_int8_are_within_half_a_step(dtype: torch.dtype) -> None:
     assert ((back - x).abs() <= rows.scales.repeat_interleave(64, dim=1) * 0.5001).all()
     assert rows.codes.abs().max() == 127
     assert not rows.codes[3, 64:128].any() and rows.scales[3, 1] == 0
+
+
+@pytest.mark.parametrize("activations", ["a16", "a8"])
+@pytest.mark.parametrize("part", ["gate_up_proj", "down_proj"])
+def test_a_damaged_scale_shows(part: str, activations: Activations) -> None:
+    """Rounding activations to int8 must not make a number of what is none: the check of logits would see nothing."""
+    x, index, weight = routed(21, torch.float32)
+    plain = plain_experts()
+    getattr(plain, part).scales[0, 0, 0] = torch.nan
+    found = CudaExperts(plain, activations)(x, index, weight)
+    chose = (index == 0).any(dim=1)
+    assert not found[chose].isfinite().all(dim=1).any() and found[~chose].isfinite().all()

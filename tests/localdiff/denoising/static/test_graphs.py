@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from localdiff.denoising import BlockSettings
 from localdiff.denoising.static.cuda_graphs import GraphCapturer
@@ -24,10 +23,9 @@ from localdiff.events import DenoiseStep, RunFinished
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.cuda import soft
-from quant.modules import RoutedExperts
-from quant.modules.activation import gelu
 from tests.gpu.kernels import needs_interpreter
 from tests.localdiff.bench.step.small import small_subject
+from tests.models.all_experts import AllExperts
 from tests.models.endless import PROMPT, assert_same, engine, options
 from tests.models.steps import denoiser_of
 
@@ -35,22 +33,6 @@ pytestmark = needs_interpreter
 attends_in_torch = pytest.mark.usefixtures("attention_in_torch")
 
 CPU = torch.device("cpu")
-
-
-class AllExperts(RoutedExperts):
-    """Every expert over every row: waits for nothing, as grouped experts do."""
-
-    can_be_captured = True
-
-    def __init__(self, experts: Any) -> None:
-        super().__init__()
-        self.gate_up_proj, self.down_proj = experts.gate_up_proj, experts.down_proj
-
-    def forward(self, x: Tensor, index: Tensor, weight: Tensor) -> Tensor:
-        gate, up = torch.einsum("nd,eid->eni", x, self.gate_up_proj).chunk(2, dim=-1)
-        outputs = torch.einsum("eni,edi->ned", gelu(gate) * up, self.down_proj)
-        chosen = outputs.gather(1, index[..., None].expand(-1, -1, x.shape[1]))
-        return (chosen * weight[..., None]).sum(dim=1).to(x.dtype)
 
 
 def recorded(directory: Path, **how: Any) -> Engine:
