@@ -136,7 +136,7 @@ class Denoiser:
         """
         static = self._static
         fits = len(canvas) == self._model.config.canvas_length
-        if static is not None and fits and isinstance(noise, SeededNoise) and not block.record_top_k:
+        if static is not None and fits and isinstance(noise, SeededNoise):
             if self._busy.acquire(blocking=False):
                 try:
                     yield from static.denoise(cache, canvas, noise, block, commit_ids)

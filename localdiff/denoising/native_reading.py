@@ -10,7 +10,7 @@ from torch import Tensor
 from quant.cpu.native.logits import NativeLogits
 
 from ..diffusion.noise import Noise, SeededNoise
-from ..diffusion.reading import LogitStatistics, process, read_logits
+from ..diffusion.reading import LogitStatistics, read_logits, top_probabilities
 
 
 class NativeReader:
@@ -37,9 +37,7 @@ class NativeReader:
         found = self._kernel(logits, softcap=softcap, temperature=temperature, uniforms=uniforms)
         top_probs = None
         if top is not None:
-            scores = top.values.float()
-            process(scores, softcap, temperature)
-            top_probs = scores.sub_(scores[:, :1].clone()).exp_().mul_(found.argmax_prob[:, None])
+            top_probs = top_probabilities(top.values, found.argmax_prob, softcap=softcap, temperature=temperature)
         return LogitStatistics(
             entropy=found.entropy,
             argmax=found.argmax,

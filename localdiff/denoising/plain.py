@@ -111,8 +111,8 @@ def denoise_plainly(
             confident=verdict.confident,
             seconds=now - began,
             now=now,
-            top_ids=_plain(stats.top_ids),
-            top_probs=_plain(stats.top_probs),
+            top_ids=nested(stats.top_ids),
+            top_probs=nested(stats.top_probs),
         )
         yield Step(event=event, converged=verdict.stop)
         if verdict.stop or step == settings.max_steps:
@@ -193,6 +193,6 @@ def not_numbers(step: int, block: int) -> WeightsError:
     )
 
 
-def _plain(table: Tensor | None) -> tuple[tuple[Any, ...], ...]:
+def nested(table: Tensor | None) -> tuple[tuple[Any, ...], ...]:
     """[L, K] as plain values; empty where there are none."""
     return () if table is None else tuple(tuple(row) for row in table.tolist())

@@ -117,6 +117,20 @@ def process(logits: Tensor, softcap: float | None, temperature: float | Tensor) 
     logits.div_(temperature)
 
 
+def top_probabilities(
+    values: Tensor, argmax_prob: Tensor, *, softcap: float | None, temperature: float | Tensor
+) -> Tensor:
+    """Probabilities fp32 [L, K] of the most probable ids, for readers that take them from the raw logits.
+
+    Args:
+        values: [L, K], their raw logits, the largest one first.
+        argmax_prob: [L], the probability of the first one.
+    """
+    scores = values.float()
+    process(scores, softcap, temperature)
+    return scores.sub_(scores[:, :1].clone()).exp_().mul_(argmax_prob[:, None])
+
+
 def _block(vocab_size: int, device: torch.device) -> int:
     """Rows of a block."""
     elements = MAX_ELEMENTS

@@ -21,7 +21,7 @@ import torch
 T = TypeVar("T")
 
 MAX_THREADS = 32
-"""Maximum number of threads; each has its own memory for a decoded weight."""
+"""Maximum number of threads; Python wakes them one after the other, and some have memory for a decoded weight each."""
 
 
 def parallel_for(works: Sequence[Callable[[T], None]], items: Iterable[T], library: Path | None = None) -> None:

@@ -51,6 +51,7 @@ class Exchange:
         self._is_on_gpu = buffers.inputs.is_cuda
         self._inputs = [self._like(buffers.inputs) for _ in range(2)]
         self._outcomes = [self._like(buffers.outcome) for _ in range(2)]
+        self._tops: list[Tensor | None] = [None, None]
         self._done = [_event() if self._is_on_gpu else None for _ in range(2)]
 
     def send(self, step: int, controls: Sequence[int], uniforms: Tensor | None, fresh: Tensor) -> None:
@@ -66,9 +67,13 @@ class Exchange:
         """Copies the ids that a step commits into `buffer` int64 [C] on the device."""
         buffer.copy_(torch.tensor(ids, dtype=torch.int64, pin_memory=self._is_on_gpu), non_blocking=True)
 
-    def ask(self, step: int) -> None:
-        """Copies the outcome of a step to the host, after its launch."""
+    def ask(self, step: int, top: Tensor | None = None) -> None:
+        """Copies the outcome of a step to the host, after its launch, and with it the most probable ids, if any."""
         self._outcomes[step % 2].copy_(self._buffers.outcome, non_blocking=True)
+        if top is not None:
+            host = self._tops[step % 2]
+            host = self._tops[step % 2] = self._like(top) if host is None else host
+            host.copy_(top, non_blocking=True)
         done = self._done[step % 2]
         if done is not None:
             # On the step's device, which need not be the current one.
@@ -80,6 +85,11 @@ class Exchange:
         if done is not None:
             done.synchronize()
         return self._outcomes[step % 2]
+
+    def top(self, step: int) -> tuple[Tensor | None, Tensor | None]:
+        """The most probable ids of a step, int32 [L, K], and their probabilities, fp32, after `take`; or None."""
+        top = self._tops[step % 2]
+        return (None, None) if top is None else (top[0], top[1].view(torch.float32))
 
     def _like(self, buffer: Tensor) -> Tensor:
         return torch.zeros(buffer.shape, dtype=buffer.dtype, pin_memory=self._is_on_gpu)

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from quant.cuda.soft import SparseSoft
 
-from ...kernels.decision_layout import LENGTH, OVERFLOW, TAIL
+from ...diffusion.reading import top_probabilities
+from ...kernels.decision_layout import HEADER, LENGTH, OVERFLOW, PROBABILITY, ROWS, TAIL
 from ...model.attention import attend_through_triton
 from ...model.cache import KVCache
 from ...model.diffusion_gemma import DiffusionGemma
@@ -32,10 +33,12 @@ class Shape:
         commit_rows: rows of a committed block, or of the end of a prompt, that it writes first; it is then the first
             step of the block after them.
         sampled: whether ids are drawn, rather than the most probable ones taken.
+        top_k: how many of the most probable ids of each position it reports.
     """
 
     commit_rows: int
     sampled: bool
+    top_k: int = 0
 
 
 class Program:
@@ -48,6 +51,7 @@ class Program:
 
     Attributes:
         commit: int64 [C], the ids that it writes.
+        top: int32 [2, L, K], the most probable ids and the bits of their probabilities; None where K is 0.
     """
 
     def __init__(
@@ -65,6 +69,8 @@ class Program:
             self.commit = buffers.commit
         else:
             self.commit = torch.zeros(shape.commit_rows, dtype=torch.int64, device=buffers.commit.device)
+        length, device = len(buffers.canvas), buffers.canvas.device
+        self.top = torch.zeros(2, length, shape.top_k, dtype=torch.int32, device=device) if shape.top_k else None
         self._capturer = capturer
         self._graph: torch.cuda.CUDAGraph | None = None
         self._has_run = False
@@ -106,7 +112,14 @@ class Program:
             (attend_through_triton(layer, length, shape.commit_rows) for layer in cache.layers),
         )
         logits = model.embed_tokens.logits(hidden)
+        top = logits.topk(shape.top_k, dim=-1) if shape.top_k else None  # before they are overwritten
         normalizer = self._read(logits, buffers, model.config.softcap, shape.sampled)
+        if top is not None and self.top is not None:
+            argmax_prob = buffers.outcome[HEADER:].view(ROWS, -1)[PROBABILITY].view(torch.float32)
+            probs = top_probabilities(
+                top.values, argmax_prob, softcap=model.config.softcap, temperature=buffers.temperature
+            )
+            self.top[0], self.top[1] = top.indices, probs.view(torch.int32)
         if self._sparse is None:
             buffers.soft.copy_(model.soft_embedding(logits, normalizer))
             return

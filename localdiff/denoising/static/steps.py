@@ -39,7 +39,7 @@ from ...kernels.decision_layout import (
 )
 from ...model.cache import KVCache
 from ...model.diffusion_gemma import DiffusionGemma
-from ..plain import BlockSettings, Step, not_numbers, step_event
+from ..plain import BlockSettings, Step, nested, not_numbers, step_event
 from .buffers import Exchange, StepBuffers
 from .cuda_graphs import GraphCapturer
 from .program import Program, Shape
@@ -107,6 +107,7 @@ class StaticSteps:
             if is_ahead:
                 program = self._launch(cache, noise, block, step + 1)
             outcome = self._exchange.take(step)
+            top_ids, top_probs = self._exchange.top(step)
             if not outcome[FINITE]:
                 raise not_numbers(step, block.number)
             if self._sparse is not None:
@@ -130,6 +131,8 @@ class StaticSteps:
                 confident=bool(outcome[CONFIDENT]),
                 seconds=now - began,
                 now=now,
+                top_ids=nested(top_ids),
+                top_probs=nested(top_probs),
             )
             began = now
             yield Step(event=event, converged=converged)
@@ -166,12 +169,13 @@ class StaticSteps:
         noise.at(block.number, step)
         uniforms = None if settings.greedy else noise.uniforms(config.canvas_length)
         self._exchange.send(step, controls, uniforms, noise.canvas(config.canvas_length, config.vocab_size))
-        program = self._program(Shape(commit_rows=len(commit_ids), sampled=not settings.greedy))
+        top_k = min(block.record_top_k, config.vocab_size)
+        program = self._program(Shape(commit_rows=len(commit_ids), sampled=not settings.greedy, top_k=top_k))
         if commit_ids:
             self._exchange.send_commit(commit_ids, program.commit)
         with shielded_children():
             program.run(cache)
-        self._exchange.ask(step)
+        self._exchange.ask(step, program.top)
         return program
 
     def _program(self, shape: Shape) -> Program:

@@ -29,7 +29,7 @@ def function_of(function: Callable[..., None], arguments: type[ctypes.Structure]
 def run(
     function: Function, arguments: ctypes.Structure, tensors: tuple[object, ...], max_threads: int = MAX_THREADS
 ) -> None:
-    """Calls a function in as many threads as torch has, or as are allowed.
+    """Calls a function in as many threads as torch has, or no more than are allowed.
 
     Args:
         tensors: what the arguments point to. Threads hold them too: after Ctrl-C they are still computing when the
@@ -39,5 +39,14 @@ def run(
     def work(_: int, held: tuple[object, ...] = tensors) -> None:
         function(arguments)
 
-    threads = min(torch.get_num_threads(), max_threads, MAX_THREADS)
+    threads = thread_count(max_threads)
     parallel_for([work] * threads, range(threads))
+
+
+def thread_count(max_threads: int) -> int:
+    """Threads that share work of which so many may take a part: all, or a power of two of them.
+
+    Each number has a pool of threads of its own, which stays: with any number there would be hundreds of threads.
+    """
+    every = min(torch.get_num_threads(), MAX_THREADS)
+    return every if max_threads >= every else 1 << (max(1, max_threads).bit_length() - 1)

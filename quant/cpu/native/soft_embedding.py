@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from ...codecs.codec import GROUP, Encoded
-from ..parallel import MAX_THREADS
-from .calls import DTYPES, function_of, run
+from .calls import DTYPES, function_of, run, thread_count
 
 MIN_PRODUCTS_PER_THREAD = 1 << 20
 """Fewer multiplications take less time than it takes to wake up a thread."""
@@ -121,7 +120,7 @@ class NativeSoftEmbedding:
         sums = torch.empty(count, width, dtype=torch.float32)
         tensors = (table.codes, table.scales, starts, ids, probs, sums)
         max_threads = 1 + len(ids) * width // MIN_PRODUCTS_PER_THREAD
-        part = self._part(count, width, min(max_threads, torch.get_num_threads(), MAX_THREADS))
+        part = self._part(count, width, thread_count(max_threads))
         run(self._add_rows, _Sums(*_pointers(tensors), count, width, part, 0), tensors, max_threads)
         return sums
 

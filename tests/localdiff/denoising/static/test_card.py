@@ -41,7 +41,13 @@ def with_fast_experts(model: DiffusionGemma, activations: Activations = "a16") -
 
 
 def blocks(
-    model: DiffusionGemma, count: int, *, steps: int = STEPS, denoiser: Denoiser | None = None, **how: bool
+    model: DiffusionGemma,
+    count: int,
+    *,
+    steps: int = STEPS,
+    denoiser: Denoiser | None = None,
+    record_top_k: int = 0,
+    **how: bool,
 ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
     """Argmax ids and entropies of every step of some blocks, each behind the ones before, over a cache of their own."""
     config = model.config
@@ -53,7 +59,12 @@ def blocks(
     left: tuple[int, ...] = ()
     for block in range(1, count + 1):
         settings = BlockSettings(
-            number=block, started=0.0, sampler=SamplerSettings(schedule_steps=steps), stop_rule="never", pad_id=0
+            number=block,
+            started=0.0,
+            sampler=SamplerSettings(schedule_steps=steps),
+            stop_rule="never",
+            pad_id=0,
+            record_top_k=record_top_k,
         )
         canvas = noise.canvas(length, config.vocab_size).to(DEVICE)
         for step in denoiser.denoise_block(cache, canvas, noise, settings, left):
@@ -82,6 +93,14 @@ def test_recorded_steps_compute_what_eager_ones_do(logits: bool) -> None:
     model = with_fast_experts(network())
     how = FAST | {"logits": logits}
     assert blocks(model, 3, **how) == blocks(model, 3, **(how | {"captured": False}))
+
+
+def test_recorded_steps_that_also_report_the_most_probable_ids() -> None:
+    """They are captured, and what they decide is the same."""
+    model = with_fast_experts(network())
+    denoiser = denoiser_of(model, **FAST)
+    assert blocks(model, 3, denoiser=denoiser, record_top_k=5) == blocks(model, 3, **FAST)
+    assert denoiser.path_taken == denoiser.path
 
 
 @pytest.mark.parametrize("capacity", [1, soft.CAPACITY])

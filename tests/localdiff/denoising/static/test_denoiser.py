@@ -62,17 +62,38 @@ def test_a_generation_is_the_same_as_with_plain_steps(tmp_path: Path, how: Any, 
 
 
 @pytest.mark.parametrize("how", [{}, {"fuses_commits": True}], ids=str)
+def test_what_is_recorded_changes_no_bit(tmp_path: Path, how: Any) -> None:
+    made = engine(tmp_path, static=True, **how)
+    found = []
+    for record_top_k in (0, 3, 64, 0):
+        steps = [
+            event
+            for event in made.generate(PROMPT, options(record_top_k=record_top_k))
+            if isinstance(event, DenoiseStep)
+        ]
+        found.append([(event.entropies, event.sampled_ids, event.accepted) for event in steps])
+        for event in steps:
+            count = min(record_top_k, tiny.VOCAB_SIZE)
+            assert {len(ids) for ids in event.top_ids} == ({count} if count else set())
+            if count:
+                assert tuple(ids[0] for ids in event.top_ids) == event.argmax_ids
+                assert tuple(probs[0] for probs in event.top_probs) == event.argmax_probs
+    assert all(one == found[0] for one in found)
+
+
+@pytest.mark.parametrize("how", [{}, {"fuses_commits": True}], ids=str)
 def test_a_ring_that_fills_up_on_the_way(tmp_path: Path, how: Any) -> None:
     """Slots that hold nothing yet must not be seen; the first blocks leave most of 19 of them empty."""
     expected = list(engine(tmp_path, window=20).generate(PROMPT[:3], options()))
     assert_same(list(engine(tmp_path, window=20, static=True, **how).generate(PROMPT[:3], options())), expected)
 
 
-def test_it_really_is_another_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("record_top_k", [0, 3])
+def test_it_really_is_another_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_top_k: int) -> None:
     made = engine(tmp_path, static=True, fuses_commits=True)
     monkeypatch.setattr(type(made.model), "denoise", None)
     monkeypatch.setattr("localdiff.denoising.denoiser.denoise_plainly", None)
-    finished = list(made.generate(PROMPT, options()))[-1]
+    finished = list(made.generate(PROMPT, options(record_top_k=record_top_k)))[-1]
     assert isinstance(finished, RunFinished)
     assert len(finished.stats.blocks) == 5
     assert finished.stats.commit_passes == 0

@@ -54,7 +54,11 @@ def graphs(caplog: pytest.LogCaptureFixture) -> Iterator[list[Any]]:
 
 
 @attends_in_torch
-@pytest.mark.parametrize("values", [{}, {"temperature": 0.0}, {"stability": 2, "confidence": 4.0}, {"cap": 2}], ids=str)
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"temperature": 0.0}, {"stability": 2, "confidence": 4.0}, {"cap": 2}, {"record_top_k": 3}],
+    ids=str,
+)
 @pytest.mark.parametrize("how", [{}, {"ahead": False}, {"fuses_commits": True, "projections": True}], ids=str)
 def test_a_generation_is_the_same_as_with_plain_steps(tmp_path: Path, how: Any, values: Any, graphs: list[Any]) -> None:
     expected = list(engine(tmp_path).generate(PROMPT, options(**values)))
