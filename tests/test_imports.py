@@ -33,6 +33,7 @@ ALLOWED: dict[str, set[str]] = {
         "view",
         "trace",
         "engine",
+        "engine.loadable",
         "identity",
         "diffusion",
         "hub",
@@ -87,6 +88,7 @@ ALLOWED: dict[str, set[str]] = {
         "adapter",
         "denoising",
         "download_plan",
+        "engine.loadable",
         "fetching",
         "identity",
         "load",
@@ -96,6 +98,7 @@ ALLOWED: dict[str, set[str]] = {
         "quant",
         "text",
     },
+    "engine.loadable": {"diffusion", "load", "text"},
     "identity": set(),
     "denoising": {
         "children",

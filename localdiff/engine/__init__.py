@@ -2,6 +2,7 @@
 
     engine        the numbered phases of every run
     opening       from the user's name of a model to all that an engine needs
+    loadable      the files that it needs beside the weights, and whether they can be used
     arguments     checks of what a Python program passes
     run           one run: what was decided at its start, and what it has committed
     prefill       encodes the prompt by chunks

@@ -39,10 +39,10 @@ from ..load import (
 from ..load_progress import LoadProgress, tell_nobody
 from ..model.diffusion_gemma import DiffusionGemma
 from ..model_store import recorded_damage
-from ..text import template, tokenizer
 from ..text.template import ChatTemplate
 from ..text.tokenizer import Tokenizer
 from .arguments import device_of, positive, reference_of, text_of
+from .loadable import open_text
 
 _log = logging.getLogger(__name__)
 
@@ -115,11 +115,7 @@ def open_model(
     if device == "auto" and (warning := unused_gpu(weights.text_parameters())):
         _log.warning("%s", warning)
     limit_threads(weights.text_parameters(), where)
-    directory = weights.checkpoint.directory
-    with weights.reading(tokenizer.FILE_NAME):
-        vocabulary = Tokenizer(directory)
-    with weights.reading(template.FILE_NAME, template.CONFIG_NAME):
-        chat_template = ChatTemplate(directory)
+    texts = open_text(weights)
     load = partial(
         load_model,
         weights,
@@ -136,9 +132,9 @@ def open_model(
     return OpenedModel(
         network=loaded.network,
         denoiser=denoiser,
-        tokenizer=vocabulary,
-        template=chat_template,
-        generation_config=weights.checkpoint.generation_config(),
+        tokenizer=texts.tokenizer,
+        template=texts.template,
+        generation_config=texts.generation_config,
         identity=ModelIdentity(
             model=source.name,
             recipe=weights.recipe,

@@ -27,6 +27,7 @@ CONFIG_FILE = "config.json"
 GENERATION_CONFIG_FILE = "generation_config.json"
 
 _INCOMPLETE = "download the checkpoint again, or point `--model` at a complete copy"
+_REBUILT = "the `localdiff quantize` that made it rebuilds what is damaged"
 
 
 class Checkpoint:
@@ -126,7 +127,7 @@ class Checkpoint:
     @property
     def remedy(self) -> str:
         """What to do about a file that is missing or damaged."""
-        return "the `localdiff quantize` that made it rebuilds what is damaged" if self._is_quantized else _INCOMPLETE
+        return _REBUILT if self._is_quantized else _INCOMPLETE
 
     def _read_index(self) -> dict[str, str]:
         path = self.directory / INDEX_FILE

@@ -12,7 +12,7 @@ tensor is handed out. Hashes are left to `localdiff quantize --verify-only`, whi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from quant.codecs.bitsandbytes_tensor import BitsandbytesTensor, bitsandbytes_na
 from quant.dtypes import HEADER_DTYPES
 from quant.errors import QuantError
 from quant.files.manifest import Manifest, read_manifest
+from quant.hashing import file_sha256
 from quant.jobs.job import JOB_FILE
 
 from ..errors import WeightsError
@@ -37,6 +38,7 @@ BITSANDBYTES_RECIPE = "bitsandbytes"
 _AGAIN = "run the `localdiff quantize` command that made it again"
 _NO_WEIGHTS = "quantized weights are read from what `localdiff quantize` or bitsandbytes wrote"
 _DAMAGED = f"{_AGAIN}: only what is damaged is rebuilt"
+_SAME_IN_SOURCE = f"the checkpoint that it was made from has the same fault: mend that one, then {_AGAIN}"
 
 
 class StoredWeights:
@@ -61,10 +63,10 @@ class StoredWeights:
         del name
         return KEEP
 
-    def rebuilds(self, file: str) -> bool:
-        """Whether the `localdiff quantize` that made the directory makes this file of it again."""
-        del file
-        return False
+    def remedy(self, files: Sequence[str]) -> str | None:
+        """What is to be done about files that cannot be used, if the directory itself tells."""
+        del files
+        return None
 
     @contextmanager
     def reading(self, *files: str) -> Iterator[None]:
@@ -76,8 +78,8 @@ class StoredWeights:
         try:
             yield
         except WeightsError as error:
-            if any(map(self.rebuilds, files)):
-                raise WeightsError(error.message, self.checkpoint.remedy) from error
+            if (hint := self.remedy(files)) is not None:
+                raise WeightsError(error.message, hint) from error
             raise
 
     def config(self) -> ModelConfig:
@@ -125,10 +127,20 @@ class QuantizedWeights(StoredWeights):
         self.names = () if manifest.model is None else (manifest.model,)
         self.shapes = {name: entry.shape for name, entry in manifest.tensors.items()}
         self._entries = manifest.tensors
-        self._files = manifest.files.keys()
+        self._files = manifest.files
 
-    def rebuilds(self, file: str) -> bool:
-        return file in self._files
+    def remedy(self, files: Sequence[str]) -> str | None:
+        listed = [name for name in files if name in self._files]
+        if not listed:
+            return None
+        return _SAME_IN_SOURCE if all(map(self._is_intact, listed)) else self.checkpoint.remedy
+
+    def _is_intact(self, file: str) -> bool:
+        """Whether a file is what `localdiff quantize` wrote, so that it would write the same again."""
+        try:
+            return file_sha256(self.checkpoint.directory / file) == self._files[file].sha256
+        except OSError:
+            return False
 
     def scheme(self, name: str) -> str:
         return self._entries[name].scheme

@@ -56,7 +56,13 @@ class ChatTemplate:
 
         directory = Path(directory)
         config = _read_config(directory / CONFIG_NAME)
-        self._path, source = _find_template(directory, config)
+        found = _find_template(directory, config)
+        if found is None:
+            raise WeightsError(
+                f"`{directory}` has no chat template: neither `{FILE_NAME}` nor `chat_template` in `{CONFIG_NAME}`",
+                hint="give the directory of an instruction-tuned checkpoint",
+            )
+        self._path, source = found
         self._tokens = _special_tokens(config)
         sandbox = environment()
         sandbox.globals["strftime_now"] = lambda form: now().strftime(form)
@@ -146,7 +152,16 @@ class ChatTemplate:
         return WeightsError(f"the chat template `{self._path}` {verb}: {place}{_one_line(error)}", hint)
 
 
-def _find_template(directory: Path, config: Mapping[str, Any]) -> tuple[Path, str]:
+def has_template(directory: Path) -> bool:
+    """Whether a checkpoint has a template.
+
+    Raises:
+        WeightsError: a file that may hold one cannot be read.
+    """
+    return _find_template(directory, _read_config(directory / CONFIG_NAME)) is not None
+
+
+def _find_template(directory: Path, config: Mapping[str, Any]) -> tuple[Path, str] | None:
     path = directory / FILE_NAME
     if path.is_file():
         return path, _read_text(path)
@@ -154,12 +169,7 @@ def _find_template(directory: Path, config: Mapping[str, Any]) -> tuple[Path, st
     if isinstance(template, list):  # an older form: several named templates
         templates = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
         template = templates.get("default")
-    if isinstance(template, str):
-        return path, template
-    raise WeightsError(
-        f"`{directory}` has no chat template: neither `{FILE_NAME}` nor `chat_template` in `{CONFIG_NAME}`",
-        hint="give the directory of an instruction-tuned checkpoint",
-    )
+    return (path, template) if isinstance(template, str) else None
 
 
 def _read_config(path: Path) -> Mapping[str, Any]:

@@ -37,6 +37,7 @@ class Job:
         tool: name and version of the program, for the manifest.
         model, revision: where the weights came from, for the manifest.
         files: the other files of the output.
+        inspect: is given their contents before any weight is read, and may refuse them with an error of its own.
         workers: slices that are encoded in parallel.
         device: where they are encoded; each run of a job may use another one.
         force: replace a finished output, and drop an unfinished other job, of the same directory.
@@ -49,6 +50,7 @@ class Job:
     model: str | None = None
     revision: str | None = None
     files: Mapping[str, Content] = field(default_factory=dict)
+    inspect: Callable[[Mapping[str, bytes]], None] = lambda contents: None
     workers: int = 1
     device: torch.device = torch.device("cpu")
     force: bool = False

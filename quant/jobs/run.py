@@ -62,6 +62,7 @@ def run(
     except SourceStoppedError:
         yield JobStopped(finished=len(output.notes), shards=len(shards))
         return
+    job.inspect(files)
     missing = [shard for shard in shards if shard.file not in output.notes]
     source_bytes = sum(shard.source.nbytes for shard in missing)
     yield JobStarted(shards=len(shards), finished=len(output.notes), source_bytes=source_bytes, workers=job.workers)

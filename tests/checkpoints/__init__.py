@@ -1,7 +1,7 @@
 """Checkpoints, and parts of them, that a test can write.
 
     layouts         random ones, written by `transformers` in every layout that localdiff must read
-    weights         small weight files in the published layout, without a model that could run them
+    weights         a small one that can be loaded, its vision tower in a file of its own
     quantized       what a job makes of a checkpoint
     manifest        one with an entry of every kind, and nothing behind it
     tokenizers      small `tokenizer.json` files of every kind

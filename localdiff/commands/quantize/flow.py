@@ -16,11 +16,13 @@ from pathlib import Path
 from localdiff import model_store, paths
 from localdiff.commands.quantize import verification
 from localdiff.commands.quantize.display import Display
+from localdiff.commands.quantize.source_check import are_here, lacked_by, require_runnable, require_texts
 from localdiff.disk_space import shortage
+from localdiff.engine.loadable import lacking, require_text, require_weights
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.hub.downloads import WORKERS, Downloads
-from localdiff.hub.files import TOKENIZER
 from localdiff.hub.problems import UnreachableError
+from localdiff.load import open_weights
 from localdiff.load.devices import resolve_device
 from localdiff.quantizing.fetching import WeightFetcher
 from localdiff.quantizing.finished import difference
@@ -88,9 +90,12 @@ class Quantization:
             damaged=damaged,
             encoder=encoder,
         )
+        require_runnable(origin)
         self._show(planned.summary())
-        if TOKENIZER not in origin.small_files:
-            self._output.warning(f"there is no `{TOKENIZER}`, and without one the result cannot be run")
+        if lacked := lacked_by(origin):
+            names = " and no ".join(f"`{name}`" for name in lacked)
+            them = "them" if lacked[1:] else "one"
+            self._output.warning(f"there is no {names}, and without {them} the result cannot be run")
         if self._request.dry_run:
             return 0
         # 4. disks, and 5. the question
@@ -145,12 +150,16 @@ class Quantization:
 
         Raises:
             OutputError: it was made from something else, or in another way.
+            WeightsError: it cannot be run, and was made when nobody looked whether it could be.
         """
         if (other := difference(read_manifest(self._target), self._target, self._request)) is not None:
             raise OutputError(
                 f"`{self._target}` already exists, and {other}",
                 "another `--output` makes a second one, `--force` rebuilds it",
             )
+        weights = open_weights(self._target)
+        require_weights(weights)
+        require_text(weights)
         self._note(f"Already here and intact: nothing was made. {self._run_it()}\n`--force` rebuilds it.")
         self._output.stdout.write_path(self._target)
         return 0
@@ -248,6 +257,8 @@ class Quantization:
             fetcher.begin(planned.to_fetch)
             texts = {name: partial(fetcher.read, name) for name in origin.small_files}
             job = replace(planned.job, open_source=fetcher.open, files={**texts, **planned.job.files})
+            if not are_here(origin):
+                job = replace(job, inspect=partial(require_texts, origin))
             for event in run(job, cancelled=stop.is_set):
                 display.on_event(event)
                 if isinstance(event, JobFinished):
@@ -280,8 +291,8 @@ class Quantization:
 
     def _run_it(self) -> str:
         """How to run the result, and what it lacks before that: a fine-tune may have been saved without a tokenizer."""
-        lacks = "" if (self._target / TOKENIZER).is_file() else f"Copy a `{TOKENIZER}` into it first. "
-        return f"{lacks}Run it: {run_command(self._target)}"
+        names = " and a ".join(f"`{name}`" for name in lacking(self._target))
+        return f"{f'Copy a {names} into it first. ' if names else ''}Run it: {run_command(self._target)}"
 
 
 def encoder_named(name: str) -> Encoder:

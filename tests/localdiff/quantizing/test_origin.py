@@ -22,6 +22,7 @@ from tests.fakes.hub import COMMIT, Repository, hub
 from tests.localdiff.conftest import UseHub
 
 RECIPE = RECIPES["4bit"]
+TEXTS = ("chat_template.jinja", "config.json", "generation_config.json", "tokenizer.json")
 FILES = [f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3)]
 
 
@@ -45,7 +46,7 @@ def test_a_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         found = find_origin(reference, RECIPE)
         assert (found.reference, found.model, found.revision, found.license) == (reference, "small", None, "apache-2.0")
         assert found.files == read_source(directory)
-        assert found.small_files == ("LICENSE", "NOTICE.txt", "chat_template.jinja", "config.json", "tokenizer.json")
+        assert found.small_files == ("LICENSE", "NOTICE.txt", *TEXTS)
         assert found.small_bytes == sum(len(found.read(name)) for name in found.small_files) > 0
         assert found.read("LICENSE") == b"LICENSE"
         assert found.config["canvas_length"] == 8
@@ -58,7 +59,7 @@ def test_names_and_words_that_could_steer_something_are_not_taken_over(directory
         use_hub(server)
         found = find_origin("owner/small", RECIPE)
     assert found.license is None
-    assert found.small_files == ("LICENSE", "NOTICE.txt", "chat_template.jinja", "config.json", "tokenizer.json")
+    assert found.small_files == ("LICENSE", "NOTICE.txt", *TEXTS)
 
 
 def test_weights_without_a_text_model_are_refused(directory: Path) -> None:

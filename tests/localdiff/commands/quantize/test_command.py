@@ -19,7 +19,7 @@ from localdiff.quantizing.lock import locked
 from quant.errors import SpaceError
 from quant.files.disk import Disk
 from quant.files.manifest import read_manifest
-from tests.checkpoints.weights import write_small_weights
+from tests.checkpoints.weights import write_small_text, write_small_weights
 from tests.screens.processes import Cli, Result
 
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
@@ -28,9 +28,7 @@ NAME = "small-4bit"
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    directory = write_small_weights(tmp_path / "small")
-    (directory / "tokenizer.json").write_text("{}")
-    return directory
+    return write_small_text(write_small_weights(tmp_path / "small"))
 
 
 @pytest.fixture
@@ -56,7 +54,9 @@ def test_from_published_weights_to_a_verified_model(cli: Cli, source: Path, outp
         "model.safetensors.index.json",
         "quant.json",
         "config.json",
+        "generation_config.json",
         "tokenizer.json",
+        "chat_template.jinja",
         "README.md",
         "CHANGES.md",
     }
@@ -93,8 +93,57 @@ def test_without_a_tokenizer_it_says_what_is_missing_before_the_result_can_be_ru
     assert "warning: there is no `tokenizer.json`, and without one the result cannot be run\n" in first.stderr
     for result in (first, again):
         assert ". Copy a `tokenizer.json` into it first. Run it: localdiff run " in result.stderr
-    (output / "tokenizer.json").write_text("{}")
+    (source / "chat_template.jinja").unlink()
+    bare = cli("quantize", str(source), "--yes", "--force", stdin=b"")
+    assert "warning: there is no `tokenizer.json` and no `chat_template.jinja`, and without them " in bare.stderr
+    assert ". Copy a `tokenizer.json` and a `chat_template.jinja` into it first. Run it: " in bare.stderr
+    write_small_text(output)
     assert "nothing was made. Run it: localdiff run " in cli("quantize", str(source), "--yes", stdin=b"").stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("config.json", ('hidden_layers": 3', 'hidden_layers": 4'), "layer_types has 3 entries, num_hidden_layers=4"),
+        ("config.json", ('vocab_size": 128', 'vocab_size": 127'), "has the shape [128, 64], where `config.json` asks"),
+        ("tokenizer.json", ("{", ""), "is not a tokenizer that can be read"),
+        ("generation_config.json", ("{", ""), "cannot be read as JSON"),
+        ("generation_config.json", ("eos_token_id", "eos"), "generation_config.json lacks `eos_token_id`"),
+        ("chat_template.jinja", ("{% endfor", "{% end"), "cannot be used: line 1"),
+        ("chat_template.jinja", ("{% for", "{{ 1 / 0 }}{% for"), "fails on this conversation"),
+        ("chat_template.jinja", ("{% for", "{{ raise_exception('no') }}{% for"), "refuses the conversation: no"),
+        ("chat_template.jinja", None, "has no chat template"),
+    ],
+)
+def test_what_could_not_be_run_is_refused_before_the_plan_as_run_refuses_it(
+    cli: Cli, source: Path, output: Path, file: str, change: tuple[str, str] | None, message: str
+) -> None:
+    content = (source / file).read_text()
+    (source / file).unlink()
+    if change is not None:
+        assert change[0] in content
+        (source / file).write_text(content.replace(*change, 1))
+    ran = cli("run", "-m", str(source), "--device", "cpu", "w4", stdin=b"")
+    assert (ran.code != 0, message in ran.stderr) == (True, True), ran.stderr
+    for arguments in (["--dry-run"], ["--yes"]):
+        result = cli("quantize", str(source), *arguments, stdin=b"")
+        refused(result, 3, message)
+        assert result.stderr.startswith("error: ")
+    assert not output.parent.exists()
+
+
+def test_a_model_made_of_what_cannot_be_run_leads_to_its_source(
+    cli: Cli, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (source / "generation_config.json").write_text("{")
+    with monkeypatch.context() as patch:
+        patch.setattr("localdiff.commands.quantize.flow.require_runnable", lambda origin: None)
+        assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
+    for command in (["run", "-m", NAME, "w4"], ["quantize", str(source)]):
+        result = cli(*command, stdin=b"")
+        refused(result, 3, "cannot be read as JSON", "the checkpoint that it was made from has the same fault")
+    (output / "generation_config.json").write_text("[")
+    refused(cli("run", "-m", NAME, "w4", stdin=b""), 3, "the `localdiff quantize` that made it rebuilds")
 
 
 def test_a_dry_run_shows_the_plan_on_stdout_and_writes_nothing(
@@ -231,7 +280,7 @@ def test_verify_only(cli: Cli, source: Path, output: Path, tmp_path: Path, monke
     for arguments in ([str(source)], [NAME], [str(output)], [f"./{output.name}"]):
         result = cli("quantize", *arguments, "--verify-only", stdin=b"")
         assert (result.code, result.stdout) == (0, f"{output}\n")
-        assert "7 files" in result.stderr
+        assert "9 files" in result.stderr
         assert "largest relative errors" in result.stderr
     for contradiction in ("--dry-run", "--force", "--stream"):
         result = cli("quantize", str(source), "--verify-only", contradiction, stdin=b"")

@@ -16,7 +16,7 @@ from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.model_store import MODEL
 from localdiff.ui.output import Output, Stream
 from quant.files.manifest import read_manifest
-from tests.checkpoints.weights import write_small_weights
+from tests.checkpoints.weights import write_small_text, write_small_weights
 from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub, nobody
 from tests.localdiff.conftest import UseHub
 from tests.screens.processes import Cli
@@ -32,8 +32,7 @@ def output(home: Path) -> Path:
 
 @pytest.fixture
 def server(tmp_path: Path, use_hub: UseHub) -> Iterator[Hub]:
-    directory = write_small_weights(tmp_path / "published")
-    (directory / "tokenizer.json").write_text("{}" * 1000)
+    directory = write_small_text(write_small_weights(tmp_path / "published"))
     files = {path.name: path.read_bytes() for path in directory.iterdir()} | {"README.md": b"# x", "code.py": b"raise"}
     with hub(small=Repository(files=files, license="apache-2.0")) as running:
         use_hub(running)
@@ -61,7 +60,9 @@ def test_what_is_needed_is_fetched_once_into_the_shared_cache(
         FIRST,
         LAST,
         "config.json",
+        "generation_config.json",
         "tokenizer.json",
+        "chat_template.jinja",
         "model.safetensors.index.json",
     }
     assert set(server.fetched()) == {FIRST, LAST, "tokenizer.json"}
@@ -88,6 +89,25 @@ def test_what_is_here_already_is_told_without_the_hub(cli: Cli, server: Hub, out
     assert other.code == 2
     assert f"`{output}` already exists, and was made from revision {COMMIT}" in other.stderr
     assert server.requests == []
+
+
+@pytest.mark.parametrize("stream", [[], ["--stream"]], ids=["kept", "streamed"])
+def test_what_could_not_be_run_is_refused_before_a_weight_is_read(
+    cli: Cli, server: Hub, output: Path, stream: list[str]
+) -> None:
+    files = server.repositories["owner/small"].files
+    config = files["config.json"]
+    files["config.json"] = config.replace(b'size": 128', b'size": 64')
+    for arguments in (["--dry-run"], ["--yes"]):
+        result = cli("quantize", "owner/small", *arguments, *stream, stdin=b"")
+        assert (result.code, result.stdout) == (3, "")
+        assert result.stderr.startswith("error: `model.decoder.embed_tokens.weight` has the shape [128, 64], where ")
+    files |= {"config.json": config, "chat_template.jinja": b"{% if"}
+    for _ in ("fetched", "here already"):
+        result = cli("quantize", "owner/small", "--yes", *stream, stdin=b"")
+        assert (result.code, result.stdout) == (3, "")
+        assert "error: the chat template `owner/small/chat_template.jinja` cannot be used: line 1" in result.stderr
+        assert not list(output.parent.rglob("*.safetensors"))
 
 
 def test_streaming_gives_the_same_bytes_and_leaves_no_download(
@@ -235,7 +255,7 @@ def test_streaming_is_offered_where_the_plan_does_not_fit(
     cli: Cli, server: Hub, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     total = sum(len(server.repositories["owner/small"].files[name]) for name in (FIRST, LAST))
-    monkeypatch.setattr(disk_space.shutil, "disk_usage", small_disk(total + 2_020_000))
+    monkeypatch.setattr(disk_space.shutil, "disk_usage", small_disk(total + 2_200_000))
     result = cli("quantize", "owner/small", "--yes", stdin=b"")
     assert (result.code, result.stdout) == (4, "")
     assert "not enough disk space" in result.stderr

@@ -1,0 +1,73 @@
+"""Whether what is to be quantized can be run: asked before hours go into it.
+
+Knows where the files of an origin are and when they are here; what is refused is decided where models are loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from localdiff.engine.loadable import lacking, require_text, require_weights
+from localdiff.errors import WeightsError
+from localdiff.hub.files import TEXT_FILES, TOKENIZER
+from localdiff.load import StoredWeights, described_weights, open_weights
+from localdiff.quantizing.origin import Origin
+
+
+def require_runnable(origin: Origin) -> None:
+    """Refuse a checkpoint that `localdiff run` would refuse, as far as its files are here.
+
+    Files beside the weights that are still on the Hub are left to `require_texts`.
+
+    Raises:
+        WeightsError: it cannot be run.
+    """
+    if origin.directory is not None:
+        weights = open_weights(origin.directory)
+        require_weights(weights)
+        require_text(weights)
+        return
+    if (described := _described(origin, origin.model)) is not None:
+        require_weights(described)
+    if are_here(origin):
+        require_texts(origin, {name: origin.read(name) for name in origin.small_files})
+
+
+def are_here(origin: Origin) -> bool:
+    """Whether the files beside the weights are on this machine."""
+    files = {} if origin.repository is None else origin.repository.files
+    return all(files[name].local_path for name in origin.small_files if name in files)
+
+
+def require_texts(origin: Origin, contents: Mapping[str, bytes]) -> None:
+    """Refuse files of a repository with which its weights cannot be run.
+
+    Raises:
+        WeightsError: they cannot.
+    """
+    with TemporaryDirectory(prefix="localdiff-") as folder:
+        for name in TEXT_FILES:
+            if name in contents:
+                Path(folder, name).write_bytes(contents[name])
+        weights = _described(origin, folder)
+        if weights is None:
+            return
+        try:
+            require_text(weights)
+        except WeightsError as error:
+            raise WeightsError(error.message.replace(folder, origin.model), error.hint) from error
+
+
+def lacked_by(origin: Origin) -> tuple[str, ...]:
+    """The files that have to be added to the result before it can be run."""
+    if origin.directory is not None:
+        return lacking(origin.directory)
+    return () if TOKENIZER in origin.small_files else (TOKENIZER,)
+
+
+def _described(origin: Origin, name: str) -> StoredWeights | None:
+    """The weights of an origin by their headers; without what a recipe drops, which need not be here."""
+    tensors = [tensor for file in origin.files if file.nbytes for tensor in file.tensors]
+    return described_weights(name, origin.config, tensors, None)

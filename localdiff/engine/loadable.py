@@ -1,0 +1,109 @@
+"""Whether a checkpoint can be run, as far as that is known before its weights are read.
+
+Knows which files beside the weights an engine needs, and what it refuses of them; reads names and shapes of weights
+only. Loading goes through the same functions, so that nothing is refused in one place and taken in the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..diffusion.settings import SamplerSettings
+from ..errors import UsageError, WeightsError
+from ..load import StoredWeights
+from ..load.checkpoint import GENERATION_CONFIG_FILE
+from ..load.skeleton import Skeleton
+from ..text import template, tokenizer
+from ..text.template import ChatTemplate
+from ..text.tokenizer import Tokenizer
+from .run import end_ids_of
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextFiles:
+    """What an engine reads of a checkpoint beside its weights."""
+
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    generation_config: Mapping[str, Any]
+
+
+def open_text(weights: StoredWeights) -> TextFiles:
+    """The files beside the weights.
+
+    Raises:
+        WeightsError: one is missing or damaged.
+    """
+    return TextFiles(
+        tokenizer=_tokenizer(weights), template=_template(weights), generation_config=_generation_config(weights)
+    )
+
+
+def lacking(directory: Path) -> tuple[str, ...]:
+    """The files that have to be added before a checkpoint can be run: some fine-tunes are saved without them.
+
+    Raises:
+        WeightsError: the file that may hold a template is damaged.
+    """
+    there = {
+        tokenizer.FILE_NAME: (directory / tokenizer.FILE_NAME).is_file(),
+        template.FILE_NAME: template.has_template(directory),
+    }
+    return tuple(name for name, is_there in there.items() if not is_there)
+
+
+def require_weights(weights: StoredWeights) -> None:
+    """Refuse weights whose names and shapes are not those that `config.json` asks for.
+
+    Raises:
+        WeightsError: they are not, or `config.json` is not that of a model.
+    """
+    Skeleton.of(weights, torch.device("cpu"), torch.float32)
+
+
+def require_text(weights: StoredWeights) -> None:
+    """Refuse files beside the weights with which nothing could be run.
+
+    A tokenizer may be missing, because it can be added later, and without one so may the template.
+
+    Raises:
+        WeightsError: a file is damaged, or the template is missing or fails on the simplest conversation.
+    """
+    absent = lacking(weights.checkpoint.directory)
+    if tokenizer.FILE_NAME not in absent:
+        _tokenizer(weights)
+    if tokenizer.FILE_NAME not in absent or template.FILE_NAME not in absent:
+        chat_template = _template(weights)
+        with weights.reading(template.FILE_NAME, template.CONFIG_NAME):
+            _require_rendering(chat_template)
+    _generation_config(weights)
+
+
+def _tokenizer(weights: StoredWeights) -> Tokenizer:
+    with weights.reading(tokenizer.FILE_NAME):
+        return Tokenizer(weights.checkpoint.directory)
+
+
+def _template(weights: StoredWeights) -> ChatTemplate:
+    with weights.reading(template.FILE_NAME, template.CONFIG_NAME):
+        return ChatTemplate(weights.checkpoint.directory)
+
+
+def _generation_config(weights: StoredWeights) -> Mapping[str, Any]:
+    with weights.reading(GENERATION_CONFIG_FILE):
+        config = weights.checkpoint.generation_config()
+        SamplerSettings.from_config(config)
+        end_ids_of(config)
+    return config
+
+
+def _require_rendering(chat_template: ChatTemplate) -> None:
+    try:
+        chat_template.render([{"role": "user", "content": "Hi"}])
+    except UsageError as error:
+        raise WeightsError(error.message, f"replace the `{template.FILE_NAME}` of the checkpoint") from error
