@@ -114,7 +114,7 @@ def _from_directory(reference: str, directory: Path) -> Origin:
         revision=None,
         config=model_config(reference, config),
         files=_require_text_model(read_source(directory), reference),
-        small_files=_small_files(names),
+        small_files=small_files(names),
         read=lambda name: (directory / name).read_bytes(),
         license=_license_of_card(directory / "README.md"),
         directory=directory,
@@ -138,7 +138,7 @@ def _from_hub(repository: Repository, recipe: Recipe) -> Origin:
         revision=repository.commit,
         config=config,
         files=_require_text_model(check_complete(files, index, repository.name), repository.name),
-        small_files=_small_files(repository.files),
+        small_files=small_files(repository.files),
         read=repository.read,
         license=repository.license,
         repository=repository,
@@ -165,7 +165,8 @@ def _refuse_quantized(reference: str, names: Iterable[str]) -> None:
         )
 
 
-def _small_files(names: Iterable[str]) -> tuple[str, ...]:
+def small_files(names: Iterable[str]) -> tuple[str, ...]:
+    """Those of a checkpoint's files that are copied as they are, sorted."""
     return tuple(
         sorted(name for name in names if name in TEXT_FILES or any(fnmatchcase(name, legal) for legal in LEGAL_FILES))
     )

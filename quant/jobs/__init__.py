@@ -5,6 +5,7 @@
     shard, pool     one file of weights; its slices, encoded in parallel
     output          the output directory, from unfinished to published
     verify          a directory against its manifest
+    refresh         small files of a finished output, replaced
     events          progress events of both
 
 This module itself is light, so that events can be named without loading torch.

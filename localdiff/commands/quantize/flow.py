@@ -16,16 +16,15 @@ from pathlib import Path
 from localdiff import model_store, paths
 from localdiff.commands.quantize import verification
 from localdiff.commands.quantize.display import Display
+from localdiff.commands.quantize.existing import bring_up_to_date, damage_of, is_kept
 from localdiff.commands.quantize.source_check import are_here, lacked_by, require_runnable, require_texts
 from localdiff.disk_space import shortage
-from localdiff.engine.loadable import lacking, require_text, require_weights
+from localdiff.engine.loadable import lacking
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.hub.downloads import WORKERS, Downloads
 from localdiff.hub.problems import UnreachableError
-from localdiff.load import open_weights
 from localdiff.load.devices import resolve_device
 from localdiff.quantizing.fetching import WeightFetcher
-from localdiff.quantizing.finished import difference
 from localdiff.quantizing.lock import locked
 from localdiff.quantizing.origin import Origin, find_origin
 from localdiff.quantizing.plan_summary import PlanSummary
@@ -39,11 +38,9 @@ from localdiff.ui.progress import progress_display
 from localdiff.ui.question import AskUser
 from localdiff.ui.rate import shown_time
 from localdiff.ui.status import StatusLine
-from quant import MANIFEST_FILE, recipe_named
-from quant.errors import DamagedError, OutputError
+from quant import recipe_named
 from quant.files.manifest import read_manifest
 from quant.jobs.events import JobFinished, JobStopped
-from quant.jobs.output import require_free
 from quant.jobs.run import run
 from quant.planning.gpu import Encoder
 from quant.planning.plan import describe_plan, make_plan
@@ -70,8 +67,8 @@ class Quantization:
         """See `quantize`."""
         recipe = recipe_named(self._request.recipe)
         # 1. what is there
-        exists = self._exists()
-        damaged = self._damage() if exists else {}
+        exists = is_kept(self._request)
+        damaged = damage_of(self._request, self._output) if exists else {}
         if exists and not damaged:
             return self._nothing_to_do()
         encoder = encoder_named(self._request.device)
@@ -123,44 +120,18 @@ class Quantization:
         self._output.stdout.write_path(self._target)
         return 0
 
-    def _exists(self) -> bool:
-        """Whether there is a finished output to keep.
-
-        Raises:
-            OutputError: the target is something else altogether.
-        """
-        if self._request.dry_run:
-            return False
-        require_free(self._target, force=self._request.force)
-        return (self._target / MANIFEST_FILE).is_file() and not self._request.force
-
-    def _damage(self) -> dict[str, str]:
-        """What is wrong with the files of a finished output.
-
-        Raises:
-            DamagedError: not even its manifest can be read.
-        """
-        try:
-            return verification.recorded_damage(self._target, self._output)
-        except DamagedError as error:
-            raise DamagedError(f"`{self._target}` is damaged: {error.message}", "`--force` rebuilds it") from error
-
     def _nothing_to_do(self) -> int:
         """End with success where the output exists: a script that prepares a machine may run twice.
 
         Raises:
-            OutputError: it was made from something else, or in another way.
-            WeightsError: it cannot be run, and was made when nobody looked whether it could be.
+            OutputError, WeightsError: as `bring_up_to_date`.
         """
-        if (other := difference(read_manifest(self._target), self._target, self._request)) is not None:
-            raise OutputError(
-                f"`{self._target}` already exists, and {other}",
-                "another `--output` makes a second one, `--force` rebuilds it",
-            )
-        weights = open_weights(self._target)
-        require_weights(weights)
-        require_text(weights)
-        self._note(f"Already here and intact: nothing was made. {self._run_it()}\n`--force` rebuilds it.")
+        copied = bring_up_to_date(self._request, self._output)
+        said = "Already here and intact: nothing was made."
+        if copied:
+            names = ", ".join(f"`{name}`" for name in copied)
+            said = f"Already here and intact; copied again, as changed in `{printable(self._request.model)}`: {names}."
+        self._note(f"{said} {self._run_it()}\n`--force` rebuilds it.")
         self._output.stdout.write_path(self._target)
         return 0
 

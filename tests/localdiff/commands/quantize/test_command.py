@@ -229,6 +229,76 @@ def test_a_finished_model_of_something_else_is_refused_without_force(
     refuses(str(source), because=f"was made before `{changed}` changed")
 
 
+def test_small_files_that_changed_in_the_source_are_copied_again(cli: Cli, source: Path, output: Path) -> None:
+    cli("quantize", str(source), "--yes", stdin=b"")
+    before = tree(output)
+    shards = {shard: (output / shard).stat().st_ino for shard in SHARDS}
+    (source / "generation_config.json").write_text('{"eos_token_id": 2, "max_denoising_steps": 7}')
+    (source / "NOTICE").write_text("new")
+    result = cli("quantize", str(source), stdin=b"")
+    assert (result.code, result.stdout) == (0, f"{output}\n")
+    assert f"copied again, as changed in `{source}`: `NOTICE`, `generation_config.json`. Run it: " in result.stderr
+    after = tree(output)
+    assert {name for name in after if after[name] != before.get(name)} == {
+        "generation_config.json",
+        "NOTICE",
+        "CHANGES.md",
+        "README.md",
+        "quant.json",
+    }
+    assert after["generation_config.json"] == (source / "generation_config.json").read_bytes()
+    assert {shard: (output / shard).stat().st_ino for shard in SHARDS} == shards
+    assert find(NAME).verified is not None
+    assert cli("quantize", str(source), "--verify-only", stdin=b"").code == 0
+    assert "nothing was made" in cli("quantize", str(source), stdin=b"").stderr
+    # the same as what a new job makes of it
+    assert cli("quantize", str(source), "--yes", "-o", str(output) + "-new", stdin=b"").code == 0
+    assert tree(output.with_name(output.name + "-new")) == after
+
+
+def test_what_is_damaged_in_the_source_is_not_copied(cli: Cli, source: Path, output: Path) -> None:
+    cli("quantize", str(source), "--yes", stdin=b"")
+    before = tree(output)
+    (source / "tokenizer.json").write_text("{")
+    refused(cli("quantize", str(source), stdin=b""), 3, f"`{source / 'tokenizer.json'}` is not a tokenizer")
+    assert tree(output) == before
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_changed_config_may_change_what_weights_mean_and_is_refused(
+    cli: Cli, source: Path, output: Path, damaged: bool
+) -> None:
+    cli("quantize", str(source), "--yes", stdin=b"")
+    if damaged:
+        flip(output / SHARDS[0], -1)
+    before = tree(output)
+    config = source / "config.json"
+    config.write_text(config.read_text().replace("1e-06", "1e-05"))
+    result = cli("quantize", str(source), "--yes", stdin=b"")
+    refused(result, 2, f"`{output}` already exists, and was made before `{config}` changed", "`--force` rebuilds it")
+    assert tree(output) == before
+    assert cli("quantize", str(source), "--yes", "--force", stdin=b"").code == 0
+
+
+def test_a_file_that_the_source_has_lost_is_said_and_kept(cli: Cli, source: Path, output: Path) -> None:
+    cli("quantize", str(source), "--yes", stdin=b"")
+    (source / "tokenizer.json").unlink()
+    refused(cli("quantize", str(source), stdin=b""), 2, f"was made while there was `{source / 'tokenizer.json'}`")
+    assert (output / "tokenizer.json").exists()
+
+
+def test_a_tokenizer_that_somebody_put_beside_the_result_is_not_replaced(cli: Cli, source: Path, output: Path) -> None:
+    text = (source / "tokenizer.json").read_bytes()
+    (source / "tokenizer.json").unlink()
+    cli("quantize", str(source), "--yes", stdin=b"")
+    (output / "tokenizer.json").write_bytes(text + b" ")
+    (source / "tokenizer.json").write_bytes(text)
+    refused(cli("quantize", str(source), stdin=b""), 2, f"`{output / 'tokenizer.json'}` is not the model's")
+    (output / "tokenizer.json").unlink()
+    assert "copied again" in cli("quantize", str(source), stdin=b"").stderr
+    assert (output / "tokenizer.json").read_bytes() == text
+
+
 def test_force_replaces_a_finished_model_only_when_the_new_one_is_sound(
     cli: Cli, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

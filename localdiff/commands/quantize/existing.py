@@ -1,0 +1,96 @@
+"""An output that is there already: kept, refreshed where small files of its source have changed, or refused.
+
+Knows the messages about it; `localdiff.quantizing.finished` says in which way it is not what is asked for.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from localdiff.commands.quantize import verification
+from localdiff.commands.quantize.source_check import require_runnable
+from localdiff.engine.loadable import require_text, require_weights
+from localdiff.load import open_weights
+from localdiff.quantizing.card import documents
+from localdiff.quantizing.finished import changed_config, copied_files, difference
+from localdiff.quantizing.lock import locked
+from localdiff.quantizing.origin import find_origin
+from localdiff.quantizing.planned_job import accounts
+from localdiff.quantizing.request import QuantizeRequest
+from localdiff.ui.output import Output
+from quant import MANIFEST_FILE
+from quant.errors import DamagedError, OutputError
+from quant.files.manifest import Manifest, read_manifest
+from quant.jobs.output import require_free
+from quant.jobs.refresh import refresh, stale
+from quant.planning.plan import make_plan
+
+
+def is_kept(request: QuantizeRequest) -> bool:
+    """Whether there is a finished output to keep.
+
+    Raises:
+        OutputError: the target is something else altogether.
+    """
+    if request.dry_run:
+        return False
+    require_free(request.target, force=request.force)
+    return (request.target / MANIFEST_FILE).is_file() and not request.force
+
+
+def damage_of(request: QuantizeRequest, output: Output) -> dict[str, str]:
+    """What is wrong with the files of a finished output, which is then repaired.
+
+    Raises:
+        DamagedError: not even its manifest can be read.
+        OutputError: what it was made from has changed, so that it cannot be repaired.
+    """
+    target = request.target
+    try:
+        damage = verification.recorded_damage(target, output)
+    except DamagedError as error:
+        raise DamagedError(f"`{target}` is damaged: {error.message}", "`--force` rebuilds it") from error
+    if damage and (other := changed_config(read_manifest(target), request)) is not None:
+        raise _made_otherwise(target, other)
+    return damage
+
+
+def bring_up_to_date(request: QuantizeRequest, output: Output) -> tuple[str, ...]:
+    """Copy the small files of the source again that have changed since a sound output was made.
+
+    Returns:
+        The names of the copied files.
+
+    Raises:
+        OutputError: it was made from something else, or in another way.
+        WeightsError: it cannot be run, and was made when nobody looked whether it could be.
+    """
+    target = request.target
+    manifest = read_manifest(target)
+    if (other := difference(manifest, target, request)) is not None:
+        raise _made_otherwise(target, other)
+    changed = stale(manifest, copied_files(request))
+    if changed:
+        contents = _renewed(manifest, request)
+        with locked(target):
+            refresh(target, {name: contents[name] for name in stale(manifest, contents)})
+        verification.record_sound(target, output)
+    weights = open_weights(target)
+    require_weights(weights)
+    require_text(weights)
+    return changed
+
+
+def _renewed(manifest: Manifest, request: QuantizeRequest) -> dict[str, bytes]:
+    """Every small file that follows from the source as it is now, the notice that lists them among them."""
+    origin = find_origin(request.model, manifest.recipe)
+    require_runnable(origin)
+    plan = make_plan(manifest.recipe, origin.files)
+    texts = documents(origin, plan, accounts(plan, origin.config), manifest.tool)
+    return {name: origin.read(name) for name in origin.small_files} | texts
+
+
+def _made_otherwise(target: Path, other: str) -> OutputError:
+    return OutputError(
+        f"`{target}` already exists, and {other}", "another `--output` makes a second one, `--force` rebuilds it"
+    )
