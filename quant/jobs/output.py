@@ -11,7 +11,7 @@ two operations:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -146,10 +146,12 @@ class Output:
         """A directory has the output's name: refuse it, replace it later, or repair it now."""
         if self._job.force:
             return
+        sound: list[str] = []
         try:
             manifest, problem = read_manifest(self._target), None
             for checked in verify(self._target):
                 problem = problem or checked.problem
+                sound += [checked.file] if checked.problem is None else []
                 yield checked
         except DamagedError as error:
             raise OutputError(f"`{self._target}` exists, and {error.message}", "`--force` rebuilds it") from error
@@ -161,7 +163,7 @@ class Output:
                 "`--force` finishes that job and puts it in its place",
             )
         self._disk.rename(self._target, self.directory)
-        yield from self._reopen()
+        self._keep(manifest, sound)
 
     def _reopen(self) -> Iterator[FileChecked]:
         """Turn a directory with a manifest back into an unfinished one that keeps its sound shards."""
@@ -182,6 +184,10 @@ class Output:
         for checked in verify(self.directory):
             sound += [checked.file] if checked.problem is None else []
             yield checked
+        self._keep(manifest, sound)
+
+    def _keep(self, manifest: Manifest, sound: Sequence[str]) -> None:
+        """Note the sound shards of a directory as finished; without a manifest it is an unfinished one."""
         self.source_hashes = {name: entry.sha256 for name, entry in manifest.sources.items()}
         self._put_job()
         for name, shard in manifest.shards.items():

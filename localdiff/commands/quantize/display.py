@@ -28,14 +28,15 @@ class Display:
     Args:
         progress: where it is shown.
         to_fetch: files that will be fetched, and their sizes.
-        to_check: bytes that a check of the output reads.
+        to_check: files that a check of the output reads, and their sizes; without those that are too small to matter.
     """
 
-    def __init__(self, progress: ProgressDisplay, to_fetch: Mapping[str, int], to_check: int) -> None:
-        self._progress, self._to_fetch, self._to_check = progress, dict(to_fetch), to_check
+    def __init__(self, progress: ProgressDisplay, to_fetch: Mapping[str, int], to_check: Mapping[str, int]) -> None:
+        self._progress, self._to_fetch, self._to_check = progress, dict(to_fetch), dict(to_check)
+        self._checked: set[str] = set()
         self._fetched: dict[str, int] = {}
         self._lock = threading.Lock()
-        self._done = self._shard = self._checked = 0
+        self._done = self._shard = 0
         self._size: int | None = None
         self._worst = 0.0
         if to_fetch:
@@ -67,7 +68,7 @@ class Display:
         match event:
             case JobStarted():
                 self._progress.end(CHECK)
-                self._checked = 0
+                self._checked.clear()
                 if event.source_bytes:
                     self._progress.start(QUANTIZE, event.source_bytes, whole=True)
             case ShardStarted():
@@ -84,9 +85,10 @@ class Display:
                 self._progress.show(QUANTIZE, self._done)
             case FileChecked():
                 self._progress.end(QUANTIZE)
-                self._progress.start(CHECK, self._to_check, whole=True)
-                self._checked += event.nbytes
-                self._progress.show(CHECK, self._checked, event.file)
+                self._progress.start(CHECK, sum(self._to_check.values()), whole=True)
+                self._checked.add(event.file)
+                done = sum(nbytes for file, nbytes in self._to_check.items() if file in self._checked)
+                self._progress.show(CHECK, done, event.file)
 
     def _detail(self, name: str) -> str:
         short = name.removeprefix("model.decoder.").removesuffix(".weight")

@@ -218,7 +218,7 @@ class Quantization:
         with ExitStack() as stack:
             stack.enter_context(cancel_on_interrupt(stop))
             progress = stack.enter_context(progress_display(self._output))
-            display = Display(progress, planned.to_fetch, sum(shard.nbytes for shard in planned.plan.shards))
+            display = Display(progress, planned.to_fetch, {shard.file: shard.nbytes for shard in planned.plan.shards})
             downloads = None
             if origin.repository is not None:
                 workers = WORKERS if scratch is None else 1

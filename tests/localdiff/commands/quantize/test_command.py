@@ -7,18 +7,20 @@ import os
 import shutil
 import sys
 from collections import namedtuple
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 import torch
 
 from localdiff import disk_space, paths
+from localdiff.commands.quantize.display import Display
 from localdiff.model_store import find, stored_models
 from localdiff.quantizing.lock import locked
 from quant.errors import SpaceError
 from quant.files.disk import Disk
 from quant.files.manifest import read_manifest
+from quant.jobs.events import FileChecked, JobEvent
 from tests.checkpoints.weights import write_small_text, write_small_weights
 from tests.screens.processes import Cli, Result
 
@@ -376,6 +378,25 @@ def test_a_flipped_bit_is_found_and_repaired(cli: Cli, source: Path, output: Pat
     assert f"Damaged, will be rebuilt: `{name}`" in result.stderr
     assert tree(output) == before
     assert {shard: (output / shard).stat().st_ino for shard in untouched} == untouched
+
+
+def test_a_repair_reads_what_is_there_once_more_and_not_twice(
+    cli: Cli, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("quantize", str(source), "--yes", stdin=b"")
+    flip(output / SHARDS[0], -1)
+    checked: list[str] = []
+    monkeypatch.setattr(Display, "on_event", watched(Display.on_event, checked))
+    assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
+    assert checked == [*SHARDS, *SHARDS], "before the repair and after it"
+
+
+def watched(on_event: Callable[[Display, JobEvent], None], checked: list[str]) -> Callable[[Display, JobEvent], None]:
+    def on(display: Display, event: JobEvent) -> None:
+        checked.extend([event.file] if isinstance(event, FileChecked) and event.file in SHARDS else [])
+        on_event(display, event)
+
+    return on
 
 
 def test_a_flipped_bit_in_the_manifest_is_found_too(cli: Cli, source: Path, output: Path) -> None:

@@ -31,7 +31,7 @@ class FakeProgress:
 
 def test_a_download_shows_the_whole_and_each_file() -> None:
     progress = FakeProgress()
-    display = Display(progress, {"a": 100, "b": 50}, to_check=70)
+    display = Display(progress, {"a": 100, "b": 50}, to_check={"s1": 50, "s2": 20})
     assert progress.take() == [("start", "fetch", 150, True)]
     display.on_bytes("a", 30)
     display.on_bytes("b", 10)
@@ -54,13 +54,13 @@ def test_a_download_shows_the_whole_and_each_file() -> None:
 
 def test_nothing_is_said_of_downloads_where_there_are_none() -> None:
     progress = FakeProgress()
-    Display(progress, {}, to_check=70)
+    Display(progress, {}, to_check={"s1": 50, "s2": 20})
     assert progress.take() == []
 
 
 def test_a_job_shows_where_it_is_and_what_was_lost_most() -> None:
     progress = FakeProgress()
-    display = Display(progress, {}, to_check=70)
+    display = Display(progress, {}, to_check={"s1": 50, "s2": 20})
     for event in (
         JobStarted(shards=2, finished=0, source_bytes=300, workers=2),
         ShardStarted(shard="s1", source="f1", number=1, source_bytes=200),
@@ -72,6 +72,7 @@ def test_a_job_shows_where_it_is_and_what_was_lost_most() -> None:
         BytesDone(name="x", source_bytes=100),
         FileChecked(file="s1", nbytes=50, problem=None),
         FileChecked(file="s2", nbytes=20, problem=None),
+        FileChecked(file="config.json", nbytes=5, problem=None),
     ):
         display.on_event(event)
     calls = [call for call in progress.take() if call[0] != "end"]
@@ -85,10 +86,14 @@ def test_a_job_shows_where_it_is_and_what_was_lost_most() -> None:
         ("show", "check", 50, "s1"),
         ("start", "check", 70, True),
         ("show", "check", 70, "s2"),
+        ("start", "check", 70, True),
+        ("show", "check", 70, "config.json"),
     ]
 
 
 def test_a_job_with_nothing_left_to_do_has_no_bar() -> None:
     progress = FakeProgress()
-    Display(progress, {}, to_check=70).on_event(JobStarted(shards=2, finished=2, source_bytes=0, workers=2))
+    Display(progress, {}, to_check={"s1": 50, "s2": 20}).on_event(
+        JobStarted(shards=2, finished=2, source_bytes=0, workers=2)
+    )
     assert [call for call in progress.take() if call[0] == "start"] == []
