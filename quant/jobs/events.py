@@ -64,11 +64,16 @@ class ShardWritten:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileChecked:
-    """A file of the output was compared with the manifest; `problem` is None or a sentence."""
+    """A file of the output was compared with the manifest; `problem` is None or a sentence.
+
+    Attributes:
+        is_barred: whether the problem is only that this user may not read the file, which may be sound.
+    """
 
     file: str
     nbytes: int
     problem: str | None
+    is_barred: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

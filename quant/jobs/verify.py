@@ -5,7 +5,8 @@ Knows what makes a directory sound (`docs/format.md`); repairs nothing. Every by
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -37,9 +38,9 @@ def verify(directory: Path) -> Iterator[FileChecked]:
     """
     manifest = read_manifest(directory)
     for name, shard in manifest.shards.items():
-        yield FileChecked(file=name, nbytes=shard.nbytes, problem=_shard_problem(directory, name, shard, manifest))
+        yield _checked(name, shard.nbytes, partial(_shard_problem, directory, name, shard, manifest))
     for name, file in manifest.files.items():
-        yield FileChecked(file=name, nbytes=file.nbytes, problem=_file_problem(directory / name, file))
+        yield _checked(name, file.nbytes, partial(_file_problem, directory / name, file))
 
 
 def require_sound(checked: FileChecked) -> None:
@@ -62,14 +63,15 @@ def worst_tensors(manifest: Manifest) -> tuple[tuple[str, str, float], ...]:
     return tuple(errors[:_WORST_COUNT])
 
 
-def _file_problem(path: Path, entry: FileEntry) -> str | None:
+def _checked(name: str, nbytes: int, find_problem: Callable[[], str | None]) -> FileChecked:
     try:
-        return _content_problem(path, entry)
+        return FileChecked(file=name, nbytes=nbytes, problem=find_problem())
     except OSError as error:
-        return f"`{path.name}` cannot be read: {error.strerror}"
+        problem = f"`{name}` cannot be read: {error.strerror}"
+        return FileChecked(file=name, nbytes=nbytes, problem=problem, is_barred=isinstance(error, PermissionError))
 
 
-def _content_problem(path: Path, entry: FileEntry) -> str | None:
+def _file_problem(path: Path, entry: FileEntry) -> str | None:
     if not path.is_file():
         return f"`{path.name}` is missing"
     if path.stat().st_size != entry.nbytes:
@@ -103,8 +105,6 @@ def _shard_problem(directory: Path, name: str, entry: ShardEntry, manifest: Mani
                 return f"`{name}` does not match its manifest (SHA-256 differs)"
     except SourceError as error:
         return error.message
-    except OSError as error:
-        return f"`{name}` cannot be read: {error.strerror}"
     if not_finite:
         return f"`{name}` holds values that are not finite, in `{not_finite[0]}`"
     for tensor, stored in members.items():

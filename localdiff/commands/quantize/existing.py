@@ -48,6 +48,8 @@ def damage_of(request: QuantizeRequest, output: Output) -> dict[str, str]:
     target = request.target
     try:
         damage = verification.recorded_damage(target, output)
+    except verification.BarredError:
+        raise
     except DamagedError as error:
         raise DamagedError(f"`{target}` is damaged: {error.message}", "`--force` rebuilds it") from error
     if damage and (other := changed_config(read_manifest(target), request)) is not None:

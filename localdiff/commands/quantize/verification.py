@@ -26,12 +26,16 @@ from quant.jobs.verify import verify, worst_tensors
 AGAIN = "run the `localdiff quantize` command that made it again: only what is damaged is rebuilt"
 
 
+class BarredError(DamagedError):
+    """A file is not this user's to read, so that nothing is known of it."""
+
+
 def verify_alone(directory: Path, output: Output) -> int:
     """Check a directory and say what was found; its path goes to stdout.
 
     Raises:
         WeightsError: it does not exist.
-        DamagedError: it does not match its manifest.
+        DamagedError: it does not match its manifest, or cannot be read.
     """
     if not (directory / MANIFEST_FILE).is_file():
         raise WeightsError(
@@ -58,18 +62,26 @@ def recorded_damage(directory: Path, output: Output) -> dict[str, str]:
 
     Raises:
         DamagedError: its manifest cannot be read.
+        BarredError: a file cannot.
     """
     try:
         with progress_display(output) as progress:
-            damage = {checked.file: checked.problem or "" for checked in _damaged_files(directory, progress)}
+            found = list(_damaged_files(directory, progress))
     except DamagedError as error:
         _record_damage(directory, error.message, output)
         raise
+    damage = {checked.file: checked.problem or "" for checked in found if not checked.is_barred}
     if damage:
         first, *others = damage.values()
         more = f", beside {counted(len(others), 'other damaged file')}" if others else ""
         _record_damage(directory, first + more, output)
-    else:
+    if barred := [checked.problem or "" for checked in found if checked.is_barred]:
+        for problem in (*damage.values(), *barred[:-1]):
+            output.error(problem)
+        raise BarredError(
+            barred[-1], "it may be sound: let its owner give you the permission to read it, then try again"
+        )
+    if not damage:
         record_sound(directory, output)
     return damage
 

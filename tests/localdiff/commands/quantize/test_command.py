@@ -421,6 +421,29 @@ def test_every_damaged_file_is_named(cli: Cli, source: Path, output: Path) -> No
         assert (result.stderr.count("error:"), result.stderr.count("hint:")) == (count, 1)
 
 
+def test_a_file_that_may_not_be_read_is_not_called_damaged(
+    cli: Cli, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("quantize", str(source), "--yes", stdin=b"")
+    read = Path.open
+
+    def refuse(path: Path, *arguments: object, **named: object) -> object:
+        if path.name == SHARDS[1]:  # chmod does not keep root out
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return read(path, *arguments, **named)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(Path, "open", refuse)
+    for arguments in (["--verify-only"], ["--yes"]):
+        result = cli("quantize", str(source), *arguments, stdin=b"")
+        refused(result, 5, f"error: `{SHARDS[1]}` cannot be read: Permission denied\n", "the permission to read it")
+        assert "rebuil" not in result.stderr
+    assert stored_models()[0].state == "finished"
+    flip(output / SHARDS[0], -1)
+    result = cli("quantize", str(source), "--verify-only", stdin=b"")
+    assert (result.code, result.stderr.count("error: `")) == (5, 2)
+    assert stored_models()[0].state == "damaged"
+
+
 def short_of_space(free: int) -> object:
     usage = namedtuple("usage", "total used free")
     return lambda path: usage(10**12, 0, free)
