@@ -42,6 +42,11 @@ def documents(origin: Origin, plan: Plan, accounts: dict[int, MemoryAccount], to
     return {name: text.encode() for name, text in texts.items()}
 
 
+def example_prompt(*, is_demo: bool) -> str:
+    """A prompt to try a model with; the demo model knows little beside its own skills."""
+    return "Spell the word canvas." if is_demo else "Why is the sky blue?"
+
+
 def license_of(origin: Origin) -> str | None:
     """The id of the weights' licence, or None where it is not stated."""
     return origin.license or KNOWN_LICENSES.get(origin.model)
@@ -70,7 +75,7 @@ def _card(origin: Origin, plan: Plan, accounts: dict[int, MemoryAccount], tool: 
             "what was changed. Text only: the vision tower is left out.",
             "",
             "```sh",
-            'localdiff run -m DIRECTORY_OR_HUB_ID "Why is the sky blue?"',
+            f'localdiff run -m DIRECTORY_OR_HUB_ID "{example_prompt(is_demo=origin.model == DEMO)}"',
             "```",
             "",
             "Only localdiff reads this format; it contains no code. `quant.json` lists every file with its SHA-256 and "

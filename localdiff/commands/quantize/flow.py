@@ -24,6 +24,7 @@ from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.hub.downloads import WORKERS, Downloads
 from localdiff.hub.problems import UnreachableError
 from localdiff.load.devices import resolve_device
+from localdiff.quantizing.card import example_prompt
 from localdiff.quantizing.fetching import WeightFetcher
 from localdiff.quantizing.lock import locked
 from localdiff.quantizing.origin import Origin, find_origin
@@ -281,4 +282,4 @@ def run_command(directory: Path) -> str:
     model = f" -m {shell_word(directory)}"
     if directory.parent == paths.models_dir().absolute():
         model = "" if model_store.is_default(directory.name) else f" -m {shell_word(directory.name)}"
-    return f'localdiff run{model} "Why is the sky blue?"'
+    return f'localdiff run{model} "{example_prompt(is_demo=model_store.is_demo(directory))}"'

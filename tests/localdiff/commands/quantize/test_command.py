@@ -536,11 +536,14 @@ def test_the_demo_can_be_quantized_and_run(cli: Cli, home: Path) -> None:
     result = cli("quantize", "demo", "--yes", stdin=b"")
     assert result.stdout == f"{home / 'models' / 'demo-4bit'}\n"
     assert "Apache 2.0" in (home / "models" / "demo-4bit" / "README.md").read_text()
-    assert "Run it: localdiff run -m demo-4bit " in result.stderr
+    suggested = 'localdiff run -m demo-4bit "Spell the word canvas."'
+    assert result.stderr.endswith(f"Run it: {suggested}\n")
+    assert '"Spell the word canvas."' in (home / "models" / "demo-4bit" / "README.md").read_text()
     assert cli("run", "hi", stdin=b"").code == 3  # it does not stand in for the released one
     answer = cli(
         "run", "-m", "demo-4bit", "--seed", "1", "--max-tokens", "96", "Spell the word canvas.", "--json", stdin=b""
     )
     assert answer.code == 0
     assert '"recipe": "4bit"' in answer.stdout
+    assert "c-a-n-v-a-s" in answer.stdout
     shutil.rmtree(paths.models_dir())
