@@ -6,6 +6,8 @@ the program shows them: one sentence without a final period, and a separate hint
 
 from __future__ import annotations
 
+import json
+
 
 class QuantError(Exception):
     """Base of every error of this package that a user can meet.
@@ -52,3 +54,21 @@ class DamagedError(QuantError):
     """Stored weights do not match their manifest."""
 
     exit_code = 5
+
+
+class FormError(ValueError):
+    """Content of a file that is not in the form that it should have; the text is a reason that users see."""
+
+
+def reason(error: Exception) -> str:
+    """Why the content of a file cannot be used; what Python says of it is only for its programmer."""
+    match error:
+        case FormError():
+            return str(error)
+        case json.JSONDecodeError():
+            return f"it is not JSON in line {error.lineno}, column {error.colno}"
+        case UnicodeDecodeError():
+            return "it is not text in UTF-8"
+        case RecursionError():
+            return "it is nested too deeply"
+    return "it does not have the form that it should have"

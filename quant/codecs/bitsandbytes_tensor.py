@@ -20,7 +20,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from ..errors import SourceError
+from ..errors import FormError, SourceError, reason
 from .codec import SOURCE_DTYPES
 
 STATE = "quant_state.bitsandbytes__"
@@ -72,12 +72,15 @@ class BitsandbytesTensor:
             return cls._unpack(state, parts)
         except (KeyError, ValueError, TypeError, OverflowError, RuntimeError, IndexError) as error:
             raise SourceError(
-                f"`{name}` is not a readable bitsandbytes tensor ({type(error).__name__}: {error})",
+                f"`{name}` is not a readable bitsandbytes tensor ({reason(error)})",
                 "quantize the original weights instead",
             ) from error
 
     @classmethod
     def _unpack(cls, state: dict[str, Any], parts: Mapping[str, Tensor]) -> Self:
+        for part in ("absmax", "quant_map"):
+            if part not in parts:
+                raise FormError(f"it has no `{part}`")
         absmax = parts["absmax"]
         blocksize = int(state["blocksize"])
         shape = tuple(int(size) for size in state["shape"])
@@ -94,10 +97,13 @@ class BitsandbytesTensor:
             or len(codes) != -(-count // 2)
             or len(absmax) != -(-count // blocksize)
         ):
-            raise ValueError(f"{shape=} and {blocksize=} do not fit {len(codes)} bytes, {len(absmax)} statistics")
+            raise FormError(
+                f"the shape {list(shape)} and the block size {blocksize} do not fit "
+                f"{len(codes)} bytes and {len(absmax)} statistics"
+            )
         levels = parts["quant_map"].float()
         if levels.shape != (16,):
-            raise ValueError(f"quant_map has shape {list(levels.shape)}, not [16]")
+            raise FormError(f"quant_map has shape {list(levels.shape)}, not [16]")
         dtype = _DTYPES[state["dtype"]]
         return cls(codes=codes, levels=levels, absmax=absmax.float(), blocksize=blocksize, shape=shape, dtype=dtype)
 

@@ -18,7 +18,7 @@ from .. import MANIFEST_FILE
 from ..codecs import CODECS
 from ..codecs.codec import codes_shape, scales_shape
 from ..dtypes import HEADER_DTYPES, HEADER_NAMES
-from ..errors import DamagedError
+from ..errors import DamagedError, FormError, reason
 from ..recipe import Recipe, Rule
 from .source import is_file_name
 from .writer import Part
@@ -42,7 +42,7 @@ class FileEntry:
     @classmethod
     def from_json(cls, value: Any) -> Self:
         if value["bytes"] < 0 or not _HASH.fullmatch(value["sha256"]):
-            raise ValueError(f"{value=}")
+            raise FormError("an entry has an impossible value")
         return cls(nbytes=int(value["bytes"]), sha256=value["sha256"])
 
 
@@ -98,7 +98,7 @@ class TensorEntry:
     def from_json(cls, value: Any) -> Self:
         shape = tuple(int(size) for size in value["shape"])
         if value["scheme"] not in ("keep", *CODECS) or value["dtype"] not in HEADER_DTYPES or min(shape, default=0) < 0:
-            raise ValueError(f"{value=}")
+            raise FormError("an entry has an impossible value")
         return cls(
             scheme=value["scheme"],
             shape=shape,
@@ -163,7 +163,7 @@ class Manifest:
             manifest = cls._from_json(content)
             is_unchanged = manifest.to_text() == text
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise DamagedError(f"`{MANIFEST_FILE}` is damaged ({type(error).__name__}: {error})", _HINT) from error
+            raise DamagedError(f"`{MANIFEST_FILE}` is damaged ({reason(error)})", _HINT) from error
         if not is_unchanged:
             raise DamagedError(f"`{MANIFEST_FILE}` is damaged (its checksum does not match)", _HINT)
         return manifest
@@ -184,7 +184,7 @@ class Manifest:
             files={_file_name(name): FileEntry.from_json(entry) for name, entry in content["files"].items()},
         )
         if missing := {entry.shard for entry in manifest.tensors.values()} - manifest.shards.keys():
-            raise ValueError(f"{min(missing)!r} is not among the shards")
+            raise FormError(f"{min(missing)!r} is not among the shards")
         return manifest
 
 
@@ -232,18 +232,18 @@ def _text(content: dict[str, Any]) -> str:
 
 def _string(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r:.60} is not text")
+        raise FormError(f"{value!r:.60} is not text")
     return value
 
 
 def _name(value: Any) -> str:
     """A name that is shown: no codes that a terminal would act on."""
     if not _string(value).isprintable():
-        raise ValueError(f"{value!r:.60} is not a name")
+        raise FormError(f"{value!r:.60} is not a name")
     return str(value)
 
 
 def _file_name(name: Any) -> str:
     if not is_file_name(name):
-        raise ValueError(f"{name!r} is not a file name")
+        raise FormError(f"{name!r} is not a file name")
     return str(name)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..dtypes import HEADER_DTYPES
-from ..errors import SourceError
+from ..errors import FormError, SourceError, reason
 
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
@@ -90,7 +90,7 @@ def parse_header(file: str, start: bytes, nbytes: int) -> tuple[StoredTensor, ..
             key=lambda tensor: (tensor.start, tensor.nbytes, tensor.name),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise SourceError(f"`{file}` has a damaged header ({type(error).__name__}: {error})", HINT) from error
+        raise SourceError(f"`{file}` has a damaged header ({reason(error)})", HINT) from error
     end = 8 + length
     for tensor in tensors:
         if tensor.start != end:
@@ -116,13 +116,13 @@ def header_length(file: str, start: bytes) -> int:
 def _stored_tensor(name: str, entry: dict[str, Any], file: str, base: int) -> StoredTensor:
     shape = tuple(entry["shape"])
     if not all(isinstance(size, int) and size >= 0 for size in shape):
-        raise ValueError(f"{shape=}")
+        raise FormError(f"`{name}` has an impossible shape")
     start, end = entry["data_offsets"]
     if type(start) is not int or type(end) is not int:
-        raise ValueError(f"{start=}, {end=}")
+        raise FormError(f"`{name}` has an impossible place")
     tensor = StoredTensor(name=name, dtype=entry["dtype"], shape=shape, file=file, start=base + start)
     if end - start != tensor.nbytes:
-        raise ValueError(f"`{name}` has {end - start} bytes, its shape asks for {tensor.nbytes}")
+        raise FormError(f"`{name}` has {end - start} bytes, its shape asks for {tensor.nbytes}")
     return tensor
 
 
@@ -208,14 +208,18 @@ def parse_index(content: bytes) -> dict[str, str]:
         SourceError: it is not an index, or names something that is not a file in its directory.
     """
     try:
-        weight_map: dict[str, str] = json.loads(content.decode("utf-8"))["weight_map"]
+        index = json.loads(content.decode("utf-8"))
+        weight_map = index.get("weight_map") if isinstance(index, dict) else None
+        if not isinstance(weight_map, dict):
+            raise FormError("it has no `weight_map` from tensors to files")
         if not weight_map:
-            raise ValueError("`weight_map` is empty")
+            raise FormError("its `weight_map` is empty")
         for name in weight_map.values():
             if not is_file_name(name):
-                raise ValueError(f"{name!r} is not a file name")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise SourceError(f"`{INDEX_FILE}` is damaged ({type(error).__name__}: {error})", HINT) from error
+                shown = repr(name) if isinstance(name, str) else "an entry of its `weight_map`"
+                raise FormError(f"{shown} is not a file name")
+    except (ValueError, RecursionError) as error:
+        raise SourceError(f"`{INDEX_FILE}` is damaged ({reason(error)})", HINT) from error
     return weight_map
 
 

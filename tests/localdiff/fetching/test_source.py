@@ -160,7 +160,7 @@ REFUSED: list[tuple[str, dict[str, object], dict[str, str], str, str | None]] = 
         "`owner/empty` has no `config.json`, so it is not a model that localdiff can read",
         None,
     ),
-    ("owner/garbled", {}, {}, "`quant.json` is damaged (KeyError: 'format')", None),
+    ("owner/garbled", {}, {}, "`quant.json` is damaged (it does not have the form that it should have)", None),
     (
         "owner/model",
         {"offline": True},
