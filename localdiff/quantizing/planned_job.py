@@ -35,8 +35,9 @@ TOOL = f"localdiff {__version__}"
 _DOCUMENT_BYTES = 2_000_000
 """Manifest, index, notes, card and licence, a generous estimate."""
 
-_PROCESS_BYTES = 300_000_000
-"""Memory of the interpreter and torch; 0.31 GB in all were resident at the peak of a job at full width."""
+_PROCESS_BYTES = 600_000_000
+"""Memory of the interpreter, torch and a tokenizer that is checked; 0.31 GB in all were resident at the peak of a job
+at full width with a small vocabulary, and reading one of 262,144 tokens takes 0.28 GB."""
 
 
 @dataclass(frozen=True, kw_only=True)
