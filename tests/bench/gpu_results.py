@@ -17,6 +17,8 @@ from typing import Any
 SWITCHES = "LOCALDIFF_CUDA_"
 CHOSEN = "chosen"
 """In the place of a tile: the one that a step takes."""
+SHORT = 60
+"""Characters of a kernel's name: those of torch's templates have some hundreds."""
 _KEYS = ("part", "recipe", "context", "vram_limit", "way", "name", "tile", "switches")
 """What one measurement differs in from another."""
 
@@ -147,6 +149,14 @@ def _fastest(lines: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
         tile = min(taken, key=lambda tile: taken[tile])
         chosen = f"{taken[CHOSEN]:.1f}" if CHOSEN in taken else ""
         yield name, chosen, tile, f"{taken[tile]:.1f}"
+
+
+def words_of_grid(grid: Sequence[int] | None) -> str:
+    """Programs of a launch, without the axes at the end that have one; nothing of a copy."""
+    if grid is None:
+        return ""
+    axes = max((place for place, size in enumerate(grid, start=1) if size != 1), default=1)
+    return " × ".join(str(size) for size in grid[:axes])
 
 
 def _hardware(line: Mapping[str, Any]) -> str:
