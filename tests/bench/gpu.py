@@ -19,7 +19,8 @@
 Each part is a process of its own, and so is every step that is measured: what one leaves on the card, or breaks there,
 is gone with it. One that is not done after `--minutes` is ended; of `steps` and `transformers`, one measurement. After
 `--total` minutes everything is. With `--results` each figure is a line of a file as soon as it is measured, and what
-is there is not measured again, nor what failed, unless with `--again`: the same command goes on where it was ended.
+is there is not measured again, nor what failed or did not fit, unless with `--again`: the same command goes on where it
+was ended. What another card has measured, or another torch or Triton, is not there.
 Needs torch and Triton, safetensors and rich for the steps, and for the tests what tests need; what is missing is said
 and left out.
 `--vram-limit` caps torch's allocator, so that a large card behaves like a small one, and the peak that is reported is
@@ -349,7 +350,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--total", type=float, metavar="N", help="minutes for everything together")
     parser.add_argument("--results", type=Path, metavar="FILE", help="gets a line for each figure; what it has is done")
-    parser.add_argument("--again", action="store_true", help="do again what failed before, by that file")
+    parser.add_argument("--again", action="store_true", help="try again what failed or did not fit, by that file")
     parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
