@@ -109,7 +109,7 @@ def _words_of_card(gpu: str, torch: str, triton: str) -> str:
 
 
 def _tables_of_card(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Steps, those beside `transformers`, single products, what other tiles of them take, and failures."""
+    """Steps, those beside `transformers`, single products, kernels of a step, what other tiles take, and failures."""
     steps = [line for line in lines if line.get("part") == "steps" and "step_seconds" in line]
     beside = [line for line in lines if line.get("part") == "transformers" and "step_seconds" in line]
     single = [line for line in lines if "microseconds" in line and "tile" not in line]
@@ -155,6 +155,7 @@ def _tables_of_card(lines: Sequence[Mapping[str, Any]]) -> str:
                 for line in single
             ],
         ),
+        *_kernels(lines),
         _table(("product", "µs", "fastest tile", "µs"), list(_fastest(lines))),
         "\n".join(
             f"failed: {' '.join(str(line[name]) for name in _KEYS if line.get(name) is not None)}: {line['failure']}"
@@ -162,6 +163,27 @@ def _tables_of_card(lines: Sequence[Mapping[str, Any]]) -> str:
         ),
     ]
     return "\n\n".join(part for part in made if part)
+
+
+def _kernels(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Of each recipe and context that was profiled, its kernels, the longest first."""
+    profiled: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for line in lines:
+        if "total_microseconds" in line:
+            of = f"a step of `{line['recipe']}`{_words_of_switches(line)}, {line['context']:,} tokens of context:"
+            kernel = json.dumps([line.get(name) for name in ("name", "grid", "block", "registers", "shared")])
+            profiled.setdefault(of, {})[kernel] = line  # of a second time, which is counted once
+    for of, found in profiled.items():
+        rows = [
+            (
+                f"`{line['name'][:SHORT]}`",
+                words_of_grid(line.get("grid")),
+                f"{line['launches']:.1f}",
+                f"{line['total_microseconds']:.1f}",
+            )
+            for line in sorted(found.values(), key=lambda line: -line["total_microseconds"])
+        ]
+        yield f"{of}\n\n{_table(('kernel', 'grid', 'launches a step', 'µs together'), rows)}"
 
 
 def _fastest(lines: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:

@@ -155,6 +155,45 @@ def test_cards_and_versions_have_tables_of_their_own() -> None:
     ]
 
 
+def test_kernels_of_a_step_have_a_table_for_each_recipe_and_context() -> None:
+    def line(
+        name: str, grid: list[int] | None, microseconds: float, registers: int = 128, **key: object
+    ) -> dict[str, object]:
+        what = X | {"part": "kernels", "recipe": "4bit", "context": 8192, "name": name, **key}
+        return what | {"grid": grid, "registers": registers, "launches": 25.0, "total_microseconds": microseconds}
+
+    lines = [
+        line("gate_up_kernel", [144, 11, 1], 120.0, 168),
+        line("linear_kernel", [2, 64, 1], 250.0),
+        line("linear_kernel", [2, 2048, 1], 300.0),
+        line("gate_up_kernel", [144, 11, 1], 1120.0),
+        line("Memcpy DtoH (Device -> Pinned)", None, 2.04),
+        line("decide_kernel", [1, 1, 1], 5.0),
+        line("linear_kernel", [2, 64, 1], 270.0, recipe="int8"),
+        line("linear_kernel", [2, 64, 1], 260.0),
+        line("linear_kernel", [2, 64, 1], 280.0, context=1024),
+    ]
+    head = ["", "| kernel | grid | launches a step | µs together |", "| --- | --- | --- | --- |"]
+    assert tables(lines).splitlines()[2:] == [
+        "a step of `4bit`, 8,192 tokens of context:",
+        *head,
+        "| `gate_up_kernel` | 144 × 11 | 25.0 | 1120.0 |",
+        "| `linear_kernel` | 2 × 2048 | 25.0 | 300.0 |",
+        "| `linear_kernel` | 2 × 64 | 25.0 | 260.0 |",
+        "| `gate_up_kernel` | 144 × 11 | 25.0 | 120.0 |",
+        "| `decide_kernel` | 1 | 25.0 | 5.0 |",
+        "| `Memcpy DtoH (Device -> Pinned)` |  | 25.0 | 2.0 |",
+        "",
+        "a step of `int8`, 8,192 tokens of context:",
+        *head,
+        "| `linear_kernel` | 2 × 64 | 25.0 | 270.0 |",
+        "",
+        "a step of `4bit`, 1,024 tokens of context:",
+        *head,
+        "| `linear_kernel` | 2 × 64 | 25.0 | 280.0 |",
+    ], "what was profiled again counts once"
+
+
 def test_tables_are_made_without_torch(file: Path) -> None:
     """Wherever the file was copied to; what is computed there with torch is no GPU's."""
     file.parent.mkdir()
