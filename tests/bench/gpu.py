@@ -12,9 +12,9 @@
     dense    a linear layer: decoded and multiplied, and each kernel's variant
     embedding    the output head and the soft embedding: decoded and multiplied, and from the codes
     attention    a layer of each kind: the kernel and the plain way, and how far apart their answers are
-    tiles    what each of these would take with other tiles than those that are chosen
-    transformers    a step of `transformers` in bf16, eager and compiled, and of each recipe, with the same layers
     tests    those of the kernels, compiled: some two hundred compilations
+    tiles    what each of these products would take with other tiles than those that are chosen
+    transformers    a step of `transformers` in bf16, eager and compiled, and of each recipe, with the same layers
 
 Each part is a process of its own, and so is every step that is measured: what one leaves on the card, or breaks there,
 is gone with it. One that is not done after `--minutes` is ended; of `steps` and `transformers`, one measurement. After
@@ -66,9 +66,9 @@ PARTS = (
     "dense",
     "embedding",
     "attention",
+    "tests",
     "tiles",
     "transformers",
-    "tests",
 )
 OF_PROCESSES = ("steps", "transformers")
 RECIPES, CONTEXTS = ("4bit", "4bit-small", "int8"), (8192, 1024, 32768)
@@ -163,9 +163,9 @@ def part_here(name: str, options: argparse.Namespace) -> int:
         "dense": lambda: dense(results),
         "embedding": lambda: embedding(results),
         "attention": lambda: attention(options),
+        "tests": lambda: run_tests("not gpu and not slow", TESTS),
         "tiles": lambda: tiles(options),
         "transformers": lambda: against(options),
-        "tests": lambda: run_tests("not gpu and not slow", TESTS),
     }
     return parts[name]()
 
