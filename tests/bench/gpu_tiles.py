@@ -247,7 +247,8 @@ def time_tiles(contexts: Sequence[int], results: Results, device: torch.device) 
                     else:
                         taken[words(tile)] = _microseconds(product.name, words(tile), product.run, results)
             except (TritonError, RuntimeError) as error:  # too large for the card, or for a pass of the compiler
-                print(f"    {words(tile):{WIDE}} does not run here: {str(error).splitlines()[0]}", flush=True)
+                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+                print(f"    {words(tile):{WIDE}} does not run here: {reason}", flush=True)
         fastest = min(taken, key=lambda name: taken[name])
         print(f"  {product.name}: {fastest}, {chosen / taken[fastest]:.2f} times as fast as what is chosen", flush=True)
     return wrong
