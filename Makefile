@@ -3,6 +3,12 @@
 VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
+# The commands of an environment have its path in them, and so has the stamp: one of a clone that was moved is made anew.
+ifneq ($(wildcard $(STAMP)),)
+ifneq ($(shell cat $(STAMP)),$(CURDIR))
+MOVED   := moved
+endif
+endif
 EXAMPLE := localdiff/trace/example.jsonl
 
 # What `make run` asks, unless told otherwise: a story of three canvases that is right with every seed tried (0 to 9), and in
@@ -30,16 +36,18 @@ CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14
 PYTEST      = CUDA_VISIBLE_DEVICES= OMP_NUM_THREADS=1 TERM=dumb COLUMNS=80 $(BIN)/python -m pytest -q --numprocesses logical --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all check lint types format docs demo-model sudoku-adapter sudoku-pair example-trace demo-values full-width kernels-aot kernels-ptx bench-gpu wheel clean
+.PHONY: help moved setup run test test-all check lint types format docs demo-model sudoku-adapter sudoku-pair example-trace demo-values full-width kernels-aot kernels-ptx bench-gpu wheel clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
+moved:
+
 setup: $(STAMP)  ## create .venv and install everything, pinned by constraints.txt
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt $(MOVED)
 	@set -e; \
-	if $(BIN)/python -c '' 2>/dev/null; then exit 0; fi; \
+	if [ -z '$(MOVED)' ] && $(BIN)/python -c '' 2>/dev/null; then exit 0; fi; \
 	found=; \
 	for python in $(CANDIDATES); do \
 	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
@@ -53,7 +61,7 @@ $(STAMP): pyproject.toml constraints.txt
 	echo "creating $(VENV) with $$found"; \
 	"$$found" -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	@touch $@
+	@printf '%s' $(call quoted,$(CURDIR)) > $@
 
 run: setup  ## run the demo model: make run PROMPT="…" SEED=N
 	@$(BIN)/localdiff run --model demo $(if $(SEED),--seed $(call quoted,$(SEED))) $(SHOW) -- $(call quoted,$(value PROMPT))

@@ -20,7 +20,7 @@ from .diffusion.noise import Noise
 from .engine import Engine
 from .engine.arguments import checked_run
 from .engine.prefix_cache import common_length
-from .errors import UsageError
+from .errors import UsageError, kind_of
 from .events import Event
 from .options import GenerateOptions
 from .sizes import whole
@@ -38,9 +38,14 @@ class Conversation:
 
     Attributes:
         engine: the one that answers.
+
+    Raises:
+        UsageError: it is none.
     """
 
     def __init__(self, engine: Engine) -> None:
+        if not isinstance(engine, Engine):
+            raise UsageError(f"a conversation is with an `Engine`, not {kind_of(engine)}", "`Engine.load` makes one")
         self.engine = engine
         self._prefix_cache = engine.new_prefix_cache()
 

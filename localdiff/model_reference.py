@@ -107,7 +107,8 @@ def _refusal(path: Path) -> str | None:
 
 def _is_unfinished(name: str) -> bool:
     """Whether a job has begun to make the quantized model of this name; `localdiff models` lists it with a suffix."""
-    return bool(name) and (paths.models_dir() / (name.removesuffix(PARTIAL) + PARTIAL)).is_dir()
+    # Not pathlib's, which raises an error of a name that is too long.
+    return bool(name) and os.path.isdir(paths.models_dir() / (name.removesuffix(PARTIAL) + PARTIAL))
 
 
 def _demo_directory() -> Path:

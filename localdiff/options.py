@@ -7,6 +7,7 @@ model does with it. `None` means "as the model's `generation_config.json` says".
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal, TypeAlias
 
 from localdiff.errors import ArgumentError, UsageError
@@ -119,8 +120,11 @@ class GenerateOptions:
         value = getattr(self, name)
         if value is None:
             return
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
+        if not isinstance(value, Real) or isinstance(value, bool):
             raise _bad(name, value, "a number")
+        if not isinstance(value, (int, float)):
+            value = float(value)
+            object.__setattr__(self, name, value)  # one of numpy would fail where it is written as JSON
         if not is_finite(value):
             raise _bad(name, value, "a finite number")
         if above is not None and not value > above:

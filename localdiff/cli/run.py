@@ -66,7 +66,7 @@ def run_command(
             "--output",
             metavar="FILE",
             parser=file_name,
-            help="Write to FILE what would go to stdout; FILE appears when it is complete.",
+            help="Write the text, or the --json object, to FILE and not to stdout; FILE appears when it is complete.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,
@@ -81,7 +81,7 @@ def run_command(
         typer.Option(
             metavar="FILE",
             parser=events_name,
-            help="Write every event to FILE as a line of JSON; - is stdout, in place of the text.",
+            help="Write every event to FILE as a line of JSON; - is stdout, which then has no text.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,

@@ -254,7 +254,7 @@ def pair_command(
         typer.Option(
             metavar="DIR",
             parser=directory_name,
-            help="Keep both traces in DIR, as RECIPE.jsonl, or base.jsonl and adapted.jsonl.",
+            help="Keep both traces in DIR, which exists, as RECIPE.jsonl, or base.jsonl and adapted.jsonl.",
             rich_help_panel=_RESULT,
         ),
     ] = None,

@@ -13,8 +13,10 @@ import torch
 
 from ..diffusion.stopping import StopRule
 from ..errors import ArgumentError, UsageError, kind_of
+from ..model.diffusion_gemma import DiffusionGemma
 from ..options import GenerateOptions
 from ..sizes import whole
+from .prefix_cache import PrefixCache
 
 
 def reference_of(name: str, value: object) -> str:
@@ -68,6 +70,51 @@ def positive(name: str, value: object) -> int:
             **{name: value},
         )
     return number
+
+
+def check_callable(name: str, value: object) -> None:
+    """Refuses what cannot be called.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    if not callable(value):
+        raise UsageError(f"`{name}` is a function, not {kind_of(value)}")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Refuses what is neither True nor False: text such as "no" would count as true.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if not isinstance(value, bool):
+        raise UsageError(f"`{name}` is True or False, not {kind_of(value)}")
+
+
+def check_noise(noise: object) -> None:
+    """Refuses what is no source of canvases and samples.
+
+    Raises:
+        UsageError: it is none; None stands for the default one.
+    """
+    if noise is not None and not all(callable(getattr(noise, name, None)) for name in ("at", "canvas", "sample")):
+        raise UsageError(f"`noise` is a source such as `SeededNoise(1)`, not {kind_of(noise)}")
+
+
+def check_prefix_cache(prefix_cache: object, model: DiffusionGemma) -> None:
+    """Refuses what is no prefix cache of this model: another one's keys and values mean nothing to it.
+
+    Raises:
+        UsageError: it is none.
+    """
+    hint = "`engine.new_prefix_cache()` of the engine that answers makes one"
+    if prefix_cache is None:
+        return
+    if not isinstance(prefix_cache, PrefixCache):
+        raise UsageError(f"`prefix_cache` is a `PrefixCache`, not {kind_of(prefix_cache)}", hint)
+    if not prefix_cache.serves(model):
+        raise UsageError("the prefix cache belongs to another engine", hint)
 
 
 def check_rule(stop_rule: object) -> None:

@@ -32,7 +32,7 @@ from ..text.detok import ReplyDecoder
 from ..text.prompt import Prompt, prompt_ids
 from ..text.template import ChatTemplate
 from ..text.tokenizer import Tokenizer
-from .arguments import check_rule, checked_run
+from .arguments import check_noise, check_prefix_cache, check_rule, checked_run
 from .draft import draft_block
 from .prefill import prefill
 from .prefix_cache import PrefixCache
@@ -159,10 +159,12 @@ class Engine:
 
         Raises:
             UsageError: an argument of another kind or out of range, a prompt that is empty or does not fit the context,
-                or another run that started on `prefix_cache` before this one was over.
+                a prefix cache of another engine, or another run that started on this one before this run was over.
         """
         options, cancel = checked_run(options, cancel)
         check_rule(stop_rule)
+        check_noise(noise)
+        check_prefix_cache(prefix_cache, self.model)
         # 1. The prompt becomes tokens.
         run = self._start(prompt, options, noise, stop_rule, prefix_cache)
         runs = run.prefix_cache.runs

@@ -41,7 +41,7 @@ from ..model.diffusion_gemma import DiffusionGemma
 from ..model_store import recorded_damage
 from ..text.template import ChatTemplate
 from ..text.tokenizer import Tokenizer
-from .arguments import device_of, positive, reference_of, text_of
+from .arguments import check_callable, check_flag, device_of, positive, reference_of, text_of
 from .loadable import open_text
 
 _log = logging.getLogger(__name__)
@@ -87,6 +87,9 @@ def open_model(
     model, device, dtype = reference_of("model", model), device_of(device), text_of("dtype", dtype)
     adapter = None if adapter is None else reference_of("adapter", adapter)
     revision = None if revision is None else text_of("revision", revision)
+    check_flag("offline", offline)
+    check_callable("confirm", confirm)
+    check_callable("progress", progress)
     context_size = positive("context_size", context_size)
     max_memory = None if max_memory is None else positive("max_memory", max_memory)
     stored_adapter = None if adapter is None else open_adapter(adapter)

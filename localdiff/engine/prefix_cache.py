@@ -47,6 +47,10 @@ class PrefixCache:
         self._ids: list[int] = []
         self._is_whole = True
 
+    def serves(self, model: DiffusionGemma) -> bool:
+        """Whether this model encodes what it holds."""
+        return self._model is model
+
     @property
     def ids(self) -> tuple[int, ...]:
         """The ids held, in order."""

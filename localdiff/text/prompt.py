@@ -88,8 +88,11 @@ def as_messages(prompt: Sequence[Any]) -> list[Mapping[str, Any]]:
     """The messages of a conversation, of which nothing is known yet; a field whose value is None counts as absent.
 
     Raises:
-        UsageError: something else is among them, or a message that a template would read as another or as none.
+        UsageError: something else, or something else among them, or a message that a template would read as another
+            or as none.
     """
+    if not isinstance(prompt, Sequence) or isinstance(prompt, str | bytes | bytearray):
+        raise UsageError(f"messages are a list of them, not {kind_of(prompt)}", _MESSAGE)
     for message in prompt:
         if not isinstance(message, Mapping):
             raise UsageError(f"a prompt is text, messages or token ids; this one contains {kind_of(message)}", _MESSAGE)

@@ -12,14 +12,15 @@
     dense    a linear layer: decoded and multiplied, and each kernel's variant
     embedding    the output head and the soft embedding: decoded and multiplied, and from the codes
     attention    a layer of each kind: the kernel and the plain way, and how far apart their answers are
-    tiles    what each of these would take with other tiles than those that are chosen
-    transformers    a step of `transformers` in bf16, eager and compiled, and of each recipe, with the same layers
     tests    those of the kernels, compiled: some two hundred compilations
+    tiles    what each of these products would take with other tiles than those that are chosen
+    transformers    a step of `transformers` in bf16, eager and compiled, and of each recipe, with the same layers
 
 Each part is a process of its own, and so is every step that is measured: what one leaves on the card, or breaks there,
 is gone with it. One that is not done after `--minutes` is ended; of `steps` and `transformers`, one measurement. After
 `--total` minutes everything is. With `--results` each figure is a line of a file as soon as it is measured, and what
-is there is not measured again, nor what failed, unless with `--again`: the same command goes on where it was ended.
+is there is not measured again, nor what failed or did not fit, unless with `--again`: the same command goes on where it
+was ended. What another card has measured, or another torch or Triton, is not there.
 Needs torch and Triton, safetensors and rich for the steps, and for the tests what tests need; what is missing is said
 and left out.
 `--vram-limit` caps torch's allocator, so that a large card behaves like a small one, and the peak that is reported is
@@ -65,9 +66,9 @@ PARTS = (
     "dense",
     "embedding",
     "attention",
+    "tests",
     "tiles",
     "transformers",
-    "tests",
 )
 OF_PROCESSES = ("steps", "transformers")
 RECIPES, CONTEXTS = ("4bit", "4bit-small", "int8"), (8192, 1024, 32768)
@@ -162,9 +163,9 @@ def part_here(name: str, options: argparse.Namespace) -> int:
         "dense": lambda: dense(results),
         "embedding": lambda: embedding(results),
         "attention": lambda: attention(options),
+        "tests": lambda: run_tests("not gpu and not slow", TESTS),
         "tiles": lambda: tiles(options),
         "transformers": lambda: against(options),
-        "tests": lambda: run_tests("not gpu and not slow", TESTS),
     }
     return parts[name]()
 
@@ -349,7 +350,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--total", type=float, metavar="N", help="minutes for everything together")
     parser.add_argument("--results", type=Path, metavar="FILE", help="gets a line for each figure; what it has is done")
-    parser.add_argument("--again", action="store_true", help="do again what failed before, by that file")
+    parser.add_argument("--again", action="store_true", help="try again what failed or did not fit, by that file")
     parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)

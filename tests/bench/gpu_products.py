@@ -62,6 +62,15 @@ def random_experts(codec: str, device: torch.device) -> QuantExperts:
     return experts
 
 
+def published_experts(device: torch.device) -> nn.Module:
+    """The experts of a layer as they are published, in bf16."""
+    experts = nn.Module()
+    for name, shape in (("gate_up_proj", (2 * INNER, WIDTH)), ("down_proj", (WIDTH, INNER))):
+        weight = torch.randn(EXPERTS, *shape, device=device, dtype=DTYPE)
+        experts.register_parameter(name, nn.Parameter(weight, requires_grad=False))
+    return experts
+
+
 def random_embedding(device: torch.device) -> QuantEmbedding:
     """The embedding, in int8."""
     with torch.device("meta"):
@@ -83,10 +92,8 @@ def layer(results: Results) -> int:
         fast = CudaExperts(random_experts(codec, device), activations)
         clock("layer", fast.path, lambda fast=fast: fast(x, ids, weights), results)
         del fast
-    gate_up = torch.randn(EXPERTS, 2 * INNER, WIDTH, device=device, dtype=DTYPE)
-    down = torch.randn(EXPERTS, WIDTH, INNER, device=device, dtype=DTYPE)
-    published = nn.Module()
-    published.gate_up_proj, published.down_proj = (nn.Parameter(part, False) for part in (gate_up, down))
+    published = published_experts(device)
+    gate_up, down = published.gate_up_proj.detach(), published.down_proj.detach()
     fast = CudaExperts(published)
     clock("layer", fast.path, lambda: fast(x, ids, weights), results)
     grouped = getattr(torch.nn.functional, "grouped_mm", None)

@@ -2,7 +2,8 @@
 
     python -m tests.bench.gpu_results results.jsonl      the tables of docs/performance.md
 
-A process that is killed leaves what it has measured, and what is in the file is not measured again.
+A process that is killed leaves what it has measured, and what is in the file is not measured again, on the same card
+with the same torch and Triton. Tables are made of what was measured on one card, anywhere, without torch.
 """
 
 from __future__ import annotations
@@ -14,18 +15,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .gpu_card import card
+
 SWITCHES = "LOCALDIFF_CUDA_"
 CHOSEN = "chosen"
 """In the place of a tile: the one that a step takes."""
+SHORT = 60
+"""Characters of a kernel's name: those of torch's templates have some hundreds."""
 _KEYS = ("part", "recipe", "context", "vram_limit", "way", "name", "tile", "switches")
-"""What one measurement differs in from another."""
+"""What one measurement differs in from another on the same card."""
+_CARD = ("gpu", "torch", "triton")
+"""The keys of `card`."""
 
 
 class Results:
     """Lines of a file; without one, nothing is kept.
 
     Args:
-        again: whether what failed counts as not tried.
+        again: whether what failed, or was left out, counts as not tried.
     """
 
     def __init__(self, path: Path | None, *, again: bool = False) -> None:
@@ -39,19 +46,19 @@ class Results:
         with self.path.open("a", encoding="utf-8") as file:
             if self._is_cut():
                 file.write("\n")
-            file.write(json.dumps({**_switched(key), **figures}, ensure_ascii=False) + "\n")
+            file.write(json.dumps({**_here(key), **figures}, ensure_ascii=False) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
     def has(self, key: Mapping[str, Any]) -> bool:
-        """Whether this has been tried, with the same switches."""
+        """Whether this has been tried here, with the same switches."""
         return self.line_of(key) is not None
 
     def line_of(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The line of what has been tried, with the same switches."""
-        sought = _key_of(_switched(key))
+        """The line of what has been tried here, with the same switches."""
+        sought = _key_of(_here(key))
         tried = (line for line in self.lines() if _key_of(line) == sought)
-        return next((line for line in tried if not (self._again and line.get("failure"))), None)
+        return next((line for line in tried if not (self._again and _has_no_figure(line))), None)
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """What is in the file; a line that a kill has cut short is none."""
@@ -71,18 +78,38 @@ class Results:
         return self.path.exists() and self.path.read_bytes()[-1:] not in (b"", b"\n")
 
 
-def _switched(key: Mapping[str, Any]) -> dict[str, Any]:
-    """A key with the environment variables that select code paths, if there are any."""
+def _here(key: Mapping[str, Any]) -> dict[str, Any]:
+    """A key with the card, the versions, and the environment variables that select code paths, if there are any."""
     switches = {name: value for name, value in sorted(os.environ.items()) if name.startswith(SWITCHES) and value}
-    return {**key, "switches": switches} if switches else dict(key)
+    return {**key, **card(), **({"switches": switches} if switches else {})}
+
+
+def _has_no_figure(line: Mapping[str, Any]) -> bool:
+    """Whether something failed, or did not fit."""
+    return bool(line.get("failure") or line.get("left_out"))
 
 
 def _key_of(line: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: line[name] for name in _KEYS if line.get(name) is not None}
+    return {name: line[name] for name in (*_KEYS, *_CARD) if line.get(name) is not None}
 
 
 def tables(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown: steps, those beside `transformers`, single products, and what other tiles of them take."""
+    """Markdown, for each card and its versions: all tables of what was measured there."""
+    of_card: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for line in lines:
+        of_card.setdefault(tuple(str(line.get(name) or "") for name in _CARD), []).append(line)
+    made = ((_words_of_card(*names), _tables_of_card(several)) for names, several in of_card.items())
+    return "\n\n".join(f"{words}\n\n{tables}".lstrip() for words, tables in made if tables)
+
+
+def _words_of_card(gpu: str, torch: str, triton: str) -> str:
+    """A heading; nothing where nothing is known."""
+    words = (gpu, f"torch {torch}" if torch else "", f"Triton {triton}" if triton else "")
+    return "### " + ", ".join(word for word in words if word) if any(words) else ""
+
+
+def _tables_of_card(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Steps, those beside `transformers`, single products, kernels of a step, what other tiles take, and failures."""
     steps = [line for line in lines if line.get("part") == "steps" and "step_seconds" in line]
     beside = [line for line in lines if line.get("part") == "transformers" and "step_seconds" in line]
     single = [line for line in lines if "microseconds" in line and "tile" not in line]
@@ -128,12 +155,35 @@ def tables(lines: Sequence[Mapping[str, Any]]) -> str:
                 for line in single
             ],
         ),
+        *_kernels(lines),
         _table(("product", "µs", "fastest tile", "µs"), list(_fastest(lines))),
         "\n".join(
-            f"failed: {' '.join(str(value) for value in _key_of(line).values())}: {line['failure']}" for line in failed
+            f"failed: {' '.join(str(line[name]) for name in _KEYS if line.get(name) is not None)}: {line['failure']}"
+            for line in failed
         ),
     ]
     return "\n\n".join(part for part in made if part)
+
+
+def _kernels(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Of each recipe and context that was profiled, its kernels, the longest first."""
+    profiled: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for line in lines:
+        if "total_microseconds" in line:
+            of = f"a step of `{line['recipe']}`{_words_of_switches(line)}, {line['context']:,} tokens of context:"
+            kernel = json.dumps([line.get(name) for name in ("name", "grid", "block", "registers", "shared")])
+            profiled.setdefault(of, {})[kernel] = line  # of a second time, which is counted once
+    for of, found in profiled.items():
+        rows = [
+            (
+                f"`{line['name'][:SHORT]}`",
+                words_of_grid(line.get("grid")),
+                f"{line['launches']:.1f}",
+                f"{line['total_microseconds']:.1f}",
+            )
+            for line in sorted(found.values(), key=lambda line: -line["total_microseconds"])
+        ]
+        yield f"{of}\n\n{_table(('kernel', 'grid', 'launches a step', 'µs together'), rows)}"
 
 
 def _fastest(lines: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
@@ -147,6 +197,14 @@ def _fastest(lines: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
         tile = min(taken, key=lambda tile: taken[tile])
         chosen = f"{taken[CHOSEN]:.1f}" if CHOSEN in taken else ""
         yield name, chosen, tile, f"{taken[tile]:.1f}"
+
+
+def words_of_grid(grid: Sequence[int] | None) -> str:
+    """Programs of a launch, without the axes at the end that have one; nothing of a copy."""
+    if grid is None:
+        return ""
+    axes = max((place for place, size in enumerate(grid, start=1) if size != 1), default=1)
+    return " × ".join(str(size) for size in grid[:axes])
 
 
 def _hardware(line: Mapping[str, Any]) -> str:

@@ -4,9 +4,14 @@
     python -m tests.bench.gpu_tiles 86     without one: which of them that card could run, and with how many registers
 
 Which tile is fastest follows from a card's clocks, units and caches, and only a clock can tell. Each product runs as in
-a step of 256 rows and in one of 512, which also commits a block. The tile of the tables of `quant.cuda.tiles` is timed
-as what is chosen and again among the others, so that the difference between these two is noise. A tile whose results
-are not those of the chosen one is named, and the part fails.
+a step of 256 rows, and those of recipe `4bit`, which come first, also as in one of 512, which commits a block. The tile
+of the tables of `quant.cuda.tiles` is timed as what is chosen and again among the others, so that the difference
+between these two is noise. A tile whose results are not those of the chosen one is named, and the part fails.
+
+The output projections and the dense MLP's down projection have so few columns that a step of 256 rows leaves a third to
+a half of a large card's multiprocessors without a program. Smaller tiles are one way out, and a split of K into halves,
+whose sums a second launch adds, is another. No kernel does that; what its first launch would take is what the same
+kernel takes for half of K and twice the columns.
 """
 
 from __future__ import annotations
@@ -42,6 +47,7 @@ from .gpu_products import (
     DTYPE,
     ROWS,
     WIDTH,
+    published_experts,
     random_codes,
     random_embedding,
     random_experts,
@@ -53,6 +59,8 @@ from .inner_loops import mflop
 
 QKV, MLP, VOCABULARY = 8192, 2112, 262_144
 """Columns of the stacked projections of a sliding layer, of the dense MLP's gate, and of the head."""
+SLIDING, FULL = 4096, 8192
+"""Inputs of the output projection of a layer of each kind."""
 FAR = 0.02
 """A relative difference that no other order of sums explains."""
 WIDE = 52
@@ -63,11 +71,18 @@ EXPERT_TILES = (
     *(ExpertTile(rows, rows, down_columns=64) for rows in (16, 32)),
     *(ExpertTile(rows, rows, warps=8) for rows in (16, 32)),
 )
+UNQUANTIZED_TILES = (
+    *(ExpertTile(rows, rows, down_columns=64, stages=stages) for rows in (16, 32, 64) for stages in (2, 3, 4)),
+    *(ExpertTile(rows, rows, down_columns=64, warps=8) for rows in (16, 32)),
+)
+"""Experts in bf16 have 64 columns in their down projection, too, whatever a tile says."""
 LINEAR_TILES = (
     *(Tile(rows, 64, 4, stages=stages) for rows in (32, 64, 128) for stages in (3, 4)),
     *(Tile(rows, 128, 8, stages=stages) for rows in (64, 128) for stages in (3, 4)),
     *(Tile(rows, 128, 4) for rows in (64, 128)),
 )
+NARROW_TILES = tuple(tile for tile in LINEAR_TILES if tile.rows * tile.columns <= 64 * 128)
+"""For few columns: larger ones are fewer programs than are chosen, which are too few."""
 GATED_TILES = tuple(Tile(rows, 64, warps, stages=stages) for rows in (32, 64) for warps in (4, 8) for stages in (3, 4))
 SOFT_TILES = (
     *(Tile(rows, 64, 4, stages=stages) for rows in (64, 128) for stages in (2, 3)),
@@ -108,45 +123,73 @@ class Product:
 
 def products(contexts: Sequence[int], device: torch.device) -> Iterator[Product]:
     """Each product that is a kernel with tiles, over random operands that are gone with it."""
-    ways: list[tuple[str, Activations]] = [("nf4", "a16"), ("nf4", "a8"), ("int8", "a16")]
-    for codec, activations in ways:
-        yield from _of_experts(codec, activations, device)
-    yield from _of_columns("queries, keys, values", QKV, (ROWS, 2 * ROWS), device)
-    yield from _of_columns("head", VOCABULARY, (ROWS,), device)
-    yield from _of_gate(device)
+    both = (ROWS, 2 * ROWS)
+    outputs = (("output, sliding", SLIDING), ("output, full", FULL))
+    narrow = (*outputs, ("MLP down", MLP))
+    yield from _of_quantized_experts("nf4", "a16", both, device)
+    yield from _of_quantized_experts("int8", "a16", both, device)
+    yield from _of_columns("queries, keys, values", (QKV, WIDTH), "int8", both, LINEAR_TILES, device)
+    yield from _of_gate("int8", both, device)
+    for name, width in narrow:
+        yield from _of_columns(name, (WIDTH, width), "int8", both, NARROW_TILES, device)
+    for name, width in outputs:
+        shape = (2 * WIDTH, width // 2)
+        yield from _of_columns(f"{name}, in halves", shape, "int8", (ROWS,), NARROW_TILES, device)
+    yield from _of_columns("head", (VOCABULARY, WIDTH), "int8", (ROWS,), LINEAR_TILES, device)
     yield _of_soft_embedding(device)
     yield from _of_attention(contexts, device)
+    yield from _of_columns("queries, keys, values", (QKV, WIDTH), "nf4", (ROWS,), LINEAR_TILES, device)
+    yield from _of_gate("nf4", (ROWS,), device)
+    for name, width in narrow:
+        yield from _of_columns(name, (WIDTH, width), "nf4", (ROWS,), NARROW_TILES, device)
+    yield from _of_quantized_experts("nf4", "a8", both, device)
+    yield from _of_experts(CudaExperts(published_experts(device)), (ROWS,), UNQUANTIZED_TILES, device)
 
 
-def _of_experts(codec: str, activations: Activations, device: torch.device) -> Iterator[Product]:
-    experts = CudaExperts(random_experts(codec, device), activations)
-    for rows in (ROWS, 2 * ROWS):
+def _of_quantized_experts(
+    codec: str, activations: Activations, several: Sequence[int], device: torch.device
+) -> Iterator[Product]:
+    yield from _of_experts(CudaExperts(random_experts(codec, device), activations), several, EXPERT_TILES, device)
+
+
+def _of_experts(
+    experts: CudaExperts, several: Sequence[int], others: Sequence[ExpertTile], device: torch.device
+) -> Iterator[Product]:
+    for rows in several:
         x, routing = random_rows(rows, WIDTH, device), random_routing(rows, device)
         yield Product(
             name=f"experts, {experts.path}, {rows} rows",
             run=lambda x=x, routing=routing: experts(x, *routing),
             table=tiles.EXPERTS[tiles.mma_kind(device)],
-            key=activations,
-            others=EXPERT_TILES,
+            key=experts.activations,
+            others=tuple(others),
         )
 
 
-def _of_columns(name: str, columns: int, several: Sequence[int], device: torch.device) -> Iterator[Product]:
-    weight = Weight.of(random_codes("int8", columns, WIDTH, device=device), "a16")
+def _of_columns(
+    name: str,
+    shape: tuple[int, int],
+    codec: str,
+    several: Sequence[int],
+    others: Sequence[Tile],
+    device: torch.device,
+) -> Iterator[Product]:
+    """A linear layer, of a weight of so many columns and inputs."""
+    weight = Weight.of(random_codes(codec, *shape, device=device), "a16")
     for rows in several:
-        x = random_rows(rows, WIDTH, device)
+        x = random_rows(rows, shape[1], device)
         yield Product(
             name=f"{name}, {weight.path}, {rows} rows",
             run=lambda x=x: weight.times(x),
             table=tiles.LINEAR,
             key=tiles.mma_kind(device),
-            others=tuple((tile,) for tile in LINEAR_TILES),
+            others=tuple((tile,) for tile in others),
         )
 
 
-def _of_gate(device: torch.device) -> Iterator[Product]:
-    weight = Weight.of(random_codes("int8", 2 * MLP, WIDTH, device=device), "a16")
-    for rows in (ROWS, 2 * ROWS):
+def _of_gate(codec: str, several: Sequence[int], device: torch.device) -> Iterator[Product]:
+    weight = Weight.of(random_codes(codec, 2 * MLP, WIDTH, device=device), "a16")
+    for rows in several:
         x = random_rows(rows, WIDTH, device)
         yield Product(
             name=f"gate and up, {weight.path}, {rows} rows",
@@ -204,7 +247,8 @@ def time_tiles(contexts: Sequence[int], results: Results, device: torch.device) 
                     else:
                         taken[words(tile)] = _microseconds(product.name, words(tile), product.run, results)
             except (TritonError, RuntimeError) as error:  # too large for the card, or for a pass of the compiler
-                print(f"    {words(tile):{WIDE}} does not run here: {str(error).splitlines()[0]}", flush=True)
+                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+                print(f"    {words(tile):{WIDE}} does not run here: {reason}", flush=True)
         fastest = min(taken, key=lambda name: taken[name])
         print(f"  {product.name}: {fastest}, {chosen / taken[fastest]:.2f} times as fast as what is chosen", flush=True)
     return wrong

@@ -28,6 +28,14 @@ def test_options_are_frozen() -> None:
         GenerateOptions().steps = 3  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("number", [numpy.float32(0.5), numpy.float64(0.5), numpy.int64(1)])
+def test_a_number_may_be_one_of_numpy(number: Any) -> None:
+    found = GenerateOptions(entropy_bound=number).entropy_bound
+    assert found == float(number) and isinstance(found, float)
+    with pytest.raises(UsageError, match="entropy_bound"):
+        GenerateOptions(entropy_bound=numpy.bool_(True))
+
+
 @pytest.mark.parametrize("number", [numpy.int64(5), numpy.uint8(5), torch.tensor(5)])
 def test_a_whole_number_may_be_one_of_numpy_or_torch(number: Any) -> None:
     options = GenerateOptions(max_tokens=number, seed=number, stability=number)

@@ -1,43 +1,99 @@
-"""Kernels of a step, from what a profiler hands over."""
+"""Kernels of a step, from the events of a profiler's trace."""
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from torch.autograd import DeviceType
 
 from localdiff.bench.step.measure import Stopwatch
 from tests.bench import gpu_kernels
-from tests.bench.gpu_kernels import EACH_STEP, Share, kernels, shares_of
+from tests.bench.gpu_kernels import EACH_STEP, Compiled, Share, kernels, shares_of
 from tests.bench.gpu_results import Results
 from tests.localdiff.bench.step.small import small_subject
 
 
-def seen(key: str, count: int, microseconds: float, device: DeviceType = DeviceType.CUDA) -> Any:
-    return SimpleNamespace(key=key, count=count, self_device_time_total=microseconds, device_type=device)
+def seen(name: str, microseconds: float, grid: tuple[int, int] = (2, 22), registers: int = 128) -> dict[str, Any]:
+    """A kernel as Kineto writes it down, but for what nobody reads."""
+    told = {
+        "device": 0,
+        "stream": 7,
+        "registers per thread": registers,
+        "shared memory": 32768,
+        "grid": [*grid, 1],
+        "block": [256, 1, 1],
+        "est. achieved occupancy %": 17,
+    }
+    return {"ph": "X", "cat": "kernel", "name": name, "ts": 17.25, "dur": microseconds, "args": told}
+
+
+def kernel(name: str, grid: tuple[int, int] = (2, 22), registers: int = 128) -> Compiled:
+    return Compiled(name=name, grid=(*grid, 1), block=(256, 1, 1), registers=registers, shared=32768)
 
 
 def test_shares_are_of_one_step() -> None:
     """Steps are counted by a kernel that each launches once, whatever Triton appends to its name.
 
-    Launches on the host are none of the card's.
+    Launches on the host, and annotations of what runs meanwhile, are none of the card's.
     """
     found = shares_of(
         [
-            seen("cudaGraphLaunch", 5, 0, DeviceType.CPU),
-            seen(f"{EACH_STEP}_0d1d", 4, 40),
-            seen("linear_kernel", 240, 2400),
-            seen("linear_kernel", 240, 1200),
+            {"ph": "M", "name": "process_name", "ts": 0.0, "pid": 0, "tid": 0, "args": {"name": "python"}},
+            {"ph": "X", "cat": "cuda_runtime", "name": "cudaGraphLaunch", "ts": 1.5, "dur": 8, "args": {"cbid": 311}},
+            {"ph": "X", "cat": "gpu_user_annotation", "name": "a step", "ts": 1.5, "dur": 5000},
+            *(seen(f"{EACH_STEP}_0d1d", 10) for _ in range(4)),
+            *(seen("linear_kernel", 5.5) for _ in range(480)),
         ]
     )
     assert found == [
-        Share(name="linear_kernel", launches=120, microseconds=900),
-        Share(name=f"{EACH_STEP}_0d1d", launches=1, microseconds=10),
+        Share(kernel=kernel("linear_kernel"), launches=120, microseconds=660),
+        Share(kernel=kernel(f"{EACH_STEP}_0d1d"), launches=1, microseconds=10),
     ]
+
+
+def test_kernels_of_one_name_are_told_apart_by_what_they_were_compiled_for() -> None:
+    """By their grids, as those of the head and of a projection, and by their registers, as those of nf4 and of int8."""
+    found = shares_of(
+        [
+            seen(EACH_STEP, 1),
+            *(seen("gate_up_kernel", 40, (144, 11)) for _ in range(28)),
+            *(seen("gate_up_kernel", 60, (144, 11), registers=168) for _ in range(2)),
+            *(seen("linear_kernel", 10, (2, 64)) for _ in range(25)),
+            seen("linear_kernel", 300, (2, 2048)),
+        ]
+    )
+    assert [(share.kernel, share.launches, share.microseconds) for share in found] == [
+        (kernel("gate_up_kernel", (144, 11)), 28, 1120),
+        (kernel("linear_kernel", (2, 2048)), 1, 300),
+        (kernel("linear_kernel", (2, 64)), 25, 250),
+        (kernel("gate_up_kernel", (144, 11), 168), 2, 120),
+        (kernel(EACH_STEP), 1, 1),
+    ]
+
+
+def test_what_has_no_grid_is_counted_all_the_same() -> None:
+    """A copy never has one; neither has a kernel of another profiler, or of one with nothing to say."""
+    copy = {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy DtoH (Device -> Pinned)", "dur": 2, "args": {"bytes": 8}}
+    fill = {"ph": "X", "cat": "gpu_memset", "name": "Memset (Device)", "dur": 1.5}
+    found = shares_of([seen(EACH_STEP, 1), copy, copy, fill, {"cat": "kernel", "name": "sum", "args": None}])
+    assert [(share.kernel, share.launches, share.microseconds) for share in found] == [
+        (Compiled(name="Memcpy DtoH (Device -> Pinned)"), 2, 4),
+        (Compiled(name="Memset (Device)"), 1, 1.5),
+        (kernel(EACH_STEP), 1, 1),
+        (Compiled(name="sum"), 1, 0),
+    ]
+
+
+def test_a_trace_of_torch_is_read() -> None:
+    """One of a CPU, which has the same form, and no work of a card."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiled:
+        torch.ones(2).sum()
+    events = gpu_kernels._traced(profiled)
+    assert "aten::sum" in [event["name"] for event in events] and shares_of(events) == []
 
 
 def test_the_steps_of_a_block_behind_a_context_are_profiled(
@@ -61,8 +117,9 @@ def test_the_steps_of_a_block_behind_a_context_are_profiled(
         def __exit__(self, *_: object) -> None:
             """Sees nothing."""
 
-        def key_averages(self) -> list[Any]:
-            return [seen(EACH_STEP, 2, 40), seen("linear_kernel", 24, 960)]
+        def export_chrome_trace(self, path: str) -> None:
+            events = [*(seen(EACH_STEP, 20) for _ in range(2)), *(seen("linear_kernel", 40) for _ in range(24))]
+            Path(path).write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
 
     monkeypatch.setattr(gpu_kernels, "WARM_UP_REPLAYED", 1)
     monkeypatch.setattr(gpu_kernels, "random_subject", lambda **_: lambda _: small_subject())
@@ -72,14 +129,14 @@ def test_the_steps_of_a_block_behind_a_context_are_profiled(
     results = Results(tmp_path / "results.jsonl")
     assert kernels("4bit", 20, 2, results) == 0
     assert blocks == [(20, 1 + 2)]
-    assert [(line["name"], line["total_microseconds"]) for line in results.lines()] == [
-        ("linear_kernel", 480),
-        (EACH_STEP, 20),
+    assert [(line["name"], line["grid"], line["total_microseconds"]) for line in results.lines()] == [
+        ("linear_kernel", [2, 22, 1], 480),
+        (EACH_STEP, [2, 22, 1], 20),
     ]
-    assert "linear_kernel" in capsys.readouterr().out
-    monkeypatch.setattr(Profiled, "key_averages", lambda _: [])
+    assert re.search(r"linear_kernel +2 × 22 +12\.0 × +40\.0 µs", capsys.readouterr().out)
+    monkeypatch.setattr(gpu_kernels, "_traced", lambda _: [])
     assert kernels("4bit", 20, 2, results) == 1
 
 
 def test_without_a_step_there_is_nothing_to_tell() -> None:
-    assert shares_of([seen("linear_kernel", 240, 2400)]) == []
+    assert shares_of([seen("linear_kernel", 2400)]) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ from tests.bench import gpu
 from tests.bench.gpu_process import ROOT, TOLD, Ended, Limits, ended
 from tests.bench.gpu_results import Results
 
+PAGE = ROOT / "docs" / "gpu-benchmarks.md"
 BEYOND = ("bitsandbytes", "peft", "prompt_toolkit", "pyte", "tomlkit", "typer")
 """Packages that neither steps nor checks need."""
 
@@ -137,6 +139,27 @@ def test_it_starts_where_something_installed_brings_tests_of_its_own(tmp_path: P
     (tmp_path / "tests" / "__init__.py").touch()
     command = ["env", f"PYTHONPATH={tmp_path}", sys.executable, "-m", "tests.bench.gpu", "--help"]
     assert ended(command, seconds=120, captured=True).failure is None
+
+
+def test_parts_come_in_one_order() -> None:
+    """Of the module's first page, of a call without parts, and of the half hour on a rented card.
+
+    Whether kernels are right on a card matters more than which tiles are fastest there, which takes minutes.
+    """
+    assert gpu.PARTS.index("tests") < gpu.PARTS.index("tiles")
+    listed = [line.split()[0] for line in (gpu.__doc__ or "").splitlines() if re.match(r"    [a-z]+    ", line)]
+    assert listed == list(gpu.PARTS)
+    (parts,) = re.findall(r'^parts="(.*)"$', PAGE.read_text(), re.MULTILINE)
+    assert parts.split() == [name for name in gpu.PARTS if name != "transformers"]
+
+
+def test_the_half_hour_is_three_calls_of_at_most_ten_minutes() -> None:
+    """Each of them goes on with the steps under a limit of memory, in what is left of their time."""
+    calls = re.split(r"^# (?=\d: )", PAGE.read_text(), flags=re.MULTILINE)[1:]
+    minutes = [[float(number) for number in re.findall(r"^bench --total (\d+) ", call, re.MULTILINE)] for call in calls]
+    assert len(calls) == 3 and all(0 < sum(several) <= 10 for several in minutes), minutes
+    limited = [re.findall(r"^bench --total \d+ (.*--vram-limit.*)$", call, re.MULTILINE) for call in calls[:2]]
+    assert len(limited[0]) == 1 and limited[0] == limited[1]
 
 
 def test_what_never_ends_is_ended_with_all_that_it_started(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Any:
         for module in (gpu_products, gpu_tiles):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, size)
-    for name, size in {"QKV": 128, "MLP": 64, "VOCABULARY": 256}.items():
+    for name, size in {"QKV": 128, "MLP": 64, "SLIDING": 128, "FULL": 256, "VOCABULARY": 256}.items():
         monkeypatch.setattr(gpu_tiles, name, size)
     monkeypatch.setattr(gpu_products, "VOCAB_SIZE", 256)
     monkeypatch.setattr(gpu_products, "DTYPE", torch.float16)
@@ -45,7 +45,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def few(monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
     """Two tiles of each kind."""
-    for name in ("EXPERT", "LINEAR", "GATED", "SOFT", "SMALL_HEAD", "LARGE_HEAD"):
+    for name in ("EXPERT", "UNQUANTIZED", "LINEAR", "NARROW", "GATED", "SOFT", "SMALL_HEAD", "LARGE_HEAD"):
         monkeypatch.setattr(module, f"{name}_TILES", getattr(module, f"{name}_TILES")[:2])
 
 
@@ -63,7 +63,29 @@ def test_each_product_is_clocked_with_each_tile(
     assert small.time_tiles([20], results, DEVICE) == 0
     found = list(lines(tmp_path / "results.jsonl"))
     products = list(dict.fromkeys(line["name"] for line in found))
-    assert len(products) == 3 * 2 + 2 + 1 + 2 + 1 + 2
+    both_steps = ["8 rows", "16 rows"]
+    of = {
+        "experts, w4a16, grouped, Triton": both_steps,
+        "experts, w8a16, grouped, Triton": both_steps,
+        "queries, keys, values, w8a16, Triton": both_steps,
+        "gate and up, w8a16, Triton": both_steps,
+        "output, sliding, w8a16, Triton": both_steps,
+        "output, full, w8a16, Triton": both_steps,
+        "MLP down, w8a16, Triton": both_steps,
+        "output, sliding, in halves, w8a16, Triton": ["8 rows"],
+        "output, full, in halves, w8a16, Triton": ["8 rows"],
+        "head, w8a16, Triton": ["8 rows"],
+        "soft embedding w8a16, Triton": ["8 rows"],
+        "attention, sliding": ["20 positions", "20 positions, commit"],
+        "queries, keys, values, w4a16, Triton": ["8 rows"],
+        "gate and up, w4a16, Triton": ["8 rows"],
+        "output, sliding, w4a16, Triton": ["8 rows"],
+        "output, full, w4a16, Triton": ["8 rows"],
+        "MLP down, w4a16, Triton": ["8 rows"],
+        "experts, w4a8, grouped, Triton": both_steps,
+        "experts, fp16, grouped, Triton": ["8 rows"],
+    }
+    assert products == [f"{name}, {step}" for name, steps in of.items() for step in steps]
     assert all([line["tile"] for line in found if line["name"] == name][0] == "chosen" for name in products)
     assert len(found) == 3 * len(products)
     assert "| experts, w4a16, grouped, Triton, 8 rows | 2.0 | chosen | 2.0 |" in tables(found)
@@ -71,6 +93,29 @@ def test_each_product_is_clocked_with_each_tile(
 
     monkeypatch.setattr(small, "clocked", None)
     assert small.time_tiles([20], results, DEVICE) == 0, "what is in the file is not clocked again"
+
+
+def test_shapes_are_those_of_the_released_layers() -> None:
+    """Of a sliding layer and of a full one; the dense MLP is the same in both."""
+    from quant.released import released_shapes
+    from tests.bench import gpu_tiles
+
+    shapes = released_shapes(6)
+    for layer, heads in ((0, gpu_tiles.SLIDING), (5, gpu_tiles.FULL)):
+        prefix = f"model.decoder.layers.{layer}."
+        assert shapes[f"{prefix}self_attn.o_proj.weight"] == (gpu_tiles.WIDTH, heads)
+        assert shapes[f"{prefix}mlp.down_proj.weight"] == (gpu_tiles.WIDTH, gpu_tiles.MLP)
+    projections = [shapes[f"model.decoder.layers.0.self_attn.{name}_proj.weight"] for name in "qkv"]
+    assert sum(rows for rows, _ in projections) == gpu_tiles.QKV
+
+
+def test_experts_in_bf16_are_as_wide_as_their_tiles_say() -> None:
+    """They take 64 columns whatever the tile says, so that others would be timed twice under two names."""
+    from quant.cuda.experts import COLUMNS
+    from tests.bench.gpu_tiles import UNQUANTIZED_TILES
+
+    assert {tile.down_columns for tile in UNQUANTIZED_TILES} == {COLUMNS}
+    assert len(set(UNQUANTIZED_TILES)) == len(UNQUANTIZED_TILES)
 
 
 def test_the_clock_runs_the_tile_that_is_named(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from tests.models import tiny
     [
         ({"options": {"seed": 1}}, "`options` are a `GenerateOptions`, not a `dict`"),
         ({"cancel": True}, "`cancel` is a `threading.Event`, not a `bool`"),
+        ({"noise": 5}, r"`noise` is a source such as `SeededNoise\(1\)`, not an `int`"),
     ],
 )
 def test_an_argument_of_another_kind_is_refused(tmp_path: Path, given: dict[str, Any], words: str) -> None:
@@ -28,6 +29,36 @@ def test_an_argument_of_another_kind_is_refused(tmp_path: Path, given: dict[str,
         list(engine.generate("hi", **given))
     with pytest.raises(UsageError, match=words):
         list(Conversation(engine).answer([{"role": "user", "content": "hi"}], **given))
+
+
+def test_a_prefix_cache_of_another_engine_is_refused(tmp_path: Path) -> None:
+    """Its keys and values would be taken for this model's."""
+    (tmp_path / "other").mkdir()
+    engine, other = tiny.engine(tmp_path), tiny.engine(tmp_path / "other")
+    for prefix_cache, words in (
+        (other.new_prefix_cache(), "the prefix cache belongs to another engine"),
+        (5, "`prefix_cache` is a `PrefixCache`, not an `int`"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            next(engine.generate("hi", prefix_cache=prefix_cache))  # type: ignore[arg-type]
+    assert next(engine.generate("hi", prefix_cache=engine.new_prefix_cache()))
+
+
+@pytest.mark.parametrize(("messages", "kind"), [(None, "`NoneType`"), ("hi", "`str`"), (iter([]), "iterator")])
+def test_messages_of_a_conversation_are_a_list(tmp_path: Path, messages: Any, kind: str) -> None:
+    with pytest.raises(UsageError, match=f"messages are a list of them, not .*{kind}"):
+        next(Conversation(tiny.engine(tmp_path)).answer(messages))
+
+
+def test_a_conversation_is_with_an_engine() -> None:
+    with pytest.raises(UsageError, match="a conversation is with an `Engine`, not a `NoneType`"):
+        Conversation(None)  # type: ignore[arg-type]
+
+
+def test_a_name_that_no_file_can_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("localdiff.paths.models_dir", lambda *_: tmp_path)
+    with pytest.raises(WeightsError, match="is neither `demo`, nor a quantized model"):
+        Engine.load("a" * 300)
 
 
 def test_a_rule_that_is_none_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
@@ -45,6 +76,9 @@ def test_a_rule_that_is_none_is_refused_before_anything_is_computed(tmp_path: Pa
         ({"device": 0}, "`device` is text or a `torch.device`, not an `int`"),
         ({"dtype": torch.bfloat16}, "`dtype` is text, not a `dtype`"),
         ({"revision": 1}, "`revision` is text, not an `int`"),
+        ({"offline": "no"}, "`offline` is True or False, not a `str`"),
+        ({"confirm": 5}, "`confirm` is a function, not an `int`"),
+        ({"progress": 5}, "`progress` is a function, not an `int`"),
         ({"device": "tpu"}, "^device='tpu' should be auto, cpu, cuda, cuda:N or mps$"),
         ({"dtype": "fp16"}, "^dtype='fp16' cannot hold this model"),
         ({"revision": "v1"}, "^revision='v1' is for a model from the Hub, and model='demo' is not one$"),

@@ -1,0 +1,62 @@
+"""What figures of a card are kept under, with stand-ins for its driver."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from tests.bench import gpu_card
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    gpu_card.card.cache_clear()
+    yield
+    gpu_card.card.cache_clear()
+
+
+def driver(name: bytes, *, failing: str = "none") -> Callable[[str], Any]:
+    """Loads a driver of one card, in which one function fails."""
+
+    class Driver:
+        def __init__(self, file: str) -> None:
+            if file == "libcuda.so.1":
+                raise OSError(f"{file}: cannot open shared object file")
+
+        def cuInit(self, _: int) -> int:
+            return 100 * (failing == "cuInit")
+
+        def cuDeviceGet(self, device: Any, place: int) -> int:
+            device._obj.value = 7 + place
+            return 101 * (failing == "cuDeviceGet")
+
+        def cuDeviceGetName(self, buffer: Any, size: int, device: Any) -> int:
+            assert device.value == 7 and size > len(name)
+            buffer.value = name
+            return 0
+
+    return Driver
+
+
+def test_it_is_the_card_and_what_compiles_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", driver(b"NVIDIA H100 80GB HBM3"))
+    found = gpu_card.card()
+    assert found["gpu"] == "NVIDIA H100 80GB HBM3" and found["torch"] == torch.__version__
+
+
+@pytest.mark.parametrize("failing", ["cuInit", "cuDeviceGet"])
+def test_without_a_card_there_are_versions_alone(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", driver(b"", failing=failing))
+    assert "gpu" not in gpu_card.card() and "torch" in gpu_card.card()
+
+
+def test_it_takes_no_context() -> None:
+    """Which would be on the card for as long as a process waits for those that it measures."""
+    program = "import torch\nfrom tests.bench.gpu_card import card\ncard()\nassert not torch.cuda.is_initialized()"
+    subprocess.run([sys.executable, "-c", program], check=True)
