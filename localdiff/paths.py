@@ -17,6 +17,7 @@ and never creates anything. Every function takes the environment, so that tests 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -68,9 +69,23 @@ def expanded(path: Path | str) -> Path:
 def nearest(directory: Path) -> Path:
     """The directory, or the nearest one above it that exists."""
     place = directory.absolute()
-    while not place.is_dir() and place != place.parent:
+    # Not pathlib's `is_dir`, which raises an error of a folder that may not be looked into.
+    while not os.path.isdir(place) and place != place.parent:
         place = place.parent
     return place
+
+
+def refusal(path: Path) -> str | None:
+    """Why this user may not read a file, or not even see whether it exists; None where that is not the problem."""
+    try:
+        if stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait
+            with open(path, "rb"):
+                pass
+    except PermissionError as error:
+        return error.strerror
+    except (OSError, ValueError):
+        return None
+    return None
 
 
 def shown(path: Path, env: Mapping[str, str] = os.environ) -> str:
