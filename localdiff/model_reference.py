@@ -16,7 +16,6 @@ from localdiff import paths
 from localdiff.adapter_reference import shipped_adapters
 from localdiff.errors import ArgumentError, WeightsError
 from localdiff.model_store import (
-    CHECK_PERMISSIONS,
     DEMO,
     PARTIAL,
     quantized_directory,
@@ -81,7 +80,8 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
     elif "/" in reference or os.sep in reference or reference.startswith((".", "~")):
         raise WeightsError(f"no such directory: `{reference}`", KINDS)
     elif (refused := refused_directory(reference)) is not None:
-        raise WeightsError(f"`{refused}` cannot be read: {paths.refusal(refused / MANIFEST_FILE)}", CHECK_PERMISSIONS)
+        why = paths.refusal(refused / MANIFEST_FILE)
+        raise WeightsError(f"`{refused}` cannot be read: {why}", paths.CHECK_PERMISSIONS)
     elif _is_unfinished(reference):
         raise WeightsError(
             f"`{reference}` is an unfinished quantized model", "the `localdiff quantize` that began it finishes it"

@@ -28,8 +28,6 @@ DEMO = "demo"
 PARTIAL, DISCARDED = ".partial", ".discarded"
 """Suffixes of directories that are not yet models, or no longer."""
 
-CHECK_PERMISSIONS = "check its permissions"
-
 State = Literal["finished", "unfinished", "damaged", "unreadable"]
 
 
@@ -90,7 +88,7 @@ def default_model(env: Mapping[str, str] = os.environ) -> str:
         )
     for directory in directories:
         if (why := paths.refusal(directory / MANIFEST_FILE)) is not None:
-            raise WeightsError(f"no model was named, and `{directory}` cannot be read: {why}", CHECK_PERMISSIONS)
+            raise WeightsError(f"no model was named, and `{directory}` cannot be read: {why}", paths.CHECK_PERMISSIONS)
     raise WeightsError(
         "no model was named, and no quantized model " + ("but the demo's " if demos else "") + "is here to use instead",
         "`localdiff quantize` makes one of the released weights (a 52 GB download, 15 GB to keep); "
@@ -159,7 +157,7 @@ def find(name: str, env: Mapping[str, str] = os.environ) -> StoredModel:
 def remedy(model: StoredModel) -> str:
     """What to do about a model that is not finished: commands to type."""
     if model.state == "unreadable":
-        return CHECK_PERMISSIONS  # it may be in order: not to be deleted, nor made again
+        return paths.CHECK_PERMISSIONS  # it may be in order: not to be deleted, nor made again
     deletes = f"`localdiff models rm {shell_word(model.name)}` deletes it"
     if model.state == "unfinished" and not model.name.endswith(PARTIAL):
         return deletes  # `localdiff quantize` replaces nothing that it did not make
@@ -198,7 +196,7 @@ def remove(model: StoredModel) -> None:
         hint = "delete it by hand; nothing else refers to it"
         raise ResourceError(
             f"`{directory}` cannot be deleted: {error.strerror}",
-            CHECK_PERMISSIONS if isinstance(error, PermissionError) else hint,
+            paths.CHECK_PERMISSIONS if isinstance(error, PermissionError) else hint,
         ) from error
 
 
@@ -239,7 +237,7 @@ def _directories(env: Mapping[str, str]) -> Iterator[Path]:
             os.stat(os.path.join(folder, "."))  # names can be listed where nothing more may be known of them
             yield from (folder / name for name in names if os.path.isdir(folder / name) and not name.startswith("."))
     except PermissionError as error:
-        raise WeightsError(f"`{folder}` cannot be used: {error.strerror}", CHECK_PERMISSIONS) from error
+        raise WeightsError(f"`{folder}` cannot be used: {error.strerror}", paths.CHECK_PERMISSIONS) from error
 
 
 def _inspect(directory: Path, record: _Record) -> StoredModel:

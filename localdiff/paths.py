@@ -22,7 +22,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from localdiff.errors import UsageError
+from localdiff.errors import UsageError, WeightsError
+
+CHECK_PERMISSIONS = "check its permissions"
 
 
 def models_dir(env: Mapping[str, str] = os.environ) -> Path:
@@ -86,6 +88,16 @@ def refusal(path: Path) -> str | None:
     except (OSError, ValueError):
         return None
     return None
+
+
+def require_readable(path: Path) -> None:
+    """Refuse a file of a model that this user may not read: libraries take some of these for missing or damaged.
+
+    Raises:
+        WeightsError: it may not be read.
+    """
+    if (why := refusal(path)) is not None:
+        raise WeightsError(f"`{path}` cannot be read: {why}", CHECK_PERMISSIONS)
 
 
 def shown(path: Path, env: Mapping[str, str] = os.environ) -> str:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..errors import WeightsError
 from ..model.config import ModelConfig
+from ..paths import require_readable
 from .config import HINT, AdapterConfig
 from .keys import Factor, Key, find_place, parse, released_name
 from .save import FINGERPRINT, WEIGHTS_FILE
@@ -62,6 +63,7 @@ class StoredAdapter:
         """
         config = AdapterConfig.read(directory)
         path = directory / WEIGHTS_FILE
+        require_readable(path)
         if not path.is_file():
             is_pickle = (directory / "adapter_model.bin").is_file()
             raise WeightsError(

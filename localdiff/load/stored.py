@@ -28,6 +28,7 @@ from quant.jobs.job import JOB_FILE
 
 from ..errors import WeightsError
 from ..model.config import ModelConfig
+from ..paths import CHECK_PERMISSIONS
 from .checkpoint import CONFIG_FILE, Checkpoint
 from .matching import DECODER, ENCODER
 
@@ -76,7 +77,7 @@ class StoredWeights:
         try:
             yield
         except WeightsError as error:
-            if any(map(self.rebuilds, files)):
+            if error.hint != CHECK_PERMISSIONS and any(map(self.rebuilds, files)):
                 raise WeightsError(error.message, self.checkpoint.remedy) from error
             raise
 

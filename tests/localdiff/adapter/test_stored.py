@@ -17,6 +17,7 @@ from localdiff import adapter_reference
 from localdiff.adapter import Adapter, StoredAdapter, add_adapter, open_adapter, save_adapter, terms_of
 from localdiff.errors import WeightsError
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from tests.fakes.permissions import as_anyone
 from tests.models import tiny
 from tests.models.adapters import EVERYTHING, hidden, randomize
 
@@ -50,6 +51,17 @@ def edit_tensors(directory: Path, change: Callable[[dict[str, Tensor]], object],
     change(tensors)
     copies = {name: tensor.clone() for name, tensor in tensors.items()}
     save_file(copies, path, metadata=metadata if keep_metadata else None)
+
+
+@pytest.mark.parametrize("file", ["adapter_config.json", "adapter_model.safetensors", ""])
+def test_a_file_that_may_not_be_read(tmp_path: Path, file: str) -> None:
+    directory = tmp_path / "adapter"
+    save(directory, "q_proj")
+    (directory / file).chmod(0)
+    with as_anyone(), pytest.raises(WeightsError, match=r"cannot be read: Permission denied$") as raised:
+        open_adapter(str(directory))
+    (directory / file).chmod(0o755)
+    assert raised.value.hint == "check its permissions"
 
 
 @pytest.mark.parametrize("rows", ["both", "encoder", "decoder"])
