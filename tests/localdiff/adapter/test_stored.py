@@ -64,6 +64,20 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, file: str) -> None:
     assert raised.value.hint == "check its permissions"
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("-inf"), 1e300])
+def test_values_that_are_not_finite_are_those_of_the_adapter(tmp_path: Path, value: float) -> None:
+    save(tmp_path, "q_proj")
+
+    def spoil(tensors: dict[str, Tensor]) -> None:
+        name = sorted(tensors)[1]
+        tensors[name] = tensors[name].double()
+        tensors[name][1, 2] = value
+
+    edit_tensors(tmp_path, spoil)
+    with pytest.raises(WeightsError, match=r"adapter_model.safetensors` holds NaN or infinite values, in `.*lora_B"):
+        load(tmp_path)
+
+
 @pytest.mark.parametrize("rows", ["both", "encoder", "decoder"])
 def test_what_was_saved_comes_back(tmp_path: Path, rows: str) -> None:
     names = [name for name in EVERYTHING if rows != "encoder" or "conditioning" not in name]
