@@ -15,7 +15,14 @@ from pathlib import Path
 from localdiff import paths
 from localdiff.adapter_reference import shipped_adapters
 from localdiff.errors import ArgumentError, WeightsError
-from localdiff.model_store import DEMO, PARTIAL, quantized_directory, stored_models
+from localdiff.model_store import (
+    DEMO,
+    PARTIAL,
+    quantized_directory,
+    refused_directory,
+    stored_models,
+)
+from quant import MANIFEST_FILE
 
 DEMO_DIRECTORY = Path(__file__).parent / "demo" / "checkpoint"
 KINDS = (
@@ -66,12 +73,15 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
         is_near = (path.parent / "config.json").is_file()
         hint = f"did you mean `--model {path.parent}`?" if is_near else KINDS
         raise WeightsError(f"`{reference}` is a file, not the directory of a model", hint)
-    elif (refusal := _refusal(path)) is not None:
+    elif (refusal := paths.refusal(path)) is not None:
         raise WeightsError(f"`{reference}` cannot be read: {refusal}", "check the permissions of its folders")
     elif _HUB_ID.fullmatch(reference):
         return None
     elif "/" in reference or os.sep in reference or reference.startswith((".", "~")):
         raise WeightsError(f"no such directory: `{reference}`", KINDS)
+    elif (refused := refused_directory(reference)) is not None:
+        why = paths.refusal(refused / MANIFEST_FILE)
+        raise WeightsError(f"`{refused}` cannot be read: {why}", paths.CHECK_PERMISSIONS)
     elif _is_unfinished(reference):
         raise WeightsError(
             f"`{reference}` is an unfinished quantized model", "the `localdiff quantize` that began it finishes it"
@@ -92,17 +102,6 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
             model=reference,
         )
     return source
-
-
-def _refusal(path: Path) -> str | None:
-    """Why the system does not say whether a path exists; None where it does."""
-    try:
-        path.stat()
-    except PermissionError as error:
-        return error.strerror
-    except (OSError, ValueError):
-        return None
-    return None
 
 
 def _is_unfinished(name: str) -> bool:

@@ -28,7 +28,7 @@ DEMO = "demo"
 PARTIAL, DISCARDED = ".partial", ".discarded"
 """Suffixes of directories that are not yet models, or no longer."""
 
-State = Literal["finished", "unfinished", "damaged"]
+State = Literal["finished", "unfinished", "damaged", "unreadable"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,8 +39,8 @@ class StoredModel:
         name: its name.
         directory: where it is.
         state: `damaged` where its manifest cannot be read, a file that it names is missing or has another size, or
-            damage was found when all of its bytes were last read.
-        problem: what is damaged or missing, if not just work to be done.
+            damage was found when all of its bytes were last read; `unreadable` where its manifest may not be read.
+        problem: what is damaged, missing or refused, if not just work to be done.
         command: the `localdiff quantize` that makes it, as far as its files or its name tell; None where they do not.
         recipe: the recipe it was made with, where its manifest says so.
         nbytes: size of all its files.
@@ -70,9 +70,11 @@ def default_model(env: Mapping[str, str] = os.environ) -> str:
     `docs/decisions/0005`.
 
     Raises:
-        WeightsError: there is none, or more than one candidate.
+        WeightsError: there is none, or more than one candidate; or the folder of models, or the only model that could
+            be it, cannot be read.
     """
-    finished = [directory.name for directory in _directories(env) if is_finished(directory)]
+    directories = list(_directories(env))
+    finished = [directory.name for directory in directories if is_finished(directory)]
     for recipe in RECIPES:
         if (name := output_name(MODEL, recipe)) in finished:
             return name
@@ -84,6 +86,9 @@ def default_model(env: Mapping[str, str] = os.environ) -> str:
         raise WeightsError(
             f"no model was named, and {len(others)} are here", f"`-m` takes one of {', '.join(sorted(others))}"
         )
+    for directory in directories:
+        if (why := paths.refusal(directory / MANIFEST_FILE)) is not None:
+            raise WeightsError(f"no model was named, and `{directory}` cannot be read: {why}", paths.CHECK_PERMISSIONS)
     raise WeightsError(
         "no model was named, and no quantized model " + ("but the demo's " if demos else "") + "is here to use instead",
         "`localdiff quantize` makes one of the released weights (a 52 GB download, 15 GB to keep); "
@@ -98,10 +103,14 @@ def is_finished(directory: Path) -> bool:
 
 def quantized_directory(name: str) -> Path | None:
     """Where the finished quantized model of this name is, or None."""
-    if not name or name in (".", "..") or "/" in name or os.sep in name:
-        return None
-    directory = paths.models_dir() / name
-    return directory if is_finished(directory) else None
+    directory = _place(name)
+    return directory if directory is not None and is_finished(directory) else None
+
+
+def refused_directory(name: str) -> Path | None:
+    """Where a quantized model of this name is, or could be, that this user may not read."""
+    directory = _place(name)
+    return None if directory is None or paths.refusal(directory / MANIFEST_FILE) is None else directory
 
 
 def is_demo(directory: Path) -> bool:
@@ -118,7 +127,11 @@ def is_default(name: str, env: Mapping[str, str] = os.environ) -> bool:
 
 
 def stored_models(env: Mapping[str, str] = os.environ) -> list[StoredModel]:
-    """Every model in the folder, unfinished ones too, by name."""
+    """Every model in the folder, unfinished ones too, by name.
+
+    Raises:
+        WeightsError: the folder cannot be read.
+    """
     record = _Record(env)
     return [_inspect(directory, record) for directory in _directories(env)]
 
@@ -128,6 +141,7 @@ def find(name: str, env: Mapping[str, str] = os.environ) -> StoredModel:
 
     Raises:
         UsageError: there is none.
+        WeightsError: the folder of models cannot be read.
     """
     models = stored_models(env)
     for model in models:
@@ -142,6 +156,8 @@ def find(name: str, env: Mapping[str, str] = os.environ) -> StoredModel:
 
 def remedy(model: StoredModel) -> str:
     """What to do about a model that is not finished: commands to type."""
+    if model.state == "unreadable":
+        return paths.CHECK_PERMISSIONS  # it may be in order: not to be deleted, nor made again
     deletes = f"`localdiff models rm {shell_word(model.name)}` deletes it"
     if model.state == "unfinished" and not model.name.endswith(PARTIAL):
         return deletes  # `localdiff quantize` replaces nothing that it did not make
@@ -153,6 +169,8 @@ def remedy(model: StoredModel) -> str:
 
 def remove(model: StoredModel) -> None:
     """Delete a model, or the link to one; if interrupted, what is left is never taken for a model.
+
+    One of which nothing can be deleted keeps its name.
 
     Raises:
         ResourceError: the disk fails.
@@ -166,11 +184,19 @@ def remove(model: StoredModel) -> None:
             if discarded.exists():
                 shutil.rmtree(discarded)
             model.directory.rename(discarded)
-        shutil.rmtree(discarded)
+        files = set(discarded.rglob("*"))
+        try:
+            shutil.rmtree(discarded)
+        except OSError:
+            if set(discarded.rglob("*")) == files:
+                discarded.rename(model.directory)
+            raise
     except OSError as error:
         directory = discarded if os.path.lexists(discarded) else model.directory
+        hint = "delete it by hand; nothing else refers to it"
         raise ResourceError(
-            f"`{directory}` cannot be deleted: {error.strerror}", "delete it by hand; nothing else refers to it"
+            f"`{directory}` cannot be deleted: {error.strerror}",
+            paths.CHECK_PERMISSIONS if isinstance(error, PermissionError) else hint,
         ) from error
 
 
@@ -197,16 +223,29 @@ def recorded_damage(directory: Path, *, env: Mapping[str, str] = os.environ) -> 
     return _Record(env).problem(directory)
 
 
+def _place(name: str) -> Path | None:
+    """Where a model of this name would be; None of what is no name."""
+    is_name = name and name not in (".", "..") and "/" not in name and os.sep not in name
+    return paths.models_dir() / name if is_name else None
+
+
 def _directories(env: Mapping[str, str]) -> Iterator[Path]:
     folder = paths.models_dir(env)
-    if folder.is_dir():
-        yield from sorted(path for path in folder.iterdir() if os.path.isdir(path) and not path.name.startswith("."))
+    try:
+        if folder.is_dir():
+            names = sorted(os.listdir(folder))
+            os.stat(os.path.join(folder, "."))  # names can be listed where nothing more may be known of them
+            yield from (folder / name for name in names if os.path.isdir(folder / name) and not name.startswith("."))
+    except PermissionError as error:
+        raise WeightsError(f"`{folder}` cannot be used: {error.strerror}", paths.CHECK_PERMISSIONS) from error
 
 
 def _inspect(directory: Path, record: _Record) -> StoredModel:
     state: State = "finished"
     recipe = problem = None
-    if not is_finished(directory):
+    if (why := paths.refusal(directory / MANIFEST_FILE)) is not None:
+        state, problem = "unreadable", f"it cannot be read: {why}"
+    elif not is_finished(directory):
         state = "unfinished"
         if not directory.name.endswith((PARTIAL, DISCARDED)):
             problem = f"no `{MANIFEST_FILE}` can be read in it"
@@ -222,7 +261,7 @@ def _inspect(directory: Path, record: _Record) -> StoredModel:
         nbytes=_size(directory),
         verified=record.verified(directory) if state == "finished" else None,
         problem=problem,
-        command=None if state == "finished" else _command(directory, recipe, problem),
+        command=_command(directory, recipe, problem) if state in ("unfinished", "damaged") else None,
     )
 
 

@@ -17,11 +17,14 @@ and never creates anything. Every function takes the environment, so that tests 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from localdiff.errors import UsageError
+from localdiff.errors import UsageError, WeightsError
+
+CHECK_PERMISSIONS = "check its permissions"
 
 
 def models_dir(env: Mapping[str, str] = os.environ) -> Path:
@@ -68,9 +71,33 @@ def expanded(path: Path | str) -> Path:
 def nearest(directory: Path) -> Path:
     """The directory, or the nearest one above it that exists."""
     place = directory.absolute()
-    while not place.is_dir() and place != place.parent:
+    # Not pathlib's `is_dir`, which raises an error of a folder that may not be looked into.
+    while not os.path.isdir(place) and place != place.parent:
         place = place.parent
     return place
+
+
+def refusal(path: Path) -> str | None:
+    """Why this user may not read a file, or not even see whether it exists; None where that is not the problem."""
+    try:
+        if stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait
+            with open(path, "rb"):
+                pass
+    except PermissionError as error:
+        return error.strerror
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def require_readable(path: Path) -> None:
+    """Refuse a file of a model that this user may not read: libraries take some of these for missing or damaged.
+
+    Raises:
+        WeightsError: it may not be read.
+    """
+    if (why := refusal(path)) is not None:
+        raise WeightsError(f"`{path}` cannot be read: {why}", CHECK_PERMISSIONS)
 
 
 def shown(path: Path, env: Mapping[str, str] = os.environ) -> str:

@@ -142,7 +142,7 @@ ALLOWED: dict[str, set[str]] = {
         "quant.modules",
     },
     "hub": {"model_reference", "quant"},
-    "model_reference": {"adapter_reference", "model_store"},
+    "model_reference": {"adapter_reference", "model_store", "quant"},
     "model_store": {"private_file", "quant"},
     "diffusion": set(),
     "model": {"quant.cuda", "quant.modules", "kernels"},

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ..errors import WeightsError
+from ..paths import require_readable
 from ..sizes import is_finite
 
 CONFIG_FILE = "adapter_config.json"
@@ -82,6 +83,7 @@ class AdapterConfig:
             WeightsError: it is missing or damaged, or asks for what localdiff does not do.
         """
         path = directory / CONFIG_FILE
+        require_readable(path)
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:

@@ -1,6 +1,6 @@
 """Makes a new adapter on a model, to be trained.
 
-Knows how its factors are initialized; knows no optimizer and no files.
+Knows how its factors are initialized, and which arguments make sense; knows no optimizer and no files.
 """
 
 from __future__ import annotations
@@ -8,16 +8,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Literal
+from numbers import Real
+from typing import Literal, cast, get_args
 
 import torch
 from torch import nn
 
+from ..errors import ArgumentError, UsageError, kind_of
 from ..model.diffusion_gemma import DiffusionGemma
+from ..sizes import is_finite, whole
 from .attach import attach
 from .lowrank import LowRank, Terms
 from .modules import AdaptedExperts, AdaptedLinear
 from .targets import EXPERT_PARAMETERS, SIDES, Side, choose, targets
+
+Rows = Literal["both", "encoder", "decoder"]
 
 
 def add_adapter(
@@ -26,7 +31,7 @@ def add_adapter(
     *,
     rank: int,
     alpha: float,
-    rows: Literal["both", "encoder", "decoder"] = "both",
+    rows: Rows = "both",
     seed: int = 0,
 ) -> list[nn.Parameter]:
     """Adds terms that are zero at first: A is drawn as PEFT draws it, B is zero.
@@ -45,10 +50,11 @@ def add_adapter(
         A [E, r, in] and B [E, out, r] of experts.
 
     Raises:
-        ValueError: a name is not a target, or of one that has an adapter; or `rank` is less than 1.
+        UsageError: a name is not a target, or of one that has an adapter; nothing has such rows; or an argument has a
+            value that it cannot take.
     """
-    if rank < 1:
-        raise ValueError(f"{rank=} must be at least 1")
+    check_network(network)
+    rank, alpha = _checked(names, rank, alpha, rows)
     generator = torch.Generator().manual_seed(seed)
     terms: dict[tuple[Side, str], LowRank] = {}
     parameters: list[nn.Parameter] = []
@@ -64,8 +70,40 @@ def add_adapter(
         terms |= {(side, target.path): term for side in sides}
         if sides:
             parameters += [term.lora_A, term.lora_B]
-    attach(network, terms)
+    if not parameters:
+        hint = "self-conditioning has canvas rows only"
+        raise ArgumentError("{names} with {rows} leaves nothing to adapt", hint, names=names, rows=rows)
+    try:
+        attach(network, terms)
+    except ValueError as error:
+        raise UsageError(f"no adapter can be added here ({error})") from error
     return parameters
+
+
+def check_network(network: object) -> None:
+    """Refuse what is no network.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not isinstance(network, DiffusionGemma):
+        hint = "`engine.model` is the network of an engine"
+        raise UsageError(f"`network` is a `DiffusionGemma`, not {kind_of(network)}", hint)
+
+
+def _checked(names: object, rank: object, alpha: object, rows: object) -> tuple[int, float]:
+    """Rank and alpha as numbers of Python, if all arguments make sense."""
+    if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise ArgumentError("{names} must be a list of names", 'such as `["q_proj", "v_proj"]`', names=names)
+    if not names:
+        raise ArgumentError("{names} must have a name", 'such as `["q_proj", "v_proj"]`', names=names)
+    if (whole_rank := whole(rank)) is None or whole_rank < 1:
+        raise ArgumentError("{rank} must be a whole number >= 1", rank=rank)
+    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not is_finite(cast(float, alpha)) or alpha <= 0:
+        raise ArgumentError("{alpha} must be a finite number above 0", alpha=alpha)
+    if rows not in get_args(Rows):
+        raise ArgumentError(f"{{rows}} must be one of {', '.join(get_args(Rows))}", rows=rows)
+    return whole_rank, float(alpha)
 
 
 def terms_of(network: DiffusionGemma) -> Iterator[tuple[Side, str, LowRank]]:

@@ -19,10 +19,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from ..errors import ArgumentError, UsageError, kind_of
 from ..model.diffusion_gemma import DiffusionGemma
 from .base import fingerprint
 from .config import CONFIG_FILE
-from .fresh import terms_of
+from .fresh import check_network, terms_of
 from .lowrank import LowRank
 from .targets import EXPERT_PARAMETERS, PREFIXES, targets
 
@@ -49,12 +50,19 @@ def save_adapter(
         dtype: that of the stored factors; by default unchanged.
 
     Raises:
-        ValueError: the model has no adapter.
+        UsageError: the model has no adapter, or an argument is of another kind.
     """
+    check_network(network)
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise ArgumentError("{dtype} must be a floating-point type of torch", "such as `torch.bfloat16`", dtype=dtype)
+    if not isinstance(directory, str | Path):
+        raise UsageError(f"`directory` is text or a path, not {kind_of(directory)}")
+    if base is not None and not isinstance(base, str):
+        raise UsageError(f"`base` is the name of a model or None, not {kind_of(base)}")
     by_path = targets(network.config)
     terms = {PREFIXES[side] + path: (by_path[path].experts, term) for side, path, term in terms_of(network)}
     if not terms:
-        raise ValueError("the model has no adapter")
+        raise UsageError("the model has no adapter", "`add_adapter` adds one")
     tensors: dict[str, Tensor] = {}
     for name, (experts, term) in terms.items():
         key = name

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..errors import WeightsError
 from ..model.config import ModelConfig
+from ..paths import require_readable
 from .config import HINT, AdapterConfig
 from .keys import Factor, Key, find_place, parse, released_name
 from .save import FINGERPRINT, WEIGHTS_FILE
@@ -62,6 +63,7 @@ class StoredAdapter:
         """
         config = AdapterConfig.read(directory)
         path = directory / WEIGHTS_FILE
+        require_readable(path)
         if not path.is_file():
             is_pickle = (directory / "adapter_model.bin").is_file()
             raise WeightsError(
@@ -84,8 +86,8 @@ class StoredAdapter:
         """All terms for a model of this shape.
 
         Raises:
-            WeightsError: a tensor matches nothing in the model or has the wrong shape, a factor lacks its partner, or
-                a name in the configuration has no tensor.
+            WeightsError: a tensor matches nothing in the model, has the wrong shape or values that are not finite,
+                a factor lacks its partner, or a name in the configuration has no tensor.
         """
         by_path = targets(model)
         pairs: dict[tuple[Side, Target], dict[Factor, str]] = {}
@@ -100,6 +102,11 @@ class StoredAdapter:
             place = find_place(key, by_path, self.config.parameters)
             if place is None:
                 raise self._unknown(key)
+            if not self.tensors[text].float().isfinite().all():
+                raise WeightsError(
+                    f"`{self.directory / WEIGHTS_FILE}` holds NaN or infinite values, in `{text}`",
+                    "copy the adapter again, or train it anew",
+                )
             texts = pairs.setdefault(place, {})
             if key.factor in texts:
                 raise WeightsError(

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import nn
 
+from ..errors import UsageError
 from ..model.config import ModelConfig
 from ..model.diffusion_gemma import DiffusionGemma
 from ..model.moe import Experts
@@ -79,13 +80,13 @@ def choose(by_path: Mapping[str, Target], names: Iterable[str]) -> list[Target]:
     """The targets that match any of `names`.
 
     Raises:
-        ValueError: a name matches none.
+        UsageError: a name matches none.
     """
     chosen: dict[str, Target] = {}
     for name in names:
         matching = {path: target for path, target in by_path.items() if matches(path, name)}
         if not matching:
             ends = sorted({path.rpartition(".")[2] for path in by_path})
-            raise ValueError(f"{name=} is none of the model's {', '.join(ends)}")
+            raise UsageError(f"`{name}` cannot be adapted", f"what can be in this model is {', '.join(ends)}")
         chosen |= matching
     return list(chosen.values())

@@ -188,7 +188,8 @@ def quality_command(
     For each skill: how many answers are right, how many denoise steps a block takes, how much the predictions of single
     steps differ where both models see the same canvas (Kullback-Leibler divergence in nats per position, and how often
     the most probable id is the same), and how often the whole answer is the same. Differences are paired by question; ±
-    is half of a 95 % interval. One model is loaded at a time.
+    is half of a 95 % interval, and ? where none can be given: of fewer than ten questions, or of values that never
+    differ. One model is loaded at a time.
     """
     streams = decide_streams(context, quiet=quiet)
     request = QualityRequest(

@@ -2,6 +2,7 @@
 
     skills, corpus                            what it can do, as prompts and answers; their mixture
     evaluate, scoring                         how often it is right
+    estimate                                  means with 95 % intervals
     leaving                                   how the commands end after an error
     training                                  how it was made, and its adapters; not in the wheel
 

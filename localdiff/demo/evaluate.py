@@ -26,6 +26,7 @@ from ..errors import LocaldiffError
 from ..events import RunFinished, TextCommitted
 from ..options import GenerateOptions
 from .corpus import Mixture, sample_example
+from .estimate import UNKNOWN, UNKNOWN_NOTE, estimate
 from .leaving import leave
 from .scoring import score
 from .skills import ALL_SKILLS, SKILLS, Example
@@ -37,7 +38,7 @@ class Score:
 
     Attributes:
         runs: prompts times seeds.
-        accuracy: share answered right; `margin` is half of its 95 % interval (normal approximation).
+        accuracy: share answered right; `margin` is half of its 95 % interval, None where none can be given.
         steps: mean denoise steps per block.
         converged: share of blocks that stopped as stable and confident.
     """
@@ -45,7 +46,7 @@ class Score:
     skill: str
     runs: int
     accuracy: float
-    margin: float
+    margin: float | None
     steps: float
     converged: float
 
@@ -71,21 +72,21 @@ def held_out(skill: str, count: int, behind: Sequence[str] = ()) -> list[Example
 
 def evaluate(engine: Engine, skill: str, *, prompts: int, seeds: Sequence[int], behind: Sequence[str] = ()) -> Score:
     """Asks `prompts` held-out questions of a skill once with each seed; see `held_out`."""
-    right, steps, converged = 0, [], 0
+    steps, converged = [], 0
     examples = held_out(skill, prompts, behind)
+    right = [0] * len(examples)
     for seed in seeds:
-        for example in examples:
+        for number, example in enumerate(examples):
             answer, finished = _answer(engine, example, seed)
-            right += score(example, answer)
+            right[number] += score(example, answer)
             steps += [block.steps for block in finished.stats.blocks]
             converged += sum(block.reason == "converged" for block in finished.stats.blocks)
-    runs = len(examples) * len(seeds)
-    accuracy = right / runs
+    accuracy = estimate([count / len(seeds) for count in right], largest=1.0)
     return Score(
         skill=skill,
-        runs=runs,
-        accuracy=accuracy,
-        margin=1.96 * math.sqrt(accuracy * (1 - accuracy) / runs),
+        runs=len(examples) * len(seeds),
+        accuracy=accuracy.mean,
+        margin=None if math.isinf(accuracy.margin) else accuracy.margin,
         steps=sum(steps) / len(steps),
         converged=converged / len(steps),
     )
@@ -143,16 +144,21 @@ def main() -> None:
         leave(parser, error)
     if not arguments.json:
         print(f"{'skill':10} {'runs':>5} {'right':>7}  {'±':>5} {'steps a block':>14} {'converged':>10}")
+    is_unknown = False
     for skill in arguments.skills:
         result = evaluate(engine, skill, prompts=arguments.prompts, seeds=arguments.seeds, behind=arguments.behind)
         if arguments.json:
             print(json.dumps(asdict(result)), flush=True)
             continue
+        margin = UNKNOWN if result.margin is None else f"{result.margin:.1%}"
+        is_unknown |= result.margin is None
         print(
-            f"{result.skill:10} {result.runs:5} {result.accuracy:7.1%} {result.margin:6.1%}"
+            f"{result.skill:10} {result.runs:5} {result.accuracy:7.1%} {margin:>6}"
             f" {result.steps:14.2f} {result.converged:10.1%}",
             flush=True,
         )
+    if is_unknown:
+        print(f"\n{UNKNOWN_NOTE}")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from localdiff.doctor.terminal import terminal_finding
 from localdiff.doctor.values import load_values
 from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_model, check_weights
-from localdiff.errors import LocaldiffError
+from localdiff.errors import LocaldiffError, WeightsError
 from localdiff.model_store import is_demo, stored_models
 from localdiff.sizes import parse_size
 from localdiff.ui.capabilities import terminal_capabilities
@@ -166,9 +166,19 @@ class Examination:
         return [*check_weights(stored_models(self.env)), *check_model(self._settings)]
 
     def _disk(self) -> list[Finding]:
-        models = stored_models(self.env)
-        has_model = any(model.state == "finished" and not is_demo(model.directory) for model in models)
-        return check_disk(None if has_model else need_of(str(self._setting("recipe"))), self.env)
+        needs_model = not self._may_have_model()
+        return check_disk(need_of(str(self._setting("recipe"))) if needs_model else None, self.env)
+
+    def _may_have_model(self) -> bool:
+        """Whether a quantized model is here, or may be: models that cannot be read are a finding about weights."""
+        try:
+            models = stored_models(self.env)
+        except WeightsError:
+            return True
+        return any(
+            model.state == "unreadable" or (model.state == "finished" and not is_demo(model.directory))
+            for model in models
+        )
 
     def _setting(self, name: str) -> object:
         if isinstance(self._settings, Settings):

@@ -23,7 +23,7 @@ def check_weights(models: Sequence[StoredModel]) -> list[Finding]:
     """A finding for every quantized model, and one for the released weights."""
     findings = [_model(model) for model in models]
     finished = [model for model in models if model.state == "finished"]
-    if all(is_demo(model.directory) for model in finished):
+    if all(is_demo(model.directory) for model in finished) and all(model.state != "unreadable" for model in models):
         findings.append(
             Finding(
                 subject="weights",
@@ -75,7 +75,7 @@ def _model(model: StoredModel) -> Finding:
             exit_code=exit_code,
         )
 
-    if model.state == "damaged":
+    if model.state in ("damaged", "unreadable"):
         return finding("fail", model.problem or "", remedy(model), exit_code=WeightsError.exit_code)
     if model.state == "unfinished":
         return finding("warn", model.problem or f"unfinished, {shown_size(model.nbytes)} so far", remedy(model))

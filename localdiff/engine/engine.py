@@ -20,7 +20,7 @@ from ..diffusion.noise import Noise, ReferenceNoise, SeededNoise
 from ..diffusion.settings import SamplerSettings
 from ..diffusion.stopping import StopRule
 from ..download_plan import ConfirmDownload, confirm_silently
-from ..errors import ContextError, UsageError
+from ..errors import ContextError, UsageError, WeightsError
 from ..events import BlockCommitted, Event, FinishReason, RunFinished, RunStarted, TextCommitted
 from ..hardware import hardware_name
 from ..identity import ModelIdentity
@@ -160,6 +160,7 @@ class Engine:
         Raises:
             UsageError: an argument of another kind or out of range, a prompt that is empty or does not fit the context,
                 a prefix cache of another engine, or another run that started on this one before this run was over.
+            WeightsError: the logits are NaN or infinite.
         """
         options, cancel = checked_run(options, cancel)
         check_rule(stop_rule)
@@ -176,6 +177,10 @@ class Engine:
                         "another run started on this prefix cache before this one was over",
                         "finish a run, or close its iterator, before the next one on the same conversation",
                     )
+        except WeightsError as error:
+            if self.identity.adapter is not None:
+                error.hint = f"the adapter `{self.identity.adapter}` makes values too large, or {error.hint}"
+            raise
         finally:
             if prefix_cache is None:
                 self._spare.append(run.prefix_cache)  # for the next run; one that began meanwhile has its own

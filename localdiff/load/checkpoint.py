@@ -22,6 +22,7 @@ from quant.errors import SourceError
 from quant.files.source import INDEX_FILE, SINGLE_FILE, parse_index
 
 from ..errors import WeightsError
+from ..paths import require_readable
 
 CONFIG_FILE = "config.json"
 GENERATION_CONFIG_FILE = "generation_config.json"
@@ -38,7 +39,7 @@ class Checkpoint:
 
     Raises:
         WeightsError: the directory, its `config.json` or its weights are missing; a file is damaged; a shard
-            is missing, or lacks a tensor that the index lists.
+            is missing, may not be read, or lacks a tensor that the index lists.
     """
 
     def __init__(self, directory: Path | str) -> None:
@@ -131,6 +132,7 @@ class Checkpoint:
 
     def _read_index(self) -> dict[str, str]:
         path = self.directory / INDEX_FILE
+        require_readable(path)
         try:
             return parse_index(path.read_bytes())
         except SourceError as error:
@@ -142,6 +144,7 @@ class Checkpoint:
         path = self.directory / file
         if not path.is_file():
             raise WeightsError(f"the weight file `{path}` is missing", self.remedy)
+        require_readable(path)
         try:
             os.fspath(path).encode()
         except UnicodeEncodeError as error:
@@ -159,6 +162,7 @@ class Checkpoint:
 
     def _read_json(self, file: str) -> dict[str, Any]:
         path = self.directory / file
+        require_readable(path)
         try:
             value = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:

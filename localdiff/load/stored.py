@@ -29,6 +29,7 @@ from quant.jobs.job import JOB_FILE
 
 from ..errors import WeightsError
 from ..model.config import ModelConfig
+from ..paths import CHECK_PERMISSIONS
 from .checkpoint import CONFIG_FILE, Checkpoint
 from .matching import DECODER, ENCODER
 
@@ -78,7 +79,7 @@ class StoredWeights:
         try:
             yield
         except WeightsError as error:
-            if (hint := self.remedy(files)) is not None:
+            if error.hint != CHECK_PERMISSIONS and (hint := self.remedy(files)) is not None:
                 raise WeightsError(error.message, hint) from error
             raise
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import UsageError, WeightsError, kind_of
+from ..paths import require_readable
 from .shield import Shield
 
 if TYPE_CHECKING:
@@ -176,6 +177,7 @@ def _read_config(path: Path) -> Mapping[str, Any]:
     if not path.is_file():
         return {}
     try:
+        require_readable(path)
         config = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise WeightsError(f"`{path}` cannot be read: {_one_line(error)}", hint="fetch it again") from error
@@ -185,6 +187,7 @@ def _read_config(path: Path) -> Mapping[str, Any]:
 
 
 def _read_text(path: Path) -> str:
+    require_readable(path)
     try:
         data = path.read_bytes()
         if len(data) > MAX_FILE_BYTES:

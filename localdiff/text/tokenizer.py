@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ContextError, UsageError, WeightsError
+from ..paths import require_readable
 from .shield import Segment, Shield
 
 if TYPE_CHECKING:
@@ -229,6 +230,7 @@ def _read(path: Path) -> tokenizers.Tokenizer:
             f"`{path.parent}` has no `{path.name}`",
             hint="give the directory of a complete checkpoint, or its name on the Hub",
         )
+    require_readable(path)
     try:
         backend = tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises plain `Exception` for any error in the file

@@ -12,6 +12,7 @@
     step_report     of `bench step`, over timings that were made up
     clock           one that a test moves
     windows         what Python looks like there, around the real command line
+    permissions     that bind root too
 
 Runs keep the promises of `localdiff.events`, so that every observer can be tested with them.
 """

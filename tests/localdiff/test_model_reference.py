@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ from localdiff import model_reference
 from localdiff.errors import UsageError, WeightsError
 from localdiff.model_reference import KINDS, ModelSource, resolve_local
 from localdiff.model_store import quantized_directory
+from tests.fakes.permissions import as_anyone
 
 
 def test_demo_is_in_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,15 +84,26 @@ def test_a_name_that_was_mistyped(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_a_folder_that_may_not_be_looked_into_is_no_hub_id(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def refuse(_path: Path) -> None:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Path, "stat", refuse)
-    with pytest.raises(WeightsError) as raised:
+    (tmp_path / "locked").mkdir(mode=0)
+    with as_anyone(), pytest.raises(WeightsError) as raised:
         resolve_local("locked/model")
     assert raised.value.message == "`locked/model` cannot be read: Permission denied"
     assert raised.value.hint == "check the permissions of its folders"
+
+
+def test_a_quantized_model_that_may_not_be_read_is_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    directory = tmp_path / "models" / "small-4bit"
+    directory.mkdir(parents=True)
+    for folder in (directory, directory.parent):
+        folder.chmod(0)
+        with as_anyone(), pytest.raises(WeightsError) as raised:
+            resolve_local("small-4bit")
+        folder.chmod(0o755)
+        assert raised.value.message == f"`{directory}` cannot be read: Permission denied"
+        assert raised.value.hint == "check its permissions"
 
 
 def test_a_quantized_model_goes_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

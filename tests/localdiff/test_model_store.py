@@ -22,6 +22,7 @@ from localdiff.model_store import (
     remove,
     stored_models,
 )
+from tests.fakes.permissions import as_anyone
 
 RELEASED = "diffusiongemma-26B-A4B-it"
 NOW = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
@@ -289,9 +290,54 @@ def test_a_removal_that_is_refused_names_what_is_left(env: dict[str, str], monke
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr("shutil.rmtree", refuse)
-    with pytest.raises(ResourceError, match=r"x-4bit\.discarded` cannot be deleted: Permission denied"):
+    with pytest.raises(ResourceError, match=r"x-4bit` cannot be deleted: Permission denied") as raised:
         remove(find("x-4bit", env))
+    assert raised.value.hint == "check its permissions"
+    assert [(model.name, model.state) for model in stored_models(env)] == [("x-4bit", "finished")]
+
+
+def test_what_is_left_of_a_model_never_has_its_name(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    make(env, "x-4bit")
+
+    def refuse(path: Path) -> None:
+        (path / "model.safetensors").unlink()
+        raise OSError(5, "Input/output error", str(path))
+
+    monkeypatch.setattr("shutil.rmtree", refuse)
+    with pytest.raises(ResourceError, match=r"x-4bit\.discarded` cannot be deleted: Input/output error") as raised:
+        remove(find("x-4bit", env))
+    assert "by hand" in (raised.value.hint or "")
     assert [model.name for model in stored_models(env)] == ["x-4bit.discarded"]
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o444])
+def test_a_folder_of_models_that_may_not_be_read(env: dict[str, str], mode: int) -> None:
+    folder = make(env, "x-4bit").parent
+    folder.chmod(mode)
+    with as_anyone():
+        for ask in (stored_models, default_model):
+            with pytest.raises(WeightsError, match=r"/models` cannot be used: Permission denied") as raised:
+                ask(env)
+            assert raised.value.hint == "check its permissions"
+        assert not is_default("x-4bit", env)
+    folder.chmod(0o755)
+
+
+@pytest.mark.parametrize("part", ["", "quant.json"])
+def test_a_model_that_may_not_be_read_is_not_to_be_deleted(env: dict[str, str], part: str) -> None:
+    directory = make(env, "x-4bit")
+    (directory / part).chmod(0)
+    with as_anyone():
+        (model,) = stored_models(env)
+        assert (model.state, model.problem) == ("unreadable", "it cannot be read: Permission denied")
+        assert (model.command, remedy(model)) == (None, "check its permissions")
+        if not part:
+            with pytest.raises(ResourceError, match=r"x-4bit` cannot be deleted: Permission denied"):
+                remove(model)
+            with pytest.raises(WeightsError, match=r"no model was named, and `.*x-4bit` cannot be read"):
+                default_model(env)
+    (directory / part).chmod(0o755)
+    assert [(model.name, model.state) for model in stored_models(env)] == [("x-4bit", "finished")]
 
 
 def test_what_may_not_be_looked_into_is_listed_and_no_default(
@@ -309,7 +355,7 @@ def test_what_may_not_be_looked_into_is_listed_and_no_default(
     monkeypatch.setattr("os.stat", refuse)
     assert default_model(env) == mine.name
     assert [(model.name, model.state) for model in stored_models(env)] == [
-        ("locked-4bit", "unfinished"),
+        ("locked-4bit", "unreadable"),
         ("mine-4bit", "finished"),
     ]
 

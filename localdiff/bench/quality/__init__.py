@@ -3,7 +3,6 @@
     questions    what is asked, and how an answer is judged
     answers      whole generations: ids, steps of every block, right or wrong
     canvases     single steps: both models read exactly the same canvases
-    estimate     means of paired differences, with 95 % intervals
     comparison   all of it for two models, one loaded at a time
     report       a table, or a JSON object
 

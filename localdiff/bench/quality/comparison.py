@@ -15,11 +15,11 @@ from typing import Protocol, TypeAlias, TypeVar
 
 import torch
 
+from ...demo.estimate import Estimate, estimate
 from ...engine import Engine, ModelIdentity
 from ...options import GenerateOptions
 from .answers import Answer, ask
 from .canvases import Beliefs, Canvas, agreement, believe, divergence
-from .estimate import Estimate, estimate
 from .questions import Question
 
 WALKS = 20

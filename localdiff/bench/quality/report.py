@@ -9,10 +9,10 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from ...demo.estimate import UNKNOWN, UNKNOWN_NOTE, Estimate
 from ...engine import ModelIdentity
 from ...sizes import counted
 from .comparison import Comparison, Row
-from .estimate import Estimate
 
 _HEAD = ("", "questions", "score", "change", "steps per block", "change", "divergence", "same draft", "same answer")
 
@@ -20,7 +20,8 @@ _HEAD = ("", "questions", "score", "change", "steps per block", "change", "diver
 def table(comparison: Comparison) -> str:
     """What was compared, and one line per group.
 
-    Scores are in percent, their change in points; ± is half of a 95 % interval, `?` where too few questions were asked.
+    Scores are in percent, their change in points; ± is half of a 95 % interval. Where one is not known, a line
+    below the table says why.
     """
     first, second = comparison.first, comparison.second
     lines = [
@@ -31,6 +32,8 @@ def table(comparison: Comparison) -> str:
         f"|---|{'---:|' * (len(_HEAD) - 1)}",
         *(f"| {' | '.join(_cells(row))} |" for row in comparison.rows),
     ]
+    if any(f"± {UNKNOWN}" in line for line in lines):
+        lines += ["", UNKNOWN_NOTE]
     return "\n".join(lines)
 
 
@@ -49,9 +52,9 @@ def _cells(row: Row) -> list[str]:
 
 
 def with_margin(value: Estimate, form: str) -> str:
-    """A figure and its margin, both in a format; `?` where no margin can be given."""
+    """A figure and its margin, both in a format; `?` where it is unknown."""
     if math.isinf(value.margin):
-        return f"{value.mean:{form}} ± ?"
+        return f"{value.mean:{form}} ± {UNKNOWN}"
     return f"{value.mean:{form}} ± {value.margin:{form.removeprefix('+')}}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -80,13 +81,24 @@ def test_an_adapter_that_is_not_there(cli: Cli) -> None:
         assert result.stderr.startswith("error: there is no adapter `nowhere`\nhint: ")
 
 
-def test_the_example_of_the_page_makes_an_adapter(tmp_path: Path) -> None:
-    example = re.search(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert example
-    exec(compile(example[1], str(PAGE), "exec"), {"directory": tmp_path})
+def test_the_example_of_the_page_makes_an_adapter(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (example,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    exec(compile(example, str(PAGE), "exec"), {"print": lambda _: None})
     network = Engine.load("demo", device="cpu").model
-    assert {target.path.rpartition(".")[2] for _, target in open_adapter(str(tmp_path)).factors(network.config)} == {
+    assert {target.path.rpartition(".")[2] for _, target in open_adapter("my-adapter").factors(network.config)} == {
         "q_proj",
         "v_proj",
         "down_proj",
     }
+    (command,) = re.findall(r"^localdiff (run .* \./my-adapter .*)$", PAGE.read_text(), re.MULTILINE)
+    assert cli(*shlex.split(command)).stdout.strip() == "C A N V A S"
+
+
+def test_values_that_grow_too_large_are_laid_to_the_adapter(cli: Cli, tmp_path: Path) -> None:
+    network = Engine.load("demo", device="cpu").model
+    randomize(add_adapter(network, ["q_proj", "mlp.down_proj"], rank=2, alpha=2), scale=1e30)
+    save_adapter(network, tmp_path, base="demo")
+    result = cli("run", "-m", "demo", "--device", "cpu", "--adapter", str(tmp_path), "hi")
+    assert result.code == 3
+    assert f"hint: the adapter `{tmp_path}` makes values too large, or the weights are damaged;" in result.stderr

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
 
-from localdiff.adapter import LowRank, add_adapter, attach, terms_of
+from localdiff.adapter import LowRank, add_adapter, attach, save_adapter, terms_of
+from localdiff.errors import UsageError
 from localdiff.model.batched import batched_logits
 from quant.codecs import CODECS
 from quant.modules import QuantTensor, swap_modules
@@ -80,14 +84,61 @@ def test_targets_may_have_ranks_of_their_own() -> None:
 
 def test_what_cannot_be_adapted_is_named() -> None:
     network = tiny.model()
-    with pytest.raises(ValueError, match="name='c_attn' is none of the model's .*q_proj"):
+    with pytest.raises(UsageError, match="`c_attn` cannot be adapted") as raised:
         add_adapter(network, ["q_proj", "c_attn"], rank=2, alpha=2)
-    with pytest.raises(ValueError, match="rank=0 must be at least 1"):
-        add_adapter(network, ["q_proj"], rank=0, alpha=2)
+    assert "q_proj" in (raised.value.hint or "")
     add_adapter(network, ["k_proj"], rank=2, alpha=2)
-    with pytest.raises(ValueError, match=r"module='layers\.0\.self_attn\.k_proj' has an adapter already"):
+    with pytest.raises(UsageError, match=r"module='layers\.0\.self_attn\.k_proj' has an adapter already"):
         add_adapter(network, ["q_proj", "k_proj"], rank=2, alpha=2)
     assert {path.rpartition(".")[2] for _, path, _ in terms_of(network)} == {"k_proj"}  # all of it or nothing
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"rows": "canvas"}, "rows='canvas' must be one of both, encoder, decoder"),
+        ({"names": "q_proj"}, "names='q_proj' must be a list of names"),
+        ({"names": [1]}, r"names=\[1\] must be a list of names"),
+        ({"names": 3}, "names=3 must be a list of names"),
+        ({"names": []}, r"names=\[\] must have a name"),
+        ({"names": ["self_conditioning.gate_proj"], "rows": "encoder"}, "with rows='encoder' leaves nothing to adapt"),
+        ({"rank": 0}, "rank=0 must be a whole number >= 1"),
+        ({"rank": 1.5}, "rank=1.5 must be a whole number >= 1"),
+        ({"rank": True}, "rank=True must be a whole number >= 1"),
+        ({"alpha": float("nan")}, "alpha=nan must be a finite number above 0"),
+        ({"alpha": float("inf")}, "alpha=inf must be a finite number above 0"),
+        ({"alpha": 10**400}, "must be a finite number above 0"),
+        ({"alpha": 0}, "alpha=0 must be a finite number above 0"),
+        ({"alpha": "8"}, "alpha='8' must be a finite number above 0"),
+        ({"network": object()}, "`network` is a `DiffusionGemma`, not an `object`"),
+    ],
+)
+def test_arguments_that_make_no_sense(arguments: dict[str, Any], words: str) -> None:
+    network = tiny.model()
+    given = {"network": network, "names": ["q_proj"], "rank": 4, "alpha": 4} | arguments
+    with pytest.raises(UsageError, match=words):
+        add_adapter(**given)
+    assert not list(terms_of(network))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"dtype": "bf16"}, "dtype='bf16' must be a floating-point type of torch"),
+        ({"dtype": torch.int8}, "dtype=torch.int8 must be a floating-point type of torch"),
+        ({"directory": 3}, "`directory` is text or a path, not an `int`"),
+        ({"base": 3}, "`base` is the name of a model or None, not an `int`"),
+        ({"network": tiny.model()}, "the model has no adapter"),
+        ({"network": object()}, "`network` is a `DiffusionGemma`, not an `object`"),
+    ],
+)
+def test_arguments_that_cannot_be_saved(tmp_path: Path, arguments: dict[str, Any], words: str) -> None:
+    network = tiny.model()
+    add_adapter(network, ["q_proj"], rank=2, alpha=2)
+    given = {"network": network, "directory": tmp_path / "new", "base": None} | arguments
+    with pytest.raises(UsageError, match=words):
+        save_adapter(**given)
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_quantized_base_takes_a_new_adapter_too() -> None:

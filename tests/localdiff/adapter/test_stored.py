@@ -17,6 +17,7 @@ from localdiff import adapter_reference
 from localdiff.adapter import Adapter, StoredAdapter, add_adapter, open_adapter, save_adapter, terms_of
 from localdiff.errors import WeightsError
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from tests.fakes.permissions import as_anyone
 from tests.models import tiny
 from tests.models.adapters import EVERYTHING, hidden, randomize
 
@@ -50,6 +51,31 @@ def edit_tensors(directory: Path, change: Callable[[dict[str, Tensor]], object],
     change(tensors)
     copies = {name: tensor.clone() for name, tensor in tensors.items()}
     save_file(copies, path, metadata=metadata if keep_metadata else None)
+
+
+@pytest.mark.parametrize("file", ["adapter_config.json", "adapter_model.safetensors", ""])
+def test_a_file_that_may_not_be_read(tmp_path: Path, file: str) -> None:
+    directory = tmp_path / "adapter"
+    save(directory, "q_proj")
+    (directory / file).chmod(0)
+    with as_anyone(), pytest.raises(WeightsError, match=r"cannot be read: Permission denied$") as raised:
+        open_adapter(str(directory))
+    (directory / file).chmod(0o755)
+    assert raised.value.hint == "check its permissions"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf"), 1e300])
+def test_values_that_are_not_finite_are_those_of_the_adapter(tmp_path: Path, value: float) -> None:
+    save(tmp_path, "q_proj")
+
+    def spoil(tensors: dict[str, Tensor]) -> None:
+        name = sorted(tensors)[1]
+        tensors[name] = tensors[name].double()
+        tensors[name][1, 2] = value
+
+    edit_tensors(tmp_path, spoil)
+    with pytest.raises(WeightsError, match=r"adapter_model.safetensors` holds NaN or infinite values, in `.*lora_B"):
+        load(tmp_path)
 
 
 @pytest.mark.parametrize("rows", ["both", "encoder", "decoder"])

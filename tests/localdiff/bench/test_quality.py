@@ -122,10 +122,13 @@ def test_a_model_does_not_differ_from_itself(make: Callable[..., Callable[[], En
     assert everything.steps_change.mean == 0
     assert everything.score_change is not None
     assert (everything.score_change.mean, everything.score_change.margin) == (0, math.inf)
-    *_, change, _, steps, _, draft, same, _ = table(result).splitlines()[-1].split("|")
-    assert [cell.strip() for cell in (change, steps, draft, same)] == [
+    *_, line, blank, note = table(result).splitlines()
+    assert (blank, note) == ("", "± ?: no interval, of fewer than 10 questions or of values that never differ")
+    *_, change, _, steps, kl, draft, same, _ = line.split("|")
+    assert [cell.strip() for cell in (change, steps, kl, draft, same)] == [
         "+0.0 ± ?",
         "+0.0 ± ? %",
+        "0.0000 ± ?",
         "100.00 ± ? %",
         "100.0 ± ? %",
     ]
@@ -202,14 +205,15 @@ def test_what_nobody_can_judge_has_no_score(make: Callable[..., Callable[[], Eng
     result = unjudged(make)
     (row,) = result.rows
     assert row.score is row.score_change is None
-    (line,) = table(result).splitlines()[4:]
+    (line, *_) = table(result).splitlines()[4:]
     assert line.startswith("| prompts | 1 |  |  | ")
     assert json.loads(json.dumps(to_object(result), allow_nan=False))["groups"][0]["steps"]["margin"] is None
 
 
 def test_the_report_has_a_line_a_group(make: Callable[..., Callable[[], Engine]]) -> None:
     result = compare((make(), make(0.1)), QUESTIONS, OPTIONS, silent)
-    head, _, *lines = table(result).splitlines()
+    head, _, *lines, _, note = table(result).splitlines()
+    assert note.startswith("± ?: no interval")
     assert head.startswith("tiny (bf16) against tiny (bf16), fp32 on cpu: ")
     assert head.endswith("3 seeds a question")
     assert [line.split("|")[1].strip() for line in lines[2:]] == ["g", "h", "all"]

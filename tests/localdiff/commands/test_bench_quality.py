@@ -37,7 +37,7 @@ def test_the_table_goes_to_stdout_and_the_progress_to_stderr(
     monkeypatch.setenv("TERM", "xterm")
     result = cli(*asked, "--seeds", "2", terminals="stderr")
     assert result.code == 0
-    head, _, columns, rule, *rows = result.stdout.splitlines()
+    head, _, columns, rule, *rows, _, _ = result.stdout.splitlines()
     assert "(4bit-small) against " in head
     assert "(bf16), fp32 on cpu: " in head
     assert "2 seeds a question" in head

@@ -20,8 +20,20 @@ def asked(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
 def test_a_skill_is_scored(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     asked(monkeypatch, "--skills", "spelling", "--prompts", "2", "--seeds", "0", "1", "--json")
     found = json.loads(capsys.readouterr().out)
-    assert (found["skill"], found["runs"]) == ("spelling", 4)
+    assert (found["skill"], found["runs"], found["margin"]) == ("spelling", 4, None)
     assert 0 <= found["accuracy"] <= 1 and found["steps"] >= 1
+
+
+def test_a_few_questions_promise_no_certainty(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked(monkeypatch, "--skills", "add", "--prompts", "3", "--seeds", "0", "1", "2", "3")
+    head, line, *note = capsys.readouterr().out.splitlines()
+    assert [*head.split()[:4], *line.split()[:4]] == ["skill", "runs", "right", "±", "add", "12", "100.0%", "?"]
+    assert note == ["", "± ?: no interval, of fewer than 10 questions or of values that never differ"]
+    asked(monkeypatch, "--skills", "add", "--prompts", "10")
+    head, line = capsys.readouterr().out.splitlines()
+    assert line.split()[:4] == ["add", "10", "100.0%", "30.0%"]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from localdiff.doctor.finding import Finding
 from localdiff.doctor.torch_devices import check_device
 from localdiff.doctor.weights import check_model
 from localdiff.errors import ResourceError
+from tests.fakes.permissions import as_anyone
 
 
 def breaking(error: Exception) -> Check:
@@ -148,3 +149,23 @@ def test_a_report_shows_the_public_side() -> None:
         'warn  c: plain\n```\n\n```json\n{"step_ms": 1}\n```\n'
     )
     assert '{"bench_step": null}' in field_report(findings, bench=None, env={"HOME": "/home/x"})
+
+
+def test_models_that_may_not_be_read_are_no_bug(tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path), "LOCALDIFF_HOME": str(tmp_path)}
+    model = tmp_path / "models" / "mine-4bit"
+    model.mkdir(parents=True)
+    by_name = {check.name: check for check in Examination(stderr=io.StringIO(), keyboard=None, env=env).checks()}
+    for folder, text in (
+        (model, "mine-4bit: it cannot be read: Permission denied"),
+        (model.parent, f"`{model.parent}` cannot be used: Permission denied"),
+        (tmp_path, f"`{model.parent}` cannot be used: Permission denied"),
+    ):
+        folder.chmod(0)
+        with as_anyone():
+            weights, disks = outcome(by_name["weights"], env), outcome(by_name["disks"], env)
+        folder.chmod(0o755)
+        assert (weights[0].status, weights[0].text, weights[0].exit_code) == ("fail", text, 3)
+        assert weights[0].advice == "check its permissions"
+        assert not any("there is no quantized model" in finding.text for finding in weights)
+        assert {finding.subject for finding in disks} == {"disk"}

@@ -15,6 +15,7 @@ from localdiff.model_store import record_damaged, record_verified
 from quant import MANIFEST_FILE
 from quant.files.manifest import read_manifest
 from tests.checkpoints.quantized import quantize
+from tests.fakes.permissions import as_anyone
 
 REBUILT = "the `localdiff quantize` that made it rebuilds what is damaged"
 
@@ -38,6 +39,18 @@ def test_what_rebuilds_a_file_of_a_quantized_directory_is_said(made: Path, tmp_p
     refused = refusal(directory)
     assert f"{name}` " in refused.message
     assert refused.hint == REBUILT
+
+
+@pytest.mark.parametrize(
+    "name", ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "model-00001-of-00001.safetensors"]
+)
+def test_what_may_not_be_read_is_not_to_be_rebuilt(made: Path, tmp_path: Path, name: str) -> None:
+    directory = shutil.copytree(made, tmp_path / "copy")
+    (directory / name).chmod(0)
+    with as_anyone():
+        refused = refusal(directory)
+    assert refused.message == f"`{directory / name}` cannot be read: Permission denied"
+    assert refused.hint == "check its permissions"
 
 
 def test_a_damaged_configuration_that_is_still_json(made: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 
 from localdiff.errors import WeightsError
 from localdiff.load.checkpoint import Checkpoint
+from tests.fakes.permissions import as_anyone
 
 TENSORS = {
     "a.weight": torch.arange(6, dtype=torch.float32).view(2, 3),
@@ -48,6 +49,17 @@ def write_raw(path: Path, header: dict[str, Any], data: bytes) -> None:
     """A safetensors file byte by byte, for headers that the library would not write."""
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def test_a_file_that_may_not_be_read_is_not_called_damaged(sharded: Path) -> None:
+    for file in ("model-2-of-2.safetensors", "model.safetensors.index.json", "config.json"):
+        (sharded / file).chmod(0)
+        with as_anyone(), pytest.raises(WeightsError) as raised:
+            Checkpoint(sharded)
+        (sharded / file).chmod(0o644)
+        assert raised.value.message == f"`{sharded / file}` cannot be read: Permission denied"
+        assert raised.value.hint == "check its permissions"
+    Checkpoint(sharded)
 
 
 def test_a_folder_whose_name_is_not_utf_8_is_not_called_damaged(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from localdiff.errors import ContextError, UsageError, WeightsError
 from localdiff.text.shield import Segment
 from localdiff.text.tokenizer import Tokenizer
 from tests.checkpoints.tokenizers import CONTROL, byte_level, gemma_like, metaspace
+from tests.fakes.permissions import as_anyone
 from tests.screens.processes import ROOT
 
 
@@ -218,6 +220,17 @@ def test_a_damaged_file_is_a_weights_error(directory: Path, tmp_path: Path, dama
         Tokenizer(tmp_path)
     assert "\n" not in failure.value.message
     assert not failure.value.message.endswith(".")
+
+
+def test_a_file_that_may_not_be_read_is_not_called_damaged(directory: Path, tmp_path: Path) -> None:
+    shutil.copyfile(directory / "tokenizer.json", tmp_path / "tokenizer.json")
+    (tmp_path / "tokenizer.json").chmod(0)
+    with (
+        as_anyone(),
+        pytest.raises(WeightsError, match=r"tokenizer.json` cannot be read: Permission denied$") as raised,
+    ):
+        Tokenizer(tmp_path)
+    assert raised.value.hint == "check its permissions"
 
 
 def test_bytes_that_are_no_text_are_a_weights_error(tmp_path: Path) -> None:

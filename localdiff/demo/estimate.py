@@ -1,7 +1,8 @@
 """Means with 95 % intervals.
 
 There is one value per question: several seeds of the same question are averaged before, because they are not
-independent. Knows numbers only.
+independent. Fewer than ten questions have no interval, nor have values that never differ and have no known bounds.
+Knows numbers only.
 """
 
 from __future__ import annotations
@@ -11,13 +12,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean, stdev
 
+ENOUGH = 10
+"""Questions that an interval takes: of fewer, even one that is correct invites conclusions."""
+UNKNOWN = "?"
+"""What stands for a margin that cannot be given."""
+UNKNOWN_NOTE = f"± {UNKNOWN}: no interval, of fewer than {ENOUGH} questions or of values that never differ"
+"""What is said below a table with one."""
+
 _RULE = 3
 _Z = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """A mean, and half of its 95 % interval; `margin` is infinite where the values are too few to say anything."""
+    """A mean, and half of its 95 % interval; `margin` is infinite where none can be given."""
 
     mean: float
     margin: float
@@ -33,30 +41,26 @@ def estimate(values: Sequence[float], *, largest: float | None = None) -> Estima
 
     Args:
         values: at least one.
-        largest: the most that a single value can be, where that is known; a margin as wide as that says nothing. If
-            all values are equal, a deviation of zero would claim too much: then the margin is by the rule of three,
-            `3 / n` of the largest.
+        largest: the most that a single value can be, where that is known. If all values are equal, a deviation of zero
+            would claim too much: then the margin is by the rule of three, `3 / n` of the largest, or unknown.
     """
     count, mean = len(values), fmean(values)
     deviation = stdev(values, mean) if count > 1 else 0.0
-    if deviation == 0 and count <= _RULE:
-        return Estimate(mean=mean, margin=math.inf, count=count)
-    if deviation == 0:
-        margin = 0.0 if largest is None else largest * _RULE / count
+    if count < ENOUGH or (deviation == 0 and largest is None):
+        margin = math.inf
+    elif deviation == 0 and largest is not None:
+        margin = largest * _RULE / count
     else:
         margin = _student(count - 1) * deviation / math.sqrt(count)
-    says_nothing = largest is not None and margin >= largest
-    return Estimate(mean=mean, margin=math.inf if says_nothing else margin, count=count)
+    return Estimate(mean=mean, margin=margin, count=count)
 
 
 def _student(freedom: int) -> float:
-    """The 97.5 % point of Student's distribution (Abramowitz and Stegun 26.7.5, within 1 % from 3 degrees on)."""
+    """The 97.5 % point of Student's distribution (Abramowitz and Stegun 26.7.5, within 0.1 % from 9 degrees on)."""
     z = _Z
     terms = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
     )
-    exact = {1: 12.706, 2: 4.303}
-    series = z + sum(term / float(freedom) ** power for power, term in enumerate(terms, 1))
-    return exact.get(freedom, series)
+    return z + sum(term / float(freedom) ** power for power, term in enumerate(terms, 1))
