@@ -201,15 +201,17 @@ def _permute(instruction: Instruction, lanes: Lanes) -> Run:
 COMPARISONS: dict[str, Function] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
+    "num": lambda a, b: np.full(np.broadcast(a, b).shape, fill_value=True),
+    "nan": lambda a, b: np.full(np.broadcast(a, b).shape, fill_value=False),
 }  # fmt: skip
 
 
 def _compare(instruction: Instruction, lanes: Lanes) -> Run:
-    """`setp`: of floats, names that end in `u` are true of NaN, others are not."""
+    """`setp`: of floats, names that end in `u` are true of NaN, others are not; `num` and `nan` ask for just that."""
     name, kind = instruction.parts[1:]
     is_float = kind in ("f16", "f32", "bf16")
-    unordered = is_float and name.endswith("u")
-    base = COMPARISONS[name[:-1] if unordered else name]
+    unordered = is_float and (name.endswith("u") or name == "nan")
+    base = COMPARISONS[name.removesuffix("u") if is_float else name]
 
     def function(a: Array, b: Array) -> Array:
         if kind == "bf16":
@@ -346,7 +348,7 @@ FORMS: dict[str, str] = {
     "rem": _WHOLE,
     "selp": "[bsu](16|32|64)|f32",
     "setp": rf"(eq|ne)\.{_BITS}|(eq|ne|lt|le|gt|ge)\.{_WHOLE}|(lo|ls|hi|hs)\.u(16|32|64)"
-    r"|(eq|ne|lt|le|gt|ge)u?\.(f32|b?f16)",
+    r"|((eq|ne|lt|le|gt|ge)u?|num|nan)\.(f32|b?f16)",
     "shl": _BITS,
     "shr": "[bsu](16|32|64)",
     "sqrt": r"(approx|rn)\.(ftz\.)?f32",

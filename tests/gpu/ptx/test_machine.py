@@ -193,6 +193,8 @@ def test_comparisons_with_nan() -> None:
     data = floats(float("nan"), 1.0)
     assert run("setp.lt.f32 %p1, %r2, 0f40000000; selp.b32 %r28, 1, 0, %p1;", data)[:2].tolist() == [0, 1]
     assert run("setp.ltu.f32 %p1, %r2, 0f40000000; selp.b32 %r28, 1, 0, %p1;", data)[:2].tolist() == [1, 1]
+    assert run("setp.num.f32 %p1, %r2, %r2; selp.b32 %r28, 1, 0, %p1;", data)[:2].tolist() == [0, 1]
+    assert run("setp.nan.f32 %p1, %r2, 0f40000000; selp.b32 %r28, 1, 0, %p1;", data)[:2].tolist() == [1, 0]
     assert run("max.f32 %r28, %r2, 0f40000000;", data)[:2].view(np.float32).tolist() == [2.0, 2.0]
     with_nan = run("max.NaN.f32 %r28, %r2, 0f40000000;", data)[:2].view(np.float32)
     assert np.isnan(with_nan[0]) and with_nan[1] == 2.0
