@@ -8,16 +8,15 @@ import pytest
 import torch
 
 from localdiff.load.threads import SMALL, limit_threads
+from tests.fakes.threads import torch_threads
 
 CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
 def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
+    with torch_threads(2):
+        yield
 
 
 def test_a_small_model_on_a_processor_gets_one_thread() -> None:

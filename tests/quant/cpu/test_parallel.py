@@ -15,14 +15,13 @@ from quant.cpu.bitsandbytes_library import nf4_library
 from quant.cpu.parallel import parallel_for
 from quant.cpu.products import DecodedProduct, ExpertProduct, Int8Product, LibraryProduct
 from quant.modules import QuantTensor
+from tests.fakes.threads import torch_threads
 
 
 @pytest.fixture
 def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
+    with torch_threads(2):
+        yield
 
 
 @given(works=st.integers(1, 5), items=st.lists(st.integers(), max_size=40))
@@ -110,9 +109,5 @@ def test_the_same_bits_on_any_number_of_threads(kind: str, counts: tuple[int, ..
 
 
 def _on(threads: int, call: Callable[[], torch.Tensor]) -> torch.Tensor:
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with torch_threads(threads):
         return call()
-    finally:
-        torch.set_num_threads(before)

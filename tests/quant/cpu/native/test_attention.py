@@ -21,6 +21,7 @@ from quant.cpu.native import build
 from quant.cpu.native.attention import KeysValues, NativeAttention
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.native.support import attended, native_library
+from tests.fakes.threads import torch_threads
 from tests.models.native import needs_native_attention
 
 COMPILER = build.compiler({})
@@ -170,16 +171,12 @@ def test_what_is_not_finite_stays_with_the_rows_that_see_it(attention: NativeAtt
 
 def test_the_same_bits_however_the_work_is_shared_out(attention: NativeAttention) -> None:
     q, k, v = inputs(rows=256, keys=300, d=256)
-    before = torch.get_num_threads()
-    try:
-        for mask in (None, causal(256, 300, 100)):
-            results = []
-            for threads in (1, 3, 2, 2):
-                torch.set_num_threads(threads)
+    for mask in (None, causal(256, 300, 100)):
+        results = []
+        for threads in (1, 3, 2, 2):
+            with torch_threads(threads):
                 results.append(attention(q, in_parts(k, v, 44), mask))
-            assert all(torch.equal(result, results[0]) for result in results)
-    finally:
-        torch.set_num_threads(before)
+        assert all(torch.equal(result, results[0]) for result in results)
 
 
 def test_the_same_bits_whatever_rows_and_parts_there_are(attention: NativeAttention) -> None:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import torch
 
 from quant.cpu.native.calls import thread_count
+from tests.fakes.threads import torch_threads
 
 
 @pytest.fixture
 def twenty() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(20)
-    yield
-    torch.set_num_threads(before)
+    with torch_threads(20):
+        yield
 
 
 def test_threads_are_all_or_a_power_of_two(twenty: None) -> None:

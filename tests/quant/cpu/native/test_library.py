@@ -16,6 +16,7 @@ from torch import Tensor
 from quant.codecs.codec import GROUP, Encoded
 from quant.cpu.native.library import GROUP_BYTES, NativeLibrary
 from quant.cpu.native.support import decoded, random_weights, rounded
+from tests.fakes.threads import torch_threads
 from tests.models.native import needs_native
 
 pytestmark = needs_native
@@ -26,10 +27,8 @@ ROUNDING = 2e-6
 
 @pytest.fixture(params=[1, 3], ids="threads {}".format)
 def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
+    with torch_threads(request.param):
+        yield request.param
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:

@@ -13,6 +13,7 @@ from quant.cpu.native import soft_embedding as module
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.native.soft_embedding import NativeSoftEmbedding
 from quant.cpu.native.support import decoded, random_weights
+from tests.fakes.threads import torch_threads
 from tests.models.native import needs_native
 
 pytestmark = needs_native
@@ -82,14 +83,10 @@ def test_the_same_bits_with_any_number_of_threads(
     monkeypatch.setattr(module, "MIN_PRODUCTS_PER_THREAD", 1 << 62)
     alone = sums()
     monkeypatch.setattr(module, "MIN_PRODUCTS_PER_THREAD", 1)
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
+    with torch_threads(3):
         for panels in (1, 3, 50):
             monkeypatch.setattr(module, "PANELS_PER_THREAD", panels)
             assert torch.equal(sums(), alone)
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_rows_of_more_ids_than_are_wanted_are_left_out(soft_embedding: NativeSoftEmbedding) -> None:
