@@ -45,6 +45,34 @@ def test_the_released_model_waits_for_nothing_and_stays_on_its_card() -> None:
     assert {"linear_kernel", "gate_up_kernel", "attention_kernel", "decide_kernel", "soft_kernel"} < kernels
 
 
+@pytest.mark.parametrize("recipe", ["bf16", "4bit", "4bit-small", "int8"])
+def test_kernels_of_the_released_model_can_be_held_against_the_plain_path(recipe: str) -> None:
+    """What loading does on a card, over tensors that have no numbers: both ways give results of the same shapes."""
+    from localdiff.denoising import StepPath, parity
+    from tests.gpu import specializations as on_cards
+
+    path = StepPath(static=True, logits=True, attention=True, layer_ops=True, projections=True)
+    held = []
+
+    def assert_shapes(name: str, compute: Any, expected: Any) -> float:
+        held.append(name)
+        for ours, theirs in zip(compute(), expected, strict=True):
+            assert (ours.shape, ours.device) == (theirs.shape, theirs.device)
+        return 0.0
+
+    with (
+        mock.patch("quant.cuda.tiles.mma_kind", lambda _: "wgmma"),
+        mock.patch("quant.cuda.tiles.sm_count", lambda _: 132),
+        mock.patch.object(parity, "assert_parity", assert_shapes),
+        mock.patch.object(parity, "assert_decided_alike", lambda *_: None),
+        on_cards.noted(),
+        on_cards.without_numbers(),
+    ):
+        parity.step_parity(on_cards.on_card(on_cards.kinds_of_layers(), recipe, {}), path)
+    assert held.count("fused projections") == 4, "of both kinds of layers, attention and the dense MLP"
+    assert held.count("gated projections") == (0 if recipe == "bf16" else 2), "of the dense MLP"
+
+
 @pytest.mark.parametrize(("mma_kind", "sms", "expected"), [("mma.sync", 128, 30), ("wgmma", 132, 34)])
 def test_few_kernels_are_compiled_before_a_first_run(mma_kind: MmaKind, sms: int, expected: int) -> None:
     """The numbers of `docs/gpu.md`: those of a step, of one with a commit, and of one with the end of a prompt."""
