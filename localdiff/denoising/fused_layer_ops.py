@@ -10,6 +10,7 @@ class FusedLayerOps(LayerOps):
     """One Triton launch each, rounding where the plain path rounds; of experts with the same score, the first."""
 
     sums_experts = True
+    sums_parts = True
     norm = staticmethod(kernels.norm)
     qkv_norm_rope = staticmethod(kernels.qkv_norm_rope)
     add_attention_and_norm = staticmethod(kernels.add_attention_and_norm)

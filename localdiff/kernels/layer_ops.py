@@ -90,7 +90,8 @@ def add_attention_and_norm(
     """`x + norm(y)` and three norms of that: for the MLP, for the experts, and for the router, scaled by D^-½.
 
     Args:
-        x, y: [N, D]; the others: [D], the weights of the four norms.
+        x, y: [N, D]; of `y` also the parts of its sum [S, N, D] in fp32.
+        attention_weight, dense_weight, expert_weight, router_scale: [D], the weights of the four norms.
     """
     from .layer_ops_kernels import add_attention_and_norm_kernel
 
@@ -110,6 +111,8 @@ def add_attention_and_norm(
                 eps,
                 width**-0.5,
                 width,
+                rows * width,
+                PARTS=_parts(x, y),
                 WIDTH=_power(width),
                 num_warps=_warps(width),
             )
@@ -174,6 +177,7 @@ def merge_branches(
     """`(x + norm(norm(dense_out) + norm(expert_out))) * scalar` of rows [N, D].
 
     Args:
+        dense_out: [N, D], or the parts of its sum [S, N, D] in fp32.
         expert_out: [N, D]; or [N, k, D], which is first summed with `routing_weights` fp32 [N, k] and rounded to its
             dtype.
         dense_weight, expert_weight, both_weight: [D], of the three norms.
@@ -201,11 +205,18 @@ def merge_branches(
                 out,
                 eps,
                 width,
+                rows * width,
+                PARTS=_parts(x, dense_out),
                 TOP_K=0 if routing_weights is None else routing_weights.shape[1],
                 WIDTH=_power(width),
                 num_warps=_warps(width),
             )
     return out
+
+
+def _parts(x: Tensor, y: Tensor) -> int:
+    """How many parts of a sum of rows like `x` there are in `y`."""
+    return len(y) if y.dim() > x.dim() else 1
 
 
 def _dense_rows(x: Tensor) -> Tensor:

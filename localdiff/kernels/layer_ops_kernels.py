@@ -25,6 +25,17 @@ def round_like(x, like):
 
 
 @triton.jit
+def load_sum(x, offset, part_stride, inside, like, PARTS: tl.constexpr):
+    """fp32 values of a row; or, from more than one part in fp32, their sum, rounded to the dtype of `like`."""
+    value = tl.load(x + offset, mask=inside, other=0.0).to(tl.float32)
+    if PARTS > 1:
+        for part in tl.static_range(1, PARTS):
+            value += tl.load(x + part * part_stride + offset, mask=inside, other=0.0)
+        value = round_like(value, like)
+    return value
+
+
+@triton.jit
 def norm_kernel(x, weight, out, eps, width, WIDTH: tl.constexpr):
     """Rows [N, D] normed and weighted. Grid: (N,). `WIDTH` is `width` rounded up to a power of 2, here and below."""
     column = tl.arange(0, WIDTH)
@@ -115,23 +126,28 @@ def add_attention_and_norm_kernel(
     dense_weight,
     expert_weight,
     router_scale,
-    stream,
+    residual,
     dense_in,
     expert_in,
     router_in,
     eps,
     router_factor,
     width,
+    part_stride,
+    PARTS: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """`stream = x + norm(y)`, and three norms of that, for MLP, experts and router: [N, D] each. Grid: (N,)."""
+    """`residual = x + norm(y)`, and three norms of that, for MLP, experts and router: [N, D] each. Grid: (N,).
+
+    With more than one of PARTS, `y` is their sum [PARTS, N, D]; `part_stride` is N D.
+    """
     column = tl.arange(0, WIDTH)
     inside = column < width
     offset = tl.program_id(0).to(tl.int64) * width + column
-    added = rms_norm(tl.load(y + offset, mask=inside, other=0.0).to(tl.float32), eps, width)
-    added = round_like(added * tl.load(attention_weight + column, mask=inside, other=0.0).to(tl.float32), stream)
-    total = round_like(tl.load(x + offset, mask=inside, other=0.0).to(tl.float32) + added, stream)
-    tl.store(stream + offset, total.to(stream.dtype.element_ty), mask=inside)
+    added = rms_norm(load_sum(y, offset, part_stride, inside, residual, PARTS), eps, width)
+    added = round_like(added * tl.load(attention_weight + column, mask=inside, other=0.0).to(tl.float32), residual)
+    total = round_like(tl.load(x + offset, mask=inside, other=0.0).to(tl.float32) + added, residual)
+    tl.store(residual + offset, total.to(residual.dtype.element_ty), mask=inside)
     row = rms_norm(total, eps, width)
     weight = tl.load(dense_weight + column, mask=inside, other=0.0).to(tl.float32)
     tl.store(dense_in + offset, (row * weight).to(dense_in.dtype.element_ty), mask=inside)
@@ -202,19 +218,22 @@ def merge_branches_kernel(
     out,
     eps,
     width,
+    part_stride,
+    PARTS: tl.constexpr,
     TOP_K: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
     """`(x + norm(norm(dense_out) + norm(expert_out))) * scalar`, [N, D]. Grid: (N,).
 
-    `is_canvas` [N] chooses the scalar. If TOP_K is not 0, `expert_out` is [N, k, D], and what is normed is its sum
+    `is_canvas` [N] chooses the scalar. With more than one of PARTS, `dense_out` is their sum [PARTS, N, D];
+    `part_stride` is N D. If TOP_K is not 0, `expert_out` is [N, k, D], and what is normed is its sum
     weighted by `routing_weights`, fp32 [N, k].
     """
     column = tl.arange(0, WIDTH)
     inside = column < width
     row = tl.program_id(0)
     offset = row.to(tl.int64) * width + column
-    dense = rms_norm(tl.load(dense_out + offset, mask=inside, other=0.0).to(tl.float32), eps, width)
+    dense = rms_norm(load_sum(dense_out, offset, part_stride, inside, out, PARTS), eps, width)
     dense = round_like(dense * tl.load(dense_weight + column, mask=inside, other=0.0).to(tl.float32), out)
     if TOP_K:
         expert = tl.zeros([WIDTH], dtype=tl.float32)

@@ -50,7 +50,8 @@ class Layer(UsesLayerOps):
             is_canvas: bool [N], which rows take the canvas scalar.
             rotary: cos, sin of this kind of layer, [N, d] each.
         """
-        y = self.self_attn(self.input_layernorm(x), rotary, attend)
+        summed = not self.layer_ops.sums_parts
+        y = self.self_attn(self.input_layernorm(x), rotary, attend, summed=summed)
         x, dense_in, expert_in, router_in = self.layer_ops.add_attention_and_norm(
             x,
             y,
@@ -60,7 +61,7 @@ class Layer(UsesLayerOps):
             router_scale=self.router.scale,
             eps=self.eps,
         )
-        dense_out = self.mlp(dense_in)
+        dense_out = self.mlp(dense_in, summed=summed)
         expert_ids, routing_weights = self.router(router_in.flatten(0, -2))
         expert_out, left_weights = self._experts(expert_in, expert_ids, routing_weights)
         return self.layer_ops.merge_branches(

@@ -26,9 +26,11 @@ class LayerOps:
 
     Attributes:
         sums_experts: whether `merge_branches` had better sum the experts' outputs, which costs it no launch.
+        sums_parts: the same of parts [S, N, D] of attention's and of the dense MLP's output.
     """
 
     sums_experts = False
+    sums_parts = False
 
     @staticmethod
     def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

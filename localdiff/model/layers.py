@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .layer_ops import UsesLayerOps
-from .projections import Projections
+from .projections import Projections, last_projection
 
 
 class RMSNorm(UsesLayerOps):
@@ -38,10 +38,9 @@ class GatedMLP(Projections):
     def projections(self) -> tuple[nn.Module, ...]:
         return self.gate_proj, self.up_proj
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Rows [..., D] to rows [..., D]."""
-        out: Tensor = self.down_proj(self._inner(x))
-        return out
+    def forward(self, x: Tensor, *, summed: bool = True) -> Tensor:
+        """Rows [..., D] to rows [..., D]; unless `summed`, those may be left in parts, as `last_projection` says."""
+        return last_projection(self.down_proj, self._inner(x), summed=summed)
 
     def _inner(self, x: Tensor) -> Tensor:
         fused = self.fused()

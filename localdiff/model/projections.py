@@ -45,6 +45,13 @@ class Projections(UsesLayerOps, ABC):
         return outputs
 
 
+def last_projection(module: nn.Module, x: Tensor, *, summed: bool) -> Tensor:
+    """A module's output [..., N, D]; unless `summed`, one that can may leave it in parts of its sum [S, N, D], in fp32."""
+    leaves_sum = not summed and getattr(module, "can_leave_sum", False)
+    out: Tensor = module(x, summed=False) if leaves_sum else module(x)
+    return out
+
+
 def fuse_projections(network: nn.Module) -> int:
     """Fuses a network's projections of the same rows, where their weights allow it; returns how many are fused.
 

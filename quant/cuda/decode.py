@@ -1,7 +1,7 @@
-"""nf4 decoded in one kernel launch on a GPU, for matmuls through torch.
+"""Weights decoded in one kernel launch on a GPU, for matmuls through torch.
 
-The plain path is five operations, with eight bytes of levels and products per weight, which is stored in half a byte.
-The weights are the same, bit for bit. `linear` decodes like this for many rows, as in a prompt. `DecodedLinear` is the
+The plain path of nf4 is five operations, with eight bytes of levels and products per weight, which is stored in half a
+byte. The weights are the same, bit for bit. `linear` decodes like this for many rows, as in a prompt. `DecodedLinear` is the
 baseline for the kernel of `linear`, and for layers whose weights do not divide into its programs.
 """
 
@@ -33,12 +33,15 @@ class CudaNf4(Nf4):
 
 
 def decode_tiled(codes: Tensor, scales: Tensor, dtype: torch.dtype, *, by_lanes: bool) -> Tensor:
-    """Weights [N, K] from nf4 in the order of `layout`: codes [K/64, N, 32] and scales [K/64, N], or views of them."""
+    """Weights [N, K] from codes [.., N, ..] and scales [K/64, N] in the order of `layout`, or from views of them."""
     return _decoded(codes.transpose(0, 1), scales.T, dtype, is_tiled=True, by_lanes=by_lanes)
 
 
 def _decoded(codes: Tensor, scales: Tensor, dtype: torch.dtype, *, is_tiled: bool, by_lanes: bool = False) -> Tensor:
-    """Weights [N, 64 G] from codes [N, G, 32], with any strides of the first two axes, and scales [N, G]."""
+    """Weights [N, 64 G] from codes [N, G, 32], [N, G, 64] or [N, 2 G, 32], and scales [N, G].
+
+    The first two axes of codes may have any strides.
+    """
     from .decode_kernels import decode_kernel
 
     rows, groups = scales.shape
@@ -55,6 +58,7 @@ def _decoded(codes: Tensor, scales: Tensor, dtype: torch.dtype, *, is_tiled: boo
                 *codes.stride()[:2],
                 *scales.stride(),
                 TILED=is_tiled,
+                NF4=codes.dtype == torch.uint8,
                 BY_LANES=by_lanes,
                 GROUPS=GROUPS,
                 num_warps=4,

@@ -15,7 +15,7 @@ from ..modules.embedding import QuantEmbedding
 from . import linear, tiles
 from .launch_arguments import is_interpreted, triton_type
 from .linear import Weight
-from .tiles import Tile, tile_of
+from .tiles import MmaKind, Tile, tile_of
 
 IDS = 64
 """Ids per loop iteration of a program."""
@@ -26,6 +26,8 @@ By the registers that they take, one fits a multiprocessor of an RTX GPU and two
 six rounds of an RTX 3090's 82, four of a 4090's 128, three of a 5090's 170 and two of an H100's 132, each 92 to 98 %
 full. The account of memory (`localdiff.memory_account`) counts their sums, which a recorded step keeps.
 """
+MAX_REGISTERS: dict[MmaKind, int] = {"wgmma": 128}
+"""Registers of a thread of the soft embedding at most: with a few more, one program fits a multiprocessor, not two."""
 SUMS = {
     2: (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 128, 8)),
     4: (Tile(16, 64, 4), Tile(64, 64, 4)),
@@ -43,7 +45,7 @@ class CudaEmbedding(QuantEmbedding):
     def __init__(self, embedding: QuantEmbedding) -> None:
         nn.Module.__init__(self)
         self.weight, self._dtype = embedding.weight, embedding.dtype
-        self._head = Weight.of(embedding.weight, "a16")
+        self._head = Weight.as_stored(embedding.weight)
         self.path = self._head.path
         self.soft_path = f"soft embedding {self.path}"
 
@@ -62,6 +64,8 @@ class CudaEmbedding(QuantEmbedding):
         logits = logits if logits.stride(1) == 1 else logits.contiguous()
         width = self.weight.shape[1]
         tile = tile_of(rows, width, SUMS[self.dtype.itemsize])
+        groups = tile.columns // GROUP
+        scales = self.weight.scales if groups == 1 else self.weight.scales.view(torch.int32)
         share = -(-vocab_size // (SHARES * IDS)) * IDS
         shares = -(-vocab_size // share)
         partial = torch.empty(shares, rows, width, dtype=torch.float32, device=logits.device)
@@ -71,7 +75,7 @@ class CudaEmbedding(QuantEmbedding):
                     logits,
                     log_normalizer.contiguous(),
                     self.weight.codes,
-                    self.weight.scales,
+                    scales,
                     partial,
                     rows,
                     vocab_size,
@@ -80,12 +84,13 @@ class CudaEmbedding(QuantEmbedding):
                     share,
                     COMPUTE=triton_type(self.dtype),
                     ROWS=tile.rows,
-                    GROUPS=tile.columns // GROUP,
+                    GROUPS=groups,
                     IDS=IDS,
                     EVEN=vocab_size % IDS == 0,
                     PACK=0 if is_interpreted(soft_kernel) else 4,
                     DECODE_ONCE=tiles.mma_kind(logits.device) == "mma.sync",
                     num_warps=tile.warps,
                     num_stages=tile.stages,
+                    maxnreg=MAX_REGISTERS.get(tiles.mma_kind(logits.device)),
                 )
         return partial.sum(dim=0).to(self.dtype)

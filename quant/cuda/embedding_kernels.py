@@ -8,29 +8,19 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .weight_kernels import int8_weights
+from .weight_kernels import halves, int8_weights
 
 _LOG2E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def _embeddings(
-    codes,
-    scales,
-    id,
-    vocab_size,
-    COMPUTE: tl.constexpr,
-    EVEN: tl.constexpr,
-    PACK: tl.constexpr,
-    DECODE_ONCE: tl.constexpr,
-):
-    """A group of 64 columns of the embeddings of ids, 0 for ids beyond the vocabulary."""
+def _load(pointers, in_vocab, other, EVEN: tl.constexpr):
+    """What is at pointers, `other` for ids beyond the vocabulary."""
     if EVEN:
-        code, scale = tl.load(codes), tl.load(scales)
+        found = tl.load(pointers)
     else:
-        code = tl.load(codes, mask=id[:, None] < vocab_size, other=0)
-        scale = tl.load(scales, mask=id < vocab_size, other=0.0)
-    return int8_weights(code, scale[:, None], COMPUTE, PACK, DECODE_ONCE)
+        found = tl.load(pointers, mask=in_vocab, other=other)
+    return found
 
 
 @triton.jit(do_not_specialize=("rows",))
@@ -57,10 +47,13 @@ def soft_kernel(
 
     Grid: (D / 64 GROUPS, N / ROWS rounded up, S). Probabilities and embeddings are rounded to COMPUTE before they are
     multiplied, as in the plain product. Programs of the same ids run next to each other, so that logits and codes are
-    read from memory once. A probability is computed once for the one or two GROUPS of 64 columns of a program.
+    read from memory once. A probability is computed once for the one or two GROUPS of 64 columns of a program, which
+    are both decoded before they are multiplied: products that share an operand through shared memory wait for each
+    other.
 
     Args:
         logits: capped and divided by the temperature.
+        scales: bf16; or for two GROUPS words of two, which can be copied ahead of the iteration that needs them.
         share: ids of a program, a multiple of IDS.
         EVEN: whether the vocabulary is a multiple of IDS as well: then the inner loop needs no masks.
     """
@@ -75,17 +68,24 @@ def soft_kernel(
     acc_second = tl.zeros([ROWS, 64], dtype=tl.float32)
     for start in range(first, tl.minimum(first + share, vocab_size), IDS):
         id = start + tl.arange(0, IDS)
+        in_vocab = id < vocab_size
         id_codes = codes + id[:, None].to(tl.int64) * width + column[None, :]
-        id_scales = scales + id * (width // 64) + group
-        address, in_vocab = row_logits + id[None, :], id[None, :] < vocab_size
-        score = tl.load(address) if EVEN else tl.load(address, mask=in_vocab, other=float("-inf"))
+        id_scales = scales + (id * (width // 64) + group) // GROUPS
+        score = _load(row_logits + id[None, :], in_vocab[None, :], float("-inf"), EVEN)
         # `tl.exp` is this plus four instructions for results below 1e-38; here those become 0.
         probability = tl.exp2((score.to(tl.float32) - normalizer) * _LOG2E).to(COMPUTE)
-        embedding = _embeddings(id_codes, id_scales, id, vocab_size, COMPUTE, EVEN, PACK, DECODE_ONCE)
-        acc = tl.dot(probability, embedding, acc, input_precision="ieee")
+        code = _load(id_codes, in_vocab[:, None], 0, EVEN)
+        scale = _load(id_scales, in_vocab, 0, EVEN)
         if GROUPS == 2:
-            embedding = _embeddings(id_codes + 64, id_scales + 1, id, vocab_size, COMPUTE, EVEN, PACK, DECODE_ONCE)
-            acc_second = tl.dot(probability, embedding, acc_second, input_precision="ieee")
+            first_scale, scale = halves(scale)
+            second_code = _load(id_codes + 64, in_vocab[:, None], 0, EVEN)
+            embedding = int8_weights(code, first_scale[:, None], COMPUTE, PACK, DECODE_ONCE)
+            second_embedding = int8_weights(second_code, scale[:, None], COMPUTE, PACK, DECODE_ONCE)
+            acc = tl.dot(probability, embedding, acc, input_precision="ieee")
+            acc_second = tl.dot(probability, second_embedding, acc_second, input_precision="ieee")
+        else:
+            embedding = int8_weights(code, scale[:, None], COMPUTE, PACK, DECODE_ONCE)
+            acc = tl.dot(probability, embedding, acc, input_precision="ieee")
     valid = row[:, None] < rows
     target = partial + (tl.program_id(2) * rows + row[:, None]).to(tl.int64) * width + column[None, :]
     tl.store(target, acc, mask=valid)

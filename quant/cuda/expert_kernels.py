@@ -17,7 +17,7 @@ import triton.language as tl
 
 from .activation_kernels import gelu
 from .row_kernels import to_int8
-from .weight_kernels import add_product, code_offsets, load_table
+from .weight_kernels import add_product, code_offsets, load_scales, load_table
 
 
 @triton.jit(do_not_specialize=("pairs", "blocks"))  # they depend on the length of a prompt
@@ -112,7 +112,8 @@ def gate_up_kernel(
     SIZE: tl.constexpr = 32 if NF4 else 64
     both = 2 * inner
     base = expert.to(tl.int64) * groups * both
-    code_row_stride, code_group_stride = (width, 64) if UNQUANTIZED else (SIZE, both * SIZE)
+    code_row_stride, code_group_stride = (width, 64) if UNQUANTIZED else (32 if BY_LANES else SIZE, both * SIZE)
+    second_half = both * 32 if BY_LANES else 32
     gate_codes = codes + base * SIZE + code_offsets(tl.program_id(1) * COLUMNS, code_row_stride, COLUMNS, BY_LANES)
     gate_scales = scales + (base + tl.program_id(1) * COLUMNS) // 2 + word
     x_rows = x + row[:, None].to(tl.int64) * width + k[None, :]
@@ -126,8 +127,8 @@ def gate_up_kernel(
             x_rows + group * 64,
             x_row_scales + group,
             gate_codes + group * code_group_stride,
-            gate_scales + group * inner,
-            0,
+            second_half,
+            0 if UNQUANTIZED else load_scales(gate_scales + group * inner, 0, COLUMNS),
             table,
             k,
             valid[:, None],
@@ -140,8 +141,8 @@ def gate_up_kernel(
             x_rows + group * 64,
             x_row_scales + group,
             gate_codes + group * code_group_stride + inner * code_row_stride,
-            gate_scales + group * inner + inner // 2,
-            0,
+            second_half,
+            0 if UNQUANTIZED else load_scales(gate_scales + group * inner + inner // 2, 0, COLUMNS),
             table,
             k,
             valid[:, None],
@@ -198,7 +199,8 @@ def down_kernel(
     UNQUANTIZED: tl.constexpr = codes.dtype.element_ty.is_floating()
     SIZE: tl.constexpr = 32 if NF4 else 64
     base = expert.to(tl.int64) * groups * width
-    code_row_stride, code_group_stride = (inner, 64) if UNQUANTIZED else (SIZE, width * SIZE)
+    code_row_stride, code_group_stride = (inner, 64) if UNQUANTIZED else (32 if BY_LANES else SIZE, width * SIZE)
+    second_half = width * 32 if BY_LANES else 32
     down_codes = codes + base * SIZE + code_offsets(tl.program_id(1) * COLUMNS, code_row_stride, COLUMNS, BY_LANES)
     down_scales = scales + (base + tl.program_id(1) * COLUMNS) // 2 + word
     rows = hidden + sorted_row[:, None].to(tl.int64) * inner + k[None, :]
@@ -211,8 +213,8 @@ def down_kernel(
             rows + group * 64,
             row_scales + group,
             down_codes + group * code_group_stride,
-            down_scales + group * (width // 2),
-            0,
+            second_half,
+            0 if UNQUANTIZED else load_scales(down_scales + group * (width // 2), 0, COLUMNS),
             table,
             k,
             valid[:, None],

@@ -1,15 +1,16 @@
 """Codes and scales in the order in which the kernels read them: group by group, and all rows of a group together.
 
-    stored     codes [E, N, K/2] or [E, N, K]        scales [E, N, K/64]
-    tiled      codes [E, K/64, N, 32] or [.., 64]    scales [E, K/64, N]
+    stored              codes [E, N, K/2] or [E, N, K]        scales [E, N, K/64]
+    tiled               codes [E, K/64, N, 32] or [.., 64]    scales [E, K/64, N]
+    tiled, by lanes     codes [E, K/64, N, 32] (nf4) or [E, K/32, N, 32] (int8)
 
 A program that multiplies some rows reads one contiguous run of bytes per group. Stored, the two codes of a byte are
 adjacent; here they are 32 apart, so that the low halves of a group's bytes meet one contiguous run of activations, and
 the high halves the next. The scales of rows that are 8 apart are adjacent (0 and 8, 1 and 9, of each 16 rows): a lane
 of a matrix instruction has both rows, and 4 bytes are the least that a GPU can copy to shared memory asynchronously,
 ahead of the loop iteration that needs them. For `wgmma`, the bytes of each 16 rows are also in the order of lanes
-(`_by_lanes`), so that each lane reads all of its bytes at once; for `mma.sync` a lane's bytes of a row are adjacent
-anyway. Nothing is rounded: codes and scales are the same.
+(`_by_lanes`), so that each lane reads all of its bytes at once, 32 codes of int8 after the other; for `mma.sync` a
+lane's bytes of a row are adjacent anyway. Nothing is rounded: codes and scales are the same.
 Shape letters: E experts, N rows of a weight, K its input.
 """
 
@@ -33,7 +34,7 @@ class Tiled:
 
     Attributes:
         codes: uint8 [E, K/64, N, 32] (nf4), code k of a group in the low and code k + 32 in the high half of a byte; or
-            int8 [E, K/64, N, 64].
+            int8 [E, K/64, N, 64], by lanes [E, K/32, N, 32].
         scales: bf16 [E, K/64, N], in the order above; N is a multiple of 16.
         by_lanes: whether the bytes of each 16 rows are in the order of lanes.
     """
@@ -89,8 +90,9 @@ def tiled(codec: Codec, encoded: Encoded, activations: Activations) -> Tiled:
     """A stored weight `[E, N, K]` on its GPU, converted: the whole of it once more, and one expert beside."""
     experts, rows, groups = encoded.scales.shape
     last = GROUP // codec.codes_per_byte
-    codes = torch.empty(experts, groups, rows, last, dtype=codec.codes_dtype, device=encoded.codes.device)
-    by_lanes = last == HALF and activations == "a16" and tiles.mma_kind(codes.device) == "wgmma"
+    by_lanes = activations == "a16" and tiles.mma_kind(encoded.codes.device) == "wgmma"
+    shape = (groups * last // HALF, rows, HALF) if by_lanes else (groups, rows, last)
+    codes = torch.empty(experts, *shape, dtype=codec.codes_dtype, device=encoded.codes.device)
     for expert in range(experts):
         of_expert = encoded.codes[expert].view(rows, groups, last)
         in_order = (_halves(of_expert) if codec.codes_per_byte == 2 else of_expert).transpose(0, 1)
@@ -110,11 +112,12 @@ def _paired(scales: Tensor) -> Tensor:
 
 
 def _by_lanes(codes: Tensor) -> Tensor:
-    """Bytes [K/64, N, 32] with the 16 bytes that a lane of `wgmma` has of each 16 rows made adjacent.
+    """Bytes [G, N, 32] or [G, N, 64] to [.., N, 32], the 16 that a lane of `wgmma` has of each 16 rows made adjacent.
 
     Lane 4 r + t has bytes 2 t and 2 t + 1 of every 8, in row r and in row r + 8. They are stored in the order of its
     registers: two bytes of row r, the same two of row r + 8, then those 8 bytes further along.
     """
-    groups, rows, _ = codes.shape
-    parts = codes.reshape(groups, rows // 16, 2, 8, 4, 4, 2)
-    return parts.permute(0, 1, 3, 5, 4, 2, 6).reshape(codes.shape)
+    halves = codes.reshape(*codes.shape[:2], -1, HALF).transpose(1, 2).flatten(0, 1)
+    count, rows, _ = halves.shape
+    parts = halves.reshape(count, rows // 16, 2, 8, 4, 4, 2)
+    return parts.permute(0, 1, 3, 5, 4, 2, 6).reshape(halves.shape)

@@ -2,9 +2,9 @@
 
 The plain path writes every weight out in bf16 and reads it back: five bytes moved for each stored one, which is much
 next to a GEMM over a step's rows. Next to a GEMM over a prompt's many rows it is little, and torch's own GEMM is
-faster: those go through torch (`docs/decisions/0022-dense-weights-from-their-codes.md` estimates both). Int8 weights
-are read as they are stored; nf4 is converted to the order of `layout` once.
-Shape letters: M rows, N rows of a weight, K its input.
+faster: those go through torch (`docs/decisions/0022-dense-weights-from-their-codes.md` estimates both). Weights are
+converted to the order of `layout` once, except for the embedding's, whose rows are looked up.
+Shape letters: M rows, N rows of a weight, K its input, S parts of a sum.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ..modules.tensor import QuantTensor
 from . import tiles
 from .decode import decode_tiled
 from .launch_arguments import levels, pack
-from .layout import tiled
+from .layout import HALF, tiled
 from .rows import quantize_groups
-from .tiles import Activations
+from .tiles import Activations, Tile
 
 COLUMNS = 64
 MAX_ROWS = 512
@@ -41,24 +41,29 @@ class Weight:
     """A weight [N, K] for GEMMs.
 
     Attributes:
-        codes, scales: int8 as it is stored, [N, K] and [N, K/64]; nf4 in the order of `layout`, [K/64, N, 32] and
-            [K/64, N].
+        codes, scales: in the order of `layout`, codes [K/64, N, 32], [K/64, N, 64] or [K/32, N, 32] and scales
+            [K/64, N]; or int8 as it is stored, [N, K] and [N, K/64].
         codec: their number format.
         activations: type of the GEMM's inputs.
-        by_lanes: whether the bytes of nf4 are in the order of lanes (`layout`).
+        is_tiled: whether they are in the order of `layout`.
+        by_lanes: whether the bytes are in the order of lanes (`layout`).
     """
 
     codes: Tensor
     scales: Tensor
     codec: Codec
     activations: Activations
+    is_tiled: bool = True
     by_lanes: bool = False
 
     @classmethod
+    def as_stored(cls, tensor: QuantTensor) -> Weight:
+        """An int8 weight that shares the codes of `tensor`."""
+        return cls(codes=tensor.codes, scales=tensor.scales, codec=tensor.codec, activations="a16", is_tiled=False)
+
+    @classmethod
     def of(cls, tensor: QuantTensor, activations: Activations) -> Weight:
-        """Int8 codes are shared with `tensor`; nf4 codes are converted, and those of `tensor` freed."""
-        if tensor.codec.name != "nf4":
-            return cls(codes=tensor.codes, scales=tensor.scales, codec=tensor.codec, activations=activations)
+        """A converted weight; the codes of `tensor` are freed."""
         encoded = tensor.encoded
         part = tiled(tensor.codec, Encoded(codes=encoded.codes[None], scales=encoded.scales[None]), activations)
         tensor.codes, tensor.scales = tensor.codes.new_empty(0), tensor.scales.new_empty(0)
@@ -100,11 +105,21 @@ class Weight:
     @property
     def axis(self) -> int:
         """The axis of the weight's rows."""
-        return 1 if self.is_nf4 else 0
+        return 1 if self.is_tiled else 0
 
     def times(self, x: Tensor) -> Tensor:
         """Rows [M, K] to [M, N], in their type."""
         return self._through_torch(x) if self._is_decoded_for(x) else self._product(x, self.rows, gated=False)
+
+    def parts(self, x: Tensor) -> Tensor | None:
+        """Parts [S, M, N] of the product in fp32, whose sum `times` rounds, each over a share of K.
+
+        A weight of few rows makes too few programs for a large GPU; parts are more. None where they do not help.
+        """
+        if self._is_decoded_for(x) or not len(x):
+            return None
+        count = tiles.parts_of(self._programs(x), self.scales.shape[1 - self.axis], x.device)
+        return None if count == 1 else self._product(x, self.rows, gated=False, parts=count)
 
     def gated(self, x: Tensor) -> Tensor | None:
         """`gelu(gate) * up` [M, N/2] of rows [M, K], where the first half of the weight's rows is the gate's.
@@ -117,31 +132,39 @@ class Weight:
         return len(x) > MAX_ROWS and self.activations == "a16"
 
     def _through_torch(self, x: Tensor) -> Tensor:
-        if self.is_nf4:
+        if self.is_tiled:
             return F.linear(x, decode_tiled(self.codes, self.scales, x.dtype, by_lanes=self.by_lanes))
         return F.linear(x, self.codec.decode(Encoded(codes=self.codes, scales=self.scales), x.dtype))
 
-    def _product(self, x: Tensor, columns: int, *, gated: bool) -> Tensor:
+    def _tile(self, x: Tensor, columns: int, *, gated: bool) -> Tile:
+        mma_kind = tiles.mma_kind(x.device)
+        candidates = tiles.GATED[mma_kind][self.activations] if gated else tiles.LINEAR[mma_kind]
+        # The largest tile would take more shared memory in fp32 than an RTX GPU has, and nearly all registers in int8.
+        takes_largest = x.element_size() == 2 and self.activations == "a16"
+        sms = tiles.sm_count(x.device) if takes_largest else None
+        return tiles.tile_of(len(x), columns, candidates, sms)
+
+    def _programs(self, x: Tensor) -> int:
+        tile = self._tile(x, self.rows, gated=False)
+        return -(-len(x) // tile.rows) * (self.rows // tile.columns)
+
+    def _product(self, x: Tensor, columns: int, *, gated: bool, parts: int = 1) -> Tensor:
+        """The product [M, N], or more than one part of it [S, M, N]."""
         from .linear_kernels import linear_kernel
 
         rows, width = x.shape
-        out = x.new_empty(rows, columns)
+        out = x.new_empty(rows, columns) if parts == 1 else x.new_empty(parts, rows, columns, dtype=torch.float32)
         if not rows:
             return out
         source, source_scales = x.contiguous(), x
         is_int8 = self.activations == "a8"
-        mma_kind = tiles.mma_kind(x.device)
-        candidates = tiles.GATED[mma_kind][self.activations] if gated else tiles.LINEAR[mma_kind]
-        # The largest tile would take more shared memory in fp32 than an RTX GPU has, and nearly all registers in int8.
-        takes_largest = x.element_size() == 2 and not is_int8
-        sms = tiles.sm_count(x.device) if takes_largest else None
-        tile = tiles.tile_of(rows, columns, candidates, sms)
-        scales = self.scales.view(torch.int32) if self.is_nf4 else self.scales
+        tile = self._tile(x, columns, gated=gated)
+        scales = self.scales.view(torch.int32) if self.is_tiled else self.scales
         with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
             if is_int8:
                 quantized = quantize_groups(source)
                 source, source_scales = quantized.codes, quantized.scales
-            linear_kernel[(-(-rows // tile.rows), columns // tile.columns)](
+            linear_kernel[(-(-rows // tile.rows), columns // tile.columns, parts)](
                 source,
                 source_scales,
                 self.codes,
@@ -151,6 +174,7 @@ class Weight:
                 rows,
                 width,
                 columns,
+                -(-width // GROUP // parts),
                 *self._strides(scales),
                 NF4=self.is_nf4,
                 INT8=is_int8,
@@ -164,22 +188,30 @@ class Weight:
             )
         return out
 
-    def _strides(self, scales: Tensor) -> tuple[int, int, int, int]:
-        """Strides of rows and of groups, of codes and then of scales or of words of two scales."""
-        if self.is_nf4:
-            return self.codes.stride(1), self.codes.stride(0), scales.stride(1), scales.stride(0)
-        return self.codes.stride(0), GROUP, scales.stride(0), 1
+    def _strides(self, scales: Tensor) -> tuple[int, int, int, int, int]:
+        """Strides of rows, groups and halves of groups of codes, then of rows and groups of scales or words of two."""
+        if not self.is_tiled:
+            return self.codes.stride(0), GROUP, HALF, scales.stride(0), 1
+        half, of_codes = HALF, self.codes.stride(0)
+        if self.by_lanes and not self.is_nf4:
+            half, of_codes = of_codes, 2 * of_codes
+        return self.codes.stride(1), of_codes, half, scales.stride(1), scales.stride(0)
 
 
 class CudaLinear(nn.Module):
     """`x @ weight.T` without a bias."""
+
+    can_leave_sum = True
 
     def __init__(self, linear: QuantLinear, activations: Activations) -> None:
         super().__init__()
         self.product = Weight.of(linear.weight, activations)
         self.path = self.product.path
 
-    def forward(self, x: Tensor) -> Tensor:
-        """`[…, K]` to `[…, N]`, in the type of `x`."""
+    def forward(self, x: Tensor, *, summed: bool = True) -> Tensor:
+        """`[…, K]` to `[…, N]`, in the type of `x`; unless `summed`, rows [M, K] may be left in parts [S, M, N] in fp32."""
+        parts = None if summed else self.product.parts(x)
+        if parts is not None:
+            return parts
         out = self.product.times(x.reshape(-1, x.shape[-1]))
         return out.view(*x.shape[:-1], out.shape[-1])

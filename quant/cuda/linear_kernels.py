@@ -9,11 +9,13 @@ import triton
 import triton.language as tl
 
 from .activation_kernels import gelu
-from .weight_kernels import add_product, code_offsets, load_table
+from .weight_kernels import add_product, code_offsets, load_scales, load_table
 
 
 # Compiled once for all prompt lengths and any number of scales per row; specializing on them would not be faster.
-@triton.jit(do_not_specialize=("rows",), do_not_specialize_on_alignment=("scale_row_stride", "scale_group_stride"))
+@triton.jit(
+    do_not_specialize=("rows", "share"), do_not_specialize_on_alignment=("scale_row_stride", "scale_group_stride")
+)
 def linear_kernel(
     x,
     x_scales,
@@ -24,8 +26,10 @@ def linear_kernel(
     rows,
     width,
     out_width,
+    share,
     code_row_stride,
     code_group_stride,
+    second_half,
     scale_row_stride,
     scale_group_stride,
     NF4: tl.constexpr,
@@ -36,14 +40,17 @@ def linear_kernel(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """`out` [M, N] = x [M, K] times the weight, summed in fp32. Grid: (M / ROWS rounded up, N / COLUMNS).
+    """Parts `out` [S, M, N] of x [M, K] times the weight, each the sum over a share of K, in fp32.
 
-    Programs of the same columns run next to each other, so that a weight is read from memory once. If GATED, the weight
-    has 2 N rows, and `out` is `gelu(gate) * up` of the products with the first and with the second half of them, both
-    rounded first, as two separate layers would.
+    Grid: (M / ROWS rounded up, N / COLUMNS, S). With a single part that is the product. Programs of the same columns
+    run next to each other, so that a weight is read from memory once. If GATED, the weight has 2 N rows, and `out` is
+    `gelu(gate) * up` of the products with the first and with the second half of them, both rounded first, as two
+    separate layers would; there is one part then.
 
     Args:
-        codes, scales: of any strides, so that int8 is read as it is stored; scales of nf4 are two in a word (`layout`).
+        codes, scales: in the order of `layout`, scales two in a word; or int8 as it is stored, with scales in bf16.
+        share: groups of 64 inputs of a program.
+        second_half: from the first to the second half of a group of codes that are not nf4.
     """
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     valid = row < rows
@@ -51,14 +58,16 @@ def linear_kernel(
     k = tl.arange(0, 32)
     groups = width // 64
     weight_codes = codes + code_offsets(tl.program_id(1).to(tl.int64) * COLUMNS, code_row_stride, COLUMNS, BY_LANES)
-    # nf4: words of two scales. int8: the first scale of each two rows that are 8 apart; or, in the tile that has no
-    # registers to spare, all scales.
-    SCALES_PER_WORD: tl.constexpr = 2 if NF4 else 1
-    scale = tl.arange(0, COLUMNS // 2)
-    if not NF4:
-        scale = scale // 8 * 16 + scale % 8 if ROWS < 128 else tl.arange(0, COLUMNS)
-    scale += tl.program_id(1) * (COLUMNS // SCALES_PER_WORD)
-    weight_scales = scales + scale.to(tl.int64) * scale_row_stride
+    # Words of two scales; or, as stored, the first scale of each two rows that are 8 apart; or, in the tile that has no
+    # registers to spare, all scales. What is less than a word cannot be copied ahead: it is loaded a group ahead here.
+    IN_WORDS: tl.constexpr = scales.dtype.element_ty == tl.int32
+    SCALES_PER_WORD: tl.constexpr = 2 if IN_WORDS else 1
+    scale_of = tl.arange(0, COLUMNS // 2)
+    if not IN_WORDS:
+        scale_of = scale_of // 8 * 16 + scale_of % 8 if ROWS < 128 else tl.arange(0, COLUMNS)
+    scale_of += tl.program_id(1) * (COLUMNS // SCALES_PER_WORD)
+    pair_stride = 8 * scale_row_stride
+    weight_scales = scales + scale_of.to(tl.int64) * scale_row_stride
     x_rows = x + row[:, None].to(tl.int64) * width + k[None, :]
     x_row_scales = x_scales + tl.where(valid, row, 0) * groups
     acc = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
@@ -66,14 +75,24 @@ def linear_kernel(
     up_codes = weight_codes + out_width.to(tl.int64) * code_row_stride
     up_scales = weight_scales + (out_width // SCALES_PER_WORD).to(tl.int64) * scale_row_stride
     table = load_table(levels, NF4, INT8, PACK)
-    for group in range(groups):
+    first = tl.program_id(2) * share
+    last = tl.minimum(first + share, groups)
+    if not IN_WORDS:
+        following = load_scales(weight_scales + first * scale_group_stride, pair_stride, COLUMNS)
+    for group in range(first, last):
+        if IN_WORDS:
+            scale = load_scales(weight_scales + group * scale_group_stride, pair_stride, COLUMNS)
+        else:
+            scale = following
+            ahead = tl.minimum(group + 1, groups - 1)
+            following = load_scales(weight_scales + ahead * scale_group_stride, pair_stride, COLUMNS)
         acc = add_product(
             acc,
             x_rows + group * 64,
             x_row_scales + group,
             weight_codes + group * code_group_stride,
-            weight_scales + group * scale_group_stride,
-            8 * scale_row_stride,
+            second_half,
+            scale,
             table,
             k,
             valid[:, None],
@@ -87,8 +106,8 @@ def linear_kernel(
                 x_rows + group * 64,
                 x_row_scales + group,
                 up_codes + group * code_group_stride,
-                up_scales + group * scale_group_stride,
-                8 * scale_row_stride,
+                second_half,
+                load_scales(up_scales + group * scale_group_stride, pair_stride, COLUMNS),
                 table,
                 k,
                 valid[:, None],
@@ -102,5 +121,5 @@ def linear_kernel(
         value = (activated.to(tl.float32) * tl.trans(up).to(out.dtype.element_ty).to(tl.float32)).to(
             out.dtype.element_ty
         )
-    target = out + row[:, None].to(tl.int64) * out_width + column[None, :]
+    target = out + (tl.program_id(2) * rows + row[:, None]).to(tl.int64) * out_width + column[None, :]
     tl.store(target, value, mask=valid[:, None])

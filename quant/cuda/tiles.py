@@ -40,12 +40,16 @@ class Tile:
     stages: int = 3
 
 
+FEW = 16
+"""Rows that uniform routing of a step's 256 gives each of 128 experts."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExpertTile:
     """Rows and columns of a program in the GEMMs over experts, and its warps.
 
     Attributes:
-        few_rows, many_rows: of a block, if an expert gets few rows on average, and if it gets many.
+        few_rows, many_rows: of a block, if an expert gets at most 16 rows on average, as in a step, and if it gets more.
         down_columns: of the down projection, if its weight is quantized and its width divides: the overhead of a loop
             iteration besides decoding is then spread over twice as many weights. The gate and the up projection have
             64, a group of the input of the down projection.
@@ -60,10 +64,10 @@ class ExpertTile:
 
     def rows(self, pairs: int, experts: int) -> int:
         """Rows of a block for so many pairs of a row and an expert."""
-        return self.few_rows if pairs <= self.few_rows * experts else self.many_rows
+        return self.few_rows if pairs <= FEW * experts else self.many_rows
 
 
-_FOUR_WARPS = (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 64, 4), Tile(128, 128, 8, programs_per_sm=0.75))
+_FOUR_WARPS = (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 64, 4), Tile(128, 128, 8, programs_per_sm=1.5))
 LINEAR: dict[MmaKind, tuple[Tile, ...]] = {
     "mma.sync": (Tile(16, 64, 4), Tile(32, 64, 4), Tile(64, 128, 8), Tile(128, 128, 8, programs_per_sm=2)),
     "wgmma": _FOUR_WARPS,
@@ -93,6 +97,19 @@ EXPERTS: dict[MmaKind, dict[Activations, ExpertTile]] = {
 """Uniform routing of 256 rows gives each of 128 experts 16 on average; rows that do not fit into a block decode the
 expert's weights again, and empty rows keep tensor cores busy. With `wgmma`, decoding 64 columns is as long a loop for
 16 rows as for 32."""
+
+
+PARTS_PER_SM: dict[MmaKind, float] = {"mma.sync": 0.0, "wgmma": 2.0, "tcgen05": 0.0}
+"""Programs that an SM should have, for which the products of weights with few rows are cut into parts; 0 for never."""
+MAX_PARTS = 4
+MIN_GROUPS = 8
+"""Groups of 64 inputs that a part has at least."""
+
+
+def parts_of(programs: int, groups: int, device: torch.device) -> int:
+    """How many parts a product is cut into, whose programs would be so many, and which sums so many groups."""
+    wanted = round(PARTS_PER_SM[mma_kind(device)] * sm_count(device) / programs)
+    return max(1, min(wanted, MAX_PARTS, groups // MIN_GROUPS))
 
 
 @lru_cache(maxsize=8)

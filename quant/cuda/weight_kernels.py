@@ -189,14 +189,23 @@ def code_offsets(first, row_stride, COLUMNS: tl.constexpr, BY_LANES: tl.constexp
 
 
 @triton.jit
-def _bytes_of_rows(codes, N: tl.constexpr):
-    """Bytes [N, 32] from those in the order of lanes: the inverse of `layout._by_lanes`."""
-    parts = tl.reshape(codes, [N // 16, 8, 4, 4, 2, 2])
-    return tl.reshape(tl.permute(parts, [0, 4, 1, 3, 2, 5]), [N, 32])
+def _load_bytes(codes, N: tl.constexpr):
+    """Bytes [N, 32] from pointers to them; or from pointers [32 N] to the order of lanes, as `layout._by_lanes` has."""
+    found = tl.load(codes)
+    if len(codes.shape) == 1:
+        parts = tl.reshape(found, [N // 16, 8, 4, 4, 2, 2])
+        found = tl.reshape(tl.permute(parts, [0, 4, 1, 3, 2, 5]), [N, 32])
+    return found
 
 
 @triton.jit
-def _scales_of_rows(scales, pair_stride, N: tl.constexpr):
+def halves(words):
+    """The two bf16 numbers of each word int32, the low one first."""
+    return words.to(tl.int16).to(tl.bfloat16, bitcast=True), (words >> 16).to(tl.int16).to(tl.bfloat16, bitcast=True)
+
+
+@triton.jit
+def load_scales(scales, pair_stride, N: tl.constexpr):
     """Scales [N] from pointers [N] to them; or from pointers [N/2] to words of two, or to the first of each two rows.
 
     If scales are joined, Triton gives a lane eight adjacent codes instead of four. For `mma.sync` the operands are then
@@ -206,9 +215,7 @@ def _scales_of_rows(scales, pair_stride, N: tl.constexpr):
         of_rows = tl.load(scales)
     else:
         if scales.dtype.element_ty == tl.int32:
-            words = tl.load(scales)
-            first = words.to(tl.int16).to(tl.bfloat16, bitcast=True)
-            second = (words >> 16).to(tl.int16).to(tl.bfloat16, bitcast=True)
+            first, second = halves(tl.load(scales))
         else:
             first = tl.load(scales)
             second = tl.load(scales + pair_stride)
@@ -223,8 +230,8 @@ def add_product(
     x,
     x_scales,
     codes,
-    scales,
-    scale_pair_stride,
+    second_half,
+    scale,
     table,
     k,
     valid_rows,
@@ -243,9 +250,8 @@ def add_product(
         x_scales: pointers [M] to the scales of int8 activations; for rows that are not valid, to any row's.
         codes: pointers [N, 32] to the group's bytes (nf4), to the first half of its codes (int8), or to the first half
             of its weights if they are unquantized; or [32 N] to bytes in the order of lanes.
-        scales: pointers [N], or [N/2] (`_scales_of_rows`); not used with unquantized weights.
-        scale_pair_stride: from the scale of a row to that of the row 8 further, for pointers [N/2] that are not to
-            words.
+        second_half: from there to the second half of what is not nf4.
+        scale: [N]; of unquantized weights, anything.
         table: nf4's (`load_table`).
         k: [32], 0 to 31; valid_rows: [M, 1].
         PACK: adjacent bytes that a lane holds of a matrix instruction's operand; with 0 there is no inline assembly.
@@ -256,30 +262,28 @@ def add_product(
     second = tl.trans(tl.load(x + 32, mask=valid_rows, other=0))
     if codes.dtype.element_ty.is_floating():
         acc = tl.dot(tl.load(codes), first, acc, input_precision="ieee")
-        acc = tl.dot(tl.load(codes + 32), second, acc, input_precision="ieee")
+        acc = tl.dot(tl.load(codes + second_half), second, acc, input_precision="ieee")
     elif INT8:
-        scale = _scales_of_rows(scales, scale_pair_stride, N).to(tl.float32)
+        scale = scale.to(tl.float32)
         if NF4:
             low, high = nf4_int8(tl.load(codes), table, PACK)
             scale = scale / 127.0
         else:
             low = tl.load(codes)
-            high = tl.load(codes + 32)
+            high = tl.load(codes + second_half)
         acc_int32 = tl.dot(low, first, out_dtype=tl.int32)
         acc_int32 = tl.dot(high, second, acc_int32, out_dtype=tl.int32)
         acc += acc_int32.to(tl.float32) * (scale[:, None] * tl.load(x_scales)[None, :])
     else:
-        scale = _scales_of_rows(scales, scale_pair_stride, N)[:, None]
+        scale = scale[:, None]
+        ADJACENT: tl.constexpr = 2 * PACK if len(codes.shape) == 1 else PACK  # bytes that a lane has of a row, or two
         if NF4:
-            if len(codes.shape) == 1:  # in the order of lanes, where a lane has twice as many adjacent bytes
-                low, high = nf4_levels(_bytes_of_rows(tl.load(codes), N), table, 2 * PACK)
-            else:
-                low, high = nf4_levels(tl.load(codes), table, PACK)
+            low, high = nf4_levels(_load_bytes(codes, N), table, ADJACENT)
             scale = scale.to(tl.float32)
             low, high = (low * scale).to(COMPUTE), (high * scale).to(COMPUTE)
         else:
-            low = int8_weights(tl.load(codes), scale, COMPUTE, PACK)
-            high = int8_weights(tl.load(codes + 32), scale, COMPUTE, PACK)
+            low = int8_weights(_load_bytes(codes, N), scale, COMPUTE, ADJACENT)
+            high = int8_weights(_load_bytes(codes + second_half, N), scale, COMPUTE, ADJACENT)
         acc = tl.dot(low, first, acc, input_precision="ieee")
         acc = tl.dot(high, second, acc, input_precision="ieee")
         if PACK == 2:

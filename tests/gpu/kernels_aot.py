@@ -144,11 +144,19 @@ def build(launch: Launch, card: int) -> Any:
     from triton.compiler import ASTSource
 
     kernel = getattr(importlib.import_module(launch.module), launch.kernel)
-    attributes = {
-        (place,): [["tt.divisibility", 16]] for place, (name, _) in enumerate(launch.types) if name in launch.aligned
+    attributes = {  # word for word those of a launch, which then finds in Triton's cache what was compiled here
+        (place,): [["tt.divisibility", 16]] if name in launch.aligned else []
+        for place, ((name, kind), parameter) in enumerate(zip(launch.types, kernel.params, strict=True))
+        if kind.startswith(("*", "i"))
+        and not parameter.do_not_specialize
     }
     source = ASTSource(fn=kernel, signature=dict(launch.types), constexprs=dict(launch.constants), attrs=attributes)
-    options = {"num_warps": launch.warps, "num_stages": launch.stages, "enable_fp_fusion": launch.fuses}
+    options = {
+        "num_warps": launch.warps,
+        "num_stages": launch.stages,
+        "enable_fp_fusion": launch.fuses,
+        "maxnreg": launch.max_registers,
+    }
     return triton.compile(source, target=GPUTarget("cuda", card, 32), options=options)
 
 

@@ -90,6 +90,7 @@ class Launch:
         constants: name and value of those; integers that are 1, and None, are made constants.
         aligned: parameters that are multiples of 16; of pointers, the address.
         fuses: whether products and sums may become one instruction, with one rounding less.
+        max_registers: of a thread; None for any number.
     """
 
     module: str
@@ -100,6 +101,7 @@ class Launch:
     warps: int
     stages: int
     fuses: bool = True
+    max_registers: int | None = None
 
     @classmethod
     def of(cls, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launch:
@@ -128,6 +130,7 @@ class Launch:
             warps=kwargs.get("num_warps", 4),
             stages=kwargs.get("num_stages", 3),
             fuses=kwargs.get("enable_fp_fusion", True),
+            max_registers=kwargs.get("maxnreg"),
         )
 
 

@@ -12,7 +12,9 @@ from localdiff.denoising.fused_layer_ops import FusedLayerOps
 from localdiff.model.block import Layer
 from localdiff.model.formulas import rotary_table
 from localdiff.model.layer_ops import PLAIN, UsesLayerOps, set_layer_ops
+from quant.cuda import choice, tiles
 from quant.cuda.experts import CudaExperts
+from quant.cuda.linear import Weight
 from tests.gpu.kernels import DEVICE, HALVES, HAS_CARD, assert_rounded_alike, needs_triton
 from tests.localdiff.bench.step.small import small_subject
 from tests.models import tiny
@@ -135,6 +137,31 @@ def test_add_attention_and_norm(layers: tuple[Layer, Layer], dtype: torch.dtype)
     assert_close(FUSED.add_attention_and_norm(x, y, **weights), PLAIN.add_attention_and_norm(x, y, **weights))
 
 
+@pytest.mark.parametrize("parts", [2, 3])
+def test_parts_of_a_sum_are_summed_in_their_order_and_rounded(
+    layers: tuple[Layer, Layer], dtype: torch.dtype, parts: int
+) -> None:
+    """Attention's output before it is added, and the dense MLP's where branches are merged."""
+    layer = layers[0]
+    width = len(layer.input_layernorm.weight)
+    x, expert_out = rows(ROWS, width, dtype=dtype), rows(ROWS, width, dtype=dtype, seed=1)
+    of_sum = rows(parts, ROWS, width, dtype=torch.float32, seed=2)
+    whole = of_sum[0].clone()
+    for part in of_sum[1:]:
+        whole += part
+    rounded = whole.to(dtype)
+    weights = after_attention(layer)
+    for ours, theirs in zip(
+        FUSED.add_attention_and_norm(x, of_sum, **weights),
+        FUSED.add_attention_and_norm(x, rounded, **weights),
+        strict=True,
+    ):
+        assert torch.equal(ours, theirs)
+    end = of_branches(layer, torch.arange(ROWS, device=DEVICE) >= 3)
+    found = FUSED.merge_branches(x, of_sum, expert_out, None, **end)
+    assert torch.equal(found, FUSED.merge_branches(x, rounded, expert_out, None, **end))
+
+
 def test_gelu_mul(dtype: torch.dtype) -> None:
     gate, up = (rows(ROWS, 1100, dtype=dtype, seed=seed) for seed in (1, 2))
     gate[0, :5] = torch.tensor([0.0, 30.0, -30.0, 1e-3, -1e-3])
@@ -226,6 +253,37 @@ def test_no_rows_are_no_launch(layers: tuple[Layer, Layer], dtype: torch.dtype) 
     assert FUSED.route(none[:, : len(scale)], scale, 2)[0].shape == (0, 2)
 
 
+def test_layers_leave_sums_in_parts_to_the_ops_behind_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The output projection of attention and the down projection of the dense MLP, where ops can sum parts."""
+    network = small_subject("4bit").network.to(DEVICE)
+    layer, config = network.layers[0], network.config.layers[0]
+    x, positions = rows(ROWS, network.config.hidden_size, dtype=torch.float32), torch.arange(ROWS, device=DEVICE)
+    arguments = positions >= 2, rotary_table(positions, config, x.dtype), attend_to_all
+    expected = layer(x, *arguments)
+    monkeypatch.setattr(choice, "why_unsupported", lambda _: None)
+    choice.prepare(layer, DEVICE)
+    taken = []
+    parts = Weight.parts
+
+    def noted(weight: Weight, rows: Tensor) -> Tensor | None:
+        taken.append(parts(weight, rows))
+        return taken[-1]
+
+    monkeypatch.setattr(tiles, "parts_of", lambda *_: 1 + bool(taken))
+    monkeypatch.setattr(Weight, "parts", noted)
+    set_layer_ops(layer, FUSED)
+    torch.testing.assert_close(layer(x, *arguments), expected, atol=1e-4, rtol=1e-4)
+    assert taken[0] is None, "attention's: one part is the product"
+    assert taken[1] is not None and taken[1].shape == (2, *x.shape)
+    set_layer_ops(layer, PLAIN)
+    torch.testing.assert_close(layer(x, *arguments), expected, atol=1e-4, rtol=1e-4)
+    assert len(taken) == 2, "the plain ops take sums"
+
+
+def attend_to_all(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True, scale=1.0)
+
+
 def test_whole_layers() -> None:
     network = tiny.model().to(DEVICE)
     parts = [module for module in network.modules() if isinstance(module, UsesLayerOps)]
@@ -233,16 +291,12 @@ def test_whole_layers() -> None:
     x = rows(ROWS, 32, dtype=torch.float32)
     positions = torch.arange(ROWS, device=DEVICE)
     is_canvas = positions >= 2
-
-    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True, scale=1.0)
-
     answers = []
     for layer_ops in (PLAIN, FUSED):
         set_layer_ops(network, layer_ops)
         assert all(part.layer_ops is layer_ops for part in parts)
         y = x
         for layer, config in zip(network.layers, network.config.layers, strict=True):
-            y = layer(y, is_canvas, rotary_table(positions, config, y.dtype), attend)
+            y = layer(y, is_canvas, rotary_table(positions, config, y.dtype), attend_to_all)
         answers.append(y)
     torch.testing.assert_close(answers[1], answers[0], atol=1e-4, rtol=1e-4)

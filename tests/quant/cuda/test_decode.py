@@ -1,4 +1,4 @@
-"""nf4 decoded by the kernel: the bits of the plain way, for every shape, type and code."""
+"""Weights decoded by the kernel: the bits of the plain way, for every shape, type and code."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quant.codecs import CODECS
 from quant.codecs.codec import Encoded
 from quant.codecs.nf4 import Nf4
 from quant.cuda import choice, tiles
@@ -76,18 +77,21 @@ def test_a_layer_keeps_its_weight_and_its_names() -> None:
     assert set(fast.state_dict()) == names
 
 
+@pytest.mark.parametrize("name", ["nf4", "int8"])
 @pytest.mark.parametrize("rows", [32, 96])
 @pytest.mark.parametrize("by_lanes", [False, True])
 def test_weights_in_the_order_of_kernels_are_those_of_the_codec(
-    monkeypatch: pytest.MonkeyPatch, rows: int, by_lanes: bool
+    monkeypatch: pytest.MonkeyPatch, name: str, rows: int, by_lanes: bool
 ) -> None:
     """Of a whole weight, and of one that is part of another."""
-    plain = stored(rows, 3)
+    codec, plain = CODECS[name], stored(rows, 3)
+    if name == "int8":
+        plain = codec.encode(torch.randn(rows, 192, generator=torch.Generator().manual_seed(0)).to(DEVICE))
     monkeypatch.setattr(tiles, "mma_kind", lambda _: "wgmma" if by_lanes else "mma.sync")
-    part = tiled(Nf4(), Encoded(codes=plain.codes[None], scales=plain.scales[None]), "a16")
+    part = tiled(codec, Encoded(codes=plain.codes[None], scales=plain.scales[None]), "a16")
     assert part.by_lanes == by_lanes
     codes, scales = part.codes[0], part.scales[0]
-    expected = Nf4().decode(plain)
+    expected = codec.decode(plain)
     assert torch.equal(decode_tiled(codes, scales, torch.float32, by_lanes=by_lanes), expected)
     half = slice(rows // 2, None)
     found = decode_tiled(codes[:, half], scales[:, half], torch.float32, by_lanes=by_lanes)

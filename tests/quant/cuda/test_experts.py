@@ -253,29 +253,34 @@ def test_the_tiled_layout_holds_the_same_codes_and_scales(name: str) -> None:
     assert torch.equal(decoded, codec.decode(encoded))
 
 
-def test_a_lane_of_wgmma_has_its_bytes_together(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["nf4", "int8"])
+def test_a_lane_of_wgmma_has_its_bytes_together(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order of its registers (PTX ISA, operand A of `wgmma`), two products of 16 inputs after each other."""
-    encoded = CODECS["nf4"].encode(torch.randn(1, 32, 128, generator=torch.Generator().manual_seed(0)))
+    encoded = CODECS[name].encode(torch.randn(1, 32, 128, generator=torch.Generator().manual_seed(0)))
     monkeypatch.setattr(tiles, "mma_kind", lambda _: "mma.sync")
-    plain = tiled(CODECS["nf4"], encoded, "a16")
+    plain = tiled(CODECS[name], encoded, "a16")
     monkeypatch.setattr(tiles, "mma_kind", lambda _: "wgmma")
-    by_lanes = tiled(CODECS["nf4"], encoded, "a16")
-    assert (plain.by_lanes, by_lanes.by_lanes, tiled(CODECS["nf4"], encoded, "a8").by_lanes) == (False, True, False)
-    for group, block, lane in product(range(2), range(2), range(32)):
-        row, pair = 16 * block + lane // 4, 2 * (lane % 4)
+    by_lanes = tiled(CODECS[name], encoded, "a16")
+    assert (plain.by_lanes, by_lanes.by_lanes, tiled(CODECS[name], encoded, "a8").by_lanes) == (False, True, False)
+    halves = 1 if name == "nf4" else 2
+    for group, half, block, lane in product(range(2), range(halves), range(2), range(32)):
+        row, pair = 16 * block + lane // 4, 32 * half + 2 * (lane % 4)
         expected = [
             plain.codes[0, group, row + below, 8 * eight + pair + one]
             for eight, below, one in product(range(4), (0, 8), (0, 1))
         ]
-        run = by_lanes.codes[0, group].flatten()[512 * block + 16 * lane :][:16]
+        run = by_lanes.codes[0, halves * group + half].flatten()[512 * block + 16 * lane :][:16]
         assert run.tolist() == expected
 
 
+@pytest.mark.parametrize("codecs", [("nf4", "nf4"), ("int8", "int8"), ("nf4", "int8")])
 @pytest.mark.parametrize("rows", [3, 40])
-def test_bytes_in_the_order_of_lanes_give_the_same_products(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+def test_bytes_in_the_order_of_lanes_give_the_same_products(
+    monkeypatch: pytest.MonkeyPatch, rows: int, codecs: tuple[str, str]
+) -> None:
     monkeypatch.setattr(tiles, "mma_kind", lambda _: "wgmma")
     x, index, weight = routed(rows, torch.float32)
-    plain = plain_experts()
+    plain = plain_experts(*codecs)
     expected = plain(x, index, weight)
     torch.testing.assert_close(CudaExperts(plain)(x, index, weight), expected, atol=2e-6, rtol=2e-5)
 

@@ -29,7 +29,7 @@ def test_with_activations_as_they_are_it_is_the_same_product(codec: str, count: 
     expected = plain(x)
     tolerance = {torch.float32: (3e-6, 2e-5), torch.float16: (3e-3, 3e-3), torch.bfloat16: (2.4e-2, 2.4e-2)}[dtype]
     torch.testing.assert_close(CudaLinear(plain, "a16")(x), expected, atol=tolerance[0], rtol=tolerance[1])
-    assert bool(plain.weight.codes.numel()) == (codec == "int8"), "the weight is held once: in another order, or shared"
+    assert not plain.weight.codes.numel(), "the weight is held once, in another order"
 
 
 @pytest.mark.parametrize("codec", ["nf4", "int8"])
@@ -56,7 +56,8 @@ def test_in_int8_nothing_is_rounded_but_rows_and_levels(codec: str) -> None:
 
 def test_axes_before_the_last_stay() -> None:
     plain, x = plain_linear("int8"), rows(6).view(2, 3, IN)
-    torch.testing.assert_close(CudaLinear(plain, "a16")(x), plain(x), atol=3e-6, rtol=2e-5)
+    expected = plain(x)
+    torch.testing.assert_close(CudaLinear(plain, "a16")(x), expected, atol=3e-6, rtol=2e-5)
 
 
 @pytest.mark.parametrize("activations", ["a16", "a8"])
@@ -69,7 +70,8 @@ def test_rows_may_have_gaps_between_them(activations: tiles.Activations) -> None
 def test_more_rows_than_one_program_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(tiles.LINEAR, tiles.mma_kind(DEVICE), (tiles.Tile(16, 64, 4),))
     plain, x = plain_linear("int8"), rows(40)
-    torch.testing.assert_close(CudaLinear(plain, "a16")(x), plain(x), atol=3e-6, rtol=2e-5)
+    expected = plain(x)
+    torch.testing.assert_close(CudaLinear(plain, "a16")(x), expected, atol=3e-6, rtol=2e-5)
 
 
 @pytest.mark.parametrize("codec", ["nf4", "int8"])
@@ -88,6 +90,32 @@ def test_in_int8_many_rows_are_multiplied_as_few_are(monkeypatch: pytest.MonkeyP
     expected = fast(x)
     monkeypatch.setattr(module, "MAX_ROWS", 8)
     assert torch.equal(fast(x), expected)
+
+
+@pytest.mark.parametrize("kind", ["mma.sync", "wgmma"])
+@pytest.mark.parametrize("codec", ["nf4", "int8"])
+def test_parts_add_up_to_the_product(codec: str, kind: tiles.MmaKind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "mma_kind", lambda _: kind)
+    plain, x = plain_linear(codec), rows(20)
+    expected = plain(x)
+    fast = CudaLinear(plain, "a16")
+    monkeypatch.setattr(tiles, "parts_of", lambda *_: 2)
+    parts = fast(x, summed=False)
+    assert parts.shape == (2, *expected.shape) and parts.dtype == torch.float32
+    torch.testing.assert_close(parts.sum(dim=0), expected, atol=3e-6, rtol=2e-5)
+    half = plain_linear(codec).weight.decode(torch.float32)[:, :GROUP]
+    torch.testing.assert_close(parts[0], x[:, :GROUP] @ half.T, atol=3e-6, rtol=2e-5)
+    assert fast(x).shape == expected.shape, "whoever wants a sum gets one"
+    monkeypatch.setattr(tiles, "parts_of", lambda *_: 1)
+    assert fast(x, summed=False).shape == expected.shape
+    assert fast(x[:0], summed=False).shape == (0, 64)
+
+
+def test_what_is_decoded_whole_has_no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_ROWS", 8)
+    monkeypatch.setattr(tiles, "parts_of", lambda *_: 2)
+    fast = CudaLinear(plain_linear("int8"), "a16")
+    assert fast(rows(9), summed=False).shape == (9, 64)
 
 
 def test_a_step_with_a_commit_has_few_rows() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from typing import get_args
+from unittest import mock
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from quant.cuda import tiles
 from quant.cuda.linear import CudaLinear
@@ -34,27 +37,58 @@ HEAD, QKV, OUT = 262144, 8192, 2816
 @pytest.mark.parametrize(
     ("name", "sms", "rows", "columns", "largest"),
     [
-        ("wgmma", 132, 256, HEAD, True),
-        ("wgmma", 132, 256, QKV, True),
-        ("wgmma", 132, 512, QKV, True),
-        ("wgmma", 132, 256, OUT, False),
-        ("wgmma", 132, 65, QKV, False),  # 64 programs, on 132 SMs
-        ("wgmma", 132, 65, HEAD, True),
-        ("wgmma", 132, 64, HEAD, False),  # half of each tile would be empty
-        ("wgmma", None, 256, HEAD, False),
-        ("mma.sync", 128, 256, HEAD, True),
-        ("mma.sync", 128, 256, QKV, False),
-        ("mma.sync", 82, 512, QKV, True),
-        ("mma.sync", 128, 64, HEAD, False),
+        ("wgmma", 132, 256, HEAD, (128, 128)),
+        ("wgmma", 132, 256, QKV, None),
+        ("wgmma", 132, 512, QKV, (128, 128)),
+        ("wgmma", 132, 256, OUT, None),
+        ("wgmma", 132, 65, QKV, None),  # 64 programs, on 132 SMs
+        ("wgmma", 132, 65, HEAD, (128, 128)),
+        ("wgmma", 132, 64, HEAD, None),  # half of each tile would be empty
+        ("wgmma", None, 256, HEAD, None),
+        ("mma.sync", 128, 256, HEAD, (128, 128)),
+        ("mma.sync", 128, 256, QKV, None),
+        ("mma.sync", 82, 512, QKV, (128, 128)),
+        ("mma.sync", 128, 64, HEAD, None),
     ],
 )
-def test_the_largest_tile_is_for_weights_that_give_every_sm_a_program(
-    name: MmaKind, sms: int | None, rows: int, columns: int, largest: bool
+def test_the_largest_tiles_are_for_weights_that_give_every_sm_a_program(
+    name: MmaKind, sms: int | None, rows: int, columns: int, largest: tuple[int, int] | None
 ) -> None:
     tile = tile_of(rows, columns, LINEAR[name], sms)
-    assert (tile == Tile(128, 128, 8, programs_per_sm=LINEAR[name][-1].programs_per_sm)) == largest
-    if not largest:
-        assert tile == tile_of(rows, columns, LINEAR[name][:-1])
+    if largest is not None:
+        assert (tile.rows, tile.columns) == largest and tile.programs_per_sm
+    else:
+        assert tile == tile_of(rows, columns, [tile for tile in LINEAR[name] if not tile.programs_per_sm])
+
+
+@pytest.mark.parametrize(
+    ("name", "programs", "groups", "parts"),
+    [
+        ("wgmma", 88, 64, 3),  # the output projections in a step, on 132 SMs
+        ("wgmma", 88, 33, 3),  # the dense MLP's down projection
+        ("wgmma", 176, 64, 2),  # in a step with a commit
+        ("wgmma", 256, 44, 1),  # queries, keys and values
+        ("wgmma", 4, 64, tiles.MAX_PARTS),
+        ("wgmma", 4, 16, 2),  # no part of fewer groups
+        ("wgmma", 4, 1, 1),
+        ("mma.sync", 88, 64, 1),  # never, until somebody has timed it
+        ("tcgen05", 88, 64, 1),
+    ],
+)
+def test_products_of_few_programs_are_cut_into_parts(
+    name: MmaKind, programs: int, groups: int, parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiles, "mma_kind", lambda _: name)
+    monkeypatch.setattr(tiles, "sm_count", lambda _: 132)
+    assert tiles.parts_of(programs, groups, DEVICE) == parts
+
+
+@given(programs=st.integers(1, 500), groups=st.integers(1, 200), sms=st.integers(1, 200))
+def test_no_part_is_empty(programs: int, groups: int, sms: int) -> None:
+    with mock.patch.multiple(tiles, mma_kind=lambda _: "wgmma", sm_count=lambda _: sms):
+        parts = tiles.parts_of(programs, groups, DEVICE)
+    share = -(-groups // parts)
+    assert (parts - 1) * share < groups <= parts * share
 
 
 @pytest.mark.skipif(EMULATED > 0, reason="a CPU has been given the tiles of a GPU")
