@@ -120,15 +120,29 @@ def gate_up_kernel(
     x_row_scales = x_scales + row * groups
     gate = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
     up = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
+    up_scales = gate_scales + inner // 2
     table = load_table(levels, NF4, INT8, PACK)
+    if INT8:  # scales are loaded a group ahead, because Triton copies ahead no more than what a product takes
+        next_gate, next_up = load_scales(gate_scales, 0, COLUMNS), load_scales(up_scales, 0, COLUMNS)
+        next_x = tl.load(x_row_scales)
     for group in range(groups):
+        gate_scale, up_scale, x_scale = 0, 0, 0
+        if INT8:
+            gate_scale, up_scale, x_scale = next_gate, next_up, next_x
+            ahead = tl.minimum(group + 1, groups - 1)
+            next_gate = load_scales(gate_scales + ahead * inner, 0, COLUMNS)
+            next_up = load_scales(up_scales + ahead * inner, 0, COLUMNS)
+            next_x = tl.load(x_row_scales + ahead)
+        elif not UNQUANTIZED:
+            gate_scale = load_scales(gate_scales + group * inner, 0, COLUMNS)
+            up_scale = load_scales(up_scales + group * inner, 0, COLUMNS)
         gate = add_product(
             gate,
             x_rows + group * 64,
-            x_row_scales + group,
+            x_scale,
             gate_codes + group * code_group_stride,
             second_half,
-            0 if UNQUANTIZED else load_scales(gate_scales + group * inner, 0, COLUMNS),
+            gate_scale,
             table,
             k,
             valid[:, None],
@@ -139,10 +153,10 @@ def gate_up_kernel(
         up = add_product(
             up,
             x_rows + group * 64,
-            x_row_scales + group,
+            x_scale,
             gate_codes + group * code_group_stride + inner * code_row_stride,
             second_half,
-            0 if UNQUANTIZED else load_scales(gate_scales + group * inner + inner // 2, 0, COLUMNS),
+            up_scale,
             table,
             k,
             valid[:, None],
@@ -207,14 +221,24 @@ def down_kernel(
     row_scales = hidden_scales + tl.where(valid, sorted_row, 0) * groups
     acc = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
     table = load_table(levels, NF4, INT8, PACK)
+    if INT8:
+        next_scale, next_row_scale = load_scales(down_scales, 0, COLUMNS), tl.load(row_scales)
     for group in range(groups):
+        scale, row_scale = 0, 0
+        if INT8:
+            scale, row_scale = next_scale, next_row_scale
+            ahead = tl.minimum(group + 1, groups - 1)
+            next_scale = load_scales(down_scales + ahead * (width // 2), 0, COLUMNS)
+            next_row_scale = tl.load(row_scales + ahead)
+        elif not UNQUANTIZED:
+            scale = load_scales(down_scales + group * (width // 2), 0, COLUMNS)
         acc = add_product(
             acc,
             rows + group * 64,
-            row_scales + group,
+            row_scale,
             down_codes + group * code_group_stride,
             second_half,
-            0 if UNQUANTIZED else load_scales(down_scales + group * (width // 2), 0, COLUMNS),
+            scale,
             table,
             k,
             valid[:, None],

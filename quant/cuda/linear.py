@@ -27,6 +27,9 @@ from .rows import quantize_groups
 from .tiles import Activations, Tile
 
 COLUMNS = 64
+GATED_REGISTERS = 128
+"""Of a thread at most, with activations in their own type. Left to itself, the assembler settles for fewer on some
+GPUs, and spills; there are too few programs for that to let more of them run."""
 MAX_ROWS = 512
 """More rows than this are multiplied through torch, by the fully decoded weight; a step with a commit has this many."""
 
@@ -63,7 +66,7 @@ class Weight:
 
     @classmethod
     def of(cls, tensor: QuantTensor, activations: Activations) -> Weight:
-        """A converted weight; the codes of `tensor` are freed."""
+        """A weight that is converted where it is; `tensor` is left without parts."""
         encoded = tensor.encoded
         part = tiled(tensor.codec, Encoded(codes=encoded.codes[None], scales=encoded.scales[None]), activations)
         tensor.codes, tensor.scales = tensor.codes.new_empty(0), tensor.scales.new_empty(0)
@@ -185,6 +188,7 @@ class Weight:
                 COLUMNS=tile.columns,
                 num_warps=tile.warps,
                 num_stages=tile.stages,
+                maxnreg=GATED_REGISTERS if gated and not is_int8 else None,
             )
         return out
 

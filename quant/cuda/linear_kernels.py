@@ -59,7 +59,7 @@ def linear_kernel(
     groups = width // 64
     weight_codes = codes + code_offsets(tl.program_id(1).to(tl.int64) * COLUMNS, code_row_stride, COLUMNS, BY_LANES)
     # Words of two scales; or, as stored, the first scale of each two rows that are 8 apart; or, in the tile that has no
-    # registers to spare, all scales. What is less than a word cannot be copied ahead: it is loaded a group ahead here.
+    # registers to spare, all scales.
     IN_WORDS: tl.constexpr = scales.dtype.element_ty == tl.int32
     SCALES_PER_WORD: tl.constexpr = 2 if IN_WORDS else 1
     scale_of = tl.arange(0, COLUMNS // 2)
@@ -77,19 +77,34 @@ def linear_kernel(
     table = load_table(levels, NF4, INT8, PACK)
     first = tl.program_id(2) * share
     last = tl.minimum(first + share, groups)
-    if not IN_WORDS:
-        following = load_scales(weight_scales + first * scale_group_stride, pair_stride, COLUMNS)
+    # Triton copies ahead what a product takes, if it is at least a word. Other scales are loaded a group ahead.
+    AHEAD: tl.constexpr = INT8 or not IN_WORDS
+    if AHEAD:
+        next_scale = load_scales(weight_scales + first * scale_group_stride, pair_stride, COLUMNS)
+        if GATED:
+            next_up_scale = load_scales(up_scales + first * scale_group_stride, pair_stride, COLUMNS)
+    if INT8:
+        next_x_scale = tl.load(x_row_scales + first)
     for group in range(first, last):
-        if IN_WORDS:
-            scale = load_scales(weight_scales + group * scale_group_stride, pair_stride, COLUMNS)
+        x_scale = 0
+        ahead = tl.minimum(group + 1, groups - 1)
+        if AHEAD:
+            scale = next_scale
+            next_scale = load_scales(weight_scales + ahead * scale_group_stride, pair_stride, COLUMNS)
+            if GATED:
+                up_scale = next_up_scale
+                next_up_scale = load_scales(up_scales + ahead * scale_group_stride, pair_stride, COLUMNS)
         else:
-            scale = following
-            ahead = tl.minimum(group + 1, groups - 1)
-            following = load_scales(weight_scales + ahead * scale_group_stride, pair_stride, COLUMNS)
+            scale = load_scales(weight_scales + group * scale_group_stride, pair_stride, COLUMNS)
+            if GATED:
+                up_scale = load_scales(up_scales + group * scale_group_stride, pair_stride, COLUMNS)
+        if INT8:
+            x_scale = next_x_scale
+            next_x_scale = tl.load(x_row_scales + ahead)
         acc = add_product(
             acc,
             x_rows + group * 64,
-            x_row_scales + group,
+            x_scale,
             weight_codes + group * code_group_stride,
             second_half,
             scale,
@@ -104,10 +119,10 @@ def linear_kernel(
             up = add_product(
                 up,
                 x_rows + group * 64,
-                x_row_scales + group,
+                x_scale,
                 up_codes + group * code_group_stride,
                 second_half,
-                load_scales(up_scales + group * scale_group_stride, pair_stride, COLUMNS),
+                up_scale,
                 table,
                 k,
                 valid[:, None],

@@ -4,7 +4,8 @@ A quantized tile of a weight takes two dots, one with its low and one with its h
 of chained dots along one axis only. With `mma.sync`, where each warp fetches its own operands,
 warps side by side along the rows would each decode the same weights, up to eight times over, so tiles are wider than
 they are tall. With `wgmma`, four warps share 64 columns, and a tile of four warps decodes each of its weights once,
-however tall it is. The choices follow the counts of `tests.bench.inner_loops`; nothing here has been timed on a GPU.
+however tall it is. For `wgmma` the choices follow what an H100 took (`docs/gpu-measured.md`); for other instructions the
+counts of `tests.bench.inner_loops`, and nobody has timed those.
 """
 
 from __future__ import annotations
@@ -67,18 +68,17 @@ class ExpertTile:
         return self.few_rows if pairs <= FEW * experts else self.many_rows
 
 
-_FOUR_WARPS = (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 64, 4), Tile(128, 128, 8, programs_per_sm=1.5))
+_FOUR_WARPS = (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 64, 4), Tile(128, 128, 8, programs_per_sm=0.75))
 LINEAR: dict[MmaKind, tuple[Tile, ...]] = {
     "mma.sync": (Tile(16, 64, 4), Tile(32, 64, 4), Tile(64, 128, 8), Tile(128, 128, 8, programs_per_sm=2)),
-    "wgmma": _FOUR_WARPS,
+    "wgmma": (*_FOUR_WARPS, Tile(256, 64, 4, programs_per_sm=16)),
     "tcgen05": _FOUR_WARPS,
 }
-"""The last tile of each is for weights of many rows. With it, a MFLOP of the result reads 12 KB of activations and
-codes from the L2 cache, with the tile before it 16 to 20 KB, and fewer weights are decoded twice. An H100's tensor
-cores do a MFLOP in 1 ns, and 20 KB in that time are 20 TB/s; on an H100 the tile takes the place of two programs of
-four warps. The tensor cores of RTX GPUs take 5 to 14 ns (the rates are those of
-`docs/decisions/0022-dense-weights-from-their-codes.md`), and there the tile must not leave half of an SM's warp slots
-empty: it is for the head, and for some weights in a step with a commit."""
+"""The last tiles of each are for weights of many rows. With 128 × 128, a MFLOP of the result reads 12 KB of activations
+and codes from the L2 cache, with the tile before it 16 to 20 KB, and fewer weights are decoded twice. With 256 × 64 no
+weight of the head is decoded twice in a step. The tensor cores of RTX GPUs take 5 to 14 ns for a MFLOP (the rates are
+those of `docs/decisions/0022-dense-weights-from-their-codes.md`), and there the tile must not leave half of an SM's warp
+slots empty: it is for the head, and for some weights in a step with a commit."""
 _FOUR_WARPS_GATED: dict[Activations, tuple[Tile, ...]] = {
     "a16": (Tile(16, 64, 4), Tile(64, 64, 4)),
     "a8": (Tile(16, 64, 4), Tile(32, 64, 4)),

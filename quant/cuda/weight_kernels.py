@@ -71,6 +71,10 @@ _LANE = tl.constexpr("{ mov.u32 $0, %laneid; and.b32 $0, $0, 15; }")
 
 _TAKE = tl.constexpr("mov.f32 $0, $1;")
 
+_MIDDLE, _BITS_OF_MIDDLE = tl.constexpr(1.5 * 2**23), tl.constexpr(0x4B400000)
+"""An fp32 number and its bits: up to 2²² from it, adding an integer to the bits adds it to the number. 64 products of
+int8 are at most 2²⁰. Conversions of int32 would run on the few units that compute exponentials."""
+
 
 @triton.jit
 def load_table(levels, NF4: tl.constexpr, INT8: tl.constexpr, PACK: tl.constexpr):
@@ -228,7 +232,7 @@ def load_scales(scales, pair_stride, N: tl.constexpr):
 def add_product(
     acc,
     x,
-    x_scales,
+    x_scale,
     codes,
     second_half,
     scale,
@@ -247,7 +251,7 @@ def add_product(
 
     Args:
         x: pointers [M, 32] to the first half of the group; the second half follows it.
-        x_scales: pointers [M] to the scales of int8 activations; for rows that are not valid, to any row's.
+        x_scale: [M], of int8 activations; of others, anything.
         codes: pointers [N, 32] to the group's bytes (nf4), to the first half of its codes (int8), or to the first half
             of its weights if they are unquantized; or [32 N] to bytes in the order of lanes.
         second_half: from there to the second half of what is not nf4.
@@ -271,9 +275,11 @@ def add_product(
         else:
             low = tl.load(codes)
             high = tl.load(codes + second_half)
-        acc_int32 = tl.dot(low, first, out_dtype=tl.int32)
+        acc_int32 = tl.full(acc.shape, _BITS_OF_MIDDLE, dtype=tl.int32)
+        acc_int32 = tl.dot(low, first, acc_int32, out_dtype=tl.int32)
         acc_int32 = tl.dot(high, second, acc_int32, out_dtype=tl.int32)
-        acc += acc_int32.to(tl.float32) * (scale[:, None] * tl.load(x_scales)[None, :])
+        product = acc_int32.to(tl.float32, bitcast=True) - _MIDDLE
+        acc += product * (scale[:, None] * x_scale[None, :])
     else:
         scale = scale[:, None]
         ADJACENT: tl.constexpr = 2 * PACK if len(codes.shape) == 1 else PACK  # bytes that a lane has of a row, or two
