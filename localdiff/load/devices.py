@@ -114,7 +114,7 @@ def free_bytes(device: torch.device) -> int | None:
 
     What torch's allocator has cached for this process and does not use counts as free; what it was told not to take
     (`torch.cuda.set_per_process_memory_fraction`) does not. The context of this process is taken off already, and the
-    slack of `MemoryAccount` has room for it once more: a margin, as long as nobody has measured what a GPU needs.
+    slack of `MemoryAccount` has room for it once more, which is a margin of half a gigabyte.
     """
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)

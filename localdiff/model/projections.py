@@ -46,7 +46,7 @@ class Projections(UsesLayerOps, ABC):
 
 
 def last_projection(module: nn.Module, x: Tensor, *, summed: bool) -> Tensor:
-    """A module's output [..., N, D]; unless `summed`, one that can may leave it in parts of its sum [S, N, D], in fp32."""
+    """A module's output [..., N, D]; unless `summed`, it may be left in parts of its sum [S, N, D] in fp32."""
     leaves_sum = not summed and getattr(module, "can_leave_sum", False)
     out: Tensor = module(x, summed=False) if leaves_sum else module(x)
     return out

@@ -4,7 +4,7 @@
     linear, embedding       GEMMs in Triton from their codes; where that is switched off, and for weights that do not
                             divide into programs, decoded (nf4 in one launch), then multiplied through torch
 
-One weight at a time is held twice, while it is converted: a module's stored parts are freed before the next module is
+Weights are converted where they are, a part at a time: none is held twice, and each module is done before the next is
 replaced.
 """
 

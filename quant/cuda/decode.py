@@ -1,8 +1,8 @@
 """Weights decoded in one kernel launch on a GPU, for matmuls through torch.
 
 The plain path of nf4 is five operations, with eight bytes of levels and products per weight, which is stored in half a
-byte. The weights are the same, bit for bit. `linear` decodes like this for many rows, as in a prompt. `DecodedLinear` is the
-baseline for the kernel of `linear`, and for layers whose weights do not divide into its programs.
+byte. The weights are the same, bit for bit. `linear` decodes like this for many rows, as in a prompt. `DecodedLinear`
+is the baseline for the kernel of `linear`, and for layers whose weights do not divide into its programs.
 """
 
 from __future__ import annotations

@@ -16,11 +16,7 @@ _LOG2E = tl.constexpr(1.4426950408889634)
 @triton.jit
 def _load(pointers, in_vocab, other, EVEN: tl.constexpr):
     """What is at pointers, `other` for ids beyond the vocabulary."""
-    if EVEN:
-        found = tl.load(pointers)
-    else:
-        found = tl.load(pointers, mask=in_vocab, other=other)
-    return found
+    return tl.load(pointers) if EVEN else tl.load(pointers, mask=in_vocab, other=other)
 
 
 @triton.jit(do_not_specialize=("rows",))

@@ -36,7 +36,8 @@ class CudaExperts(RoutedExperts):
     """Experts over tiled or unquantized weights; outputs are rounded to the type of the rows before they are summed.
 
     Args:
-        experts: the plain module, of `QuantTensor`s or of parameters; its stored tensors are freed one by one.
+        experts: the plain module, of `QuantTensor`s or of parameters; its stored tensors are converted where they are,
+            and it is left without them.
         activations: type of the GEMMs' inputs; with unquantized weights it is always their own type.
     """
 
@@ -182,7 +183,7 @@ def can_group(experts: nn.Module) -> bool:
 
 
 def _take(tensor: QuantTensor | nn.Parameter, activations: Activations) -> Tiled | Unquantized:
-    """The weight in the kernels' order; the stored parts are freed."""
+    """The weight in the kernels' order, where it was stored; the tensor is left without parts."""
     if isinstance(tensor, nn.Parameter):
         return Unquantized(tensor.detach())
     part = tiled(tensor.codec, tensor.encoded, activations)

@@ -87,17 +87,22 @@ class Unquantized:
 
 
 def tiled(codec: Codec, encoded: Encoded, activations: Activations) -> Tiled:
-    """A stored weight `[E, N, K]` on its GPU, converted: the whole of it once more, and one expert beside."""
+    """A stored weight `[E, N, K]` on its GPU, converted where it is: `encoded` is overwritten, one expert at a time.
+
+    Elsewhere it would be held twice for a moment, and leave a hole in torch's memory that the next one does not fit.
+    """
     experts, rows, groups = encoded.scales.shape
     last = GROUP // codec.codes_per_byte
     by_lanes = activations == "a16" and tiles.mma_kind(encoded.codes.device) == "wgmma"
     shape = (groups * last // HALF, rows, HALF) if by_lanes else (groups, rows, last)
-    codes = torch.empty(experts, *shape, dtype=codec.codes_dtype, device=encoded.codes.device)
+    codes = encoded.codes.view(experts, *shape)
+    scales = encoded.scales.view(experts, groups, rows)
     for expert in range(experts):
         of_expert = encoded.codes[expert].view(rows, groups, last)
         in_order = (_halves(of_expert) if codec.codes_per_byte == 2 else of_expert).transpose(0, 1)
-        codes[expert] = _by_lanes(in_order) if by_lanes else in_order
-    return Tiled(codes=codes, scales=_paired(encoded.scales.transpose(1, 2)), by_lanes=by_lanes)
+        codes[expert] = (_by_lanes(in_order) if by_lanes else in_order).clone(memory_format=torch.contiguous_format)
+        scales[expert] = _paired(encoded.scales[expert].T)
+    return Tiled(codes=codes, scales=scales, by_lanes=by_lanes)
 
 
 def _halves(pairs: Tensor) -> Tensor:
@@ -107,8 +112,8 @@ def _halves(pairs: Tensor) -> Tensor:
 
 
 def _paired(scales: Tensor) -> Tensor:
-    """Scales [E, K/64, N] with those of rows that are 8 apart made adjacent."""
-    return scales.reshape(*scales.shape[:2], -1, 2, 8).transpose(-1, -2).reshape(scales.shape)
+    """Scales [K/64, N], copied, with those of rows that are 8 apart made adjacent."""
+    return scales.reshape(len(scales), -1, 2, 8).transpose(-1, -2).reshape(scales.shape)
 
 
 def _by_lanes(codes: Tensor) -> Tensor:

@@ -213,7 +213,11 @@ class CudaLinear(nn.Module):
         self.path = self.product.path
 
     def forward(self, x: Tensor, *, summed: bool = True) -> Tensor:
-        """`[…, K]` to `[…, N]`, in the type of `x`; unless `summed`, rows [M, K] may be left in parts [S, M, N] in fp32."""
+        """`[…, K]` to `[…, N]`, in the type of `x`.
+
+        Args:
+            summed: if not, the output of rows [M, K] may be left in parts of its sum [S, M, N], in fp32.
+        """
         parts = None if summed else self.product.parts(x)
         if parts is not None:
             return parts

@@ -4,8 +4,8 @@ A quantized tile of a weight takes two dots, one with its low and one with its h
 of chained dots along one axis only. With `mma.sync`, where each warp fetches its own operands,
 warps side by side along the rows would each decode the same weights, up to eight times over, so tiles are wider than
 they are tall. With `wgmma`, four warps share 64 columns, and a tile of four warps decodes each of its weights once,
-however tall it is. For `wgmma` the choices follow what an H100 took (`docs/gpu-measured.md`); for other instructions the
-counts of `tests.bench.inner_loops`, and nobody has timed those.
+however tall it is. For `wgmma` the choices follow what an H100 took (`docs/gpu-measured.md`); for other instructions
+the counts of `tests.bench.inner_loops`, and nobody has timed those.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ExpertTile:
     """Rows and columns of a program in the GEMMs over experts, and its warps.
 
     Attributes:
-        few_rows, many_rows: of a block, if an expert gets at most 16 rows on average, as in a step, and if it gets more.
+        few_rows, many_rows: of a block, if an expert gets at most 16 rows on average, as in a step, and if more.
         down_columns: of the down projection, if its weight is quantized and its width divides: the overhead of a loop
             iteration besides decoding is then spread over twice as many weights. The gate and the up projection have
             64, a group of the input of the down projection.
@@ -77,8 +77,8 @@ LINEAR: dict[MmaKind, tuple[Tile, ...]] = {
 """The last tiles of each are for weights of many rows. With 128 × 128, a MFLOP of the result reads 12 KB of activations
 and codes from the L2 cache, with the tile before it 16 to 20 KB, and fewer weights are decoded twice. With 256 × 64 no
 weight of the head is decoded twice in a step. The tensor cores of RTX GPUs take 5 to 14 ns for a MFLOP (the rates are
-those of `docs/decisions/0022-dense-weights-from-their-codes.md`), and there the tile must not leave half of an SM's warp
-slots empty: it is for the head, and for some weights in a step with a commit."""
+those of `docs/decisions/0022-dense-weights-from-their-codes.md`), and there the tile must not leave half of an SM's
+warp slots empty: it is for the head, and for some weights in a step with a commit."""
 _FOUR_WARPS_GATED: dict[Activations, tuple[Tile, ...]] = {
     "a16": (Tile(16, 64, 4), Tile(64, 64, 4)),
     "a8": (Tile(16, 64, 4), Tile(32, 64, 4)),

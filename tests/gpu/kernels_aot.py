@@ -147,8 +147,7 @@ def build(launch: Launch, card: int) -> Any:
     attributes = {  # word for word those of a launch, which then finds in Triton's cache what was compiled here
         (place,): [["tt.divisibility", 16]] if name in launch.aligned else []
         for place, ((name, kind), parameter) in enumerate(zip(launch.types, kernel.params, strict=True))
-        if kind.startswith(("*", "i"))
-        and not parameter.do_not_specialize
+        if kind.startswith(("*", "i")) and not parameter.do_not_specialize
     }
     source = ASTSource(fn=kernel, signature=dict(launch.types), constexprs=dict(launch.constants), attrs=attributes)
     options = {

@@ -87,11 +87,11 @@ def test_weights_in_the_order_of_kernels_are_those_of_the_codec(
     codec, plain = CODECS[name], stored(rows, 3)
     if name == "int8":
         plain = codec.encode(torch.randn(rows, 192, generator=torch.Generator().manual_seed(0)).to(DEVICE))
+    expected = codec.decode(plain)
     monkeypatch.setattr(tiles, "mma_kind", lambda _: "wgmma" if by_lanes else "mma.sync")
     part = tiled(codec, Encoded(codes=plain.codes[None], scales=plain.scales[None]), "a16")
     assert part.by_lanes == by_lanes
     codes, scales = part.codes[0], part.scales[0]
-    expected = codec.decode(plain)
     assert torch.equal(decode_tiled(codes, scales, torch.float32, by_lanes=by_lanes), expected)
     half = slice(rows // 2, None)
     found = decode_tiled(codes[:, half], scales[:, half], torch.float32, by_lanes=by_lanes)

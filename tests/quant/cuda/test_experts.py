@@ -15,7 +15,7 @@ from quant.codecs.nf4 import LEVELS
 from quant.cuda import experts as experts_module
 from quant.cuda import tiles
 from quant.cuda.experts import CudaExperts, can_group
-from quant.cuda.layout import tiled
+from quant.cuda.layout import Tiled, tiled
 from quant.cuda.rows import quantize_groups
 from quant.cuda.tiles import Activations
 from tests.gpu.kernels import DEVICE, HALVES, assert_rounded_alike, needs_triton
@@ -241,7 +241,9 @@ def test_rows_of_zeros_stay_zero() -> None:
 def test_the_tiled_layout_holds_the_same_codes_and_scales(name: str) -> None:
     codec, weight = CODECS[name], torch.randn(2, 48, 192, generator=torch.Generator().manual_seed(0))
     encoded = codec.encode(weight)
+    expected = codec.decode(encoded)
     part = tiled(codec, encoded, "a8")
+    assert (part.codes.data_ptr(), part.scales.data_ptr()) == (encoded.codes.data_ptr(), encoded.scales.data_ptr())
     assert part.shape == (2, 48, 192)
     codes = torch.cat((part.codes & 15, part.codes >> 4), dim=-1) if part.is_nf4 else part.codes
     levels = torch.tensor(LEVELS)[codes.int()] if part.is_nf4 else codes.float()
@@ -250,18 +252,20 @@ def test_the_tiled_layout_holds_the_same_codes_and_scales(name: str) -> None:
         part.scales
     )
     decoded = (levels * scales.float()[..., None]).transpose(1, 2).flatten(-2)
-    assert torch.equal(decoded, codec.decode(encoded))
+    assert torch.equal(decoded, expected)
 
 
 @pytest.mark.parametrize("name", ["nf4", "int8"])
 def test_a_lane_of_wgmma_has_its_bytes_together(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order of its registers (PTX ISA, operand A of `wgmma`), two products of 16 inputs after each other."""
-    encoded = CODECS[name].encode(torch.randn(1, 32, 128, generator=torch.Generator().manual_seed(0)))
-    monkeypatch.setattr(tiles, "mma_kind", lambda _: "mma.sync")
-    plain = tiled(CODECS[name], encoded, "a16")
-    monkeypatch.setattr(tiles, "mma_kind", lambda _: "wgmma")
-    by_lanes = tiled(CODECS[name], encoded, "a16")
-    assert (plain.by_lanes, by_lanes.by_lanes, tiled(CODECS[name], encoded, "a8").by_lanes) == (False, True, False)
+
+    def in_order(kind: tiles.MmaKind, activations: tiles.Activations) -> Tiled:
+        monkeypatch.setattr(tiles, "mma_kind", lambda _: kind)
+        weight = torch.randn(1, 32, 128, generator=torch.Generator().manual_seed(0))
+        return tiled(CODECS[name], CODECS[name].encode(weight), activations)
+
+    plain, by_lanes = in_order("mma.sync", "a16"), in_order("wgmma", "a16")
+    assert (plain.by_lanes, by_lanes.by_lanes, in_order("wgmma", "a8").by_lanes) == (False, True, False)
     halves = 1 if name == "nf4" else 2
     for group, half, block, lane in product(range(2), range(halves), range(2), range(32)):
         row, pair = 16 * block + lane // 4, 32 * half + 2 * (lane % 4)

@@ -27,6 +27,8 @@ from tests.models.allocations import Allocations
 pytestmark = needs_triton
 
 CONTEXTS = (512, 8192, 32_768)
+LEAST_OF_EXPERTS = 128 * 2816 * 704 // 2
+"""Bytes of the smallest tensor of a layer's experts: the down projections in nf4."""
 
 
 @pytest.mark.parametrize("recipe", ["4bit", "int8"])
@@ -55,7 +57,8 @@ def test_bringing_weights_into_the_order_of_kernels_takes_less_than_a_run(recipe
             specializations.on_card(released_config(MIN_LAYERS), recipe, {})
     held = [HeldTensor(name=name, shape=shape, nbytes=0) for name, shape in released_shapes().items()]
     account = MemoryAccount.of(held, context=8192)
-    assert 0 < peaks["stacked"] < peaks["tiled"] < account.cache + account.buffers
+    assert 0 < max(peaks.values()) < account.cache + account.buffers
+    assert 0 < peaks["tiled"] < LEAST_OF_EXPERTS, "they are converted where they are, and not beside that"
 
 
 @pytest.mark.parametrize("recipe", ["4bit", "4bit-small", "bf16"])
