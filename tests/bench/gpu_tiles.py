@@ -9,9 +9,8 @@ of the tables of `quant.cuda.tiles` is timed as what is chosen and again among t
 between these two is noise. A tile whose results are not those of the chosen one is named, and the part fails.
 
 The output projections and the dense MLP's down projection have so few columns that a step of 256 rows leaves a third to
-a half of a large card's multiprocessors without a program. Smaller tiles are one way out, and a split of K into halves,
-whose sums a second launch adds, is another. No kernel does that; what its first launch would take is what the same
-kernel takes for half of K and twice the columns.
+a half of a large card's multiprocessors without a program. Smaller tiles are one way out, and parts of K, which the ops
+behind them sum, are another: both are timed, the latter by how many programs a multiprocessor is to have.
 """
 
 from __future__ import annotations
@@ -80,9 +79,11 @@ LINEAR_TILES = (
     *(Tile(rows, 64, 4, stages=stages) for rows in (32, 64, 128) for stages in (3, 4)),
     *(Tile(rows, 128, 8, stages=stages) for rows in (64, 128) for stages in (3, 4)),
     *(Tile(rows, 128, 4) for rows in (64, 128)),
+    Tile(256, 64, 4),
 )
 NARROW_TILES = tuple(tile for tile in LINEAR_TILES if tile.rows * tile.columns <= 64 * 128)
 """For few columns: larger ones are fewer programs than are chosen, which are too few."""
+PROGRAMS_PER_SM = (0.0, 1.0, 1.5, 2.0, 3.0, 4.0)
 GATED_TILES = tuple(Tile(rows, 64, warps, stages=stages) for rows in (32, 64) for warps in (4, 8) for stages in (3, 4))
 SOFT_TILES = (
     *(Tile(rows, 64, 4, stages=stages) for rows in (64, 128) for stages in (2, 3)),
@@ -108,6 +109,7 @@ class Product:
         run: computes it with the tile that the tables say, rows by rows.
         table, key: where its tile stands.
         others: what may stand there instead.
+        whole: makes of a result what is the same with each of them, which is not on the clock.
     """
 
     name: str
@@ -115,6 +117,7 @@ class Product:
     table: dict[Any, Any]
     key: Any
     others: tuple[Any, ...]
+    whole: Callable[[Tensor], Tensor] = lambda result: result
 
     def with_tile(self, tile: Any) -> Any:
         """A context in which it has this tile alone to choose from."""
@@ -132,9 +135,8 @@ def products(contexts: Sequence[int], device: torch.device) -> Iterator[Product]
     yield from _of_gate("int8", both, device)
     for name, width in narrow:
         yield from _of_columns(name, (WIDTH, width), "int8", both, NARROW_TILES, device)
-    for name, width in outputs:
-        shape = (2 * WIDTH, width // 2)
-        yield from _of_columns(f"{name}, in halves", shape, "int8", (ROWS,), NARROW_TILES, device)
+    for name, width in narrow:
+        yield from _of_parts(name, width, both, device)
     yield from _of_columns("head", (VOCABULARY, WIDTH), "int8", (ROWS,), LINEAR_TILES, device)
     yield _of_soft_embedding(device)
     yield from _of_attention(contexts, device)
@@ -187,6 +189,25 @@ def _of_columns(
         )
 
 
+def _of_parts(name: str, width: int, several: Sequence[int], device: torch.device) -> Iterator[Product]:
+    weight = Weight.of(random_codes("int8", WIDTH, width, device=device), "a16")
+    for rows in several:
+        x = random_rows(rows, width, device)
+
+        def run(x: Tensor = x) -> Tensor:
+            parts = weight.parts(x)
+            return weight.times(x) if parts is None else parts
+
+        yield Product(
+            name=f"{name}, in parts of K, {weight.path}, {rows} rows",
+            run=run,
+            table=tiles.PARTS_PER_SM,
+            key=tiles.mma_kind(device),
+            others=PROGRAMS_PER_SM,
+            whole=lambda result: result if result.dim() == 2 else result.sum(dim=0),
+        )
+
+
 def _of_gate(codec: str, several: Sequence[int], device: torch.device) -> Iterator[Product]:
     weight = Weight.of(random_codes(codec, 2 * MLP, WIDTH, device=device), "a16")
     for rows in several:
@@ -234,13 +255,13 @@ def time_tiles(contexts: Sequence[int], results: Results, device: torch.device) 
     torch.manual_seed(0)
     wrong = 0
     for product in products(contexts, device):
-        expected = product.run().float()
+        expected = product.whole(product.run().float())
         chosen = _microseconds(product.name, CHOSEN, product.run, results)
         taken = {CHOSEN: chosen}
         for tile in product.others:
             try:
                 with product.with_tile(tile):
-                    far = _distance(product.run().float(), expected)
+                    far = _distance(product.whole(product.run().float()), expected)
                     if not far <= FAR:
                         wrong = 1
                         print(f"    {words(tile)}: WRONG, off by {far:.1e}", flush=True)
@@ -272,6 +293,8 @@ def _distance(found: Tensor, expected: Tensor) -> float:
 
 def words(tile: Any) -> str:
     """A tile, in words."""
+    if isinstance(tile, float):
+        return f"{tile:g} programs per multiprocessor"
     if isinstance(tile, tuple):
         (tile,) = tile
     if isinstance(tile, ExpertTile):

@@ -47,6 +47,7 @@ def few(monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
     """Two tiles of each kind."""
     for name in ("EXPERT", "UNQUANTIZED", "LINEAR", "NARROW", "GATED", "SOFT", "SMALL_HEAD", "LARGE_HEAD"):
         monkeypatch.setattr(module, f"{name}_TILES", getattr(module, f"{name}_TILES")[:2])
+    monkeypatch.setattr(module, "PROGRAMS_PER_SM", (0.0, 100.0))
 
 
 def lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -72,8 +73,9 @@ def test_each_product_is_clocked_with_each_tile(
         "output, sliding, w8a16, Triton": both_steps,
         "output, full, w8a16, Triton": both_steps,
         "MLP down, w8a16, Triton": both_steps,
-        "output, sliding, in halves, w8a16, Triton": ["8 rows"],
-        "output, full, in halves, w8a16, Triton": ["8 rows"],
+        "output, sliding, in parts of K, w8a16, Triton": both_steps,
+        "output, full, in parts of K, w8a16, Triton": both_steps,
+        "MLP down, in parts of K, w8a16, Triton": both_steps,
         "head, w8a16, Triton": ["8 rows"],
         "soft embedding w8a16, Triton": ["8 rows"],
         "attention, sliding": ["20 positions", "20 positions, commit"],
@@ -131,6 +133,19 @@ def test_the_clock_runs_the_tile_that_is_named(small: Any, monkeypatch: pytest.M
     assert small.time_tiles([20], Results(None), DEVICE) == 0
     assert set(small.EXPERT_TILES) <= set(seen)
     assert tables.EXPERTS[tables.mma_kind(DEVICE)] == before
+
+
+def test_parts_of_k_are_timed_as_they_are_and_compared_as_their_sum(
+    small: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (product,) = small._of_parts("output", 1024, [8], DEVICE)
+    shapes = []
+    for programs in (0.0, 100.0):
+        with product.with_tile(programs):
+            found = product.run()
+        shapes.append(found.dim())
+        assert product.whole(found).shape == (8, small.WIDTH)
+    assert shapes == [2, 3]
 
 
 def test_a_tile_that_computes_otherwise_is_wrong(
