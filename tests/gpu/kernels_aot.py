@@ -141,22 +141,45 @@ def build(launch: Launch, card: int) -> Any:
     """Triton's compiled kernel."""
     import triton
     from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
 
     kernel = getattr(importlib.import_module(launch.module), launch.kernel)
-    attributes = {  # word for word those of a launch, which then finds in Triton's cache what was compiled here
-        (place,): [["tt.divisibility", 16]] if name in launch.aligned else []
-        for place, ((name, kind), parameter) in enumerate(zip(launch.types, kernel.params, strict=True))
-        if kind.startswith(("*", "i")) and not parameter.do_not_specialize
-    }
-    source = ASTSource(fn=kernel, signature=dict(launch.types), constexprs=dict(launch.constants), attrs=attributes)
-    options = {
+    target = GPUTarget("cuda", card, 32)
+    return triton.compile(source_of(launch, kernel, target), target=target, options=options_of(launch))
+
+
+def source_of(launch: Launch, kernel: Any, target: Any) -> Any:
+    """What Triton compiles, word for word as for a launch on a GPU, which then finds this in Triton's cache.
+
+    Triton itself puts it together: which parameters have an empty list of attributes differs among its versions.
+    """
+    from triton.compiler import ASTSource, make_backend
+
+    values = dict(launch.constants)
+    marks = [
+        (kind, values[name] if kind == "constexpr" else _mark(kind, parameter, is_aligned=name in launch.aligned))
+        for (name, kind), parameter in zip(launch.types, kernel.params, strict=True)
+    ]
+    bound = {name: values.get(name) for name, _ in launch.types}
+    backend = make_backend(target)
+    _, *source = kernel._pack_args(backend, options_of(launch), bound, marks, backend.parse_options(options_of(launch)))
+    return ASTSource(kernel, *source)
+
+
+def _mark(kind: str, parameter: Any, *, is_aligned: bool) -> str | None:
+    """Triton's for a multiple of 16, for one that is none, and for a parameter of which it does not ask."""
+    if is_aligned:
+        return "D"
+    return "" if kind.startswith(("*", "i")) and not parameter.do_not_specialize else None
+
+
+def options_of(launch: Launch) -> dict[str, Any]:
+    """Options of the compiler; those of a launch that are not here are Triton's defaults."""
+    return {
         "num_warps": launch.warps,
         "num_stages": launch.stages,
         "enable_fp_fusion": launch.fuses,
         "maxnreg": launch.max_registers,
     }
-    return triton.compile(source, target=GPUTarget("cuda", card, 32), options=options)
 
 
 def _use(cubin: bytes, shared: int, seconds: float) -> Use:

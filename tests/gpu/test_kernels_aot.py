@@ -129,6 +129,31 @@ def test_launches_are_specialized_as_triton_does() -> None:
             assert (name in found.aligned) == (special == "D"), (name, numbers)
 
 
+def test_a_launch_finds_what_was_compiled_ahead() -> None:
+    """Triton's cache knows a kernel by the hashes of its source and of its options, which are compared here."""
+    jit, compiler = pytest.importorskip("triton.runtime.jit"), pytest.importorskip("triton.compiler")
+    backends = pytest.importorskip("triton.backends.compiler")
+    if not hasattr(jit.JITFunction, "_pack_args"):
+        pytest.skip("this Triton prepares launches in another way")
+    from tests.gpu.kernels_aot import options_of, source_of
+    from tests.gpu.specializations import Launch
+
+    kernel = jit.JITFunction(_kernel, do_not_specialize=("length",), do_not_specialize_on_alignment=("stride",))
+    target = backends.GPUTarget("cuda", 90, 32)
+    backend = compiler.make_backend(target)
+    bind = jit.create_function_from_signature(kernel.signature, kernel.params, backend)
+    x = torch.zeros(64)
+    settings: dict[str, Any] = {"num_warps": 8, "num_stages": 2, "maxnreg": 128}
+    for numbers in itertools.product((x, x[1:]), (1, 16, 17, 2**31, 0.5, None, True), (1, 16), (1, 16, 48)):
+        given = {"debug": kernel.debug or False, "instrumentation_mode": "", **settings}
+        bound, told, options = bind(*numbers, SIZE=64, **given)
+        packed, signature, constants, attributes = kernel._pack_args(backend, given, bound, told, options)
+        theirs = compiler.ASTSource(kernel, signature, constants, attributes)
+        launch = Launch.of(kernel, numbers, {"SIZE": 64, **settings})
+        assert source_of(launch, kernel, target).hash() == theirs.hash(), numbers
+        assert backend.parse_options(options_of(launch)).hash() == packed.hash()
+
+
 def _kernel(x: Any, number: Any, length: Any, stride: Any, SIZE: tl.constexpr) -> None:
     """Parameters of each kind."""
 
