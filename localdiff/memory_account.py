@@ -25,9 +25,9 @@ CANVAS, WINDOW = 256, 1024
 ACTIVATION_BYTES = 2
 PREFILL_CHUNK = 1024
 """Maximum rows of a prompt per pass: the engine's default, and what this account assumes."""
-SLACK = 1_200_000_000
-"""What a GPU holds besides tensors: on an H100, with `4bit`, 0.8 GB for context, kernels and CUDA graphs, and 0.4 GB
-that torch's allocator had reserved and could not use (`docs/gpu-measured.md`). Other GPUs and systems may differ."""
+SLACK = 1_500_000_000
+"""What a GPU holds besides tensors: on an H100 and an H200, with `4bit`, 0.8 to 0.9 GB for context, kernels and CUDA
+graphs, and 0.6 to 0.7 GB that torch's allocator had reserved and could not use (`docs/gpu-measured.md`)."""
 
 _LOGIT_BYTES = 2 * 4
 """Bytes per logit while they are read: scores and probabilities in fp32."""

@@ -33,7 +33,7 @@ COMMANDS_BY_NAME = {
     "chat": ("localdiff.cli.chat", "Talk to a model."),
     "quantize": (
         "localdiff.cli.weights",
-        "Quantize published weights: 52 GB become 15 GB, which run on a GPU with 18 GB.",
+        "Quantize published weights: 52 GB become 15 GB, which run on a GPU with 24 GB.",
     ),
     "models": (
         "localdiff.cli.weights",

@@ -101,7 +101,7 @@ def quantize_command(
     color: options.Color = None,
     quiet: options.Quiet = False,
 ) -> int:
-    """Quantize published weights: 52 GB become 15 GB, which run on a GPU with 18 GB.
+    """Quantize published weights: 52 GB become 15 GB, which run on a GPU with 24 GB.
 
     Shows a plan, asks, fetches what is missing, quantizes and verifies. Stopped at any point, the same command resumes.
     The path of the result is the last line on stdout.

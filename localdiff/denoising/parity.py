@@ -9,7 +9,8 @@ E experts, k experts per row, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias, cast
+from functools import partial
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -41,7 +42,7 @@ from ..model.cache import LayerCache
 from ..model.config import LayerConfig
 from ..model.diffusion_gemma import DiffusionGemma
 from ..model.layer_ops import PLAIN, LayerOps
-from ..model.projections import Projections
+from ..model.projections import Projections, last_projection
 from .fused_layer_ops import FusedLayerOps
 from .path import StepPath
 from .static.buffers import StepBuffers
@@ -73,6 +74,8 @@ def step_parity(model: DiffusionGemma, path: StepPath) -> dict[str, float]:
                 parity.try_layer_ops(config, layer)
             if path.attention:
                 parity.try_attention(config)
+            if path.layer_ops:
+                parity.try_parts(config, layer)
             if path.projections:
                 parity.try_projections(layer.self_attn, has_gate=False)
                 parity.try_projections(layer.mlp, has_gate=True)
@@ -82,6 +85,40 @@ def step_parity(model: DiffusionGemma, path: StepPath) -> dict[str, float]:
     if path.logits:
         parity.try_logits()
     return parity.errors
+
+
+def _after_attention(layer: Layer) -> dict[str, Any]:
+    """What `add_attention_and_norm` takes of a layer."""
+    return {
+        "attention_weight": layer.post_attention_layernorm.weight,
+        "dense_weight": layer.pre_feedforward_layernorm.weight,
+        "expert_weight": layer.pre_feedforward_layernorm_2.weight,
+        "router_scale": layer.router.scale,
+        "eps": layer.eps,
+    }
+
+
+def _add_attention(x: Tensor, layer: Layer, ops: LayerOps, y: Tensor) -> tuple[Tensor, ...]:
+    return ops.add_attention_and_norm(x, y, **_after_attention(layer))
+
+
+def _merge_branches(x: Tensor, end: dict[str, Any], ops: LayerOps, dense: Tensor) -> tuple[Tensor, ...]:
+    """With experts that give 0."""
+    return (ops.merge_branches(x, dense, torch.zeros_like(x), None, **end),)
+
+
+def _of_branches(layer: Layer, rows: int, canvas: int) -> dict[str, Any]:
+    """What `merge_branches` takes of a layer, for rows of which the last ones are a canvas."""
+    weight = layer.post_feedforward_layernorm.weight
+    return {
+        "dense_weight": layer.post_feedforward_layernorm_1.weight,
+        "expert_weight": layer.post_feedforward_layernorm_2.weight,
+        "both_weight": weight,
+        "is_canvas": torch.arange(rows, device=weight.device) >= rows - canvas,
+        "canvas_scalar": layer.layer_scalar,
+        "encoder_scalar": layer.encoder_layer_scalar,
+        "eps": layer.eps,
+    }
 
 
 def assert_decided_alike(found: Tensor, expected: Tensor) -> None:
@@ -125,15 +162,7 @@ class _Parity:
         self._hold_op("norm", lambda ops: (ops.norm(x, layer.input_layernorm.weight, layer.eps),))
         self._hold_op(
             "ops after attention",
-            lambda ops: ops.add_attention_and_norm(
-                x,
-                y,
-                attention_weight=layer.post_attention_layernorm.weight,
-                dense_weight=layer.pre_feedforward_layernorm.weight,
-                expert_weight=layer.pre_feedforward_layernorm_2.weight,
-                router_scale=layer.router.scale,
-                eps=layer.eps,
-            ),
+            lambda ops: ops.add_attention_and_norm(x, y, **_after_attention(layer)),
         )
 
         positions = torch.arange(rows, device=self._device)
@@ -159,23 +188,34 @@ class _Parity:
         outputs = self._normal(rows, router.top_k, width)
         _, routing_weights = PLAIN.route(scores, router.per_expert_scale, router.top_k)
 
-        def merged(ops: LayerOps) -> tuple[Tensor, ...]:
-            x_out = ops.merge_branches(
-                x,
-                dense,
-                outputs,
-                routing_weights,
-                dense_weight=layer.post_feedforward_layernorm_1.weight,
-                expert_weight=layer.post_feedforward_layernorm_2.weight,
-                both_weight=layer.post_feedforward_layernorm.weight,
-                is_canvas=positions >= canvas,
-                canvas_scalar=layer.layer_scalar,
-                encoder_scalar=layer.encoder_layer_scalar,
-                eps=layer.eps,
-            )
-            return (x_out,)
+        end = _of_branches(layer, rows, canvas)
+        self._hold_op("end of a layer", lambda ops: (ops.merge_branches(x, dense, outputs, routing_weights, **end),))
 
-        self._hold_op("end of a layer", merged)
+    def try_parts(self, config: LayerConfig, layer: Layer) -> None:
+        """The ops that sum parts of the products before them, where this model's projections leave them parts.
+
+        All else that these ops add is 0: beside it, a part that is left out might be too little to be noticed.
+        """
+        canvas, inner = self._config.canvas_length, self._config.intermediate_size
+        for rows in (canvas, 2 * canvas):
+            none = torch.zeros(rows, self._config.hidden_size, dtype=self._dtype, device=self._device)
+            heads = self._normal(rows, self._config.num_heads * config.head_dim)
+            end = _of_branches(layer, rows, canvas)
+            self._hold_parts(
+                "ops after attention, of parts",
+                last_projection(layer.self_attn.o_proj, heads, summed=False),
+                partial(_add_attention, none, layer),
+            )
+            self._hold_parts(
+                "end of a layer, of parts",
+                last_projection(layer.mlp.down_proj, self._normal(rows, inner), summed=False),
+                partial(_merge_branches, none, end),
+            )
+
+    def _hold_parts(self, name: str, parts: Tensor, op: Callable[[LayerOps, Tensor], tuple[Tensor, ...]]) -> None:
+        """Nothing where they are no parts, but the product itself."""
+        if parts.dim() > 2:
+            self._compare(name, lambda: op(self._fused, parts), op(PLAIN, parts.sum(dim=0).to(self._dtype)))
 
     def try_attention(self, config: LayerConfig) -> None:
         """A block that is committed and a canvas, behind more cached positions than a ring holds."""

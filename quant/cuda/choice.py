@@ -4,8 +4,7 @@
     linear, embedding       GEMMs in Triton from their codes; where that is switched off, and for weights that do not
                             divide into programs, decoded (nf4 in one launch), then multiplied through torch
 
-Weights are converted where they are, a part at a time: none is held twice, and each module is done before the next is
-replaced.
+Weights are converted where they are, one expert or one linear layer at a time, and a module before the next one.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ def prepare(
         fast = maker(plain).eval()
         setattr(owner, attribute, fast)
         if kind == "experts" and device.type == "cuda":
-            # What it was made of is cached in pieces that the next layer does not fit in: they would add up to 1 GB.
+            # What was computed meanwhile, by the plain module above all, is cached in pieces that nothing else fits in.
             torch.cuda.empty_cache()
         paths[kind].append(fast.path)
         expectations.setdefault(

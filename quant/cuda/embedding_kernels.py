@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .weight_kernels import halves, int8_weights
+from .weight_kernels import int8_weights, unpacked
 
 _LOG2E = tl.constexpr(1.4426950408889634)
 
@@ -73,7 +73,7 @@ def soft_kernel(
         code = _load(id_codes, in_vocab[:, None], 0, EVEN)
         scale = _load(id_scales, in_vocab, 0, EVEN)
         if GROUPS == 2:
-            first_scale, scale = halves(scale)
+            first_scale, scale = unpacked(scale)
             second_code = _load(id_codes + 64, in_vocab[:, None], 0, EVEN)
             embedding = int8_weights(code, first_scale[:, None], COMPUTE, PACK, DECODE_ONCE)
             second_embedding = int8_weights(second_code, scale[:, None], COMPUTE, PACK, DECODE_ONCE)

@@ -100,7 +100,8 @@ def tiled(codec: Codec, encoded: Encoded, activations: Activations) -> Tiled:
     for expert in range(experts):
         of_expert = encoded.codes[expert].view(rows, groups, last)
         in_order = (_halves(of_expert) if codec.codes_per_byte == 2 else of_expert).transpose(0, 1)
-        codes[expert] = (_by_lanes(in_order) if by_lanes else in_order).clone(memory_format=torch.contiguous_format)
+        # What is only transposed is the memory that is written to.
+        codes[expert] = _by_lanes(in_order) if by_lanes else in_order.clone(memory_format=torch.contiguous_format)
         scales[expert] = _paired(encoded.scales[expert].T)
     return Tiled(codes=codes, scales=scales, by_lanes=by_lanes)
 

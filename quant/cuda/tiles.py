@@ -4,8 +4,8 @@ A quantized tile of a weight takes two dots, one with its low and one with its h
 of chained dots along one axis only. With `mma.sync`, where each warp fetches its own operands,
 warps side by side along the rows would each decode the same weights, up to eight times over, so tiles are wider than
 they are tall. With `wgmma`, four warps share 64 columns, and a tile of four warps decodes each of its weights once,
-however tall it is. For `wgmma` the choices follow what an H100 took (`docs/gpu-measured.md`); for other instructions
-the counts of `tests.bench.inner_loops`, and nobody has timed those.
+however tall it is. For `wgmma`, and activations in their own type, the choices follow what an H100 took
+(`docs/gpu-measured.md`); all others follow the counts of `tests.bench.inner_loops`, and nobody has timed them.
 """
 
 from __future__ import annotations
@@ -41,16 +41,13 @@ class Tile:
     stages: int = 3
 
 
-FEW = 16
-"""Rows that uniform routing of a step's 256 gives each of 128 experts."""
-
-
 @dataclass(frozen=True, slots=True)
 class ExpertTile:
     """Rows and columns of a program in the GEMMs over experts, and its warps.
 
     Attributes:
-        few_rows, many_rows: of a block, if an expert gets at most 16 rows on average, as in a step, and if more.
+        few_rows, many_rows: of a block, if an expert gets few rows on average, and if it gets many.
+        few: the most that are few; by default as many as a block has.
         down_columns: of the down projection, if its weight is quantized and its width divides: the overhead of a loop
             iteration besides decoding is then spread over twice as many weights. The gate and the up projection have
             64, a group of the input of the down projection.
@@ -59,13 +56,15 @@ class ExpertTile:
 
     few_rows: int
     many_rows: int
+    few: int | None = None
     down_columns: int = 128
     warps: int = 4
     stages: int = 3
 
     def rows(self, pairs: int, experts: int) -> int:
         """Rows of a block for so many pairs of a row and an expert."""
-        return self.few_rows if pairs <= FEW * experts else self.many_rows
+        few = self.few_rows if self.few is None else self.few
+        return self.few_rows if pairs <= few * experts else self.many_rows
 
 
 _FOUR_WARPS = (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 64, 4), Tile(128, 128, 8, programs_per_sm=0.75))
@@ -91,19 +90,20 @@ GATED: dict[MmaKind, dict[Activations, tuple[Tile, ...]]] = {
 """A gated GEMM has two accumulators, so half the columns; 64 rows in int8 spill registers on some GPUs."""
 EXPERTS: dict[MmaKind, dict[Activations, ExpertTile]] = {
     "mma.sync": {"a16": ExpertTile(16, 32), "a8": ExpertTile(32, 32)},
-    "wgmma": {"a16": ExpertTile(32, 64), "a8": ExpertTile(32, 32)},
+    "wgmma": {"a16": ExpertTile(32, 64, few=16), "a8": ExpertTile(32, 32)},
     "tcgen05": {"a16": ExpertTile(32, 64), "a8": ExpertTile(32, 32)},
 }
 """Uniform routing of 256 rows gives each of 128 experts 16 on average; rows that do not fit into a block decode the
 expert's weights again, and empty rows keep tensor cores busy. With `wgmma`, decoding 64 columns is as long a loop for
-16 rows as for 32."""
+16 rows as for 32. On an H100 blocks of 32 rows take less time for 16 rows on average, and blocks of 64 for 32. Nobody
+has timed what is between; to change there would be one more kernel to compile before a first run."""
 
 
 PARTS_PER_SM: dict[MmaKind, float] = {"mma.sync": 0.0, "wgmma": 2.0, "tcgen05": 0.0}
 """Programs that an SM should have, for which the products of weights with few rows are cut into parts; 0 for never."""
 MAX_PARTS = 4
 MIN_GROUPS = 8
-"""Groups of 64 inputs that a part has at least."""
+"""Groups of 64 inputs that parts have at least, on average."""
 
 
 def parts_of(programs: int, groups: int, device: torch.device) -> int:

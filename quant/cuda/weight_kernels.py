@@ -203,7 +203,7 @@ def _load_bytes(codes, N: tl.constexpr):
 
 
 @triton.jit
-def halves(words):
+def unpacked(words):
     """The two bf16 numbers of each word int32, the low one first."""
     return words.to(tl.int16).to(tl.bfloat16, bitcast=True), (words >> 16).to(tl.int16).to(tl.bfloat16, bitcast=True)
 
@@ -219,7 +219,7 @@ def load_scales(scales, pair_stride, N: tl.constexpr):
         of_rows = tl.load(scales)
     else:
         if scales.dtype.element_ty == tl.int32:
-            first, second = halves(tl.load(scales))
+            first, second = unpacked(tl.load(scales))
         else:
             first = tl.load(scales)
             second = tl.load(scales + pair_stride)
@@ -282,7 +282,7 @@ def add_product(
         acc += product * (scale[:, None] * x_scale[None, :])
     else:
         scale = scale[:, None]
-        ADJACENT: tl.constexpr = 2 * PACK if len(codes.shape) == 1 else PACK  # bytes that a lane has of a row, or two
+        ADJACENT: tl.constexpr = 2 * PACK if len(codes.shape) == 1 else PACK  # bytes of two rows, or of one
         if NF4:
             low, high = nf4_levels(_load_bytes(codes, N), table, ADJACENT)
             scale = scale.to(tl.float32)

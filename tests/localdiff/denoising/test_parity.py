@@ -14,9 +14,10 @@ from localdiff.denoising.parity import step_parity
 from localdiff.denoising.static import reading
 from localdiff.model import attention
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from quant.cuda import choice
+from quant.cuda import choice, tiles
 from quant.cuda.fused_projections import StackedCudaLinear
 from quant.cuda.parity import ParityError
+from quant.modules import QuantTensor
 from tests.gpu.kernels import DEVICE, HALVES, needs_triton
 from tests.localdiff.bench.step.small import small_subject
 
@@ -43,6 +44,9 @@ def model(monkeypatch: pytest.MonkeyPatch) -> DiffusionGemma:
     """A small one with the modules that a card gets."""
     monkeypatch.setattr(choice, "why_unsupported", lambda _: None)
     network = small_subject("4bit").network.to(DEVICE, HALVES[0])
+    for module in network.modules():
+        if isinstance(module, QuantTensor):
+            module.scales = module.scales.bfloat16()  # the type that they are stored in
     choice.prepare(network, DEVICE)
     FULL.prepare(network)
     return network
@@ -116,6 +120,34 @@ def test_a_wrong_number_is_noticed(
         step_parity(model, FULL)
     assert str(raised.value).startswith(told)
     assert str(raised.value).endswith("numbers differ from those of the plain path")
+
+
+OF_PARTS = {"ops after attention, of parts", "end of a layer, of parts"}
+
+
+def test_sums_of_parts_agree_where_there_are_parts(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "parts_of", lambda _, groups, __: min(groups, 2))
+    errors = step_parity(model, FULL)
+    assert set(errors) == NAMES | OF_PARTS
+    assert max(errors.values()) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [("add_attention_and_norm", "ops after attention, of parts"), ("merge_branches", "end of a layer, of parts")],
+)
+def test_a_part_that_is_left_out_is_noticed(
+    function: str, told: str, model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = getattr(FusedLayerOps, function)
+
+    def forgetful(x: Tensor, y: Tensor, *arguments: Any, **options: Any) -> Any:
+        return right(x, y[0].to(x.dtype) if y.dim() > x.dim() else y, *arguments, **options)
+
+    monkeypatch.setattr(tiles, "parts_of", lambda _, groups, __: min(groups, 2))
+    monkeypatch.setattr(FusedLayerOps, function, staticmethod(forgetful))
+    with pytest.raises(ParityError, match=told):
+        step_parity(model, FULL)
 
 
 def test_attention_that_forgets_the_window_is_noticed(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:

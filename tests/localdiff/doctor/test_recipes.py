@@ -25,7 +25,7 @@ def test_a_card_of_18_gb_holds_what_it_is_said_to_hold() -> None:
     assert finding.facts["needed_bytes"]["4bit"]["8192"] == account.total
     assert len(finding.details) == len(RECIPES)
     assert finding.details[0].startswith("4bit ")
-    assert finding.details[0].endswith("at 32,768: fits")
+    assert finding.details[0].endswith("fits at 8,192")
 
 
 def test_a_long_context_may_not_fit() -> None:

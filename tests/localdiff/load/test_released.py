@@ -66,7 +66,7 @@ def test_int8_on_a_card_of_18_gigabytes() -> None:
     assert 8 <= len(placement.offloaded) <= 15
 
 
-@pytest.mark.parametrize(("recipe", "context", "gigabytes"), [("4bit", 32_768, 18.0), ("4bit-small", 8192, 16.0)])
+@pytest.mark.parametrize(("recipe", "context", "gigabytes"), [("4bit", 8192, 18.0), ("4bit-small", 8192, 16.5)])
 def test_what_a_recipe_is_made_for_fits_without_an_offload(recipe: str, context: int, gigabytes: float) -> None:
     budget = Budget(device=CARD, nbytes=int(gigabytes * GB))
     assert place(demand(recipe, context), [budget], may_offload=False).offloaded == ()

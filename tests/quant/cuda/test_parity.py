@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from quant.codecs import CODECS
-from quant.cuda import choice, experts, linear, parity
+from quant.cuda import choice, experts, linear, parity, tiles
 from quant.cuda.parity import Expectation, ParityError, assert_parity, plain_calls
 from quant.modules import QuantEmbedding, QuantLinear, QuantTensor
 from tests.gpu.kernels import DEVICE, HALVES, needs_triton
@@ -57,6 +57,23 @@ def test_kernels_agree(codec: str, activations: str, dtype: torch.dtype, monkeyp
     assert len(made) == 6
     errors = {one.name: one.check(DEVICE) for one in made}
     assert all(error < (0.03 if activations == "a8" else 0.01) for error in errors.values()), errors
+
+
+@needs_triton
+def test_parts_of_a_product_are_compared_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "parts_of", lambda *_: 2)
+    made = expectations("int8", torch.float32, monkeypatch)
+    assert max(one.check(DEVICE) for one in made) < 0.01
+    parts = linear.Weight.parts
+
+    def one_of(weight: linear.Weight, x: Tensor) -> Tensor:
+        found = parts(weight, x)
+        assert found is not None
+        return found * torch.tensor([1, 0], device=found.device)[:, None, None]
+
+    monkeypatch.setattr(linear.Weight, "parts", one_of)
+    with pytest.raises(ParityError, match=r"^first \(w8a16, Triton\), forward of 24 rows, in parts: "):
+        made[0].check(DEVICE)
 
 
 @needs_triton
