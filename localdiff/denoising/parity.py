@@ -87,38 +87,13 @@ def step_parity(model: DiffusionGemma, path: StepPath) -> dict[str, float]:
     return parity.errors
 
 
-def _after_attention(layer: Layer) -> dict[str, Any]:
-    """What `add_attention_and_norm` takes of a layer."""
-    return {
-        "attention_weight": layer.post_attention_layernorm.weight,
-        "dense_weight": layer.pre_feedforward_layernorm.weight,
-        "expert_weight": layer.pre_feedforward_layernorm_2.weight,
-        "router_scale": layer.router.scale,
-        "eps": layer.eps,
-    }
-
-
 def _add_attention(x: Tensor, layer: Layer, ops: LayerOps, y: Tensor) -> tuple[Tensor, ...]:
-    return ops.add_attention_and_norm(x, y, **_after_attention(layer))
+    return ops.add_attention_and_norm(x, y, **layer.after_attention())
 
 
 def _merge_branches(x: Tensor, end: dict[str, Any], ops: LayerOps, dense: Tensor) -> tuple[Tensor, ...]:
     """With experts that give 0."""
     return (ops.merge_branches(x, dense, torch.zeros_like(x), None, **end),)
-
-
-def _of_branches(layer: Layer, rows: int, canvas: int) -> dict[str, Any]:
-    """What `merge_branches` takes of a layer, for rows of which the last ones are a canvas."""
-    weight = layer.post_feedforward_layernorm.weight
-    return {
-        "dense_weight": layer.post_feedforward_layernorm_1.weight,
-        "expert_weight": layer.post_feedforward_layernorm_2.weight,
-        "both_weight": weight,
-        "is_canvas": torch.arange(rows, device=weight.device) >= rows - canvas,
-        "canvas_scalar": layer.layer_scalar,
-        "encoder_scalar": layer.encoder_layer_scalar,
-        "eps": layer.eps,
-    }
 
 
 def assert_decided_alike(found: Tensor, expected: Tensor) -> None:
@@ -162,7 +137,7 @@ class _Parity:
         self._hold_op("norm", lambda ops: (ops.norm(x, layer.input_layernorm.weight, layer.eps),))
         self._hold_op(
             "ops after attention",
-            lambda ops: ops.add_attention_and_norm(x, y, **_after_attention(layer)),
+            lambda ops: ops.add_attention_and_norm(x, y, **layer.after_attention()),
         )
 
         positions = torch.arange(rows, device=self._device)
@@ -188,7 +163,7 @@ class _Parity:
         outputs = self._normal(rows, router.top_k, width)
         _, routing_weights = PLAIN.route(scores, router.per_expert_scale, router.top_k)
 
-        end = _of_branches(layer, rows, canvas)
+        end = layer.of_branches(positions >= canvas)
         self._hold_op("end of a layer", lambda ops: (ops.merge_branches(x, dense, outputs, routing_weights, **end),))
 
     def try_parts(self, config: LayerConfig, layer: Layer) -> None:
@@ -200,7 +175,7 @@ class _Parity:
         for rows in (canvas, 2 * canvas):
             none = torch.zeros(rows, self._config.hidden_size, dtype=self._dtype, device=self._device)
             heads = self._normal(rows, self._config.num_heads * config.head_dim)
-            end = _of_branches(layer, rows, canvas)
+            end = layer.of_branches(torch.arange(rows, device=self._device) >= rows - canvas)
             self._hold_parts(
                 "ops after attention, of parts",
                 last_projection(layer.self_attn.o_proj, heads, summed=False),

@@ -5,6 +5,8 @@ Knows the order of norms, the two feed-forward branches and the layer scalars; d
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -52,31 +54,33 @@ class Layer(UsesLayerOps):
         """
         summed = not self.layer_ops.sums_parts
         y = self.self_attn(self.input_layernorm(x), rotary, attend, summed=summed)
-        x, dense_in, expert_in, router_in = self.layer_ops.add_attention_and_norm(
-            x,
-            y,
-            attention_weight=self.post_attention_layernorm.weight,
-            dense_weight=self.pre_feedforward_layernorm.weight,
-            expert_weight=self.pre_feedforward_layernorm_2.weight,
-            router_scale=self.router.scale,
-            eps=self.eps,
-        )
+        x, dense_in, expert_in, router_in = self.layer_ops.add_attention_and_norm(x, y, **self.after_attention())
         dense_out = self.mlp(dense_in, summed=summed)
         expert_ids, routing_weights = self.router(router_in.flatten(0, -2))
         expert_out, left_weights = self._experts(expert_in, expert_ids, routing_weights)
-        return self.layer_ops.merge_branches(
-            x,
-            dense_out,
-            expert_out,
-            left_weights,
-            dense_weight=self.post_feedforward_layernorm_1.weight,
-            expert_weight=self.post_feedforward_layernorm_2.weight,
-            both_weight=self.post_feedforward_layernorm.weight,
-            is_canvas=is_canvas,
-            canvas_scalar=self.layer_scalar,
-            encoder_scalar=self.encoder_layer_scalar,
-            eps=self.eps,
-        )
+        return self.layer_ops.merge_branches(x, dense_out, expert_out, left_weights, **self.of_branches(is_canvas))
+
+    def after_attention(self) -> dict[str, Any]:
+        """What `add_attention_and_norm` takes of this layer."""
+        return {
+            "attention_weight": self.post_attention_layernorm.weight,
+            "dense_weight": self.pre_feedforward_layernorm.weight,
+            "expert_weight": self.pre_feedforward_layernorm_2.weight,
+            "router_scale": self.router.scale,
+            "eps": self.eps,
+        }
+
+    def of_branches(self, is_canvas: Tensor) -> dict[str, Any]:
+        """What `merge_branches` takes of this layer, and `is_canvas` [N]."""
+        return {
+            "dense_weight": self.post_feedforward_layernorm_1.weight,
+            "expert_weight": self.post_feedforward_layernorm_2.weight,
+            "both_weight": self.post_feedforward_layernorm.weight,
+            "is_canvas": is_canvas,
+            "canvas_scalar": self.layer_scalar,
+            "encoder_scalar": self.encoder_layer_scalar,
+            "eps": self.eps,
+        }
 
     def _experts(self, x: Tensor, expert_ids: Tensor, routing_weights: Tensor) -> tuple[Tensor, Tensor | None]:
         """Outputs of the experts for rows [..., N, D], as `merge_branches` takes them.

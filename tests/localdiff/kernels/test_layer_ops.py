@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from localdiff.denoising.fused_layer_ops import FusedLayerOps
+from localdiff.model.attention import Attention
 from localdiff.model.block import Layer
 from localdiff.model.formulas import rotary_table
 from localdiff.model.layer_ops import PLAIN, UsesLayerOps, set_layer_ops
@@ -18,7 +19,6 @@ from quant.cuda.linear import Weight
 from tests.gpu.kernels import DEVICE, HALVES, HAS_CARD, assert_rounded_alike, needs_triton
 from tests.localdiff.bench.step.small import small_subject
 from tests.models import tiny
-from tests.models.layer_norms import after_attention, of_branches, of_heads
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 
@@ -27,6 +27,11 @@ SIZES = [{}, {"hidden_size": 40, "head_dim": 24, "global_head_dim": 40, "num_exp
 DTYPES = HALVES if HAS_CARD else [torch.float32, *HALVES]
 TOLERANCE = {torch.float32: 2e-6, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 ROWS = 7
+
+
+def of_heads(attention: Attention, rotary: tuple[Tensor, Tensor]) -> tuple[Any, ...]:
+    """What `qkv_norm_rope` takes behind queries, keys and values."""
+    return attention.q_norm.weight, attention.k_norm.weight, rotary, attention.eps
 
 
 @pytest.fixture(params=DTYPES, ids=str)
@@ -116,11 +121,11 @@ def test_numbers_may_have_gaps_between_them(layers: tuple[Layer, Layer]) -> None
     ) -> list[Tensor]:
         return [
             FUSED.norm(x, layer.input_layernorm.weight, 1e-6),
-            *FUSED.add_attention_and_norm(x, y, **after_attention(layer)),
+            *FUSED.add_attention_and_norm(x, y, **layer.after_attention()),
             FUSED.gelu_mul(x, y),
             *FUSED.route(scores, layer.router.per_expert_scale, layer.router.top_k),
-            FUSED.merge_branches(x, y, z, None, **of_branches(layer, is_canvas)),
-            FUSED.merge_branches(x, y, expert_out, routing_weights, **of_branches(layer, is_canvas)),
+            FUSED.merge_branches(x, y, z, None, **layer.of_branches(is_canvas)),
+            FUSED.merge_branches(x, y, expert_out, routing_weights, **layer.of_branches(is_canvas)),
         ]
 
     expected = made(*together, expert_out, routing_weights, scores)
@@ -133,7 +138,7 @@ def test_add_attention_and_norm(layers: tuple[Layer, Layer], dtype: torch.dtype)
     layer = layers[0]
     width = len(layer.input_layernorm.weight)
     x, y = (rows(ROWS, width, dtype=dtype, seed=seed) for seed in (1, 2))
-    weights = after_attention(layer)
+    weights = layer.after_attention()
     assert_close(FUSED.add_attention_and_norm(x, y, **weights), PLAIN.add_attention_and_norm(x, y, **weights))
 
 
@@ -150,14 +155,14 @@ def test_parts_of_a_sum_are_summed_in_their_order_and_rounded(
     for part in of_sum[1:]:
         whole += part
     rounded = whole.to(dtype)
-    weights = after_attention(layer)
+    weights = layer.after_attention()
     for ours, theirs in zip(
         FUSED.add_attention_and_norm(x, of_sum, **weights),
         FUSED.add_attention_and_norm(x, rounded, **weights),
         strict=True,
     ):
         assert torch.equal(ours, theirs)
-    end = of_branches(layer, torch.arange(ROWS, device=DEVICE) >= 3)
+    end = layer.of_branches(torch.arange(ROWS, device=DEVICE) >= 3)
     found = FUSED.merge_branches(x, of_sum, expert_out, None, **end)
     assert torch.equal(found, FUSED.merge_branches(x, rounded, expert_out, None, **end))
 
@@ -201,7 +206,7 @@ def test_merge_branches(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None
     width = len(layer.input_layernorm.weight)
     x, dense, expert_out = (rows(ROWS, width, dtype=dtype, seed=seed) for seed in (1, 2, 3))
     is_canvas = torch.arange(ROWS, device=DEVICE) >= 3
-    end, other_end = of_branches(layer, is_canvas), of_branches(layer, ~is_canvas)
+    end, other_end = layer.of_branches(is_canvas), layer.of_branches(~is_canvas)
     found = FUSED.merge_branches(x, dense, expert_out, None, **end)
     assert_close([found], [PLAIN.merge_branches(x, dense, expert_out, None, **end)])
     other = PLAIN.merge_branches(x, dense, expert_out, None, **other_end)
@@ -215,7 +220,7 @@ def test_merge_branches_sums_the_experts_of_a_row(layers: tuple[Layer, Layer], d
     x, dense = (rows(ROWS, width, dtype=dtype, seed=seed) for seed in (1, 2))
     expert_out = rows(ROWS, slots, width, dtype=dtype, seed=3)
     routing_weights = rows(ROWS, slots, dtype=torch.float32, seed=4).abs()
-    end = of_branches(layer, torch.arange(ROWS, device=DEVICE) >= 3)
+    end = layer.of_branches(torch.arange(ROWS, device=DEVICE) >= 3)
     found = FUSED.merge_branches(x, dense, expert_out, routing_weights, **end)
     assert_close([found], [PLAIN.merge_branches(x, dense, expert_out, routing_weights, **end)])
     summed = (expert_out.float() * routing_weights[..., None]).sum(dim=1).to(dtype)
@@ -226,7 +231,7 @@ def test_grouped_experts_leave_their_sum_to_merge_branches() -> None:
     """Experts of any other kind are summed as ever."""
     layer = small_subject("4bit").network.to(DEVICE).layers[0]
     x = rows(9, 64, dtype=torch.float32)
-    end = of_branches(layer, torch.ones(9, dtype=torch.bool, device=DEVICE))
+    end = layer.of_branches(torch.ones(9, dtype=torch.bool, device=DEVICE))
     routed = layer.router(x)
     set_layer_ops(layer, FUSED)
     expected, no_weights = layer._experts(x, *routed)
@@ -245,9 +250,9 @@ def test_grouped_experts_leave_their_sum_to_merge_branches() -> None:
 def test_no_rows_are_no_launch(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
     layer = layers[0]
     none = rows(0, len(layer.input_layernorm.weight), dtype=dtype)
-    end = of_branches(layer, torch.zeros(0, dtype=torch.bool, device=DEVICE))
+    end = layer.of_branches(torch.zeros(0, dtype=torch.bool, device=DEVICE))
     assert FUSED.merge_branches(none, none, none, None, **end).shape == none.shape
-    outputs = FUSED.add_attention_and_norm(none, none, **after_attention(layer))
+    outputs = FUSED.add_attention_and_norm(none, none, **layer.after_attention())
     assert all(output.shape == none.shape for output in outputs)
     scale = layer.router.per_expert_scale
     assert FUSED.route(none[:, : len(scale)], scale, 2)[0].shape == (0, 2)

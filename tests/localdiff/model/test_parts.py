@@ -11,7 +11,6 @@ from torch.nn.functional import gelu, softmax
 from localdiff.model.embedding import TiedEmbedding
 from localdiff.model.formulas import rms_norm, rotary_table, rotate
 from tests.models import tiny
-from tests.models.layer_norms import after_attention
 
 
 def test_experts_sum_what_each_row_chose() -> None:
@@ -32,7 +31,7 @@ def test_the_router_normalises_the_raw_residual_and_its_choice() -> None:
     layer = tiny.model().layers[0]
     router = layer.router
     x = torch.randn(6, 32, generator=torch.Generator().manual_seed(0)) * 7
-    *_, router_in = layer.layer_ops.add_attention_and_norm(x, torch.zeros_like(x), **after_attention(layer))
+    *_, router_in = layer.layer_ops.add_attention_and_norm(x, torch.zeros_like(x), **layer.after_attention())
     index, weight = router(router_in)
     normed = x / (x.pow(2).mean(dim=-1, keepdim=True) + 1e-6).sqrt()
     probs = softmax((normed * router.scale / math.sqrt(32)) @ router.proj.weight.T, dim=-1)
