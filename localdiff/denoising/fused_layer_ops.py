@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from torch import Tensor, nn
+
+from quant.cuda.split_product import can_split, split_product
+
 from ..kernels import layer_ops as kernels
 from ..model.layer_ops import LayerOps
 
@@ -15,5 +19,13 @@ class FusedLayerOps(LayerOps):
     qkv_norm_rope = staticmethod(kernels.qkv_norm_rope)
     add_attention_and_norm = staticmethod(kernels.add_attention_and_norm)
     gelu_mul = staticmethod(kernels.gelu_mul)
+
+    @staticmethod
+    def scores(router: nn.Module, x: Tensor) -> Tensor:
+        """A router's scores [N, E] of rows [N, D], or the parts of their sum [S, N, E] in fp32."""
+        if type(router) is nn.Linear and can_split(x, router.weight):
+            return split_product(x, router.weight)
+        return LayerOps.scores(router, x)
+
     route = staticmethod(kernels.route)
     merge_branches = staticmethod(kernels.merge_branches)

@@ -91,6 +91,17 @@ def _add_attention(x: Tensor, layer: Layer, ops: LayerOps, y: Tensor) -> tuple[T
     return ops.add_attention_and_norm(x, y, **layer.after_attention())
 
 
+def _summed(scores: Tensor, dtype: torch.dtype) -> Tensor:
+    """Scores [N, E], which may be left in parts [S, N, E]."""
+    return scores.sum(dim=0).to(dtype) if scores.dim() > 2 else scores
+
+
+def _parts(scores: Tensor) -> Tensor:
+    """Parts [3, N, E] in fp32 whose sum is not rounded: each has the scores of every third expert."""
+    place = torch.arange(scores.shape[1], device=scores.device) % 3
+    return scores.float() * (place == torch.arange(3, device=scores.device)[:, None])[:, None]
+
+
 def _merge_branches(x: Tensor, end: dict[str, Any], ops: LayerOps, dense: Tensor) -> tuple[Tensor, ...]:
     """With experts that give 0."""
     return (ops.merge_branches(x, dense, torch.zeros_like(x), None, **end),)
@@ -151,15 +162,19 @@ class _Parity:
         self._hold_op("gate", lambda ops: (ops.gelu_mul(gate, up),))
 
         router = layer.router
+        routed_rows = self._normal(rows, width)
+        self._hold_op("router", lambda ops: (_summed(ops.scores(router.proj, routed_rows), self._dtype),))
         order = self._uniform(rows, model.num_experts).argsort(dim=-1)
         # No ties: of experts with the same score any may be chosen. From -3 to 3 even bf16 tells 128 steps apart.
         scores = (order * (6 / model.num_experts) - 3).to(self._dtype)
 
-        def routed(ops: LayerOps) -> tuple[Tensor, ...]:
+        def routed(ops: LayerOps, scores: Tensor) -> tuple[Tensor, ...]:
             index, weight = ops.route(scores, router.per_expert_scale, router.top_k)
             return (weight.new_zeros(rows, model.num_experts).scatter(1, index, weight),)
 
-        self._hold_op("routing", routed)
+        expected = routed(PLAIN, scores)
+        self._compare("routing", lambda: routed(self._fused, scores), expected)
+        self._compare("routing, of parts", lambda: routed(self._fused, _parts(scores)), expected)
         outputs = self._normal(rows, router.top_k, width)
         _, routing_weights = PLAIN.route(scores, router.per_expert_scale, router.top_k)
 

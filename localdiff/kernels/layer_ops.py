@@ -138,11 +138,14 @@ def route(scores: Tensor, per_expert_scale: Tensor, top_k: int) -> tuple[Tensor,
     """Expert ids int64 [N, k] of the highest scores [N, E], and routing weights fp32 [N, k].
 
     The weights are the experts' probabilities, renormalised over the chosen k, times `per_expert_scale` [E].
+
+    Args:
+        scores: or the parts of their sum [S, N, E] in fp32, which is rounded to the dtype of `per_expert_scale`.
     """
     from .layer_ops_kernels import route_kernel
 
     scores = scores.contiguous()
-    rows, experts = scores.shape
+    rows, experts = scores.shape[-2:]
     expert_ids = scores.new_empty(rows, top_k, dtype=torch.int64)
     routing_weights = scores.new_empty(rows, top_k, dtype=torch.float32)
     if rows:
@@ -153,6 +156,8 @@ def route(scores: Tensor, per_expert_scale: Tensor, top_k: int) -> tuple[Tensor,
                 expert_ids,
                 routing_weights,
                 experts,
+                rows * experts,
+                PARTS=len(scores) if scores.dim() > 2 else 1,
                 TOP_K=top_k,
                 EXPERTS=_power(experts),
                 num_warps=1,

@@ -172,21 +172,31 @@ def gelu_mul_kernel(gate, up, out, gate_row_stride, up_row_stride, width, BLOCK:
 
 @triton.jit
 def route_kernel(
-    scores, per_expert_scale, expert_ids, routing_weights, experts, TOP_K: tl.constexpr, EXPERTS: tl.constexpr
+    scores,
+    per_expert_scale,
+    expert_ids,
+    routing_weights,
+    experts,
+    part_stride,
+    PARTS: tl.constexpr,
+    TOP_K: tl.constexpr,
+    EXPERTS: tl.constexpr,
 ):
     """The experts with the highest scores, the first of equal ones, and their renormalised probabilities.
 
     Grid: (N,).
 
     Args:
-        scores: [N, E]; per_expert_scale: [E], factor on a weight.
+        scores: [N, E]; with more than one of PARTS, the parts of their sum [PARTS, N, E], `part_stride` is N E.
+        per_expert_scale: [E], factor on a weight; a sum of parts is rounded to its dtype.
         expert_ids: int64 [N, k]; routing_weights: fp32 [N, k].
         EXPERTS: `experts` rounded up to a power of 2.
     """
     row = tl.program_id(0).to(tl.int64)
     expert = tl.arange(0, EXPERTS)
     inside = expert < experts
-    score = tl.load(scores + row * experts + expert, mask=inside, other=float("-inf")).to(tl.float32)
+    score = load_sum(scores, row * experts + expert, part_stride, inside, per_expert_scale, PARTS)
+    score = tl.where(inside, score, float("-inf"))
     remaining = tl.where(inside, tl.exp(score - tl.max(score, axis=0)), -1.0)
     top_k_sum = 0.0
     for slot in tl.static_range(TOP_K):

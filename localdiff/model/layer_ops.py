@@ -3,11 +3,11 @@
     [norm] ─► q, k, v ─► [qkv_norm_rope] ─► attention ─► o ─► [add_attention_and_norm] ─► dense_in, expert_in, router_in
 
     dense_in ──► gate, up ─► [gelu_mul] ─► down ──┐
-    router_in ─► router ─► [route] ─┐             ├─► [merge_branches]
-    expert_in ──────────────────────┴► experts ───┘
+    router_in ─► [scores] ─► [route] ─┐           ├─► [merge_branches]
+    expert_in ────────────────────────┴► experts ─┘
 
-Knows rows and the weights of norms; knows no modules. `LayerOps` is the plain path, and what the same ops as one launch
-each are held against (`localdiff.kernels.layer_ops`).
+Knows rows and the weights of norms, and of modules only that a router is one. `LayerOps` is the plain path, and what
+the same ops as one launch each are held against (`localdiff.kernels.layer_ops`).
 Shape letters: N rows, D width, I inner width, H heads, K key-value heads, d head size, E experts, k experts per row.
 """
 
@@ -81,6 +81,12 @@ class LayerOps:
     def gelu_mul(gate: Tensor, up: Tensor) -> Tensor:
         """`gelu(gate) * up`, [..., I]."""
         return gelu(gate) * up
+
+    @staticmethod
+    def scores(router: nn.Module, x: Tensor) -> Tensor:
+        """A router's scores [N, E] of rows [N, D]; or whatever else `route` of the same ops takes."""
+        scores: Tensor = router(x)
+        return scores
 
     @staticmethod
     def route(scores: Tensor, per_expert_scale: Tensor, top_k: int) -> tuple[Tensor, Tensor]:

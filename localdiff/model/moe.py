@@ -37,7 +37,7 @@ class Router(UsesLayerOps):
             Expert ids [N, K], and routing weights [N, K] in fp32, renormalised over the chosen K, times the per-expert
             scale.
         """
-        return self.layer_ops.route(self.proj(x), self.per_expert_scale, self.top_k)
+        return self.layer_ops.route(self.layer_ops.scores(self.proj, x), self.per_expert_scale, self.top_k)
 
 
 class Experts(RoutedExperts):

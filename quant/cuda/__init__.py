@@ -9,6 +9,7 @@
     activation_kernels              GELU
     expert_kernels, experts         sorting rows by expert, and the two grouped GEMMs of all experts of a layer
     linear_kernels, linear          linear layers
+    split_product                   a product with an unquantized weight of few rows, as a router's, left in parts
     fused_projections               projections of the same rows as one GEMM
     embedding_kernels, embedding    output head, and self-conditioning over all ids
     soft_kernels, soft              self-conditioning over the probable ids alone

@@ -1,4 +1,4 @@
-"""Device code: rows of activations times one quantized weight, which is decoded tile by tile inside the loop.
+"""Device code: rows of activations times one weight; a quantized one is decoded tile by tile inside the loop.
 
 Shape letters: M rows of activations, N rows of the weight, K its input.
 """
@@ -48,10 +48,12 @@ def linear_kernel(
     separate layers would; there is one part then.
 
     Args:
-        codes, scales: in the order of `layout`, scales two in a word; or int8 as it is stored, with scales in bf16.
+        codes, scales: in the order of `layout`, scales two in a word; or int8 as it is stored, with scales in bf16; or
+            a weight as published, whose scales may be anything.
         share: groups of 64 inputs of a program.
         second_half: from the first to the second half of a group of codes that are not nf4.
     """
+    UNQUANTIZED: tl.constexpr = codes.dtype.element_ty.is_floating()
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     valid = row < rows
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
@@ -78,7 +80,7 @@ def linear_kernel(
     first = tl.program_id(2) * share
     last = tl.minimum(first + share, groups)
     # Triton copies ahead what a product takes, if it is at least a word. Other scales are loaded a group ahead.
-    AHEAD: tl.constexpr = INT8 or not IN_WORDS
+    AHEAD: tl.constexpr = INT8 or not (IN_WORDS or UNQUANTIZED)
     if AHEAD:
         next_scale = load_scales(weight_scales + first * scale_group_stride, pair_stride, COLUMNS)
         if GATED:
@@ -86,7 +88,7 @@ def linear_kernel(
     if INT8:
         next_x_scale = tl.load(x_row_scales + first)
     for group in range(first, last):
-        x_scale = 0
+        scale, x_scale = 0, 0
         ahead = tl.minimum(group + 1, groups - 1)
         if AHEAD:
             scale = next_scale
@@ -94,7 +96,7 @@ def linear_kernel(
             if GATED:
                 up_scale = next_up_scale
                 next_up_scale = load_scales(up_scales + ahead * scale_group_stride, pair_stride, COLUMNS)
-        else:
+        elif not UNQUANTIZED:
             scale = load_scales(weight_scales + group * scale_group_stride, pair_stride, COLUMNS)
             if GATED:
                 up_scale = load_scales(up_scales + group * scale_group_stride, pair_stride, COLUMNS)

@@ -39,12 +39,12 @@ ALLOCATIONS = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_s
 
 
 WIDTHS = {
-    "hidden_size": 64,
+    "hidden_size": 512,
     "intermediate_size": 128,
     "moe_intermediate_size": 64,
     "head_dim": 32,
     "global_head_dim": 64,
-    "num_experts": 8,
+    "num_experts": 64,
 }
 """Everything divides into groups and programs, as in the released model."""
 

@@ -73,7 +73,7 @@ def test_kernels_of_the_released_model_can_be_held_against_the_plain_path(recipe
     assert held.count("gated projections") == (0 if recipe == "bf16" else 2), "of the dense MLP"
 
 
-@pytest.mark.parametrize(("mma_kind", "sms", "expected"), [("mma.sync", 128, 32), ("wgmma", 132, 41)])
+@pytest.mark.parametrize(("mma_kind", "sms", "expected"), [("mma.sync", 128, 34), ("wgmma", 132, 43)])
 def test_few_kernels_are_compiled_before_a_first_run(mma_kind: MmaKind, sms: int, expected: int) -> None:
     """The numbers of `docs/gpu.md`: those of a step, of one with a commit, and of one with the end of a prompt."""
     from tests.gpu import specializations as on_cards
@@ -164,7 +164,7 @@ def test_names_tell_launches_apart() -> None:
 
     named = names(launched(WAYS[1:2], sm_counts=[128]))
     assert len(set(named)) == len(named)
-    assert "layer_ops: route" in named
+    assert {"layer_ops: route, parts 1", "layer_ops: route, parts 11"} < set(named)
 
 
 def test_spills_are_seen() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from localdiff.denoising.fused_layer_ops import FusedLayerOps
 from localdiff.model.attention import Attention
@@ -189,6 +189,26 @@ def test_route(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
     assert distinct.sum() > 25
     assert torch.equal(expert_ids[distinct], expected[distinct])
     torch.testing.assert_close(weights[distinct], routing_weights[distinct].float(), atol=1e-6, rtol=1e-5)
+
+
+def test_a_router_leaves_parts_of_scores_where_its_weight_divides(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    router, x = nn.Linear(512, 64, bias=False).to(DEVICE, dtype), rows(9, 512, dtype=dtype)
+    parts, expected = FUSED.scores(router, x), router(x)
+    assert parts.shape == (2, *expected.shape) and parts.dtype == torch.float32
+    assert_close([parts.sum(dim=0).to(dtype)], [expected])
+    for other in (nn.Sequential(router), nn.Linear(512, 8, bias=False).to(DEVICE, dtype)):
+        assert torch.equal(FUSED.scores(other, x), other(x)), "an adapted router, or one of few experts"
+
+
+def test_parts_of_scores_are_summed_and_rounded_once(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
+    router = layers[0].router
+    experts = len(router.per_expert_scale)
+    parts = torch.stack([rows(50, experts, dtype=torch.float32, seed=seed) for seed in range(3)])
+    found = FUSED.route(parts, router.per_expert_scale, router.top_k)
+    one_by_one = (parts[0] + parts[1] + parts[2]).to(dtype)
+    for ours, right in zip(found, FUSED.route(one_by_one, router.per_expert_scale, router.top_k), strict=True):
+        assert torch.equal(ours, right)
 
 
 def test_of_experts_with_the_same_score_the_first_is_chosen(layers: tuple[Layer, Layer]) -> None:
