@@ -80,6 +80,7 @@ LINEAR_TILES = (
     *(Tile(rows, 128, 8, stages=stages) for rows in (64, 128) for stages in (3, 4)),
     *(Tile(rows, 128, 4) for rows in (64, 128)),
     Tile(256, 64, 4),
+    Tile(256, 128, 8),
 )
 NARROW_TILES = tuple(tile for tile in LINEAR_TILES if tile.rows * tile.columns <= 64 * 128)
 """For few columns: larger ones are fewer programs than are chosen, which are too few."""
