@@ -360,6 +360,7 @@ PLAIN = [QuantEmbedding, QuantLinear, QuantLinear, QuantExperts]
 @needs_int8
 @pytest.mark.parametrize("switch", ["auto", "off"])
 def test_what_is_replaced(monkeypatch: pytest.MonkeyPatch, switch: str) -> None:
+    monkeypatch.setattr(choice, "has_amx", lambda: False)
     monkeypatch.setattr(choice, "has_bf16_matmul", lambda: True)
     monkeypatch.setenv(CPU_NATIVE, switch)
     has_kernel = switch == "auto" and HAS_KERNEL
@@ -428,6 +429,7 @@ def test_a_shape_that_the_kernel_does_not_take(monkeypatch: pytest.MonkeyPatch) 
 def test_nothing_takes_more_than_there_is_to_spare(monkeypatch: pytest.MonkeyPatch, switch: str) -> None:
     monkeypatch.setenv(CPU_PATH, "fast")
     monkeypatch.setenv(CPU_NATIVE, switch)
+    monkeypatch.setattr(choice, "has_amx", lambda: False)
     monkeypatch.setattr(choice, "has_bf16_matmul", lambda: True)
     has_kernel = switch == "auto" and HAS_KERNEL
     small = NativeLinear if has_kernel else QuantLinear
