@@ -1,7 +1,8 @@
 """Kernels in C, compiled on the machine that runs them: products with stored codes, soft embeddings, attention,
 statistics of logits.
 
-    product.c                            products: tiles of a weight decoded in registers, and integer products
+    product.c, product.h                 products: tiles of a weight decoded in registers, and integer products
+    tiles.c, tiles.h                     the same products by AMX, to the same bits
     attention.c                          softmax attention in bf16, where the CPU multiplies vectors of bf16
     soft_embedding.c                     means of the rows of an int8 table under the softmax of logits
     logits.c                             statistics of logits, an id drawn from each row, and scores in their place

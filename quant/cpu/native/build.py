@@ -19,8 +19,8 @@ from pathlib import Path
 SOURCES = tuple(
     Path(__file__).with_name(name)
     for name in (
-        *("product.c", "attention.c", "soft_embedding.c", "logits.c"),
-        *("stored.h", "vectors.h", "avx512.h", "avx2.h", "exponential.h"),
+        *("product.c", "tiles.c", "attention.c", "soft_embedding.c", "logits.c"),
+        *("stored.h", "product.h", "tiles.h", "vectors.h", "avx512.h", "avx2.h", "exponential.h"),
     )
 )
 FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC")

@@ -85,7 +85,8 @@ class NativeLibrary:
         AttributeError: it lacks a function.
 
     Attributes:
-        instructions: the vector instructions that it was compiled for.
+        instructions: those that it was compiled for.
+        has_tiles: whether products are computed by AMX.
         lanes: the number of rows of a weight must be a multiple of it.
         max_inputs: maximum number of inputs of a weight.
         attention: its attention; None where the CPU lacks the instructions.
@@ -102,6 +103,10 @@ class NativeLibrary:
         self.instructions = str(library.instructions().decode())
         self.lanes = int(library.lanes())
         self.max_inputs = int(library.max_inputs())
+        library.use_tiles.restype = ctypes.c_int64
+        self.has_tiles = bool(library.use_tiles())
+        if self.has_tiles:
+            self.instructions = f"AMX, {self.instructions}"
         attention = NativeAttention(library)
         self.attention = attention if attention.instructions else None
         self.soft_embedding = NativeSoftEmbedding(library)

@@ -8,26 +8,21 @@
 //
 // The products of a group are summed as whole numbers, exactly. That sum is multiplied by both scales and added in fp32,
 // group after group, so the same rows give the same bits however the work was shared out. Threads take the next block
-// of tiles from one counter, and a core with less time takes fewer of them.
+// of tiles from one counter, and a core with less time takes fewer of them. Where there are tile registers, `tiles.c`
+// computes the same from MIN_ROWS_OF_TILES rows on.
 
 #include <stdint.h>
 #include <string.h>
 
-#include "stored.h"
+#include "product.h"
+#include "tiles.h"
 #include "vectors.h"
 
-enum { QUADS = GROUP / 4, STRIP = 8, MAX_ROWS = 128, BLOCK = 128, CHUNK = 8 };
+enum { STRIP = 8, BLOCK = 128, CHUNK = 8, MIN_ROWS_OF_TILES = 5 };
 
 const char *instructions(void) { return INSTRUCTIONS; }
 int64_t lanes(void) { return LANES; }
 int64_t max_inputs(void) { return MAX_GROUPS * GROUP; }
-
-// A row's activations in one group, four codes a word, in the order of `levels`.
-struct group {
-    int32_t codes[QUADS];
-    float scale;
-    int32_t offset;  // what takes SHIFT off all levels again: -SHIFT times the sum of the codes
-};
 
 // What is to be quantized. The same layout as `_Rows` in Python, and so below.
 struct rows {
@@ -37,20 +32,6 @@ struct rows {
     int64_t is_bf16;
     int64_t is_nf4;  // whether they will meet nf4 codes, two in a byte
     int64_t next;    // the first row that nobody has taken; 0 at first
-};
-
-// Rows times the weights that they are routed to.
-struct product {
-    const uint8_t *codes;        // nf4 [weights, out, in / 2], or int8 [weights, out, in]
-    const uint16_t *scales;      // bf16 [weights, out, in / 64]
-    const int8_t *levels;        // [16], those of nf4 in steps of 1/127; null for int8
-    const struct group *groups;  // [R, in / 64]
-    const int64_t *chosen;       // [P], the row of each product; null where each has its own
-    const int64_t *starts;       // [weights + 1], the first product of each weight
-    void *result;                // [P, out], fp32 or bf16
-    int64_t weights, out, in;
-    int64_t is_bf16;
-    int64_t next;  // the first block of a weight that nobody has taken; 0 at first
 };
 
 // Whole numbers next to values within ±2^22, halves to even, by adding 1.5 · 2^23.
@@ -221,10 +202,16 @@ static void block(const struct product *p, int64_t weight, int64_t first, int64_
 // Computes blocks of a product until none is left; any number of threads may be in here for the same one.
 void multiply(struct product *p) {
     const int64_t blocks = (p->out + BLOCK - 1) / BLOCK;
+    struct tiles *tiles = begin_tiles(p);
     for (;;) {
         const int64_t taken = __atomic_fetch_add(&p->next, 1, __ATOMIC_RELAXED);
         const int64_t weight = taken / blocks, first = taken % blocks * BLOCK;
-        if (weight >= p->weights) return;
-        block(p, weight, first, first + BLOCK < p->out ? first + BLOCK : p->out);
+        if (weight >= p->weights) break;
+        const int64_t last = first + BLOCK < p->out ? first + BLOCK : p->out;
+        if (tiles && p->starts[weight + 1] - p->starts[weight] >= MIN_ROWS_OF_TILES)
+            block_of_tiles(tiles, p, weight, first, last);
+        else
+            block(p, weight, first, last);
     }
+    end_tiles(tiles);
 }

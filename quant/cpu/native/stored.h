@@ -1,5 +1,7 @@
 // How quantized weights are stored: in groups along their input, with a bf16 scale for each.
 
+#pragma once
+
 #include <stdint.h>
 #include <string.h>
 

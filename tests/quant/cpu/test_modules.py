@@ -394,10 +394,11 @@ def test_the_kernel_stands_in_for_int8_by_rows(monkeypatch: pytest.MonkeyPatch) 
         (True, torch.float32, NativeEmbedding),
     ],
 )
-def test_with_amx_the_head_is_multiplied_in_bf16(
+def test_with_amx_the_head_is_multiplied_in_bf16_where_the_kernel_has_no_tiles(
     monkeypatch: pytest.MonkeyPatch, has_amx: bool, dtype: torch.dtype, expected: type
 ) -> None:
     monkeypatch.setattr(choice, "has_amx", lambda: has_amx)
+    monkeypatch.setattr(native(), "has_tiles", False)
     monkeypatch.setattr(choice, "has_bf16_matmul", lambda: True)
     monkeypatch.setenv(CPU_PATH, "fast")
     model = nn.ModuleDict({"embed_tokens": embedding(dtype)})

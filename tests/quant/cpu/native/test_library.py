@@ -98,6 +98,24 @@ def test_every_number_of_rows_has_its_own_way(library: NativeLibrary, codec: str
 
 
 @pytest.mark.parametrize("codec", ["nf4", "int8"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_tiles_give_the_bits_that_vectors_give(
+    with_and_without_tiles: tuple[NativeLibrary, NativeLibrary], codec: str, dtype: torch.dtype
+) -> None:
+    with_tiles, without = with_and_without_tiles
+    assert with_tiles.has_tiles and not without.has_tiles
+    counts = [0, 1, 4, 5, 15, 16, 17, 33, 127, 128, 129, 300]
+    weights = random_weights(codec, (len(counts), 144, 3 * GROUP), torch.Generator().manual_seed(0))
+    x = normal(40, 3 * GROUP).to(dtype)
+    x[3, 5] = torch.inf
+    chosen = torch.arange(sum(counts)) * 7 % len(x)
+    found = multiplied(with_tiles, x, codec, weights, chosen, counts)
+    expected = multiplied(without, x, codec, weights, chosen, counts)
+    assert torch.equal(found.isnan(), expected.isnan())
+    assert torch.equal(found.nan_to_num(), expected.nan_to_num())
+
+
+@pytest.mark.parametrize("codec", ["nf4", "int8"])
 def test_bf16_is_read_as_it_is_and_results_are_rounded_to_it_once(library: NativeLibrary, codec: str) -> None:
     weights = random_weights(codec, (2, 3 * library.lanes, 3 * GROUP), torch.Generator().manual_seed(2))
     x = normal(7, 3 * GROUP, seed=3).to(torch.bfloat16)
