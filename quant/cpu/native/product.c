@@ -16,7 +16,6 @@
 
 #include "product.h"
 #include "tiles.h"
-#include "vectors.h"
 
 enum { STRIP = 8, BLOCK = 128, CHUNK = 8, MIN_ROWS_OF_TILES = 5 };
 
@@ -170,13 +169,6 @@ static void tile(const struct product *p, const uint8_t *codes, const float *sca
             }
         }
     }
-}
-
-static inline void store(const struct product *p, int64_t at, real value) {
-    if (p->is_bf16)
-        store_bf16((uint16_t *)p->result + at, value);
-    else
-        store_real((float *)p->result + at, value);
 }
 
 // Rows `first` up to `last` of a weight, a tile at a time.

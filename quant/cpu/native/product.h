@@ -3,6 +3,7 @@
 #pragma once
 
 #include "stored.h"
+#include "vectors.h"
 
 enum { QUADS = GROUP / 4, MAX_ROWS = 128 };
 
@@ -27,3 +28,10 @@ struct product {
     int64_t next;  // the first block of a weight that nobody has taken; 0 at first
 };
 
+// LANES results from `at` on.
+static inline void store(const struct product *p, int64_t at, real value) {
+    if (p->is_bf16)
+        store_bf16((uint16_t *)p->result + at, value);
+    else
+        store_real((float *)p->result + at, value);
+}

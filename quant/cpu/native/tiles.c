@@ -17,8 +17,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "vectors.h"
-
 // GCC's own functions for these do not tell it what memory they read and write.
 #define CONFIGURE(shapes) __asm__ volatile("ldtilecfg %0" ::"m"(*(shapes)) : "memory")
 #define SAVE_SHAPES(shapes) __asm__ volatile("sttilecfg %0" : "=m"(*(shapes))::"memory")
@@ -193,17 +191,11 @@ static inline __attribute__((always_inline)) void tile(const struct tiles *tiles
 }
 
 // Results [count, 16] from their rows in lanes.
-static void store(const struct product *p, int64_t at, int count, real sums[SIDE]) {
+static void store_all(const struct product *p, int64_t at, int count, real sums[SIDE]) {
     whole words[SIDE];
     for (int n = 0; n < SIDE; ++n) words[n] = _mm512_castps_si512(sums[n]);
     transpose(words);
-    for (int m = 0; m < count; ++m) {
-        const real value = _mm512_castsi512_ps(words[m]);
-        if (p->is_bf16)
-            store_bf16((uint16_t *)p->result + at + m * p->out, value);
-        else
-            store_real((float *)p->result + at + m * p->out, value);
-    }
+    for (int m = 0; m < count; ++m) store(p, at + m * p->out, _mm512_castsi512_ps(words[m]));
 }
 
 #define STRIPS_OF(count)                      \
@@ -232,7 +224,7 @@ void block_of_tiles(struct tiles *tiles, const struct product *p, int64_t weight
                 STRIPS_OF(8);
             }
             for (int m = 0; m < count; m += SIDE)
-                store(p, (start + m) * p->out + n, count - m < SIDE ? count - m : SIDE, sums[m / SIDE]);
+                store_all(p, (start + m) * p->out + n, count - m < SIDE ? count - m : SIDE, sums[m / SIDE]);
         }
     }
 }
