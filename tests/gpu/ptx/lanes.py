@@ -67,8 +67,6 @@ class Lanes:
         if name in self._special:
             value = self._special[name].astype(dtype)
             return lambda: value
-        if name == "global_smem":  # the one symbol: shared memory begins at 0
-            return lambda: dtype.type(0)
         if name.startswith("!"):
             read = self.reader(Register(name[1:]), kind)
             return lambda: ~read()

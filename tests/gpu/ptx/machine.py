@@ -14,7 +14,7 @@ from .lanes import Lanes, Mask
 from .matrices import matrices
 from .memory import GlobalMemory, SharedMemory
 from .races import Clock
-from .syntax import Instruction, Kernel, Number, Register
+from .syntax import ALIGNED, Instruction, Kernel, Number, Register
 from .transfers import Transfers
 from .warpgroup import Warpgroups
 
@@ -34,7 +34,7 @@ class Machine:
         blocks: their places in the grid, [(x, y, z)].
         grid: its size.
         parameters: value of each of the kernel's parameters, an array of one element.
-        shared: bytes of shared memory of a block.
+        shared: bytes of shared memory of a block, behind what the kernel declares itself.
         first: how many blocks of the launch have run before.
     """
 
@@ -65,9 +65,14 @@ class Machine:
         for axis, name in enumerate("xyz"):
             special[f"%ctaid.{name}"] = np.array([block[axis] for block in blocks], np.uint32)[self._block_of]
             special[f"%nctaid.{name}"] = zero + np.uint32(grid[axis])
+        declared = 0
+        for name, size in kernel.shared.items():
+            special[name] = zero + np.uint32(declared)
+            declared += size + -size % ALIGNED
+        special["global_smem"] = zero + np.uint32(declared)  # Triton's name for what the launch asks for
         self._lanes = Lanes(kernel, special)
         self._clock = Clock(self._lanes.count, kernel.threads, first)
-        self._shared = SharedMemory(shared, self._block_of, self._clock)
+        self._shared = SharedMemory(declared + shared, self._block_of, self._clock)
         self._transfers = Transfers(self._lanes, memory, self._shared, parameters, self._clock)
         self._warpgroups = Warpgroups(self._lanes, self._shared)
         self._steps = [self._step(instruction) for instruction in kernel.instructions]

@@ -10,6 +10,9 @@ _COMMENT = re.compile(r"//[^\n]*")
 _INSTRUCTION = re.compile(r"(?:@(!?)(%?\w+)\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
 _SKIPPED = (".loc", ".file", ".pragma", ".version", ".target", ".address_size", ".extern", ".global", ".section")
 
+ALIGNED = 16
+"""What the places of shared memory that a kernel declares are multiples of, in bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Register:
@@ -65,6 +68,7 @@ class Kernel:
     Attributes:
         parameters: name and type of each.
         registers: kind of each register by its name, or by its prefix where the kernel has a range of them.
+        shared: bytes of each piece of shared memory that the kernel declares, by its name.
         labels: which instruction follows each.
         threads: of a block.
     """
@@ -72,6 +76,7 @@ class Kernel:
     name: str
     parameters: tuple[tuple[str, str], ...]
     registers: dict[str, str]
+    shared: dict[str, int]
     instructions: tuple[Instruction, ...]
     labels: dict[str, int]
     threads: int
@@ -93,17 +98,20 @@ def parse(text: str) -> Kernel:
     parameters = tuple((found[1], found[0]) for found in re.findall(r"\.param\s+\.(\w+)[^,)]*?(\w+)\s*[,)\n]", header))
     body = body.partition("$L__func_end")[0]
     registers: dict[str, str] = {}
+    shared: dict[str, int] = {}
     labels: dict[str, int] = {}
     instructions: list[Instruction] = []
     for statement in _statements(body):
         if statement.startswith(".reg"):
             _declare(statement, registers)
+        elif statement.startswith(".shared"):
+            _reserve(statement, shared)
         elif statement.endswith(":"):
             if labels.setdefault(statement[:-1], len(instructions)) != len(instructions):
                 raise ValueError(f"two places are called {statement}")
         elif not statement.startswith(_SKIPPED):
             instructions.append(_instruction(statement))
-    return Kernel(name[1], parameters, registers, tuple(instructions), labels, int(threads[1]))
+    return Kernel(name[1], parameters, registers, shared, tuple(instructions), labels, int(threads[1]))
 
 
 def _statements(body: str) -> list[str]:
@@ -128,6 +136,15 @@ def _declare(statement: str, registers: dict[str, str]) -> None:
         name, told = re.sub(r"<\d+>", "", name.strip()), kind.get(match[1], match[1])
         if registers.setdefault(name, told) != told:
             raise ValueError(f"{name} is of two types, in scopes of its own: {statement}")
+
+
+def _reserve(statement: str, shared: dict[str, int]) -> None:
+    match = re.fullmatch(r"\.shared\s+\.align\s+(\d+)\s+\.b(\d+)\s+(\w+)\[(\d+)\]", statement)
+    if match is None or int(match[1]) > ALIGNED:
+        raise ValueError(f"no shared memory of a known kind: {statement}")
+    if match[3] in shared:
+        raise ValueError(f"two pieces of shared memory, in scopes of their own: {statement}")
+    shared[match[3]] = int(match[2]) // 8 * int(match[4])
 
 
 def _instruction(statement: str) -> Instruction:

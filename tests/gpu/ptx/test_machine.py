@@ -22,6 +22,8 @@ from tests.gpu.ptx.warpgroup import places
 THREADS = 64
 START = 0x10000
 """Where the input of a program is; behind it is what it writes."""
+SHARED = 1024
+"""Bytes of shared memory that a launch asks for."""
 
 U32 = st.integers(0, 2**32 - 1)
 
@@ -57,7 +59,7 @@ $L__func_end0:
     memory = GlobalMemory([(START, given.view(np.uint8)), (START + 4 * count, written.view(np.uint8))])
     places_in_grid = [(block, 0, 0) for block in range(blocks)]
     parameters = {"probe_param_0": np.array([START], np.uint64)}
-    Machine(parse(text), places_in_grid, (blocks, 1, 1), parameters, memory, 1024).run()
+    Machine(parse(text), places_in_grid, (blocks, 1, 1), parameters, memory, SHARED).run()
     return written
 
 
@@ -436,6 +438,33 @@ def test_a_name_of_two_types_and_a_label_of_two_places_are_refused() -> None:
         run("{ .reg .b32 code; mov.b32 code, 1; } { .reg .b16 code; mov.b16 code, 1; }")
     with pytest.raises(ValueError, match="two places"):
         run("$L__here:\n add.s32 %r28, %r2, 1;\n$L__here:\n")
+
+
+def test_a_kernel_may_declare_shared_memory() -> None:
+    """It comes before what the launch asks for, and each piece has one name, since scopes are dropped."""
+    body = """
+	{
+	.shared .align 16 .b32 table[64];
+	mov.u32 %r3, table;
+	shl.b32 %r4, %r1, 2;
+	add.u32 %r4, %r4, %r3;
+	st.shared.b32 [%r4], %r2;
+	}
+	bar.sync 0;
+	ld.shared.b32 %r28, [%r4];
+"""
+    data = np.arange(THREADS) + 7
+    assert (run(body, data) == data).all()
+    assert (run("mov.u32 %r28, global_smem;") == 0).all()
+    assert (run(".shared .align 16 .b32 table[63]; mov.u32 %r28, global_smem;") == 256).all()
+    place = f".shared .align 16 .b32 table[64]; mov.u32 %r3, {256 + SHARED - 4}; st.shared.b32 [%r3{{}}], 0;"
+    run(place.format("") + "mov.b32 %r28, 0;")
+    with pytest.raises(MemoryFault):
+        run(place.format("+4"))
+    with pytest.raises(ValueError, match="two pieces"):
+        run("{ .shared .align 16 .b32 table[64]; } { .shared .align 16 .b32 table[64]; }")
+    with pytest.raises(ValueError, match="known kind"):
+        run(".shared .align 128 .b32 table[64];")
 
 
 def test_what_was_never_written_is_nan() -> None:
