@@ -4,7 +4,8 @@
     tiles                           tile shapes of GEMMs, by the matrix instruction of a GPU
     launch_arguments                nf4's table and constants that kernels are launched with
     layout                          codes and scales in the order in which kernels read them
-    weight_kernels                  codes to weights; nf4 looks its levels up with byte permutes or warp shuffles
+    nf4_kernels                     bytes of nf4 to levels or weights, in one of four ways
+    weight_kernels                  codes to weights, and products with them
     row_kernels, rows               activations as int8, one scale per row and group
     activation_kernels              GELU
     expert_kernels, experts         sorting rows by expert, and the two grouped GEMMs of all experts of a layer

@@ -114,7 +114,9 @@ def prepare(
 def _maker(module: nn.Module) -> Callable[[Any], _Fast] | None:
     """What makes the fast module of a plain one; None where that stays, or where a switch says so."""
     if can_group(module):
-        return None if is_plain("experts") else partial(CudaExperts, activations=activations_of(EXPERTS))
+        if is_plain("experts"):
+            return None
+        return partial(CudaExperts, activations=activations_of(EXPERTS), byte_table=not is_plain("byte-table"))
     if isinstance(module, QuantEmbedding):
         fits = module.weight.codec.name == "int8" and can_multiply(module.weight)
         return CudaEmbedding if fits and not is_plain("dense") else None

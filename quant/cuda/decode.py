@@ -34,6 +34,8 @@ class CudaNf4(Nf4):
 
 def decode_tiled(codes: Tensor, scales: Tensor, dtype: torch.dtype, *, by_lanes: bool) -> Tensor:
     """Weights [N, K] from codes [.., N, ..] and scales [K/64, N] in the order of `layout`, or from views of them."""
+    if codes.dtype == torch.int32:  # words of four bytes of nf4
+        codes = codes.view(torch.uint8)
     return _decoded(codes.transpose(0, 1), scales.T, dtype, is_tiled=True, by_lanes=by_lanes)
 
 

@@ -30,7 +30,8 @@ def decode_kernel(
     Codes are u8 [N, G, 32] if NF4; otherwise int8 [N, G, 64] or, BY_LANES, [N, 2 G, 32]. As stored, a byte of nf4 has
     two adjacent codes, the first one in its high half. If TILED, it has two codes that are 32 apart, the first one in
     its low half, and the scales of rows that are 8 apart are adjacent. If BY_LANES, the bytes of each 16 rows are in
-    the order of lanes (`layout`). Products are in fp32 and rounded once, to the type of `out`.
+    the order of lanes (`layout`), those of nf4 as they are stored. Products are in fp32 and rounded once, to the type
+    of `out`.
 
     Args:
         count: N times G; groups: G.
@@ -45,7 +46,7 @@ def decode_kernel(
     row_offset = row * code_row_stride
     if BY_LANES:
         row_offset = row // 16 * (16 * code_row_stride) + row % 8 * 64 + row % 16 // 8 * 2
-        byte = byte // 2 % 4 * 16 + byte // 8 * 4 + byte % 2
+        byte = k // 2 % 4 * 16 + k % 32 // 8 * 4 + (is_second if NF4 else k % 2)
     if not NF4:
         half = code_group_stride if BY_LANES else 32
         code_group_stride = 2 * half if BY_LANES else code_group_stride
@@ -55,7 +56,7 @@ def decode_kernel(
     row_scales = scales + scale_row * scale_row_stride + group * scale_group_stride
     scale = tl.load(row_scales, mask=inside, other=0.0).to(tl.float32)
     if NF4:
-        is_high = is_second if TILED else k % 2 == 0
+        is_high = is_second if TILED and not BY_LANES else k % 2 == 0
         level = tl.load(levels + tl.where(is_high, found >> 4, found & 15).to(tl.int32))
     else:
         level = found.to(tl.float32)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .weight_kernels import int8_weights, unpacked
+from .nf4_kernels import unpacked
+from .weight_kernels import int8_weights
 
 _LOG2E = tl.constexpr(1.4426950408889634)
 

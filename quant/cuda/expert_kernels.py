@@ -16,8 +16,9 @@ import triton
 import triton.language as tl
 
 from .activation_kernels import gelu
+from .nf4_kernels import load_table
 from .row_kernels import to_int8
-from .weight_kernels import add_product, code_offsets, load_scales, load_table
+from .weight_kernels import add_product, code_offsets, load_scales
 
 
 @triton.jit(do_not_specialize=("pairs", "blocks"))  # they depend on the length of a prompt
@@ -109,12 +110,16 @@ def gate_up_kernel(
     k = tl.arange(0, 32)
     groups = width // 64
     UNQUANTIZED: tl.constexpr = codes.dtype.element_ty.is_floating()
-    SIZE: tl.constexpr = 32 if NF4 else 64
+    WORDS: tl.constexpr = codes.dtype.element_ty == tl.int32
+    SIZE: tl.constexpr = 8 if WORDS else 32 if NF4 else 64
     both = 2 * inner
     base = expert.to(tl.int64) * groups * both
-    code_row_stride, code_group_stride = (width, 64) if UNQUANTIZED else (32 if BY_LANES else SIZE, both * SIZE)
+    RUN: tl.constexpr = 32 if BY_LANES and not WORDS else SIZE
+    code_row_stride, code_group_stride = (width, 64) if UNQUANTIZED else (RUN, both * SIZE)
     second_half = both * 32 if BY_LANES else 32
-    gate_codes = codes + base * SIZE + code_offsets(tl.program_id(1) * COLUMNS, code_row_stride, COLUMNS, BY_LANES)
+    offsets = code_offsets(tl.program_id(1) * COLUMNS, code_row_stride, COLUMNS, BY_LANES, WORDS)
+    gate_codes = codes + base * SIZE + offsets
+    up_codes = gate_codes + inner * code_row_stride
     gate_scales = scales + (base + tl.program_id(1) * COLUMNS) // 2 + word
     x_rows = x + row[:, None].to(tl.int64) * width + k[None, :]
     x_row_scales = x_scales + row * groups
@@ -125,45 +130,30 @@ def gate_up_kernel(
     if INT8:  # scales are loaded a group ahead, because Triton copies ahead no more than what a product takes
         next_gate, next_up = load_scales(gate_scales, 0, COLUMNS), load_scales(up_scales, 0, COLUMNS)
         next_x = tl.load(x_row_scales)
+    if WORDS:  # codes, which go to registers, too
+        next_gate, next_up = tl.load(gate_codes), tl.load(up_codes)
     for group in range(groups):
         gate_scale, up_scale, x_scale = 0, 0, 0
-        if INT8:
+        of_gate, of_up = gate_codes + group * code_group_stride, up_codes + group * code_group_stride
+        ahead = tl.minimum(group + 1, groups - 1)
+        if WORDS:
+            of_gate, of_up = next_gate, next_up
+            next_gate = tl.load(gate_codes + ahead * code_group_stride)
+            next_up = tl.load(up_codes + ahead * code_group_stride)
+            gate_scale, up_scale = tl.load(gate_scales + group * inner), tl.load(up_scales + group * inner)
+        elif INT8:
             gate_scale, up_scale, x_scale = next_gate, next_up, next_x
-            ahead = tl.minimum(group + 1, groups - 1)
             next_gate = load_scales(gate_scales + ahead * inner, 0, COLUMNS)
             next_up = load_scales(up_scales + ahead * inner, 0, COLUMNS)
             next_x = tl.load(x_row_scales + ahead)
         elif not UNQUANTIZED:
             gate_scale = load_scales(gate_scales + group * inner, 0, COLUMNS)
             up_scale = load_scales(up_scales + group * inner, 0, COLUMNS)
+        x_group = x_rows + group * 64
         gate = add_product(
-            gate,
-            x_rows + group * 64,
-            x_scale,
-            gate_codes + group * code_group_stride,
-            second_half,
-            gate_scale,
-            table,
-            k,
-            valid[:, None],
-            NF4,
-            INT8,
-            PACK,
+            gate, x_group, x_scale, of_gate, second_half, gate_scale, table, valid[:, None], NF4, INT8, PACK
         )
-        up = add_product(
-            up,
-            x_rows + group * 64,
-            x_scale,
-            gate_codes + group * code_group_stride + inner * code_row_stride,
-            second_half,
-            up_scale,
-            table,
-            k,
-            valid[:, None],
-            NF4,
-            INT8,
-            PACK,
-        )
+        up = add_product(up, x_group, x_scale, of_up, second_half, up_scale, table, valid[:, None], NF4, INT8, PACK)
     gate, up = tl.trans(gate), tl.trans(up)
     activated = gelu(gate.to(COMPUTE).to(tl.float32)).to(COMPUTE)
     value = (activated.to(tl.float32) * up.to(COMPUTE).to(tl.float32)).to(COMPUTE)
@@ -195,10 +185,14 @@ def down_kernel(
     INT8: tl.constexpr,
     PACK: tl.constexpr,
     BY_LANES: tl.constexpr,
+    TILES: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """The down projection of every pair, back in the order of pairs: `outputs` [P, D]. Grid: (blocks, D / COLUMNS)."""
+    """The down projection of every pair, back in the order of pairs: `outputs` [P, D].
+
+    Grid: (blocks, D / (TILES COLUMNS)); a program computes its tiles one after the other.
+    """
     block = tl.program_id(0)
     expert = tl.load(block_expert + block)
     if expert < 0:
@@ -206,49 +200,50 @@ def down_kernel(
     within = tl.arange(0, ROWS)
     valid = within < tl.load(block_count + block)
     sorted_row = tl.load(block_start + block) + within
-    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     word = tl.arange(0, COLUMNS // 2)
     k = tl.arange(0, 32)
     groups = inner // 64
     UNQUANTIZED: tl.constexpr = codes.dtype.element_ty.is_floating()
-    SIZE: tl.constexpr = 32 if NF4 else 64
+    WORDS: tl.constexpr = codes.dtype.element_ty == tl.int32
+    SIZE: tl.constexpr = 8 if WORDS else 32 if NF4 else 64
     base = expert.to(tl.int64) * groups * width
-    code_row_stride, code_group_stride = (inner, 64) if UNQUANTIZED else (32 if BY_LANES else SIZE, width * SIZE)
+    RUN: tl.constexpr = 32 if BY_LANES and not WORDS else SIZE
+    code_row_stride, code_group_stride = (inner, 64) if UNQUANTIZED else (RUN, width * SIZE)
     second_half = width * 32 if BY_LANES else 32
-    down_codes = codes + base * SIZE + code_offsets(tl.program_id(1) * COLUMNS, code_row_stride, COLUMNS, BY_LANES)
-    down_scales = scales + (base + tl.program_id(1) * COLUMNS) // 2 + word
     rows = hidden + sorted_row[:, None].to(tl.int64) * inner + k[None, :]
     row_scales = hidden_scales + tl.where(valid, sorted_row, 0) * groups
-    acc = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
     table = load_table(levels, NF4, INT8, PACK)
-    if INT8:
-        next_scale, next_row_scale = load_scales(down_scales, 0, COLUMNS), tl.load(row_scales)
-    for group in range(groups):
-        scale, row_scale = 0, 0
+    for tile in range(TILES):
+        first = (tl.program_id(1) * TILES + tile) * COLUMNS
+        down_codes = codes + base * SIZE + code_offsets(first, code_row_stride, COLUMNS, BY_LANES, WORDS)
+        down_scales = scales + (base + first) // 2 + word
+        acc = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
         if INT8:
-            scale, row_scale = next_scale, next_row_scale
+            next_scale, next_row_scale = load_scales(down_scales, 0, COLUMNS), tl.load(row_scales)
+        if WORDS:
+            next_codes = tl.load(down_codes)
+        for group in range(groups):
+            scale, row_scale = 0, 0
+            of_group = down_codes + group * code_group_stride
             ahead = tl.minimum(group + 1, groups - 1)
-            next_scale = load_scales(down_scales + ahead * (width // 2), 0, COLUMNS)
-            next_row_scale = tl.load(row_scales + ahead)
-        elif not UNQUANTIZED:
-            scale = load_scales(down_scales + group * (width // 2), 0, COLUMNS)
-        acc = add_product(
-            acc,
-            rows + group * 64,
-            row_scale,
-            down_codes + group * code_group_stride,
-            second_half,
-            scale,
-            table,
-            k,
-            valid[:, None],
-            NF4,
-            INT8,
-            PACK,
-        )
-    pair = tl.load(order + sorted_row, mask=valid, other=0)
-    target = outputs + pair[:, None].to(tl.int64) * width + column[None, :]
-    tl.store(target, tl.trans(acc).to(outputs.dtype.element_ty), mask=valid[:, None])
+            if WORDS:
+                of_group = next_codes
+                next_codes = tl.load(down_codes + ahead * code_group_stride)
+                scale = tl.load(down_scales + group * (width // 2))
+            elif INT8:
+                scale, row_scale = next_scale, next_row_scale
+                next_scale = load_scales(down_scales + ahead * (width // 2), 0, COLUMNS)
+                next_row_scale = tl.load(row_scales + ahead)
+            elif not UNQUANTIZED:
+                scale = load_scales(down_scales + group * (width // 2), 0, COLUMNS)
+            x_group = rows + group * 64
+            acc = add_product(
+                acc, x_group, row_scale, of_group, second_half, scale, table, valid[:, None], NF4, INT8, PACK
+            )
+        pair = tl.load(order + sorted_row, mask=valid, other=0)
+        column = first + tl.arange(0, COLUMNS)
+        target = outputs + pair[:, None].to(tl.int64) * width + column[None, :]
+        tl.store(target, tl.trans(acc).to(outputs.dtype.element_ty), mask=valid[:, None])
 
 
 @triton.jit

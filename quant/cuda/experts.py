@@ -1,10 +1,10 @@
 """The experts of a layer on a GPU: two grouped GEMMs over stored weights, without host synchronization.
 
 Shapes depend on the number of rows and on nothing else, so that a pass can be captured. With activations in their own
-type (`a16`) the weights are those of the codec, bit for bit, and products are summed in fp32. With int8 activations
-(`a8`), for which the tensor cores of most GPUs are two to four times as fast, input rows, inner rows after the gate,
-and the levels of nf4 are rounded to int8, rows with one scale per group of 64. Unquantized weights are multiplied as
-they are.
+type (`a16`) the weights are those of the codec and products are summed in fp32: bit for bit, except where nf4 is looked
+up in a table of bytes (`nf4_kernels`) and weights are rounded twice. With int8 activations (`a8`), for which the tensor
+cores of most GPUs are two to four times as fast, input rows, inner rows after the gate, and the levels of nf4 are
+rounded to int8, rows with one scale per group of 64. Unquantized weights are multiplied as they are.
 Shape letters: N rows, D width, E experts, K experts per row, I expert width, P = N · K pairs.
 """
 
@@ -20,10 +20,10 @@ from ..dtypes import short_name
 from ..modules.experts import QuantExperts, RoutedExperts
 from ..modules.tensor import QuantTensor
 from . import tiles
-from .launch_arguments import levels, pack, power_of_two, triton_type
+from .launch_arguments import byte_table, is_interpreted, levels, pack, power_of_two, triton_type
 from .layout import Tiled, Unquantized, tiled
 from .rows import quantize_groups
-from .tiles import Activations
+from .tiles import Activations, ExpertTile
 
 COLUMNS = 64
 """Columns of a program in the gate and in the up projection: one group of the input of the down projection."""
@@ -39,13 +39,15 @@ class CudaExperts(RoutedExperts):
         experts: the plain module, of `QuantTensor`s or of parameters; its stored tensors are converted where they are,
             and it is left without them.
         activations: type of the GEMMs' inputs; with unquantized weights it is always their own type.
+        byte_table: whether nf4 may be looked up in a table of bytes, which rounds weights twice.
     """
 
     can_be_captured = True
     can_leave_sum = True
 
-    def __init__(self, experts: nn.Module, activations: Activations = "a16") -> None:
+    def __init__(self, experts: nn.Module, activations: Activations = "a16", *, byte_table: bool = True) -> None:
         super().__init__()
+        self._has_byte_table = byte_table
         self._gate_up, self._down = (
             _take(getattr(experts, name), activations) for name in ("gate_up_proj", "down_proj")
         )
@@ -105,10 +107,13 @@ class CudaExperts(RoutedExperts):
             source, source_scales = quantized.codes, quantized.scales
             hidden = x.new_empty(pairs, inner, dtype=torch.int8)
             hidden_scales = x.new_empty(pairs, inner // GROUP, dtype=torch.float32)
+        table = self._table(kernels.gate_up_kernel, self._gate_up, tile, block_rows, x.dtype)
         kernels.gate_up_kernel[(blocks, inner // COLUMNS)](
             source,
             source_scales,
-            *self._weight(self._gate_up),
+            self._gate_up.codes,
+            self._gate_up.scale_words,
+            table,
             order,
             *of_blocks,
             hidden,
@@ -125,16 +130,23 @@ class CudaExperts(RoutedExperts):
         )
         outputs = x.new_empty(rows, top_k, width)
         columns = COLUMNS if isinstance(self._down, Unquantized) or width % tile.down_columns else tile.down_columns
-        kernels.down_kernel[(blocks, width // columns)](
+        table = self._table(kernels.down_kernel, self._down, tile, block_rows, x.dtype)
+        several = tiles.DOWN_TILES_PER_TABLE if table.dtype == torch.int32 else 1
+        if width % (several * columns):
+            several = 1
+        kernels.down_kernel[(blocks, width // (several * columns))](
             hidden,
             hidden_scales,
-            *self._weight(self._down),
+            self._down.codes,
+            self._down.scale_words,
+            table,
             order,
             *of_blocks,
             outputs,
             width,
             inner,
             COLUMNS=columns,
+            TILES=several,
             **self._constants(kernels.down_kernel, self._down),
             ROWS=block_rows,
             num_warps=tile.warps,
@@ -142,9 +154,14 @@ class CudaExperts(RoutedExperts):
         )
         return outputs
 
-    def _weight(self, part: Tiled | Unquantized) -> tuple[Tensor, Tensor, Tensor]:
-        """Codes, scales (two in a word), and nf4's table in the compute type."""
-        return part.codes, part.scale_words, levels(part.codes.device, self.activations)
+    def _table(
+        self, kernel: object, part: Tiled | Unquantized, tile: ExpertTile, rows: int, dtype: torch.dtype
+    ) -> Tensor:
+        """nf4's table of bytes (int32), where blocks of so many rows have one; elsewhere its levels."""
+        may_have = self._has_byte_table and tile.byte_table and rows == tile.few_rows and dtype == torch.bfloat16
+        if may_have and part.is_nf4 and part.by_lanes and not is_interpreted(kernel):
+            return byte_table(part.codes.device)
+        return levels(part.codes.device, self.activations)
 
     def _constants(self, kernel: object, part: Tiled | Unquantized) -> dict[str, Any]:
         return {

@@ -24,6 +24,14 @@ def levels(device: torch.device, activations: Activations) -> Tensor:
     return torch.tensor(LEVELS, dtype=torch.float32, device=device)
 
 
+@lru_cache(maxsize=8)
+def byte_table(device: torch.device) -> Tensor:
+    """The two levels of each byte, as nf4 stores them, in bf16 and in a word, the first one low: int32 [256]."""
+    rounded = torch.tensor(LEVELS, dtype=torch.bfloat16)
+    byte = torch.arange(256)
+    return torch.stack((rounded[byte >> 4], rounded[byte & 15]), dim=-1).view(torch.int32).flatten().to(device)
+
+
 def triton_type(dtype: torch.dtype) -> Any:
     """Triton's name for a type of activations."""
     import triton.language as tl

@@ -2,15 +2,17 @@
 
     stored              codes [E, N, K/2] or [E, N, K]        scales [E, N, K/64]
     tiled               codes [E, K/64, N, 32] or [.., 64]    scales [E, K/64, N]
-    tiled, by lanes     codes [E, K/64, N, 32] (nf4) or [E, K/32, N, 32] (int8)
+    tiled, by lanes     codes [E, K/64, N, 8] (nf4, words of four bytes) or [E, K/32, N, 32] (int8)
 
 A program that multiplies some rows reads one contiguous run of bytes per group. Stored, the two codes of a byte are
-adjacent; here they are 32 apart, so that the low halves of a group's bytes meet one contiguous run of activations, and
-the high halves the next. The scales of rows that are 8 apart are adjacent (0 and 8, 1 and 9, of each 16 rows): a lane
-of a matrix instruction has both rows, and 4 bytes are the least that a GPU can copy to shared memory asynchronously,
-ahead of the loop iteration that needs them. For `wgmma`, the bytes of each 16 rows are also in the order of lanes
-(`_by_lanes`), so that each lane reads all of its bytes at once, 32 codes of int8 after the other; for `mma.sync` a
-lane's bytes of a row are adjacent anyway. Nothing is rounded: codes and scales are the same.
+adjacent; tiled, they are 32 apart, so that the low halves of a group's bytes meet one contiguous run of activations,
+and the high halves the next. The scales of rows that are 8 apart are adjacent (0 and 8, 1 and 9, of each 16 rows): a
+lane of a matrix instruction has both rows, and 4 bytes are the least that a GPU can copy to shared memory
+asynchronously, ahead of the loop iteration that needs them. For `wgmma`, the bytes of each 16 rows are in the order of
+lanes (`_by_lanes`), so that each lane reads all of its bytes at once, 32 codes of int8 after the other; for `mma.sync`
+a lane's bytes of a row are adjacent anyway. Bytes of nf4 in that order are as they are stored, since two adjacent
+weights fill a register of the matrix instruction, and come in words, which Triton can hold in registers from one
+iteration of a loop to the next. Nothing is rounded: codes and scales are the same.
 Shape letters: E experts, N rows of a weight, K its input.
 """
 
@@ -33,7 +35,8 @@ class Tiled:
     """A quantized weight `[E, N, K]` as kernels read it.
 
     Attributes:
-        codes: uint8 [E, K/64, N, 32] (nf4), code k of a group in the low and code k + 32 in the high half of a byte; or
+        codes: of nf4, uint8 [E, K/64, N, 32], code k of a group in the low and code k + 32 in the high half of a byte;
+            by lanes, int32 [E, K/64, N, 8], code 2 k in the high and code 2 k + 1 in the low half of a byte. Of int8,
             int8 [E, K/64, N, 64], by lanes [E, K/32, N, 32].
         scales: bf16 [E, K/64, N], in the order above; N is a multiple of 16.
         by_lanes: whether the bytes of each 16 rows are in the order of lanes.
@@ -46,7 +49,7 @@ class Tiled:
     @property
     def is_nf4(self) -> bool:
         """Whether a byte holds two codes."""
-        return self.codes.dtype == torch.uint8
+        return self.codes.dtype != torch.int8
 
     @property
     def scale_words(self) -> Tensor:
@@ -99,10 +102,17 @@ def tiled(codec: Codec, encoded: Encoded, activations: Activations) -> Tiled:
     scales = encoded.scales.view(experts, groups, rows)
     for expert in range(experts):
         of_expert = encoded.codes[expert].view(rows, groups, last)
-        in_order = (_halves(of_expert) if codec.codes_per_byte == 2 else of_expert).transpose(0, 1)
-        # What is only transposed is the memory that is written to.
-        codes[expert] = _by_lanes(in_order) if by_lanes else in_order.clone(memory_format=torch.contiguous_format)
+        is_nf4 = codec.codes_per_byte == 2
+        if by_lanes:
+            by_groups = of_expert.transpose(0, 1)
+            codes[expert] = _pairs_by_lanes(by_groups) if is_nf4 else _by_lanes(by_groups)
+        else:
+            # What is only transposed is the memory that is written to.
+            in_order = _halves(of_expert) if is_nf4 else of_expert
+            codes[expert] = in_order.transpose(0, 1).clone(memory_format=torch.contiguous_format)
         scales[expert] = _paired(encoded.scales[expert].T)
+    if by_lanes and codec.codes_per_byte == 2:
+        codes = codes.view(torch.int32)
     return Tiled(codes=codes, scales=scales, by_lanes=by_lanes)
 
 
@@ -118,12 +128,23 @@ def _paired(scales: Tensor) -> Tensor:
 
 
 def _by_lanes(codes: Tensor) -> Tensor:
-    """Bytes [G, N, 32] or [G, N, 64] to [.., N, 32], the 16 that a lane of `wgmma` has of each 16 rows made adjacent.
+    """Bytes [G, N, 64] of int8 to [2 G, N, 32], the 16 that a lane of `wgmma` has of each 16 rows made adjacent.
 
     Lane 4 r + t has bytes 2 t and 2 t + 1 of every 8, in row r and in row r + 8. They are stored in the order of its
     registers: two bytes of row r, the same two of row r + 8, then those 8 bytes further along.
     """
-    halves = codes.reshape(*codes.shape[:2], -1, HALF).transpose(1, 2).flatten(0, 1)
+    halves = codes.reshape(*codes.shape[:2], 2, HALF).transpose(1, 2).flatten(0, 1)
     count, rows, _ = halves.shape
     parts = halves.reshape(count, rows // 16, 2, 8, 4, 4, 2)
     return parts.permute(0, 1, 3, 5, 4, 2, 6).reshape(halves.shape)
+
+
+def _pairs_by_lanes(pairs: Tensor) -> Tensor:
+    """Bytes [G, N, 32] of adjacent codes to [G, N, 32], the 16 that a lane of `wgmma` has of each 16 rows adjacent.
+
+    Lane 4 r + t has byte t of every 4, in row r and in row r + 8: a byte of the first half of the group in row r, one
+    of the second half, the same two of row r + 8, then those 4 bytes further along.
+    """
+    groups, rows, _ = pairs.shape
+    parts = pairs.reshape(groups, rows // 16, 2, 8, 2, 4, 4)
+    return parts.permute(0, 1, 3, 6, 5, 2, 4).reshape(pairs.shape)

@@ -44,8 +44,8 @@ class Weight:
     """A weight [N, K] for GEMMs.
 
     Attributes:
-        codes, scales: in the order of `layout`, codes [K/64, N, 32], [K/64, N, 64] or [K/32, N, 32] and scales
-            [K/64, N]; or int8 as it is stored, [N, K] and [N, K/64].
+        codes, scales: in the order of `layout`, of one expert, scales [K/64, N]; or int8 as it is stored, [N, K] and
+            [N, K/64].
         codec: their number format.
         activations: type of the GEMM's inputs.
         is_tiled: whether they are in the order of `layout`.
@@ -93,7 +93,7 @@ class Weight:
     @property
     def is_nf4(self) -> bool:
         """Whether a byte holds two codes."""
-        return self.codes.dtype == torch.uint8
+        return self.codes.dtype != torch.int8
 
     @property
     def rows(self) -> int:

@@ -9,7 +9,8 @@ import triton
 import triton.language as tl
 
 from .activation_kernels import gelu
-from .weight_kernels import add_product, code_offsets, load_scales, load_table
+from .nf4_kernels import load_table
+from .weight_kernels import add_product, code_offsets, load_scales
 
 
 # Compiled once for all prompt lengths and any number of scales per row; specializing on them would not be faster.
@@ -57,9 +58,10 @@ def linear_kernel(
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     valid = row < rows
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    k = tl.arange(0, 32)
     groups = width // 64
-    weight_codes = codes + code_offsets(tl.program_id(1).to(tl.int64) * COLUMNS, code_row_stride, COLUMNS, BY_LANES)
+    WORDS: tl.constexpr = codes.dtype.element_ty == tl.int32
+    first_row = tl.program_id(1).to(tl.int64) * COLUMNS
+    weight_codes = codes + code_offsets(first_row, code_row_stride, COLUMNS, BY_LANES, WORDS)
     # Words of two scales; or, as stored, the first scale of each two rows that are 8 apart; or, in the tile that has no
     # registers to spare, all scales.
     IN_WORDS: tl.constexpr = scales.dtype.element_ty == tl.int32
@@ -70,7 +72,7 @@ def linear_kernel(
     scale_of += tl.program_id(1) * (COLUMNS // SCALES_PER_WORD)
     pair_stride = 8 * scale_row_stride
     weight_scales = scales + scale_of.to(tl.int64) * scale_row_stride
-    x_rows = x + row[:, None].to(tl.int64) * width + k[None, :]
+    x_rows = x + row[:, None].to(tl.int64) * width + tl.arange(0, 32)[None, :]
     x_row_scales = x_scales + tl.where(valid, row, 0) * groups
     acc = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
     up = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
@@ -87,8 +89,13 @@ def linear_kernel(
             next_up_scale = load_scales(up_scales + first * scale_group_stride, pair_stride, COLUMNS)
     if INT8:
         next_x_scale = tl.load(x_row_scales + first)
+    if WORDS:
+        next_codes = tl.load(weight_codes + first * code_group_stride)
+        if GATED:
+            next_up_codes = tl.load(up_codes + first * code_group_stride)
     for group in range(first, last):
         scale, x_scale = 0, 0
+        of_group, of_up = weight_codes + group * code_group_stride, up_codes + group * code_group_stride
         ahead = tl.minimum(group + 1, groups - 1)
         if AHEAD:
             scale = next_scale
@@ -96,6 +103,14 @@ def linear_kernel(
             if GATED:
                 up_scale = next_up_scale
                 next_up_scale = load_scales(up_scales + ahead * scale_group_stride, pair_stride, COLUMNS)
+        elif WORDS:
+            scale = tl.load(weight_scales + group * scale_group_stride)
+            of_group = next_codes
+            next_codes = tl.load(weight_codes + ahead * code_group_stride)
+            if GATED:
+                up_scale = tl.load(up_scales + group * scale_group_stride)
+                of_up = next_up_codes
+                next_up_codes = tl.load(up_codes + ahead * code_group_stride)
         elif not UNQUANTIZED:
             scale = load_scales(weight_scales + group * scale_group_stride, pair_stride, COLUMNS)
             if GATED:
@@ -103,35 +118,10 @@ def linear_kernel(
         if INT8:
             x_scale = next_x_scale
             next_x_scale = tl.load(x_row_scales + ahead)
-        acc = add_product(
-            acc,
-            x_rows + group * 64,
-            x_scale,
-            weight_codes + group * code_group_stride,
-            second_half,
-            scale,
-            table,
-            k,
-            valid[:, None],
-            NF4,
-            INT8,
-            PACK,
-        )
+        x_group = x_rows + group * 64
+        acc = add_product(acc, x_group, x_scale, of_group, second_half, scale, table, valid[:, None], NF4, INT8, PACK)
         if GATED:
-            up = add_product(
-                up,
-                x_rows + group * 64,
-                x_scale,
-                up_codes + group * code_group_stride,
-                second_half,
-                up_scale,
-                table,
-                k,
-                valid[:, None],
-                NF4,
-                INT8,
-                PACK,
-            )
+            up = add_product(up, x_group, x_scale, of_up, second_half, up_scale, table, valid[:, None], NF4, INT8, PACK)
     value = tl.trans(acc).to(out.dtype.element_ty)
     if GATED:
         activated = gelu(value.to(tl.float32)).to(out.dtype.element_ty)

@@ -21,11 +21,21 @@ if TYPE_CHECKING:
     from .tiles import Activations  # which imports torch; whoever only checks the variables need not
 
 Part: TypeAlias = Literal[
-    "experts", "dense", "decode", "logits", "attention", "layer-ops", "projections", "step", "graph", "commit"
+    "experts",
+    "byte-table",
+    "dense",
+    "decode",
+    "logits",
+    "attention",
+    "layer-ops",
+    "projections",
+    "step",
+    "graph",
+    "commit",
 ]
-"""Of this package: grouped GEMMs of the experts (`experts`); linear layers and embedding from their codes (`dense`);
-nf4 decoded in one launch where it is decoded first (`decode`); projections of the same rows as one GEMM
-(`projections`).
+"""Of this package: grouped GEMMs of the experts (`experts`); the table of bytes that those in nf4 are decoded from, and
+without which their weights are rounded once (`byte-table`); linear layers and embedding from their codes (`dense`); nf4
+decoded in one launch where it is decoded first (`decode`); projections of the same rows as one GEMM (`projections`).
 
 Of the program: statistics of logits and the decision in Triton (`logits`); attention in Triton (`attention`); the ops
 between GEMMs in Triton (`layer-ops`); the step of fixed shape, which requires that attention (`step`), its capture as a

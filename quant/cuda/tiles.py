@@ -52,6 +52,9 @@ class ExpertTile:
             iteration besides decoding is then spread over twice as many weights. The gate and the up projection have
             64, a group of the input of the down projection.
         stages: iterations of the loop that are in flight at a time.
+        byte_table: whether blocks of few rows look nf4 up in a table of bytes (`nf4_kernels`), if activations are bf16.
+            Those of more rows have no room for it: Triton, which does not know of the table, asks the driver for more
+            than 48 KiB of shared memory only if its own part exceeds them.
     """
 
     few_rows: int
@@ -60,6 +63,7 @@ class ExpertTile:
     down_columns: int = 128
     warps: int = 4
     stages: int = 3
+    byte_table: bool = False
 
     def rows(self, pairs: int, experts: int) -> int:
         """Rows of a block for so many pairs of a row and an expert."""
@@ -90,7 +94,7 @@ GATED: dict[MmaKind, dict[Activations, tuple[Tile, ...]]] = {
 """A gated GEMM has two accumulators, so half the columns; 64 rows in int8 spill registers on some GPUs."""
 EXPERTS: dict[MmaKind, dict[Activations, ExpertTile]] = {
     "mma.sync": {"a16": ExpertTile(16, 32), "a8": ExpertTile(32, 32)},
-    "wgmma": {"a16": ExpertTile(32, 64, few=16), "a8": ExpertTile(32, 32)},
+    "wgmma": {"a16": ExpertTile(32, 64, few=16, byte_table=True), "a8": ExpertTile(32, 32)},
     "tcgen05": {"a16": ExpertTile(32, 64), "a8": ExpertTile(32, 32)},
 }
 """Uniform routing of 256 rows gives each of 128 experts 16 on average; rows that do not fit into a block decode the
@@ -98,6 +102,10 @@ expert's weights again, and empty rows keep tensor cores busy. With `wgmma`, dec
 16 rows as for 32. On an H100 blocks of 32 rows take less time for 16 rows on average, and blocks of 64 for 32. Nobody
 has timed what is between; to change there would be one more kernel to compile before a first run."""
 
+
+DOWN_TILES_PER_TABLE = 2
+"""Tiles of the down projection that a program with a table of bytes computes one after the other. One has 11 iterations
+in the released model, and filling a table takes about as long as two of them by the count of what is stored."""
 
 PARTS_PER_SM: dict[MmaKind, float] = {"mma.sync": 0.0, "wgmma": 2.0, "tcgen05": 0.0}
 """Programs that an SM should have, for which the products of weights with few rows are cut into parts; 0 for never."""

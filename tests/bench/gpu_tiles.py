@@ -70,6 +70,10 @@ EXPERT_TILES = (
     *(ExpertTile(rows, rows, down_columns=64) for rows in (16, 32)),
     *(ExpertTile(rows, rows, warps=8) for rows in (16, 32)),
 )
+BYTE_TABLE_TILES = tuple(
+    ExpertTile(rows, rows, stages=stages, byte_table=True) for rows in (16, 32) for stages in (2, 3)
+)
+"""For nf4, where the chosen tile has a table of bytes, too."""
 UNQUANTIZED_TILES = (
     *(ExpertTile(rows, rows, down_columns=64, stages=stages) for rows in (16, 32, 64) for stages in (2, 3, 4)),
     *(ExpertTile(rows, rows, down_columns=64, warps=8) for rows in (16, 32)),
@@ -152,7 +156,9 @@ def products(contexts: Sequence[int], device: torch.device) -> Iterator[Product]
 def _of_quantized_experts(
     codec: str, activations: Activations, several: Sequence[int], device: torch.device
 ) -> Iterator[Product]:
-    yield from _of_experts(CudaExperts(random_experts(codec, device), activations), several, EXPERT_TILES, device)
+    chosen = tiles.EXPERTS[tiles.mma_kind(device)][activations]
+    others = EXPERT_TILES + BYTE_TABLE_TILES * (codec == "nf4" and chosen.byte_table)
+    yield from _of_experts(CudaExperts(random_experts(codec, device), activations), several, others, device)
 
 
 def _of_experts(
@@ -299,7 +305,7 @@ def words(tile: Any) -> str:
     if isinstance(tile, tuple):
         (tile,) = tile
     if isinstance(tile, ExpertTile):
-        shape = f"{tile.few_rows} × 64, down {tile.down_columns}"
+        shape = f"{tile.few_rows} × 64, down {tile.down_columns}" + ", table of bytes" * tile.byte_table
     elif isinstance(tile, Tile):
         shape = f"{tile.rows} × {tile.columns}"
     else:
@@ -315,12 +321,13 @@ def main(cards: list[int]) -> int:
         uses = [pool.submit(told, launch, card) for card, _, _, launch in tasks]
         for (card, product, tile, launch), use in zip(tasks, uses, strict=True):
             found = use.result()
-            line = f"sm_{card}  {product:{WIDE}} {launch.kernel.removesuffix('_kernel'):10} {tile:36}"
+            line = f"sm_{card}  {product:{WIDE}} {launch.kernel.removesuffix('_kernel'):10} {tile:52}"
             if isinstance(found, str):
                 print(line, found, flush=True)
             else:
                 how = "" if found.fits(card) else "  does not fit"
-                print(line, f"{found.registers:4} ({found.spilled:4}) {found.shared / 1024:4.0f} KiB{how}", flush=True)
+                shared = (found.shared + found.declared) / 1024
+                print(line, f"{found.registers:4} ({found.spilled:4}) {shared:4.0f} KiB{how}", flush=True)
     return 0
 
 

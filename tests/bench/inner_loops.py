@@ -30,7 +30,7 @@ from tests.gpu.machine_code import instructions, loops, name_of
 from tests.gpu.specializations import WAYS, Launch, launched
 
 GROUP = 64
-WIDTHS = {"*bf16": 2, "*fp16": 2, "*fp32": 4, "*i8": 1, "*u8": 1}
+WIDTHS = {"*bf16": 2, "*fp16": 2, "*fp32": 4, "*i8": 1}
 """Bytes of what a pointer of a launch points to."""
 TENSOR = ("HMMA", "IMMA", "HGMMA", "IGMMA", "UTCHMMA")
 DECODING = ("I2F", "I2FP", "SHFL", "PRMT")
@@ -85,7 +85,7 @@ def kilobytes(launch: Launch) -> float:
     if launch.kernel == "soft_kernel":
         return 1e-3 * sizes["IDS"] * (sizes["ROWS"] * WIDTHS[types["logits"]] + sizes["GROUPS"] * GROUP)
     rows = types["x"] if "x" in types else types["hidden"]
-    weights = WIDTHS[types["codes"]] * GROUP * (0.5 if sizes["NF4"] else 1)
+    weights = GROUP / 2 if sizes["NF4"] else WIDTHS[types["codes"]] * GROUP
     twice = launch.kernel == "gate_up_kernel" or sizes.get("GATED", False)
     return 1e-3 * (sizes["ROWS"] * GROUP * WIDTHS[rows] + sizes["COLUMNS"] * weights * (1 + twice))
 

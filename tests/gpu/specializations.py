@@ -64,7 +64,7 @@ WAYS: tuple[tuple[str, dict[str, str]], ...] = (
     ("4bit", {"LOCALDIFF_CUDA_DENSE": "a8", "LOCALDIFF_CUDA_EXPERTS": "a8"}),
     ("4bit-small", {"LOCALDIFF_CUDA_DENSE": "a8", "LOCALDIFF_CUDA_EXPERTS": "a8"}),
     ("int8", {"LOCALDIFF_CUDA_DENSE": "a8", "LOCALDIFF_CUDA_EXPERTS": "a8"}),
-    ("4bit-small", {"LOCALDIFF_CUDA_PLAIN": "dense,layer-ops"}),
+    ("4bit-small", {"LOCALDIFF_CUDA_PLAIN": "byte-table,dense,layer-ops"}),
 )
 """Recipes, and what the switches say."""
 

@@ -158,6 +158,24 @@ def _kernel(x: Any, number: Any, length: Any, stride: Any, SIZE: tl.constexpr) -
     """Parameters of each kind."""
 
 
+@pytest.mark.parametrize(("plain", "of_few"), [("", "*i32"), ("byte-table", "*fp32")])
+def test_blocks_of_few_rows_have_a_table_of_bytes(monkeypatch: pytest.MonkeyPatch, plain: str, of_few: str) -> None:
+    """On Hopper, unless a switch leaves it out; larger ones have no room for it."""
+    from quant.cuda import experts
+    from tests.gpu.specializations import launched
+
+    monkeypatch.setattr(experts, "is_interpreted", lambda _: False)
+    launches = launched([("4bit", {"LOCALDIFF_CUDA_PLAIN": plain})], "wgmma", [132])
+    nf4 = [
+        (launch.kernel, dict(launch.constants)["ROWS"], dict(launch.types)["levels"])
+        for launch in launches
+        if launch.kernel in ("gate_up_kernel", "down_kernel") and dict(launch.constants)["NF4"]
+    ]
+    for kernel in ("gate_up_kernel", "down_kernel"):
+        found = {(rows, levels) for name, rows, levels in nf4 if name == kernel}
+        assert found == {(32, of_few), (64, "*fp32")}
+
+
 def test_names_tell_launches_apart() -> None:
     from tests.gpu.kernels_aot import names
     from tests.gpu.specializations import WAYS, launched
@@ -183,6 +201,19 @@ def test_too_much_shared_memory_is_seen() -> None:
     use = Use(registers=100, spilled=0, shared=120_000, seconds=0.5)
     assert [use.fits(card) for card in (80, 86, 90, 120)] == [True, False, True, False]
     assert use.words(fits=False) == "117 KiB"
+
+
+def test_what_the_code_declares_counts_too() -> None:
+    """Triton does not know of it: it asks the driver for more than 48 KiB only where its own part exceeds them."""
+    from tests.gpu.kernels_aot import use_of
+
+    line = " Function f:\n  REG:95 STACK:0 SHARED:33792 LOCAL:0 CONSTANT[0]:648 TEXTURE:0 SURFACE:0 SAMPLER:0\n"
+    assert use_of(line, shared=12_544, seconds=0.5).fits(90)
+    third_stage = use_of(line, shared=20_992, seconds=0.5)
+    assert not third_stage.fits(90) and third_stage.words(fits=False) == "52 KiB"
+    assert use_of(line.replace("33792", "1024"), shared=49_152, seconds=0.5).fits(90)
+    assert use_of(line, shared=50_000, seconds=0.5).fits(90)
+    assert not use_of(line, shared=200_000, seconds=0.5).fits(90)
 
 
 def test_too_much_tensor_memory_is_seen() -> None:

@@ -11,10 +11,12 @@ import torch
 from torch import nn
 
 from quant.codecs import CODECS
+from quant.codecs.codec import Encoded
 from quant.codecs.nf4 import LEVELS
 from quant.cuda import experts as experts_module
 from quant.cuda import tiles
 from quant.cuda.experts import CudaExperts, can_group
+from quant.cuda.launch_arguments import byte_table
 from quant.cuda.layout import Tiled, tiled
 from quant.cuda.rows import quantize_groups
 from quant.cuda.tiles import Activations
@@ -24,6 +26,7 @@ from tests.models.quantized import EXPERTS, INNER, WIDTH, plain_experts
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 
 TOP_K = 2
+HAS_BYTE_TABLE = tiles.EXPERTS[tiles.mma_kind(DEVICE)]["a16"].byte_table
 TOLERANCE = {
     torch.float32: {"atol": 2e-6, "rtol": 2e-5},
     torch.float16: {"atol": 3e-3, "rtol": 3e-3},
@@ -47,7 +50,7 @@ def test_with_activations_as_they_are_it_is_the_same_product(gate_up: str, down:
     x, index, weight = routed(21, dtype)
     plain = plain_experts(gate_up, down)
     expected = plain(x, index, weight)
-    fast = CudaExperts(plain)
+    fast = CudaExperts(plain, byte_table=False)
     assert not plain.gate_up_proj.codes.numel(), "the weights are held once"
     found = fast(x, index, weight)
     torch.testing.assert_close(found, expected, **TOLERANCE[dtype])
@@ -87,6 +90,28 @@ def test_experts_as_published_are_multiplied_as_they_are(dtype: torch.dtype, row
     assert fast.path == f"{name}, grouped, Triton"
     found = fast(x, index, weight)
     torch.testing.assert_close(found, expected, **TOLERANCE[dtype])
+    assert_rounded_alike(found, expected)
+    assert torch.equal(fast(x, index, weight), found), "the same bits every time"
+
+
+@pytest.mark.skipif(not HAS_BYTE_TABLE, reason="only a program of `wgmma` has room for a table of bytes")
+@pytest.mark.parametrize(("width", "inner"), [(128, 64), (256, 64), (384, 128)])
+@pytest.mark.parametrize("rows", [5, 40])
+def test_weights_from_a_table_of_bytes_are_rounded_twice(rows: int, width: int, inner: int) -> None:
+    """Levels first, then their products with scales; a program of the down projection has one tile, or two of them."""
+    x, index, weight = routed(rows, torch.bfloat16, width)
+    plain = plain_experts(width=width, inner=inner)
+    rounded = Published(torch.bfloat16, width=width, inner=inner)
+    levels = torch.tensor(LEVELS, dtype=torch.bfloat16, device=DEVICE)
+    for name, parameter in rounded.named_parameters():
+        stored = getattr(plain, name)
+        of_bytes = torch.stack((levels[stored.codes.int() >> 4], levels[stored.codes.int() & 15]), dim=-1)
+        parameter.copy_((of_bytes.view(*stored.scales.shape, 64) * stored.scales[..., None]).flatten(-2))
+    once, expected = plain(x, index, weight), rounded(x, index, weight)
+    fast = CudaExperts(plain)
+    found = fast(x, index, weight)
+    torch.testing.assert_close(found, expected, **TOLERANCE[torch.bfloat16])
+    torch.testing.assert_close(found, once, **TOLERANCE[torch.bfloat16])
     assert_rounded_alike(found, expected)
     assert torch.equal(fast(x, index, weight), found), "the same bits every time"
 
@@ -257,7 +282,10 @@ def test_the_tiled_layout_holds_the_same_codes_and_scales(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["nf4", "int8"])
 def test_a_lane_of_wgmma_has_its_bytes_together(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order of its registers (PTX ISA, operand A of `wgmma`), two products of 16 inputs after each other."""
+    """In the order of its registers (PTX ISA, operand A of `wgmma`), two products of 16 inputs after each other.
+
+    A register has two adjacent weights, which nf4 stores in one byte, the first one in its high half.
+    """
 
     def in_order(kind: tiles.MmaKind, activations: tiles.Activations) -> Tiled:
         monkeypatch.setattr(tiles, "mma_kind", lambda _: kind)
@@ -266,15 +294,20 @@ def test_a_lane_of_wgmma_has_its_bytes_together(name: str, monkeypatch: pytest.M
 
     plain, by_lanes = in_order("mma.sync", "a16"), in_order("wgmma", "a16")
     assert (plain.by_lanes, by_lanes.by_lanes, in_order("wgmma", "a8").by_lanes) == (False, True, False)
-    halves = 1 if name == "nf4" else 2
-    for group, half, block, lane in product(range(2), range(halves), range(2), range(32)):
-        row, pair = 16 * block + lane // 4, 32 * half + 2 * (lane % 4)
-        expected = [
-            plain.codes[0, group, row + below, 8 * eight + pair + one]
-            for eight, below, one in product(range(4), (0, 8), (0, 1))
-        ]
-        run = by_lanes.codes[0, halves * group + half].flatten()[512 * block + 16 * lane :][:16]
-        assert run.tolist() == expected
+    codes = torch.cat((plain.codes & 15, plain.codes >> 4), dim=-1) if name == "nf4" else plain.codes
+    # Groups, in int8 their halves, blocks of 16 rows, lanes, bytes.
+    runs = by_lanes.codes.view(plain.codes.dtype).view(2, -1, 2, 32, 16)
+    eights, halves, rows = range(4), range(2), (0, 8)
+    for group, block, lane in product(range(2), range(2), range(32)):
+        of_lane = codes[0, group, 16 * block + lane // 4 :, 2 * (lane % 4) :]
+        pairs = {place: of_lane[place[1], place[0] :][:2].tolist() for place in product(range(0, 64, 8), rows)}
+        if name == "nf4":
+            order = [pairs[8 * eight + 32 * half, row] for eight, row, half in product(eights, rows, halves)]
+            assert runs[group, 0, block, lane].tolist() == [first << 4 | second for first, second in order]
+        else:
+            for half in halves:
+                order = [pairs[8 * eight + 32 * half, row] for eight, row in product(eights, rows)]
+                assert runs[group, half, block, lane].tolist() == [code for pair in order for code in pair]
 
 
 @pytest.mark.parametrize("codecs", [("nf4", "nf4"), ("int8", "int8"), ("nf4", "int8")])
@@ -290,14 +323,14 @@ def test_bytes_in_the_order_of_lanes_give_the_same_products(
 
 
 def test_the_table_of_bytes_is_the_levels_in_int8() -> None:
-    from quant.cuda.weight_kernels import LEVELS_INT8
+    from quant.cuda.nf4_kernels import LEVELS_INT8
 
     assert tuple(round(127 * level) for level in LEVELS) == LEVELS_INT8
 
 
 def test_the_permutations_of_bytes_decode_every_pair_of_codes() -> None:
     """The instructions are followed one by one, as the PTX manual defines them."""
-    from quant.cuda.weight_kernels import DECODE, LEVELS_INT8
+    from quant.cuda.nf4_kernels import DECODE, LEVELS_INT8
 
     pairs = [a | b << 4 for a, b in product(range(16), range(16))]
     for start in range(0, 256, 4):
@@ -326,18 +359,30 @@ def followed(program: str, word: int) -> tuple[bytes, bytes]:
     return held["$0"].to_bytes(4, "little"), held["$1"].to_bytes(4, "little")
 
 
-@pytest.mark.parametrize("count", [2, 4])
-def test_the_exchange_between_lanes_decodes_every_pair_of_codes(count: int) -> None:
+@pytest.mark.parametrize("name", ["2", "4", "by lanes"])
+def test_the_exchange_between_lanes_decodes_every_pair_of_codes(name: str) -> None:
     """Thirty-two lanes go through the instructions side by side, as the PTX manual defines them."""
-    from quant.cuda.weight_kernels import EXCHANGE
+    from quant.cuda.nf4_kernels import EXCHANGE, EXCHANGE_BY_LANES
 
+    program, count = (EXCHANGE_BY_LANES, 4) if name == "by lanes" else (EXCHANGE[int(name)], int(name))
     pairs = [a | b << 4 for a, b in product(range(16), range(16))]
     for first in range(0, 256, 32 * count):
         lanes = [pairs[start : start + count] for start in range(first, first + 32 * count, count)]
         words = [int.from_bytes(bytes(several), "little") for several in lanes]
-        found = exchanged(EXCHANGE[count], count, words, [lane & 15 for lane in range(32)])
+        found = exchanged(program, count, words, [lane & 15 for lane in range(32)])
         for several, levels_of_lane in zip(lanes, found, strict=True):
-            assert levels_of_lane == [code & 15 for code in several] + [code >> 4 for code in several]
+            low, high = [code & 15 for code in several], [code >> 4 for code in several]
+            if name == "by lanes":
+                assert levels_of_lane == [level for pair in zip(high, low, strict=True) for level in pair]
+            else:
+                assert levels_of_lane == low + high
+
+
+def test_the_table_of_bytes_has_two_levels_in_a_word() -> None:
+    """As the plain codec decodes the byte, and rounded to bf16."""
+    found = byte_table(torch.device("cpu")).view(torch.bfloat16).view(256, 2)
+    encoded = Encoded(codes=torch.arange(256).byte().view(8, 32), scales=torch.ones(8, 1, dtype=torch.bfloat16))
+    assert torch.equal(found, CODECS["nf4"].decode(encoded, torch.bfloat16).view(256, 2))
 
 
 def exchanged(program: str, count: int, words: list[int], held: list[int]) -> list[list[int]]:
