@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .lanes import TYPES, Lanes, Mask
 from .numbers import from_bf16, to_bf16
-from .syntax import Instruction
+from .syntax import Instruction, Register
 
 Array: TypeAlias = NDArray[Any]
 Run: TypeAlias = Callable[[Mask], None]
@@ -209,6 +209,32 @@ COMPARISONS: dict[str, Function] = {
 def _compare(instruction: Instruction, lanes: Lanes) -> Run:
     """`setp`: of floats, names that end in `u` are true of NaN, others are not; `num` and `nan` ask for just that."""
     name, kind = instruction.parts[1:]
+    if kind in ("f16x2", "bf16x2"):
+        return _compare_two(instruction, lanes, name, kind.removesuffix("x2"))
+    function = _comparison(name, kind)
+    return _apply(function, instruction, lanes, "pred", kind, kind)
+
+
+def _compare_two(instruction: Instruction, lanes: Lanes, name: str, kind: str) -> Run:
+    """The two halves of registers, for two predicates: that of the low half comes first."""
+    target, *sources = instruction.operands
+    names = target.name.split("|") if isinstance(target, Register) else []
+    if len(names) != 2:
+        raise NotImplementedError(instruction.text)
+    writes = [lanes.writer(Register(one), "pred") for one in names]
+    reads = [lanes.reader(source, "b32") for source in sources]
+    function = _comparison(name, kind)
+
+    def run(mask: Mask) -> None:
+        words = [np.asarray(read(), np.uint32) for read in reads]
+        for write, place in zip(writes, (0, 16), strict=True):
+            halves = [(word >> np.uint32(place)).astype(np.uint16) for word in words]
+            write(function(*(half if kind == "bf16" else half.view(np.float16) for half in halves)), mask)
+
+    return run
+
+
+def _comparison(name: str, kind: str) -> Function:
     is_float = kind in ("f16", "f32", "bf16")
     unordered = is_float and (name.endswith("u") or name == "nan")
     base = COMPARISONS[name.removesuffix("u") if is_float else name]
@@ -222,7 +248,7 @@ def _compare(instruction: Instruction, lanes: Lanes) -> Run:
             found = found | unknown if unordered else found & ~unknown
         return np.asarray(found)
 
-    return _apply(function, instruction, lanes, "pred", kind, kind)
+    return function
 
 
 def _select(instruction: Instruction, lanes: Lanes) -> Run:
@@ -348,7 +374,7 @@ FORMS: dict[str, str] = {
     "rem": _WHOLE,
     "selp": "[bsu](16|32|64)|f32",
     "setp": rf"(eq|ne)\.{_BITS}|(eq|ne|lt|le|gt|ge)\.{_WHOLE}|(lo|ls|hi|hs)\.u(16|32|64)"
-    r"|((eq|ne|lt|le|gt|ge)u?|num|nan)\.(f32|b?f16)",
+    rf"|((eq|ne|lt|le|gt|ge)u?|num|nan)\.(f32|{_HALF})",
     "shl": _BITS,
     "shr": "[bsu](16|32|64)",
     "sqrt": r"(approx|rn)\.(ftz\.)?f32",

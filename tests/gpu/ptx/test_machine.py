@@ -202,6 +202,17 @@ def test_comparisons_with_nan() -> None:
     assert np.isnan(with_nan[0]) and with_nan[1] == 2.0
 
 
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+def test_two_comparisons_at_once(kind: str) -> None:
+    """The predicate of the low half comes first."""
+    one, nan = (0x3F80, 0x7FC0) if kind == "bf16" else (0x3C00, 0x7E00)
+    data = np.array([0, one, one << 16, nan | one << 16])
+    body = "setp.{}.{}x2 %p1|%p2, %r2, 0; selp.b32 %r3, 1, 0, %p1; selp.b32 %r4, 2, 0, %p2; or.b32 %r28, %r3, %r4;"
+    assert run(body.format("gt", kind), data)[:4].tolist() == [0, 1, 2, 2]
+    assert run(body.format("gtu", kind), data)[:4].tolist() == [0, 1, 2, 3]
+    assert run("mov.b32 %r28, 5;" + body.format("gt", kind).replace(" %r2, 0;", " 0, %r2;"), data)[:4].sum() == 0
+
+
 def test_negative_zero_is_less_than_zero() -> None:
     zeros = np.array([0, 2**31])
     assert run("max.f32 %r28, %r2, 0f80000000;", zeros)[:2].tolist() == [0, 2**31]
