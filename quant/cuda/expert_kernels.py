@@ -130,8 +130,9 @@ def gate_up_kernel(
     if INT8:  # scales are loaded a group ahead, because Triton copies ahead no more than what a product takes
         next_gate, next_up = load_scales(gate_scales, 0, COLUMNS), load_scales(up_scales, 0, COLUMNS)
         next_x = tl.load(x_row_scales)
-    if WORDS:  # codes, which go to registers, too
+    if WORDS:  # all of a weight, since codes in words go straight to registers
         next_gate, next_up = tl.load(gate_codes), tl.load(up_codes)
+        next_gate_scale, next_up_scale = tl.load(gate_scales), tl.load(up_scales)
     for group in range(groups):
         gate_scale, up_scale, x_scale = 0, 0, 0
         of_gate, of_up = gate_codes + group * code_group_stride, up_codes + group * code_group_stride
@@ -140,7 +141,9 @@ def gate_up_kernel(
             of_gate, of_up = next_gate, next_up
             next_gate = tl.load(gate_codes + ahead * code_group_stride)
             next_up = tl.load(up_codes + ahead * code_group_stride)
-            gate_scale, up_scale = tl.load(gate_scales + group * inner), tl.load(up_scales + group * inner)
+            gate_scale, up_scale = next_gate_scale, next_up_scale
+            next_gate_scale = tl.load(gate_scales + ahead * inner)
+            next_up_scale = tl.load(up_scales + ahead * inner)
         elif INT8:
             gate_scale, up_scale, x_scale = next_gate, next_up, next_x
             next_gate = load_scales(gate_scales + ahead * inner, 0, COLUMNS)
@@ -221,15 +224,15 @@ def down_kernel(
         if INT8:
             next_scale, next_row_scale = load_scales(down_scales, 0, COLUMNS), tl.load(row_scales)
         if WORDS:
-            next_codes = tl.load(down_codes)
+            next_codes, next_scale = tl.load(down_codes), tl.load(down_scales)
         for group in range(groups):
             scale, row_scale = 0, 0
             of_group = down_codes + group * code_group_stride
             ahead = tl.minimum(group + 1, groups - 1)
             if WORDS:
-                of_group = next_codes
+                of_group, scale = next_codes, next_scale
                 next_codes = tl.load(down_codes + ahead * code_group_stride)
-                scale = tl.load(down_scales + group * (width // 2))
+                next_scale = tl.load(down_scales + ahead * (width // 2))
             elif INT8:
                 scale, row_scale = next_scale, next_row_scale
                 next_scale = load_scales(down_scales + ahead * (width // 2), 0, COLUMNS)

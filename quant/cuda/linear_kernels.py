@@ -81,7 +81,8 @@ def linear_kernel(
     table = load_table(levels, NF4, INT8, PACK)
     first = tl.program_id(2) * share
     last = tl.minimum(first + share, groups)
-    # Triton copies ahead what a product takes, if it is at least a word. Other scales are loaded a group ahead.
+    # Triton copies ahead what a product takes, if it is at least a word. Other scales are loaded a group ahead; so is
+    # everything of a weight whose codes are words, which go straight to registers.
     AHEAD: tl.constexpr = INT8 or not (IN_WORDS or UNQUANTIZED)
     if AHEAD:
         next_scale = load_scales(weight_scales + first * scale_group_stride, pair_stride, COLUMNS)
@@ -91,8 +92,10 @@ def linear_kernel(
         next_x_scale = tl.load(x_row_scales + first)
     if WORDS:
         next_codes = tl.load(weight_codes + first * code_group_stride)
+        next_scale = tl.load(weight_scales + first * scale_group_stride)
         if GATED:
             next_up_codes = tl.load(up_codes + first * code_group_stride)
+            next_up_scale = tl.load(up_scales + first * scale_group_stride)
     for group in range(first, last):
         scale, x_scale = 0, 0
         of_group, of_up = weight_codes + group * code_group_stride, up_codes + group * code_group_stride
@@ -104,13 +107,13 @@ def linear_kernel(
                 up_scale = next_up_scale
                 next_up_scale = load_scales(up_scales + ahead * scale_group_stride, pair_stride, COLUMNS)
         elif WORDS:
-            scale = tl.load(weight_scales + group * scale_group_stride)
-            of_group = next_codes
+            of_group, scale = next_codes, next_scale
             next_codes = tl.load(weight_codes + ahead * code_group_stride)
+            next_scale = tl.load(weight_scales + ahead * scale_group_stride)
             if GATED:
-                up_scale = tl.load(up_scales + group * scale_group_stride)
-                of_up = next_up_codes
+                of_up, up_scale = next_up_codes, next_up_scale
                 next_up_codes = tl.load(up_codes + ahead * code_group_stride)
+                next_up_scale = tl.load(up_scales + ahead * scale_group_stride)
         elif not UNQUANTIZED:
             scale = load_scales(weight_scales + group * scale_group_stride, pair_stride, COLUMNS)
             if GATED:

@@ -71,7 +71,8 @@ EXPERT_TILES = (
     *(ExpertTile(rows, rows, warps=8) for rows in (16, 32)),
 )
 BYTE_TABLE_TILES = tuple(
-    ExpertTile(rows, rows, stages=stages, byte_table=True) for rows in (16, 32) for stages in (2, 3)
+    ExpertTile(rows, rows, stages=stages, byte_table=True)
+    for rows, stages in ((16, 2), (16, 3), (32, 2), (32, 3), (64, 2))
 )
 """For nf4, where the chosen tile has a table of bytes, too."""
 UNQUANTIZED_TILES = (
