@@ -104,7 +104,8 @@ FILL = _fill()
 """Copies 256 words from global to 32 KiB of shared memory, each to 32 places, and gives a lane the address of its own.
 
 A lane reads from a bank that no other lane reads from, whatever the byte. Triton offers no memory that lasts for a
-program, so the code declares its own, beside Triton's; the driver grants both together 48 KiB.
+program, so the code declares its own. Triton's begins behind it, at a multiple of 1,024 bytes still, as its matrices
+need, and the driver grants both together 48 KiB.
 """
 
 
