@@ -105,7 +105,7 @@ has timed what is between; to change there would be one more kernel to compile b
 
 DOWN_TILES_PER_TABLE = 2
 """Tiles of the down projection that a program with a table of bytes computes one after the other. One has 11 iterations
-in the released model, and filling a table takes about as long as two of them by the count of what is stored."""
+in the released model. By the count of what is stored, filling a table takes as long as one and a half of them."""
 
 PARTS_PER_SM: dict[MmaKind, float] = {"mma.sync": 0.0, "wgmma": 2.0, "tcgen05": 0.0}
 """Programs that an SM should have, for which the products of weights with few rows are cut into parts; 0 for never."""

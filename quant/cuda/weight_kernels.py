@@ -1,7 +1,6 @@
 """Device code: tiles of codes decoded to tiles of weights, and their products with rows of activations.
 
 Weights that are stored unquantized, as published, are multiplied as they are.
-
 Shape letters: M rows of activations, N rows of a weight, K its input.
 """
 

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.error_table [DIRECTORY]`: a table of each codec's quantization error.
+"""`python -m tests.bench.error_table [DIRECTORY]`: each codec's quantization error, and what rounding to bf16 adds.
 
 Knows a few distributions, and reads a checkpoint's own weights where a directory is given; writes nothing. The
 baseline is bitsandbytes' NF4 with its absolute maxima rounded to 16 bits, so that both sides store the same bytes.
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from quant.codecs import CODECS
 from quant.codecs.codec import GROUP, SOURCE_DTYPES, squared_error
+from quant.cuda.launch_arguments import byte_table
 from quant.dtypes import HEADER_DTYPES
 from quant.errors import QuantError
 from quant.files.reader import SourceReader
@@ -38,14 +39,23 @@ def absmax_nf4(weight: Tensor) -> Tensor:
     return decoded
 
 
+def from_bytes(weight: Tensor) -> Tensor:
+    """nf4 of `[rows, in]` as an H100 decodes it from a table of bytes: levels rounded to bf16, then their products."""
+    encoded = CODECS["nf4"].encode(weight)
+    levels = byte_table(weight.device).view(torch.bfloat16).view(256, 2)[encoded.codes.int()]
+    return (levels.view(*encoded.scales.shape, GROUP) * encoded.scales[..., None]).flatten(-2).float()
+
+
 FORMATS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
     {
         "absmax NF4": absmax_nf4,
         "nf4": lambda weight: CODECS["nf4"].decode(CODECS["nf4"].encode(weight)),
         "int8": lambda weight: CODECS["int8"].decode(CODECS["int8"].encode(weight)),
+        "nf4 in bf16": lambda weight: CODECS["nf4"].decode(CODECS["nf4"].encode(weight), torch.bfloat16).float(),
+        "nf4 from bytes": from_bytes,
     }
 )
-"""Column → function that encodes weights and decodes them to fp32."""
+"""Column → function that encodes weights and decodes them, to numbers in fp32."""
 
 
 def distributions(rows: int = 1024) -> Iterator[tuple[str, Tensor]]:
@@ -102,14 +112,25 @@ def table(errors: Mapping[str, Mapping[str, float]]) -> str:
     return "\n".join(lines)
 
 
+def bf16_table(errors: Mapping[str, Mapping[str, float]]) -> str:
+    """Markdown: relative RMSE in percent of nf4 in fp32, rounded to bf16 once, and from a table of bytes twice."""
+    columns = ("nf4", "nf4 in bf16", "nf4 from bytes")
+    lines = ["| weights | `nf4` in fp32 | in bf16 | in bf16, from a table of bytes |", "|---|---:|---:|---:|"]
+    lines += [
+        f"| {label} | {' | '.join(f'{row[column]:.3f} %' for column in columns)} |" for label, row in errors.items()
+    ]
+    return "\n".join(lines)
+
+
 def main(arguments: list[str]) -> int:
-    """Print the table of the distributions, or of a checkpoint's weights where one is named."""
+    """Print the tables of the distributions, or of a checkpoint's weights where one is named."""
     if len(arguments) > 1 or arguments[:1] in (["-h"], ["--help"]):
         print("usage: python -m tests.bench.error_table [DIRECTORY]", file=sys.stderr)
         return 2
     weights = checkpoint_weights(Path(arguments[0])) if arguments else distributions()
     try:
-        print(table(measure(weights)))
+        errors = measure(weights)
+        print(table(errors), bf16_table(errors), sep="\n\n")
     except QuantError as error:
         print(f"error: {error.message}", file=sys.stderr)
         return error.exit_code

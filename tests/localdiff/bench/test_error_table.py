@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from localdiff.model_reference import DEMO_DIRECTORY
-from tests.bench.error_table import FORMATS, checkpoint_weights, distributions, main, measure, table
+from tests.bench.error_table import FORMATS, bf16_table, checkpoint_weights, distributions, main, measure, table
 from tests.checkpoints.weights import write_small_weights
 
 ROOT = Path(__file__).parents[3]
@@ -37,6 +37,11 @@ def test_the_baseline_is_the_published_figure(errors: dict[str, dict[str, float]
     assert errors["gaussian"]["absmax NF4"] == pytest.approx(9.20, abs=0.03)
 
 
+def test_rounding_twice_adds_little(errors: dict[str, dict[str, float]]) -> None:
+    for row in errors.values():
+        assert row["nf4"] < row["nf4 in bf16"] < row["nf4 from bytes"] < row["nf4"] + 0.01
+
+
 def test_distributions_are_the_same_in_every_run() -> None:
     assert all(torch.equal(one, two) for (_, one), (_, two) in zip(distributions(8), distributions(8), strict=True))
 
@@ -56,6 +61,8 @@ def test_a_checkpoint_has_a_row_for_every_quantized_class(tmp_path: Path) -> Non
 def test_the_table_is_markdown() -> None:
     text = table({"x": {"absmax NF4": 9.2, "nf4": 8.28, "int8": 0.6}})
     assert text.splitlines()[-1] == "| x | 9.20 % | 8.28 % | -10.0 % | 0.600 % |"
+    text = bf16_table({"x": {"nf4": 8.28, "nf4 in bf16": 8.281, "nf4 from bytes": 8.2844}})
+    assert text.splitlines()[-1] == "| x | 8.280 % | 8.281 % | 8.284 % |"
 
 
 def test_a_directory_without_weights_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

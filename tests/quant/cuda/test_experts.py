@@ -322,7 +322,7 @@ def test_bytes_in_the_order_of_lanes_give_the_same_products(
     torch.testing.assert_close(CudaExperts(plain)(x, index, weight), expected, atol=2e-6, rtol=2e-5)
 
 
-def test_the_table_of_bytes_is_the_levels_in_int8() -> None:
+def test_the_table_of_byte_permutes_is_the_levels_in_int8() -> None:
     from quant.cuda.nf4_kernels import LEVELS_INT8
 
     assert tuple(round(127 * level) for level in LEVELS) == LEVELS_INT8
