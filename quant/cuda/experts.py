@@ -36,8 +36,8 @@ class CudaExperts(RoutedExperts):
     """Experts over tiled or unquantized weights; outputs are rounded to the type of the rows before they are summed.
 
     Args:
-        experts: the plain module, of `QuantTensor`s or of parameters; its stored tensors are converted where they are,
-            and it is left without them.
+        experts: the plain module, of `QuantTensor`s or of parameters; what `QuantTensor`s store is converted where it
+            is, and the module is left without it.
         activations: type of the GEMMs' inputs; with unquantized weights it is always their own type.
         byte_table: whether nf4 may be looked up in a table of bytes, which rounds weights twice.
     """
@@ -186,13 +186,15 @@ def _summed(outputs: Tensor, routing_weights: Tensor) -> Tensor:
 
 
 def can_group(experts: nn.Module) -> bool:
-    """Whether a module is a layer's experts, in fused tensors whose shapes divide into groups and programs."""
+    """Whether a module is a layer's experts, in fused tensors that divide into groups and programs; parameters must be
+    contiguous."""
     if isinstance(experts, QuantExperts):
         return True
     parts = [getattr(experts, name, None) for name in ("gate_up_proj", "down_proj")]
     return all(
         isinstance(part, nn.Parameter)
         and part.dim() == 3
+        and part.is_contiguous()
         and part.shape[1] % COLUMNS == 0
         and part.shape[2] % GROUP == 0
         for part in parts
@@ -200,7 +202,7 @@ def can_group(experts: nn.Module) -> bool:
 
 
 def _take(tensor: QuantTensor | nn.Parameter, activations: Activations) -> Tiled | Unquantized:
-    """The weight in the kernels' order, where it was stored; the tensor is left without parts."""
+    """The weight in the kernels' order, where it was stored; a `QuantTensor` is left without parts."""
     if isinstance(tensor, nn.Parameter):
         return Unquantized(tensor.detach())
     part = tiled(tensor.codec, tensor.encoded, activations)

@@ -5,7 +5,7 @@ Knows what form device code takes them in; knows nothing about what a kernel com
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -16,15 +16,15 @@ from . import tiles
 from .tiles import Activations
 
 
-@lru_cache(maxsize=32)
+@cache
 def levels(device: torch.device, activations: Activations) -> Tensor:
-    """nf4's table in the compute type: int8 or fp32."""
+    """nf4's table in the compute type: int8 or fp32. It stays, since recorded graphs read it by its address."""
     if activations == "a8":
         return torch.tensor([round(127 * level) for level in LEVELS], dtype=torch.int8, device=device)
     return torch.tensor(LEVELS, dtype=torch.float32, device=device)
 
 
-@lru_cache(maxsize=8)
+@cache
 def byte_table(device: torch.device) -> Tensor:
     """The two levels of each byte, as nf4 stores them, in bf16 and in a word, the first one low: int32 [256]."""
     rounded = torch.tensor(LEVELS, dtype=torch.bfloat16)

@@ -31,7 +31,8 @@ GATED_REGISTERS = 128
 """Of a thread at most, with activations in their own type. Left to itself, the assembler settles for fewer on some
 GPUs, and spills; there are too few programs for that to let more of them run."""
 MAX_ROWS = 512
-"""More rows than this are multiplied through torch, by the fully decoded weight; a step with a commit has this many."""
+"""With activations in their own type, more rows than this are multiplied through torch, by the fully decoded weight; a
+step with a commit has this many."""
 
 
 def can_multiply(tensor: QuantTensor) -> bool:

@@ -66,6 +66,8 @@ class SparseSoft:
         from .soft_kernels import collect_kernel, count_kernel, mean_kernel
 
         length, vocab_size = logits.shape
+        logits = logits if logits.stride(1) == 1 else logits.contiguous()
+        log_normalizer = log_normalizer.contiguous()
         width, blocks = self._weight.shape[1], -(-vocab_size // block)
         counts = logits.new_empty(length, blocks, dtype=torch.int32)
         kept_sums = logits.new_empty(length, blocks, dtype=torch.float32)

@@ -26,7 +26,8 @@ def can_split(x: Tensor, weight: Tensor) -> bool:
     """
     outputs, inputs = weight.shape
     share = GROUP * GROUPS_PER_PART
-    return 0 < len(x) <= MAX_ROWS and outputs % COLUMNS == 0 and inputs % share == 0 and inputs > share
+    divides = outputs % COLUMNS == 0 and inputs % share == 0 and inputs > share
+    return 0 < len(x) <= MAX_ROWS and divides and weight.is_contiguous() and weight.dtype == x.dtype
 
 
 def split_product(x: Tensor, weight: Tensor) -> Tensor:

@@ -92,9 +92,11 @@ def _trial(device: torch.device, *, is_hopper: bool = False) -> Unsupported | No
             reason = f"Triton {version[0]}.{version[1]} compiles matrix products wrongly for {name}"
             return Unsupported(reason, "install torch 2.10 or newer, which brings Triton 3.6")
         exact = _computes_exactly(device)
-    except torch.OutOfMemoryError:
-        raise
     except Exception as error:  # any of the compiler's, whose errors have no class in common with others
+        if _is_out_of_memory(error):
+            raise torch.OutOfMemoryError(str(error)) from error
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)  # raises after an illegal access, after which every call of CUDA fails
         if _is_of_tools(error):
             return Unsupported("Triton cannot build its launcher here", _TOOLS)
         if _is_of_files(error):
@@ -113,6 +115,13 @@ def _triton_version() -> tuple[int, int]:
 
     major, minor = triton.__version__.split(".")[:2]
     return int(major), int(minor)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether the GPU has no room; Triton says so for a kernel's machine code by the message alone."""
+    return isinstance(error, torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and "out of memory" in str(error).lower()
+    )
 
 
 def _is_of_files(error: Exception) -> TypeGuard[OSError]:

@@ -152,6 +152,8 @@ class NativeLibrary:
         number, out = codes.shape[:2]
         width = codes.shape[2] * (2 if is_nf4 else 1)
         pairs = sum(counts)
+        if not self.supports((out, width)):
+            raise ValueError(f"weights of {out} outputs and {width} inputs do not fit the kernel")
         _check(rows, weights, chosen, counts, (number, out, width))
         starts = torch.tensor([0, *accumulate(counts)], dtype=torch.int64)
         result = torch.empty(pairs, out, dtype=rows.dtype)

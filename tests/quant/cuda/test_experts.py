@@ -148,6 +148,9 @@ def test_which_experts_divide_into_programs() -> None:
     assert can_group(plain_experts()) and can_group(Published(torch.float16))
     assert not can_group(Published(torch.float16, inner=48))
     assert not can_group(nn.Linear(4, 4))
+    turned = Published(torch.float16)
+    turned.down_proj = nn.Parameter(turned.down_proj.detach().mT.contiguous().mT)
+    assert not can_group(turned), "kernels read rows that are contiguous"
     for name, shape in (("gate_up_proj", (128, 128)), ("down_proj", (5, 96, 64)), ("down_proj", (5, 128, 32))):
         published = Published(torch.float16)
         setattr(published, name, nn.Parameter(torch.zeros(shape)))

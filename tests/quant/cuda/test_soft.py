@@ -112,3 +112,12 @@ def test_only_int8_embeddings_have_it() -> None:
 def test_room_and_threshold_go_together() -> None:
     """Ids above the threshold may be more than there is room for, so the flag is needed."""
     assert 1 / module.THRESHOLD > CAPACITY
+
+
+def test_strided_arguments_give_the_same() -> None:
+    sparse, scores = SparseSoft(embedding(), threshold=1e-3), logits(6.0)
+    normalizer = scores.logsumexp(dim=-1)
+    expected = sparse(scores, normalizer)
+    strided = torch.stack((normalizer, normalizer + 1), dim=-1)[:, 0]
+    found = sparse(scores.T.contiguous().T, strided)
+    assert torch.equal(found.embedding, expected.embedding)

@@ -52,3 +52,10 @@ def test_rows_may_have_gaps_between_them() -> None:
 )
 def test_what_can_be_split(rows: int, weight: tuple[int, int], expected: bool) -> None:
     assert can_split(torch.empty(rows, weight[1]), torch.empty(weight)) is expected
+
+
+def test_weights_of_another_kind_are_left_to_torch() -> None:
+    x, weight = torch.empty(256, 2816), torch.empty(128, 2816)
+    assert can_split(x, weight)
+    assert not can_split(x, torch.empty(2816, 128).T)
+    assert not can_split(x, weight.half())

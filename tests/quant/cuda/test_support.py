@@ -138,9 +138,12 @@ def test_what_has_to_be_installed_is_told(monkeypatch: pytest.MonkeyPatch, error
     assert "gcc python3-dev" in unsupported.remedy
 
 
-def test_a_gpu_without_room_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("Triton Error [CUDA]: out of memory")]
+)
+def test_a_gpu_without_room_is_tried_again(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """An engine that is loaded while others fill the GPU leaves the next one its kernels."""
-    tries = [torch.OutOfMemoryError("CUDA out of memory"), None]
+    tries = [error, None]
 
     def computes_exactly(_: torch.device) -> bool:
         if (error := tries.pop(0)) is not None:
@@ -155,6 +158,18 @@ def test_a_gpu_without_room_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> N
     assert unsupported is not None and unsupported.reason == "there is no memory to try a kernel in"
     assert support.why_unsupported(CARD) is None
     assert support.why_unsupported(CARD) is None and not tries, "what was found is kept"
+
+
+def test_a_gpu_that_a_kernel_broke_is_no_matter_of_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an illegal access every call of CUDA fails, the plain path's among them."""
+
+    def broken(_: torch.device) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(support, "_computes_exactly", broken)
+    monkeypatch.setattr(torch.cuda, "synchronize", broken)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        support._trial(CARD)
 
 
 @pytest.mark.parametrize(

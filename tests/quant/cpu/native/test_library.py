@@ -250,6 +250,10 @@ def _gapped(weights: Encoded) -> Encoded:
     return Encoded(codes=weights.codes.repeat(1, 1, 2)[..., ::2], scales=weights.scales)
 
 
+def _narrow(weights: Encoded) -> Encoded:
+    return Encoded(codes=weights.codes[:, :-4].contiguous(), scales=weights.scales[:, :-4].contiguous())
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -259,6 +263,7 @@ def _gapped(weights: Encoded) -> Encoded:
             lambda a: a | {"weights": Encoded(codes=a["weights"].codes, scales=a["weights"].scales.float())},
             "do not belong",
         ),
+        (lambda a: a | {"weights": _narrow(a["weights"])}, "outputs and 64 inputs do not fit the kernel"),
         (lambda a: a | {"width": 2 * GROUP}, "rows of 128 inputs do not belong to weights of 64"),
         (lambda a: a | {"counts": [4]}, "counts should be 2 numbers of products"),
         (lambda a: a | {"counts": [6, -2]}, "counts should be 2 numbers of products"),
