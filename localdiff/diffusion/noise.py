@@ -6,7 +6,7 @@ Shape letters: L canvas, R rows of a block, V vocabulary.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, final
 
 import torch
 from torch import Tensor
@@ -41,9 +41,15 @@ class SeededNoise:
     """The default: one uniform number per row and step, turned into a sample through the cumulative distribution.
 
     That is 256 draws per step where a Gumbel or multinomial draw takes 67 million; the distribution is the same.
+    Kernels take its numbers and draw the samples themselves, so a subclass may change the numbers, and not `sample`.
     """
 
     whole_canvas = False
+
+    def __init_subclass__(cls) -> None:
+        """Raises: TypeError, for a subclass with a `sample` of its own."""
+        if "sample" in vars(cls):
+            raise TypeError(f"`{cls.__name__}` is no `SeededNoise`: another `sample` needs a class of its own")
 
     def __init__(self, seed: int) -> None:
         self._generator = torch.Generator().manual_seed(seed)
@@ -71,6 +77,7 @@ class SeededNoise:
         """Rewinds to a mark, as if nothing had been drawn since."""
         self._generator.set_state(mark)
 
+    @final
     def sample(self, probs: Tensor, first_row: int) -> Tensor:
         uniforms = self._uniforms[first_row : first_row + probs.shape[0]].to(probs.device)
         return inverse_cumulative(probs, uniforms)

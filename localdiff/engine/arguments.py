@@ -98,7 +98,9 @@ def check_noise(noise: object) -> None:
     Raises:
         UsageError: it is none; None stands for the default one.
     """
-    if noise is not None and not all(callable(getattr(noise, name, None)) for name in ("at", "canvas", "sample")):
+    methods = ("at", "canvas", "start_step", "sample")
+    complete = hasattr(noise, "whole_canvas") and all(callable(getattr(noise, name, None)) for name in methods)
+    if noise is not None and not complete:
         raise UsageError(f"`noise` is a source such as `SeededNoise(1)`, not {kind_of(noise)}")
 
 

@@ -180,3 +180,9 @@ def test_reference_noise_is_refused_where_it_would_not_be_the_reference(
 ) -> None:
     with pytest.raises(UsageError, match=words):
         ReferenceNoise(0, device=torch.device(device), dtype=dtype)
+
+
+def test_seeded_noise_has_one_way_to_sample() -> None:
+    """Kernels take its numbers alone: a `sample` of a subclass would be used on some devices, and not on others."""
+    with pytest.raises(TypeError, match="another `sample` needs a class of its own"):
+        type("Greedy", (SeededNoise,), {"sample": lambda self, probs, first_row: probs.argmax(dim=-1)})

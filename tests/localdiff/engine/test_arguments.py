@@ -15,11 +15,25 @@ from localdiff.model_reference import DEMO_DIRECTORY
 from tests.models import tiny
 
 
+class Incomplete:
+    """A source of canvases and samples that is not told where a step begins."""
+
+    def at(self, block: int, step: int) -> None:
+        """Nothing."""
+
+    def canvas(self, length: int, vocab_size: int) -> torch.Tensor:
+        return torch.zeros(length, dtype=torch.int64)
+
+    def sample(self, probs: torch.Tensor, first_row: int) -> torch.Tensor:
+        return probs.argmax(dim=-1)
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         ({"options": {"seed": 1}}, "`options` are a `GenerateOptions`, not a `dict`"),
         ({"cancel": True}, "`cancel` is a `threading.Event`, not a `bool`"),
+        ({"noise": Incomplete()}, r"`noise` is a source such as `SeededNoise\(1\)`, not an? `Incomplete`"),
         ({"noise": 5}, r"`noise` is a source such as `SeededNoise\(1\)`, not an `int`"),
     ],
 )
