@@ -55,7 +55,7 @@ def read_prompt(argument: str | None, file: str | None, stdin: BinaryIO | None, 
             raise UsageError("no prompt, and standard input is empty", _GIVEN)
         return _decode_text(piped, "standard input")
     _require_text(text, "the prompt")
-    if not piped:
+    if not piped.strip():  # `echo` writes an empty line
         return text
     before = text if file is None else text.rstrip("\r\n")  # of its last line, which is no blank one
     return f"{before}\n\n{_decode_text(piped, 'standard input')}"

@@ -115,7 +115,7 @@ def run(
         LocaldiffError: any error that a user can act on.
         SystemExit, KeyboardInterrupt: a signal ended the run at once; what was finished has been kept.
     """
-    if request.json and request.events == STDOUT:
+    if request.json and request.events == STDOUT and request.output is None:
         raise UsageError(
             "`--json` and `--events -` both write to stdout", "give `--events` a file, or leave out one of the two"
         )

@@ -15,7 +15,7 @@ from ...demo.evaluate import held_out
 from ...demo.scoring import score
 from ...demo.skills import SKILLS
 from ...errors import UsageError
-from ...utf8 import decoded
+from ...utf8 import decoded, read_bytes
 
 PROMPTS = "prompts"
 """Group of questions from a file."""
@@ -61,7 +61,8 @@ def file_questions(path: Path) -> list[Question]:
         UsageError: the file cannot be read as text, or has no line.
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = read_bytes(file, f"`{path}`")
     except OSError as error:
         raise UsageError(f"`{path}` cannot be read: {error.strerror}", _FILE) from error
     lines = decoded(data, f"`{path}`", _FILE).splitlines()

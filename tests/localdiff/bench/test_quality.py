@@ -251,3 +251,10 @@ def test_prompts_of_a_file(tmp_path: Path) -> None:
 
 def test_steps_a_block() -> None:
     assert Answer(ids=(1,), steps=(4, 8), right=None).steps_a_block == 6
+
+
+def test_a_file_of_prompts_without_an_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.txt"
+    path.symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match="more than 16 MB"):
+        file_questions(path)

@@ -51,6 +51,7 @@ def test_a_pipe_joins_the_argument_after_a_blank_line() -> None:
 
 def test_an_empty_pipe_leaves_the_argument_alone() -> None:
     assert read_prompt("hello", None, io.BytesIO()) == "hello"
+    assert read_prompt("hello", None, io.BytesIO(b"\n")) == "hello"
     assert read_prompt("hello", None, None) == "hello"
 
 

@@ -237,6 +237,13 @@ def test_events_on_stdout_take_the_place_of_the_text(cli: Cli, engine: ScriptedE
     )
 
 
+def test_events_on_stdout_and_the_object_in_a_file(cli: Cli, engine: ScriptedEngine, tmp_path: Path) -> None:
+    path = tmp_path / "answer.json"
+    result = cli("run", "-m", "demo", "--json", "--events", "-", "-o", str(path), "hi")
+    assert json.loads(path.read_text())["text"] == "First line.\nSecond line."
+    assert json.loads(result.stdout.splitlines()[-1])["event"] == "run_finished"
+
+
 def test_events_on_stdout_and_the_text_in_a_file(cli: Cli, engine: ScriptedEngine, tmp_path: Path) -> None:
     path = tmp_path / "answer.txt"
     result = cli("run", "-m", "demo", "--events", "-", "-o", str(path), "hi")
