@@ -5,6 +5,7 @@ Knows the adapters of this package and directories; reads no file, and needs no 
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from localdiff import paths
@@ -23,9 +24,9 @@ def find_adapter(reference: str) -> Path:
     if reference in names:
         return SHIPPED / reference
     path = paths.expanded(reference)
-    if reference and path.is_dir():
+    if reference and os.path.isdir(path):  # not pathlib's, which raises for a name that is too long
         return path
-    if reference and path.is_file():
+    if reference and os.path.isfile(path):
         raise WeightsError(
             f"`{reference}` is a file, not the directory of an adapter", f"did you mean `--adapter {path.parent}`?"
         )

@@ -48,7 +48,7 @@ class RunStarted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prefilled:
-    """One chunk of the prompt is in the cache; the last one has `done == total`.
+    """One chunk of the prompt is in the cache; the last one has `done == total`, unless the run is stopped before.
 
     If an earlier run on the same cache has left tokens of the prompt there, the first one reports them. Where the end
     of the prompt is encoded by the first denoise step beside its own work, the last one comes when that step is over.

@@ -373,7 +373,7 @@ class _Record:
         self._write(self._read() | {str(directory.resolve()): entry})
 
     def _write(self, entries: dict[str, Any]) -> None:
-        content = {path: entry for path, entry in entries.items() if Path(path, MANIFEST_FILE).is_file()}
+        content = {path: entry for path, entry in entries.items() if os.path.isfile(os.path.join(path, MANIFEST_FILE))}
         make_private_folder(self._path.parent)
         write_private(self._path, json.dumps(content, indent=2).encode())
 

@@ -59,7 +59,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def rounded(value: float) -> str:
-    """At most three significant digits and two decimals: `0.04`, `1.2`, `143`."""
+    """Two decimals below 1, one below 10, none above: `0.04`, `1.2`, `143`, `15,870`."""
     if value >= 10:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 1 else f"{value:.2f}"

@@ -51,7 +51,8 @@ class Notes(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send the last line, which says what happens now."""
-        self._reports.send(note=record.getMessage().strip().splitlines()[-1])
+        if lines := record.getMessage().strip().splitlines():
+            self._reports.send(note=lines[-1])
 
 
 def progress_bar(reports: Reports) -> type:
@@ -62,19 +63,19 @@ def progress_bar(reports: Reports) -> type:
             self.total, self.n = total, initial
             self._reported_at = 0.0
             # The client requests 10 MB before it reports any; until then at least the file's name is known.
-            self.close()
+            self._report()
 
         def __enter__(self) -> Bar:
             return self
 
         def __exit__(self, *_: object) -> None:
-            self.close()
+            self._report()
 
         def update(self, count: float = 1) -> None:
             """More bytes of the file are there; fewer, where the client starts over."""
             self.n += int(count)
             if time.monotonic() - self._reported_at >= INTERVAL:
-                self.close()
+                self._report()
 
         def update_transfer(self, count: float = 1) -> None:
             """Bytes on the wire, which are not those of the file."""
@@ -85,6 +86,10 @@ def progress_bar(reports: Reports) -> type:
         set_transfer_postfix_str = set_postfix_str
 
         def close(self) -> None:
+            """The file is there, or the client gives up on it."""
+            self._report()
+
+        def _report(self) -> None:
             self._reported_at = time.monotonic()
             reports.send(bytes=self.n)
 

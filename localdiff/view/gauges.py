@@ -56,6 +56,7 @@ def position_map(
         if start > end:
             spans.append(Span(" ", 1, PLAIN))
             continue
+        stop = min(stop, end + 1)
         worst = max(entropies[start:stop])
         style: Style = palette.stages[stage_of(worst)]
         if is_marked and any(renoised[start:stop]):

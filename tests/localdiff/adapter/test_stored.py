@@ -280,6 +280,8 @@ def test_an_adapter_of_this_package_goes_by_its_name(tmp_path: Path, monkeypatch
     with pytest.raises(WeightsError) as caught:
         adapter_reference.find_adapter("soduku")
     assert caught.value.hint is not None and "with this package come: sudoku" in caught.value.hint
+    with pytest.raises(WeightsError, match="there is no adapter"):
+        adapter_reference.find_adapter("a" * 300)
 
 
 def test_other_weights_of_the_same_shape_are_another_base(tmp_path: Path) -> None:

@@ -81,3 +81,7 @@ def test_groups_cover_every_position_once(length: int) -> None:
         entropies = [0.0] * length
         entropies[position] = 9.0
         assert row_text(tuple(mapped(entropies, columns=32))).count("█") == 1
+
+
+def test_what_is_behind_the_end_does_not_count_in_its_group() -> None:
+    assert mapped([0, 0, 0, 9, 0, 9, 9, 9], renoised={3}, end=2) == mapped([0.0] * 8, end=3)
