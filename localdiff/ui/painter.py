@@ -127,7 +127,7 @@ class Painter:
     def step_aside(self) -> None:
         """Remove the region so that something else can be printed there; the next frame begins a new one below."""
         if self.is_drawn and not self._is_away():
-            self._write(self._region.close("", self._size()))
+            self._write(self._region.close())
             self._drawn_size = None
 
     def finish(self, frames: Sequence[Frame], passages: Sequence[Passage]) -> None:
@@ -136,7 +136,7 @@ class Painter:
         if self._is_away():
             self._write(text)
         elif text or self.is_drawn:
-            self._write(self._region.close(text, self._size()))
+            self._write(self._region.close(text))
 
     def _is_away(self) -> bool:
         """Whether another job has the terminal; what was drawn is then no longer where it was."""

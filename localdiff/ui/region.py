@@ -1,8 +1,8 @@
 """A few rows at the bottom of the normal screen that are redrawn in place, with final text printed above them.
 
 Knows cursor movement, synchronized-update marks and what a terminal does with rows; knows nothing about
-canvases, files or threads: it turns rows into the text of one write. Nothing is erased before it is drawn
-over, except below final text of uncertain width; only rows that changed are sent; no row reaches the last column.
+canvases, files or threads: it turns rows into the text of one write. No row is erased before it is drawn
+over, except for final text; only rows that changed are sent; no row reaches the last column.
 Between frames the cursor rests at the start of the region's first row: whatever a terminal does to the rows below when
 its size changes, it keeps that place.
 """
@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 from localdiff.view.ansi import RESET
 from localdiff.view.layout import Size
-from localdiff.view.widths import is_width_certain, split_columns, text_width
 
 SYNC_ON, SYNC_OFF = "\x1b[?2026h", "\x1b[?2026l"
 WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
@@ -77,16 +76,15 @@ class Region:
         head = [SYNC_ON, "" if previous else CURSOR_OFF, ERASE_REGION if resized else "\r"]
         body = _rows(rows, previous, on_screen=0 if moved else self.height, shrinks=moved or len(rows) < self.height)
         self._rows, self._is_known, self._size = tuple(rows), True, size
-        return "".join([*head, _lines(above, size.columns), WRAP_OFF, body, WRAP_ON, SYNC_OFF])
+        return "".join([*head, _lines(above), WRAP_OFF, body, WRAP_ON, SYNC_OFF])
 
-    def close(self, text: str, size: Size) -> str:
+    def close(self, text: str = "") -> str:
         """The text of one write that puts `text` in place of the region and restores the terminal.
 
         Args:
             text: the rest of the final text; empty, or whole lines.
-            size: of the terminal now.
         """
-        parts = [SYNC_ON, "\r", _lines(text, size.columns), ERASE_REGION, RESTORE]
+        parts = [SYNC_ON, "\r", _lines(text), ERASE_REGION, RESTORE]
         self.abandon()
         return "".join(parts)
 
@@ -115,16 +113,10 @@ def _down(start: int, stop: int, on_screen: int) -> str:
     return (f"\x1b[{steps}B" if steps else "") + "\r\n" * new_rows
 
 
-def _lines(text: str, columns: int) -> str:
-    """Final text over old rows: the terminal breaks long lines itself, so that they can be copied whole."""
-    parts: list[str] = []
-    for line in text.split("\n")[:-1]:
-        bare = _SGR.sub("", line)
-        if "\t" in bare or not is_width_certain(bare):
-            # A tab writes nothing between its ends, and where the last row of this line ends, only the terminal knows.
-            parts += [_ERASE_FROM_FIRST_COLUMN, "\r", line, "\r\n"]
-            continue
-        # After a row that is full to its last column the cursor is still on that column.
-        is_full = text_width(split_columns(bare, columns)[-1]) == columns if bare else False
-        parts += [line, "" if is_full else ERASE_REST_OF_ROW, "\r\n"]
-    return "".join(parts)
+def _lines(text: str) -> str:
+    """Final text in place of old rows: the terminal breaks long lines itself, so that they can be copied whole.
+
+    Unlike frames it is not written over what was there: cells that were erased behind a line would stay part of it in
+    tmux, as blanks that a wider window breaks into empty rows.
+    """
+    return _ERASE_FROM_FIRST_COLUMN + "\r" + text.replace("\n", "\r\n") if text else ""

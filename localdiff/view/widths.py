@@ -2,8 +2,8 @@
 
 Knows Unicode and rich's width table; knows nothing about colours or rows. Terminals disagree about joined
 emoji, flags, Indic vowel signs and conjoining letters, so the moving canvas draws only characters on whose
-width they agree: uncertain cells have certain width. Every function but `is_width_certain` takes text that
-`sanitize.safe_piece` has made safe.
+width they agree: uncertain cells have certain width. Every function takes text that `sanitize.safe_piece` has made
+safe.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ MAX_MARKS = 3
 
 _FIRST_REGIONAL, _LAST_REGIONAL = 0x1F1E6, 0x1F1FF
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
-_SELECTORS = range(0xFE00, 0xFE10)
 # Conjoining Hangul letters, Arabic ligatures of a whole phrase, and letters wider than their column.
 _UNCERTAIN = (
     range(0x1100, 0x1200),
@@ -41,18 +40,6 @@ def character_width(character: str) -> int:
 def text_width(text: str) -> int:
     """Columns of safe text: the sum over its characters, since nothing in it joins."""
     return len(text) if text.isascii() else sum(map(character_width, text))
-
-
-def is_width_certain(text: str) -> bool:
-    """Whether terminals agree on the columns of final text, which `sanitize.safe_text` has made safe; tabs aside."""
-    return text.isascii() or all(map(_is_certain, text))
-
-
-@lru_cache(maxsize=8192)
-def _is_certain(character: str) -> bool:
-    if ord(character) in _SKIN_TONES or ord(character) in _SELECTORS:
-        return False
-    return _settled_form(character) == character and unicodedata.category(character) not in {"Mc", "Cn", "Co"}
 
 
 @lru_cache(maxsize=8192)

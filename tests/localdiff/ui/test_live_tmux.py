@@ -103,7 +103,9 @@ def test_every_frame_is_whole_and_clean_text_is_left(size: tuple[int, int]) -> N
                 assert first - heads[0] in (1, 2)
         colored = any("38;5;" in row for row in tmux.screen("-e"))
         left = without_notice(tmux.screen("-S", "-"))
+        lines = tmux("capture-pane", "-p", "-J", "-S", "-").split("\n")[: TEXT.count("\n")]
     assert seen > 10
+    assert lines == TEXT.split("\n")[:-1], "lines are whole, and no blanks of a draft are left behind them"
     assert len(heights) == len({block for block, _ in heights}), f"a page never changes its height: {heights}"
     assert not colored
     text = rows_of(TEXT, columns)

@@ -11,7 +11,6 @@ from localdiff.view.sanitize import safe_piece
 from localdiff.view.widths import (
     ascii_text,
     clip,
-    is_width_certain,
     settled_text,
     split_columns,
     text_width,
@@ -43,18 +42,6 @@ def test_what_a_piece_shows(piece: str, uncertain: str, settled: str) -> None:
     safe = safe_piece(piece)
     assert uncertain_text(safe) == uncertain
     assert settled_text(safe) == settled
-
-
-@pytest.mark.parametrize("text", ["the $x²≠∑$", "日本", "🙂", "n\u0303\u0301", "→ é ▯", "안녕"])
-def test_columns_on_which_terminals_agree(text: str) -> None:
-    assert is_width_certain(text)
-
-
-@pytest.mark.parametrize(
-    "text", ["👩\u200d👧", "👍🏽", "🇫🇷", "❤\ufe0f", "\u0915\u093f", "\u1112\u1161", "\ufdfa", "\ue000", "\U000e0fff"]
-)
-def test_columns_on_which_they_do_not(text: str) -> None:
-    assert not is_width_certain(f"a{text}b")
 
 
 @given(st.text())
