@@ -18,8 +18,9 @@ from typing import NoReturn, TextIO, cast
 
 import typer
 
+from localdiff.cli.configured import Configured
 from localdiff.cli.problems import worded
-from localdiff.config import is_set, load_settings
+from localdiff.config import is_set, load_settings, strange_variables
 from localdiff.errors import (
     INTERRUPTED,
     ResourceError,
@@ -130,7 +131,8 @@ def decide_streams(
 ) -> Output:
     """The streams of a command, from `ui.output.decide`; from now on its errors go there too.
 
-    Colour that was not typed is that of the settings, for every command.
+    Colour that was not typed is that of the settings, for every command. One that takes settings warns of variables
+    whose names are misspelt; those that resemble no setting are left to `localdiff config`.
 
     Raises:
         UsageError: the working directory was deleted.
@@ -138,6 +140,10 @@ def decide_streams(
     output = decide(color or _set_color(), quiet=quiet, verbose=verbose, stats=stats)
     if isinstance(context.obj, Invocation):
         context.obj.output, context.obj.command = output, context.command_path
+    if isinstance(context.command, Configured):
+        for name, suggestion in strange_variables(os.environ):
+            if suggestion is not None:
+                output.warning(f"{name} is not read; did you mean {suggestion}?")
     _require_working_directory()
     return output
 

@@ -228,6 +228,15 @@ def test_events(cli: Cli, engine: ScriptedEngine, tmp_path: Path) -> None:
     assert [event["event"] for event in events] == ["run_started", *["prefilled"] * 2, *block, *block, "run_finished"]
 
 
+def test_a_misspelt_variable_is_told(cli: Cli, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_STEP", "1")
+    monkeypatch.setenv("LOCALDIFF_QQ", "1")  # may be another program's
+    assert (
+        cli("run", "-m", "demo", "hi").stderr == "warning: LOCALDIFF_STEP is not read; did you mean LOCALDIFF_STEPS?\n"
+    )
+    assert cli("run", "-m", "demo", "-q", "hi").stderr == ""
+
+
 def test_events_on_stdout_take_the_place_of_the_text(cli: Cli, engine: ScriptedEngine) -> None:
     result = cli("run", "-m", "demo", "--events", "-", "hi")
     events = [json.loads(line) for line in result.stdout.splitlines()]
