@@ -247,6 +247,7 @@ def test_the_record_forgets_what_is_gone_and_survives_nonsense(env: dict[str, st
         assert find("here", env).verified is None
     record_verified(gone, now=NOW, env=env)
     remove(find("gone", env))
+    record.write_text(json.dumps({"/" + "a" * 300: {}}))  # no name that a file can have
     record_verified(here, now=NOW, env=env)
     assert list(json.loads(record.read_text())) == [str(here)]
     for wrong in ([], {str(here): 7}, {str(here): {"manifest": "x", "at": "noon"}}):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import json
+import logging
 import os
 import signal
 import subprocess
@@ -19,7 +22,7 @@ from localdiff.errors import LocaldiffError, WeightsError
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import look_up
-from localdiff.hub.worker import progress_bar
+from localdiff.hub.worker import Notes, Reports, progress_bar
 from tests.fakes.download_log import DownloadLog
 from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub
 from tests.localdiff.conftest import UseHub
@@ -264,3 +267,11 @@ def test_the_client_s_other_protocol_reports_its_bytes_too() -> None:
         reporter.update_progress(report(300))
         reporter.update_progress(report(900))
     assert sent[-1] == 900
+
+
+def test_a_note_is_the_last_line_of_what_the_client_says() -> None:
+    stream = io.StringIO()
+    notes = Notes(Reports(stream))
+    for message in ("It failed.\nTrying again.\n", "\n", ""):
+        notes.emit(logging.LogRecord("hub", logging.WARNING, "", 0, message, (), None))
+    assert [json.loads(line) for line in stream.getvalue().splitlines()] == [{"note": "Trying again."}]

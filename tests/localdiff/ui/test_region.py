@@ -154,7 +154,7 @@ def test_final_text_is_written_over_nothing(before: int, line: str) -> None:
     assert drawing.terminal.everything() == fresh.everything()
 
 
-def test_styled_text_is_measured_without_its_codes() -> None:
+def test_styled_text_leaves_nothing_of_the_old_rows() -> None:
     drawing = Drawing(0)
     drawing.frame("x" * 19, "y" * 19)
     drawing.frame("p", above="\x1b[2m" + "d" * 20 + "\x1b[0m\nshort\n")
