@@ -141,11 +141,15 @@ def decide_streams(
     if isinstance(context.obj, Invocation):
         context.obj.output, context.obj.command = output, context.command_path
     if isinstance(context.command, Configured):
-        for name, suggestion in strange_variables(os.environ):
-            if suggestion is not None:
-                output.warning(f"{name} is not read; did you mean {suggestion}?")
+        _warn_of_misspelt_variables(output)
     _require_working_directory()
     return output
+
+
+def _warn_of_misspelt_variables(output: Output) -> None:
+    for name, suggestion in strange_variables(os.environ):
+        if suggestion is not None:
+            output.warning(f"{name} is not read; did you mean {suggestion}?")
 
 
 def _set_color() -> Color | None:

@@ -186,8 +186,10 @@ def _summed(outputs: Tensor, routing_weights: Tensor) -> Tensor:
 
 
 def can_group(experts: nn.Module) -> bool:
-    """Whether a module is a layer's experts, in fused tensors that divide into groups and programs; parameters must be
-    contiguous."""
+    """Whether a module is a layer's experts, in fused tensors whose shapes divide into groups and programs.
+
+    Parameters must be contiguous, too: kernels read them row by row.
+    """
     if isinstance(experts, QuantExperts):
         return True
     parts = [getattr(experts, name, None) for name in ("gate_up_proj", "down_proj")]

@@ -18,7 +18,10 @@ from .tiles import Activations
 
 @cache
 def levels(device: torch.device, activations: Activations) -> Tensor:
-    """nf4's table in the compute type: int8 or fp32. It stays, since recorded graphs read it by its address."""
+    """nf4's table in the compute type: int8 or fp32.
+
+    Kept for good, as `byte_table` is: captured graphs read it by its address.
+    """
     if activations == "a8":
         return torch.tensor([round(127 * level) for level in LEVELS], dtype=torch.int8, device=device)
     return torch.tensor(LEVELS, dtype=torch.float32, device=device)

@@ -15,7 +15,7 @@ from ...demo.evaluate import held_out
 from ...demo.scoring import score
 from ...demo.skills import SKILLS
 from ...errors import UsageError
-from ...utf8 import decoded, read_bytes
+from ...utf8 import MAX_BYTES, decoded
 
 PROMPTS = "prompts"
 """Group of questions from a file."""
@@ -58,13 +58,15 @@ def file_questions(path: Path) -> list[Question]:
     """One question per non-blank line of a text file.
 
     Raises:
-        UsageError: the file cannot be read as text, or has no line.
+        UsageError: the file cannot be read as text, has no line, or has no end.
     """
     try:
         with path.open("rb") as file:
-            data = read_bytes(file, f"`{path}`")
+            data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(f"`{path}` cannot be read: {error.strerror}", _FILE) from error
+    if len(data) > MAX_BYTES:
+        raise UsageError(f"`{path}` has more than {MAX_BYTES / 1e6:.0f} MB of prompts", _FILE)
     lines = decoded(data, f"`{path}`", _FILE).splitlines()
     questions = [Question(group=PROMPTS, messages=(("user", line),)) for line in lines if line.strip()]
     if not questions:
