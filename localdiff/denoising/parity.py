@@ -83,7 +83,7 @@ def step_parity(model: DiffusionGemma, path: StepPath) -> dict[str, float]:
             kind = "full" if config.window is None else "sliding"
             raise ParityError(f"a layer of {kind} attention: {error}") from None
     if path.logits:
-        parity.try_logits()
+        parity.try_logits(as_probabilities=not path.sparse)
     return parity.errors
 
 
@@ -237,8 +237,8 @@ class _Parity:
             gated = cast(Callable[[Tensor], Tensor], fused.gated)  # whether it can depends on the number of rows
             self._compare("gated projections", lambda: (gated(x),), (PLAIN.gelu_mul(*parts),))
 
-    def try_logits(self) -> None:
-        """Statistics and decision of a canvas that is partly decided."""
+    def try_logits(self, *, as_probabilities: bool) -> None:
+        """Statistics and decision of a canvas that is partly decided, and what its logits are overwritten with."""
         config, canvas = self._config, self._config.canvas_length
         logits = _SPREAD * self._normal(canvas, config.vocab_size)
         # One id per row is the likeliest by far: of several that are equal in bf16, any may be.
@@ -254,7 +254,7 @@ class _Parity:
             buffers, copy = StepBuffers(canvas, 1, self._dtype, self._device), logits.clone()
             buffers.inputs.copy_(inputs)
             buffers.canvas.copy_(old)
-            normalizer = how(copy, buffers, config.softcap, True)
+            normalizer = how(copy, buffers, softcap=config.softcap, sampled=True, as_probabilities=as_probabilities)
             rows = buffers.outcome[HEADER:].view(ROWS, canvas)
             statistics = tuple(rows[place].view(torch.float32) for place in (PROBABILITY, ENTROPY))
             decisions = (rows[place] for place in (ARGMAX, ACCEPTED, SAMPLED, SHOWN))

@@ -85,8 +85,19 @@ def statistics(
     return stats
 
 
-def process(logits: Tensor, *, softcap: float | None, temperature: Tensor, block: int = BLOCK) -> None:
-    """Overwrites raw logits [L, V] with what self-conditioning takes: capped, divided by the temperature, rounded."""
+def process(
+    logits: Tensor,
+    *,
+    softcap: float | None,
+    temperature: Tensor,
+    log_normalizer: Tensor | None = None,
+    block: int = BLOCK,
+) -> None:
+    """Overwrites raw logits [L, V] with what self-conditioning takes: capped, divided by the temperature, rounded.
+
+    Args:
+        log_normalizer: [L], of those; with it, they are then overwritten with their probabilities.
+    """
     from .logits_kernels import process_kernel
 
     length, vocab_size = logits.shape
@@ -94,10 +105,12 @@ def process(logits: Tensor, *, softcap: float | None, temperature: Tensor, block
         process_kernel[(length, -(-vocab_size // block))](
             logits,
             temperature,
+            temperature if log_normalizer is None else log_normalizer,
             1.0 if softcap is None else softcap,
             logits.stride(0),
             vocab_size,
             CAPPED=softcap is not None,
+            PROBABILITIES=log_normalizer is not None,
             BLOCK=block,
             num_warps=min(WARPS, max(1, block // 32)),  # each number is read and overwritten by one thread
         )

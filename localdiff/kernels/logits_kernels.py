@@ -138,11 +138,24 @@ def summary_kernel(
 
 
 @triton.jit
-def process_kernel(logits, temperature, softcap, row_stride, vocab_size, CAPPED: tl.constexpr, BLOCK: tl.constexpr):
-    """Overwrites logits with scores, rounded to their dtype. Grid: (L, B)."""
+def process_kernel(
+    logits,
+    temperature,
+    log_normalizer,
+    softcap,
+    row_stride,
+    vocab_size,
+    CAPPED: tl.constexpr,
+    PROBABILITIES: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Overwrites logits with scores, or with the PROBABILITIES of the scores, rounded to their dtype. Grid: (L, B)."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = column < vocab_size
     address = logits + row * row_stride + column
     score = scores_of(tl.load(address, mask=inside, other=0.0), softcap, tl.load(temperature), CAPPED)
-    tl.store(address, score.to(logits.dtype.element_ty), mask=inside)
+    score = score.to(logits.dtype.element_ty)
+    if PROBABILITIES:
+        score = tl.exp(score.to(tl.float32) - tl.load(log_normalizer + row)).to(logits.dtype.element_ty)
+    tl.store(address, score, mask=inside)

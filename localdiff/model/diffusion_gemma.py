@@ -134,6 +134,10 @@ class DiffusionGemma(nn.Module):
         """
         return self.scale(self.embed_tokens.soft(logits, log_normalizer))
 
+    def mean_embedding(self, probs: Tensor) -> Tensor:
+        """What `soft_embedding` returns, from the rounded probabilities [L, V] of the logits, in the weights' dtype."""
+        return self.scale(self.embed_tokens.mean(probs))
+
     def embed(self, ids: Tensor) -> Tensor:
         """Scaled embeddings [..., D] of ids."""
         return self.scale(self.embed_tokens.lookup(ids))

@@ -1,6 +1,6 @@
 """The tied embedding of a model: token lookup, output head and soft embedding over one matrix as it was published.
 
-Swappable: a quantized module with the same three methods takes its place.
+Swappable: a quantized module with the same methods takes its place.
 Shape letters: V vocabulary, D width.
 """
 

@@ -1,4 +1,4 @@
-"""The tied embedding on a GPU: output head and exact soft embedding in one pass over the stored codes each.
+"""The tied embedding on a GPU: output head and exact mean embedding in one pass over the stored codes each.
 
 The plain path decodes the matrix in 64 chunks, once for the head and once for the soft embedding: at the released width
 it moves 3.7 GB each time, in some hundreds of launches, while the codes are 0.7 GB. Lookups are the plain ones.
@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from ..codecs.codec import GROUP
-from ..modules.embedding import QuantEmbedding
+from ..modules.embedding import QuantEmbedding, probabilities
 from . import linear, tiles
-from .launch_arguments import is_interpreted, triton_type
+from .launch_arguments import is_interpreted
 from .linear import Weight
 from .tiles import MmaKind, Tile, tile_of
 
@@ -28,12 +28,16 @@ full. The account of memory (`localdiff.memory_account`) counts their sums, whic
 """
 MAX_REGISTERS: dict[MmaKind, int] = {"wgmma": 128}
 """Registers of a thread of the soft embedding at most: with a few more, one program fits a multiprocessor, not two."""
+MAX_SUMS = 64
+"""Sums of a thread for which these are enough."""
 SUMS = {
     2: (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 128, 8)),
     4: (Tile(16, 64, 4), Tile(64, 64, 4)),
 }
 """Itemsize of the compute type → tiles of the soft embedding. In fp32, the pipeline stages of 128 rows do not fit the
 shared memory of an RTX GPU."""
+PIECE = 1 << 15
+"""Ids whose probabilities `soft` makes at a time: of 256 rows 34 MB in fp32, and half of that as they are rounded."""
 
 
 class CudaEmbedding(QuantEmbedding):
@@ -57,40 +61,56 @@ class CudaEmbedding(QuantEmbedding):
         return super().logits(hidden) if len(hidden) > linear.MAX_ROWS else self._head.times(hidden)
 
     def soft(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
-        """See `QuantEmbedding.soft`; the order of summation is fixed, and differs from the plain one."""
+        """See `QuantEmbedding.soft`; the order of summation is fixed, and differs from the plain one and `mean`'s."""
+        total = self._zeros(logits)
+        for start in range(0, logits.shape[1], PIECE):
+            piece = slice(start, min(start + PIECE, logits.shape[1]))
+            total += self._weighted_sum(probabilities(logits[:, piece], log_normalizer, self.dtype), piece)
+        return total.to(self.dtype)
+
+    def mean(self, probs: Tensor) -> Tensor:
+        """See `QuantEmbedding.mean`; the order of summation is fixed, and differs from the plain one."""
+        return self._weighted_sum(probs, slice(0, probs.shape[1])).to(self.dtype)
+
+    def _weighted_sum(self, probs: Tensor, ids: slice) -> Tensor:
+        """Embeddings of some ids, times their probabilities [N, ids] and summed, in fp32."""
         from .embedding_kernels import soft_kernel
 
-        rows, vocab_size = logits.shape
-        logits = logits if logits.stride(1) == 1 else logits.contiguous()
+        rows, vocab_size = probs.shape
+        probs = probs if probs.stride(1) == 1 else probs.contiguous()
         width = self.weight.shape[1]
+        codes, scales = self.weight.codes[ids], self.weight.scales[ids]
         tile = tile_of(rows, width, SUMS[self.dtype.itemsize])
         groups = tile.columns // GROUP
-        scales = self.weight.scales if groups == 1 else self.weight.scales.view(torch.int32)
+        scales = scales if groups == 1 else scales.view(torch.int32)
         share = -(-vocab_size // (SHARES * IDS)) * IDS
         shares = -(-vocab_size // share)
-        partial = torch.empty(shares, rows, width, dtype=torch.float32, device=logits.device)
+        partial = torch.empty(shares, rows, width, dtype=torch.float32, device=probs.device)
         if rows:
-            with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
+            with torch.cuda.device_of(probs):  # type: ignore[no-untyped-call]
                 soft_kernel[(width // tile.columns, -(-rows // tile.rows), shares)](
-                    logits,
-                    log_normalizer.contiguous(),
-                    self.weight.codes,
+                    probs,
+                    codes,
                     scales,
                     partial,
                     rows,
                     vocab_size,
                     width,
-                    logits.stride(0),
+                    probs.stride(0),
                     share,
-                    COMPUTE=triton_type(self.dtype),
                     ROWS=tile.rows,
                     GROUPS=groups,
                     IDS=IDS,
                     EVEN=vocab_size % IDS == 0,
                     PACK=0 if is_interpreted(soft_kernel) else 4,
-                    DECODE_ONCE=tiles.mma_kind(logits.device) == "mma.sync",
+                    DECODE_ONCE=tiles.mma_kind(probs.device) == "mma.sync",
                     num_warps=tile.warps,
                     num_stages=tile.stages,
-                    maxnreg=MAX_REGISTERS.get(tiles.mma_kind(logits.device)),
+                    maxnreg=_max_registers(tile, tiles.mma_kind(probs.device)),
                 )
-        return partial.sum(dim=0).to(self.dtype)
+        return partial.sum(dim=0)
+
+
+def _max_registers(tile: Tile, kind: MmaKind) -> int | None:
+    sums = tile.rows * tile.columns // (32 * tile.warps)
+    return MAX_REGISTERS.get(kind) if sums <= MAX_SUMS else None

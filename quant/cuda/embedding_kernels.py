@@ -11,8 +11,6 @@ import triton.language as tl
 from .nf4_kernels import unpacked
 from .weight_kernels import int8_weights
 
-_LOG2E = tl.constexpr(1.4426950408889634)
-
 
 @triton.jit
 def _load(pointers, in_vocab, other, EVEN: tl.constexpr):
@@ -22,8 +20,7 @@ def _load(pointers, in_vocab, other, EVEN: tl.constexpr):
 
 @triton.jit(do_not_specialize=("rows",))
 def soft_kernel(
-    logits,
-    log_normalizer,
+    probs,
     codes,
     scales,
     partial,
@@ -32,7 +29,6 @@ def soft_kernel(
     width,
     row_stride,
     share,
-    COMPUTE: tl.constexpr,
     ROWS: tl.constexpr,
     GROUPS: tl.constexpr,
     IDS: tl.constexpr,
@@ -42,25 +38,24 @@ def soft_kernel(
 ):
     """Partial sums of the mean embedding over each share of the ids: `partial` [S, N, D] fp32.
 
-    Grid: (D / 64 GROUPS, N / ROWS rounded up, S). Probabilities and embeddings are rounded to COMPUTE before they are
-    multiplied, as in the plain product. Programs of the same ids run next to each other, so that logits and codes are
-    read from memory once. A probability is computed once for the one or two GROUPS of 64 columns of a program, which
-    are both decoded before they are multiplied: products that share an operand through shared memory wait for each
-    other.
+    Grid: (D / 64 GROUPS, N / ROWS rounded up, S). Embeddings are rounded to the type of the probabilities before they
+    are multiplied, as in the plain product. Programs of the same ids run next to each other, so that probabilities and
+    codes are read from memory once. The one or two GROUPS of 64 columns of a program are both decoded before they are
+    multiplied: products that share an operand through shared memory wait for each other.
 
     Args:
-        logits: capped and divided by the temperature.
+        probs: [N, V].
         scales: bf16; or for two GROUPS words of two, which can be copied ahead of the iteration that needs them.
         share: ids of a program, a multiple of IDS.
         EVEN: whether the vocabulary is a multiple of IDS as well: then the inner loop needs no masks.
     """
+    COMPUTE: tl.constexpr = probs.dtype.element_ty
     group = tl.program_id(0) * GROUPS
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     column = group * 64 + tl.arange(0, 64)
     first = tl.program_id(2) * share
     known_row = tl.minimum(row, rows - 1)  # so that loads need no mask; repeated rows are not stored
-    normalizer = tl.load(log_normalizer + known_row)[:, None]
-    row_logits = logits + known_row[:, None].to(tl.int64) * row_stride
+    row_probs = probs + known_row[:, None].to(tl.int64) * row_stride
     acc = tl.zeros([ROWS, 64], dtype=tl.float32)
     acc_second = tl.zeros([ROWS, 64], dtype=tl.float32)
     for start in range(first, tl.minimum(first + share, vocab_size), IDS):
@@ -68,9 +63,7 @@ def soft_kernel(
         in_vocab = id < vocab_size
         id_codes = codes + id[:, None].to(tl.int64) * width + column[None, :]
         id_scales = scales + (id * (width // 64) + group) // GROUPS
-        score = _load(row_logits + id[None, :], in_vocab[None, :], float("-inf"), EVEN)
-        # `tl.exp` is this plus four instructions for results below 1e-38; here those become 0.
-        probability = tl.exp2((score.to(tl.float32) - normalizer) * _LOG2E).to(COMPUTE)
+        probability = _load(row_probs + id[None, :], in_vocab[None, :], 0.0, EVEN)
         code = _load(id_codes, in_vocab[:, None], 0, EVEN)
         scale = _load(id_scales, in_vocab, 0, EVEN)
         if GROUPS == 2:

@@ -129,10 +129,10 @@ def plain_calls(plain: Any, rows: Sequence[int], dtype: torch.dtype) -> list[Cal
     draws = Draws(next(iter(plain.state_dict().values())).device, dtype)
     if isinstance(plain, QuantEmbedding):
         vocab_size, width = plain.weight.shape
-        logits = draws.normal(rows[0], vocab_size).mul_(_SPREAD)
-        # A few rows at a time: in fp32, all of them would take more memory than a step.
-        normalizer = torch.cat([part.float().logsumexp(dim=-1) for part in torch.split(logits, 16)])
-        return [Call.of(plain, "logits", draws.normal(rows[0], width)), Call.of(plain, "soft", logits, normalizer)]
+        probs = draws.normal(rows[0], vocab_size).mul_(_SPREAD)
+        for part in torch.split(probs, 16):  # in fp32, all of them would take more memory than a step
+            part.copy_(part.float().softmax(dim=-1))
+        return [Call.of(plain, "logits", draws.normal(rows[0], width)), Call.of(plain, "mean", probs)]
     if isinstance(plain, QuantLinear):
         return [Call.of(plain, "forward", draws.normal(count, plain.weight.shape[1])) for count in rows]
     experts, width, _ = plain.down_proj.shape

@@ -59,15 +59,31 @@ class ChunkedEmbedding(nn.Module, ABC):
         Returns:
             [N, D] in `dtype`; probabilities are rounded to that type, the sum is kept in fp32.
         """
-        total = torch.zeros(logits.shape[0], self.weight.shape[1], dtype=torch.float32, device=logits.device)
+        total = self._zeros(logits)
         for part in self._chunks():
-            probs = (logits[:, part].float() - log_normalizer[:, None]).exp_()
-            total += probs.to(self.dtype) @ self.rows(part)
+            total += probabilities(logits[:, part], log_normalizer, self.dtype) @ self.rows(part)
         return total.to(self.dtype)
+
+    def mean(self, probs: Tensor) -> Tensor:
+        """What `soft` returns, from the rounded probabilities [N, V] of a step's logits, in `dtype`."""
+        total = self._zeros(probs)
+        for part in self._chunks():
+            total += probs[:, part] @ self.rows(part)
+        return total.to(self.dtype)
+
+    def _zeros(self, distributions: Tensor) -> Tensor:
+        """The sum [N, D] to begin with."""
+        shape = distributions.shape[0], self.weight.shape[1]
+        return torch.zeros(shape, dtype=torch.float32, device=distributions.device)
 
     def _chunks(self) -> Iterator[slice]:
         rows = self.weight.shape[0]
         return (slice(start, min(start + self.chunk, rows)) for start in range(0, rows, self.chunk))
+
+
+def probabilities(logits: Tensor, log_normalizer: Tensor, dtype: torch.dtype) -> Tensor:
+    """exp(logits [N, V] - log-normalizer [N]) in fp32, rounded to `dtype`."""
+    return (logits.float() - log_normalizer[:, None]).exp_().to(dtype)
 
 
 class QuantEmbedding(ChunkedEmbedding):

@@ -83,7 +83,7 @@ def kilobytes(launch: Launch) -> float:
     if launch.kernel == "attention_kernel":
         return 2e-3 * sizes["KEYS"] * sizes["WIDTH"] * WIDTHS[types["keys"]]
     if launch.kernel == "soft_kernel":
-        return 1e-3 * sizes["IDS"] * (sizes["ROWS"] * WIDTHS[types["logits"]] + sizes["GROUPS"] * GROUP)
+        return 1e-3 * sizes["IDS"] * (sizes["ROWS"] * WIDTHS[types["probs"]] + sizes["GROUPS"] * GROUP)
     rows = types["x"] if "x" in types else types["hidden"]
     weights = GROUP / 2 if sizes["NF4"] else WIDTHS[types["codes"]] * GROUP
     twice = launch.kernel == "gate_up_kernel" or sizes.get("GATED", False)

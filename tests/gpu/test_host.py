@@ -126,13 +126,13 @@ def test_a_step_that_cannot_be_recorded_is_launched_kernel_by_kernel(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     network = engine.model
-    soft = network.soft_embedding
+    mean = network.mean_embedding
 
-    def asks(logits: torch.Tensor, normalizer: torch.Tensor) -> torch.Tensor:
-        assert normalizer.max().item() < 1000
-        return soft(logits, normalizer)
+    def asks(probs: torch.Tensor) -> torch.Tensor:
+        assert probs.max().item() <= 1
+        return mean(probs)
 
-    monkeypatch.setattr(network, "soft_embedding", asks)
+    monkeypatch.setattr(network, "mean_embedding", asks)
     monkeypatch.setattr(engine.denoiser, "_static", engine.denoiser._static_steps())
     assert without_waits(conversation(engine, queue, 1)) == without_waits(expected[:1])
     assert "(operation not permitted when stream is capturing)" in caplog.text

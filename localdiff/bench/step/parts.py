@@ -73,6 +73,7 @@ class PartClock:
             self._replace(network, "rows", "norms, residuals"),  # a static step does not call the network as a whole
             self._replace(embedding, "logits", "head"),
             self._replace(embedding, "soft", "self-conditioning"),
+            self._replace(embedding, "mean", "self-conditioning"),
             self._replace(conditioning, "condition", "self-conditioning"),
         ]
         try:

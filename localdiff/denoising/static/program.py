@@ -113,15 +113,14 @@ class Program:
         )
         logits = model.embed_tokens.logits(hidden)
         top = logits.topk(shape.top_k, dim=-1) if shape.top_k else None  # before they are overwritten
-        normalizer = self._read(logits, buffers, model.config.softcap, shape.sampled)
+        softcap, is_exact = model.config.softcap, self._sparse is None
+        normalizer = self._read(logits, buffers, softcap=softcap, sampled=shape.sampled, as_probabilities=is_exact)
         if top is not None and self.top is not None:
             argmax_prob = buffers.outcome[HEADER:].view(ROWS, -1)[PROBABILITY].view(torch.float32)
-            probs = top_probabilities(
-                top.values, argmax_prob, softcap=model.config.softcap, temperature=buffers.temperature
-            )
+            probs = top_probabilities(top.values, argmax_prob, softcap=softcap, temperature=buffers.temperature)
             self.top[0], self.top[1] = top.indices, probs.view(torch.int32)
         if self._sparse is None:
-            buffers.soft.copy_(model.soft_embedding(logits, normalizer))
+            buffers.soft.copy_(model.mean_embedding(logits))
             return
         self._soft_inputs = logits, normalizer  # captured memory is not reused while it is referenced
         soft = self._sparse(logits, normalizer)

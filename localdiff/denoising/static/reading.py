@@ -1,16 +1,18 @@
 """Statistics and decision of a step: from raw logits to the next canvas, in Triton or in torch.
 
-Both leave the logits processed, fill the outcome and return what self-conditioning needs; neither makes the host wait.
+Both overwrite the logits with what self-conditioning takes, and fill the outcome; neither makes the host wait.
 Shape letters: L canvas, V vocabulary.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Protocol
 
 import torch
 from torch import Tensor
+
+from quant.modules.embedding import probabilities
 
 from ...diffusion.reading import LogitStatistics, read_logits
 from ...diffusion.sampler import accept, renoise
@@ -32,11 +34,30 @@ from ...kernels.logits import process, statistics
 from ..plain import event_rows
 from .buffers import StepBuffers
 
-Read: TypeAlias = Callable[[Tensor, StepBuffers, float | None, bool], Tensor]
-"""(logits [L, V], buffers, soft cap, whether samples are drawn) -> log-normalizer [L]."""
+BLOCK = 16
+"""Rows whose probabilities are made at a time: at full size 17 MB in fp32."""
 
 
-def read_through_triton(logits: Tensor, buffers: StepBuffers, softcap: float | None, sampled: bool) -> Tensor:
+class Read(Protocol):
+    """Reads the logits of a step, and decides."""
+
+    def __call__(
+        self, logits: Tensor, buffers: StepBuffers, *, softcap: float | None, sampled: bool, as_probabilities: bool
+    ) -> Tensor:
+        """The log-normalizer [L] of the processed logits.
+
+        Args:
+            logits: [L, V], raw; overwritten with the processed ones.
+            sampled: whether ids are drawn, rather than the most probable ones taken.
+            as_probabilities: whether the processed logits are then overwritten with their probabilities, which takes
+                the exponential of each once, where a product with the embedding would take it for every tile.
+        """
+        ...
+
+
+def read_through_triton(
+    logits: Tensor, buffers: StepBuffers, *, softcap: float | None, sampled: bool, as_probabilities: bool
+) -> Tensor:
     """Statistics and decision in four Triton launches."""
     stats = statistics(
         logits,
@@ -45,11 +66,18 @@ def read_through_triton(logits: Tensor, buffers: StepBuffers, softcap: float | N
         uniforms=buffers.uniforms if sampled else None,
     )
     _decide(decide, stats, buffers)
-    process(logits, softcap=softcap, temperature=buffers.temperature)
+    process(
+        logits,
+        softcap=softcap,
+        temperature=buffers.temperature,
+        log_normalizer=stats.log_normalizer if as_probabilities else None,
+    )
     return stats.log_normalizer
 
 
-def read_through_torch(logits: Tensor, buffers: StepBuffers, softcap: float | None, sampled: bool) -> Tensor:
+def read_through_torch(
+    logits: Tensor, buffers: StepBuffers, *, softcap: float | None, sampled: bool, as_probabilities: bool
+) -> Tensor:
     """Statistics and decision in torch, the plain path."""
     stats = read_logits(
         logits,
@@ -58,6 +86,11 @@ def read_through_torch(logits: Tensor, buffers: StepBuffers, softcap: float | No
         noise=_Uniforms(buffers.uniforms) if sampled else None,
     )
     _decide(decide_plainly, stats, buffers)
+    if as_probabilities:
+        for scores, normalizer in zip(
+            torch.split(logits, BLOCK), torch.split(stats.log_normalizer, BLOCK), strict=True
+        ):
+            scores.copy_(probabilities(scores, normalizer, logits.dtype))
     return stats.log_normalizer
 
 

@@ -52,11 +52,12 @@ def take_decision() -> None:
     [
         (lambda: statistics(floats(L, V), softcap=None, temperature=floats(1), uniforms=None), 2),
         (lambda: process(floats(L, V), softcap=None, temperature=floats(1)), 1),
+        (lambda: process(floats(L, V), softcap=None, temperature=floats(1), log_normalizer=floats(L)), 1),
         (take_decision, 1),
         (lambda: attend_rows(ROWS, ROWS, ROWS, **CACHE, window=None, splits=2), 2),
         (lambda: write_cached(ROWS, ROWS, **CACHE), 1),
     ],
-    ids=["statistics", "process", "decide", "attend_rows", "write_cached"],
+    ids=["statistics", "process", "process_to_probabilities", "decide", "attend_rows", "write_cached"],
 )
 def test_kernels_are_launched_on_the_device_of_their_tensors(launch: Callable[[], object], kernels: int) -> None:
     from tests.gpu.graphs import kernel_classes

@@ -7,6 +7,7 @@ import torch
 
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.reading import read_logits
+from quant.modules.embedding import probabilities
 from tests.gpu.kernels import DEVICE, HALVES, needs_triton
 
 pytestmark = needs_triton
@@ -44,6 +45,12 @@ def test_statistics_equal_the_plain_reading(vocab: int, dtype: torch.dtype, soft
     process(ours, softcap=softcap, temperature=temperature, block=64)
     tolerance = {torch.float32: (2e-5, 1e-5), torch.float16: (0.0, 2.0**-10), torch.bfloat16: (0.0, 2.0**-7)}[dtype]
     torch.testing.assert_close(ours.cpu().float(), plain.float(), atol=tolerance[0], rtol=tolerance[1])
+    likely = logits.clone().to(DEVICE)
+    normalizer = found.log_normalizer
+    process(likely, softcap=softcap, temperature=temperature, log_normalizer=normalizer, block=64)
+    expected_probs = probabilities(ours, normalizer, dtype).float()
+    torch.testing.assert_close(likely.float(), expected_probs, atol=1e-7, rtol=tolerance[1])
+    torch.testing.assert_close(likely.float().sum(dim=-1), torch.ones(ROWS, device=DEVICE), atol=5e-3, rtol=0.0)
 
 
 def test_a_vocabulary_of_full_size() -> None:

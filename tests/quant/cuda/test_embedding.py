@@ -14,6 +14,7 @@ from quant.cuda import embedding as module
 from quant.cuda.embedding import CudaEmbedding
 from quant.cuda.tiles import Tile
 from quant.modules import QuantEmbedding, QuantTensor
+from quant.modules.embedding import probabilities
 from tests.gpu.kernels import DEVICE, HALVES, assert_rounded_alike, needs_triton
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
@@ -42,6 +43,11 @@ def random_logits(rows: int, vocab_size: int, *, spread: float = 4.0, seed: int 
 
 def normalizer_of(logits: torch.Tensor) -> torch.Tensor:
     return logits.float().logsumexp(dim=-1)
+
+
+def random_probs(rows: int, vocab_size: int, *, spread: float = 4.0, dtype: torch.dtype = torch.float32) -> Any:
+    logits = random_logits(rows, vocab_size, spread=spread)
+    return probabilities(logits, normalizer_of(logits), dtype)
 
 
 def test_the_head_reads_the_embedding_as_it_is_stored() -> None:
@@ -88,12 +94,31 @@ def test_the_mean_embedding_is_the_plain_one(
     """Also where the vocabulary divides into no programs, and where one id has all of the probability."""
     plain = plain_embedding(vocab_size, dtype)
     logits = random_logits(rows, vocab_size, spread=spread, seed=seed).to(dtype)
-    found = CudaEmbedding(plain).soft(logits, normalizer_of(logits))
+    probs = probabilities(logits, normalizer_of(logits), dtype)
+    fast = CudaEmbedding(plain)
+    found = fast.mean(probs)
     assert found.shape == (rows, WIDTH) and found.dtype == dtype
-    expected = plain.soft(logits, normalizer_of(logits))
+    expected = plain.mean(probs)
     torch.testing.assert_close(found, expected, **TOLERANCE[dtype])
     if rows > 1:  # of one row's few numbers, it may by chance be one in twenty
         assert_rounded_alike(found, expected)
+    assert torch.equal(fast.soft(logits, normalizer_of(logits)), found)
+
+
+@pytest.mark.parametrize("vocab_size", [256, 300])
+def test_from_logits_it_is_summed_in_pieces(vocab_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the probabilities of all ids never exist at once."""
+    plain, logits, made = plain_embedding(vocab_size), random_logits(3, vocab_size), list[torch.Size]()
+
+    def seen(part: torch.Tensor, *how: Any) -> torch.Tensor:
+        made.append(part.shape)
+        return probabilities(part, *how)
+
+    monkeypatch.setattr(module, "PIECE", 128)
+    monkeypatch.setattr(module, "probabilities", seen)
+    found = CudaEmbedding(plain).soft(logits, normalizer_of(logits))
+    assert sum(shape[1] for shape in made) == vocab_size and max(shape[1] for shape in made) == 128
+    torch.testing.assert_close(found, plain.soft(logits, normalizer_of(logits)), atol=1e-6, rtol=2e-5)
 
 
 def test_logits_far_below_zero_are_as_good_as_others() -> None:
@@ -113,25 +138,26 @@ def test_a_certain_id_gives_its_own_embedding() -> None:
 
 
 def test_rows_may_have_gaps_between_them() -> None:
-    fast, wide = CudaEmbedding(plain_embedding(192)), random_logits(5, 400)
+    fast, wide = CudaEmbedding(plain_embedding(192)), random_probs(5, 400)
     part = wide[:, :192]
-    assert torch.equal(fast.soft(part, normalizer_of(part)), fast.soft(part.contiguous(), normalizer_of(part)))
+    assert torch.equal(fast.mean(part), fast.mean(part.contiguous()))
 
 
 def test_columns_may_have_gaps_between_them_too() -> None:
     fast, logits = CudaEmbedding(plain_embedding(192)), random_logits(5, 192)
-    other = logits.T.contiguous().T
-    normalizer = torch.stack((normalizer_of(logits), torch.zeros(5, device=DEVICE)), dim=1)[:, 0]
-    assert other.stride(1) != 1 and normalizer.stride(0) != 1
-    assert torch.equal(fast.soft(other, normalizer), fast.soft(logits, normalizer_of(logits)))
+    probs, normalizer = probabilities(logits, normalizer_of(logits), torch.float32), normalizer_of(logits)
+    apart = [numbers.T.contiguous().T for numbers in (probs, logits)]
+    assert all(numbers.stride(1) != 1 for numbers in apart)
+    assert torch.equal(fast.mean(apart[0]), fast.mean(probs))
+    assert torch.equal(fast.soft(apart[1], normalizer), fast.soft(logits, normalizer))
 
 
 @pytest.mark.parametrize("shares", [1, 3, 100])
 def test_shares_of_the_vocabulary_add_up(shares: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, logits = plain_embedding(640), random_logits(3, 640)
+    plain, probs = plain_embedding(640), random_probs(3, 640)
     monkeypatch.setattr(module, "SHARES", shares)
-    found = CudaEmbedding(plain).soft(logits, normalizer_of(logits))
-    torch.testing.assert_close(found, plain.soft(logits, normalizer_of(logits)), atol=1e-6, rtol=2e-5)
+    found = CudaEmbedding(plain).mean(probs)
+    torch.testing.assert_close(found, plain.mean(probs), atol=1e-6, rtol=2e-5)
 
 
 @pytest.mark.parametrize("width", [128, 192])
@@ -141,17 +167,17 @@ def test_two_groups_of_columns_share_their_probabilities(
     rows: int, vocab_size: int, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the width has an even number of them; and whether or not a vocabulary divides into what programs read."""
-    plain, logits = plain_embedding(vocab_size, width=width), random_logits(rows, vocab_size)
-    expected = plain.soft(logits, normalizer_of(logits))
+    plain, probs = plain_embedding(vocab_size, width=width), random_probs(rows, vocab_size)
+    expected = plain.mean(probs)
     fast, found = CudaEmbedding(plain), []
     for columns in (64, 128):
         monkeypatch.setitem(module.SUMS, 4, (Tile(16, 64, 4), Tile(16, columns, 4)))
-        found.append(fast.soft(logits, normalizer_of(logits)))
+        found.append(fast.mean(probs))
         torch.testing.assert_close(found[-1], expected, **TOLERANCE[torch.float32])
     assert torch.equal(*found)
 
 
 def test_it_is_the_same_every_time() -> None:
-    fast, logits = CudaEmbedding(plain_embedding(640)), random_logits(3, 640)
-    first = fast.soft(logits, normalizer_of(logits))
-    assert all(torch.equal(fast.soft(logits, normalizer_of(logits)), first) for _ in range(3))
+    fast, probs = CudaEmbedding(plain_embedding(640)), random_probs(3, 640)
+    first = fast.mean(probs)
+    assert all(torch.equal(fast.mean(probs), first) for _ in range(3))

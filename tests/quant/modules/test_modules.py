@@ -13,6 +13,7 @@ from localdiff.model.embedding import TiedEmbedding
 from localdiff.model.moe import Experts
 from quant.codecs import CODECS
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor, swap_modules
+from quant.modules.embedding import probabilities
 from quant.modules.experts import rows_by_expert
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -134,6 +135,7 @@ def test_embedding(codec_name: str, device: str, dtype: torch.dtype) -> None:
     soft = module.soft(logits, logits.float().logsumexp(dim=-1))
     assert (soft.shape, soft.dtype) == ((4, WIDTH), dtype)
     assert torch.allclose(soft.float(), probs @ matrix.float(), atol=tolerance, rtol=tolerance)
+    assert torch.equal(module.mean(probabilities(logits, logits.float().logsumexp(dim=-1), dtype)), soft)
 
 
 def test_embedding_computes_what_the_models_own_does_with_decoded_weights(codec_name: str) -> None:

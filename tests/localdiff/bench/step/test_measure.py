@@ -195,12 +195,12 @@ def test_replayed_steps_are_warmed_up_for_longer_and_what_was_not_recorded_is_no
 def test_clocked_steps_are_read_as_the_timed_ones_are(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
 
-    def through_triton(*arguments: Any) -> torch.Tensor:
+    def through_triton(*arguments: Any, **how: Any) -> torch.Tensor:
         read.append(1)
-        return read_through_torch(*arguments)
+        return read_through_torch(*arguments, **how)
 
     monkeypatch.setattr(denoiser, "read_through_triton", through_triton)
-    monkeypatch.setattr(denoiser, "read_through_torch", lambda *_: pytest.fail("not the reading of a run"))
+    monkeypatch.setattr(denoiser, "read_through_torch", lambda *_, **__: pytest.fail("not the reading of a run"))
     stopwatch_with(static=True, logits=True).measure(2)
     assert len(read) == WARM_UP + 2 + 1 + CLOCKED, "the first step of the clocked block is not on the clock"
 

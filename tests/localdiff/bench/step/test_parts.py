@@ -78,5 +78,5 @@ def test_nothing_is_left_behind() -> None:
     assert clock.take() == {}
     for module in network.modules():
         assert not module._forward_hooks and not module._forward_pre_hooks
-    assert not {"logits", "soft"} & set(vars(network.embed_tokens))
+    assert not {"logits", "soft", "mean"} & set(vars(network.embed_tokens))
     assert "condition" not in vars(network.self_conditioning)

@@ -201,8 +201,8 @@ def test_a_step_is_sent_for_nothing_only_where_nothing_told_of_the_end(
 def test_an_event_has_the_mean_entropy_that_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The device's, which may be on the other side of the threshold than one that is computed from the entropies."""
 
-    def read(logits: Tensor, buffers: StepBuffers, *how: Any) -> Tensor:
-        found = read_through_torch(logits, buffers, *how)
+    def read(logits: Tensor, buffers: StepBuffers, **how: Any) -> Tensor:
+        found = read_through_torch(logits, buffers, **how)
         buffers.outcome[MEAN_ENTROPY] = bits_of(7.0)
         return found
 
