@@ -49,7 +49,8 @@ def test_statistics_equal_the_plain_reading(vocab: int, dtype: torch.dtype, soft
     normalizer = found.log_normalizer
     process(likely, softcap=softcap, temperature=temperature, log_normalizer=normalizer, block=64)
     expected_probs = probabilities(ours, normalizer, dtype).float()
-    torch.testing.assert_close(likely.float(), expected_probs, atol=1e-7, rtol=tolerance[1])
+    # On a card, a score of 714 is not rounded to fp32 before its normalizer is subtracted.
+    torch.testing.assert_close(likely.float(), expected_probs, atol=1e-7, rtol=max(tolerance[1], 1e-4))
     torch.testing.assert_close(likely.float().sum(dim=-1), torch.ones(ROWS, device=DEVICE), atol=5e-3, rtol=0.0)
 
 
