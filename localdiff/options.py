@@ -19,6 +19,8 @@ MAX_SEED = 2**63 - 1
 DRAWN_SEED_BITS = 53
 """Bits of a seed that is drawn: programs that read JSON, jq among them, keep integers of no more bits."""
 MAX_RECORD_TOP_K = 64
+CONTEXT_SIZE = 8192
+"""Tokens of prompt and answer together, where nothing else is said."""
 MAX_TOKENS = 2**31 - 1
 MAX_STEPS = 1_000_000
 # Logits divided by less than the first, or the noise scaled by more than the second, leave what fp32 can hold apart.
@@ -31,7 +33,8 @@ class GenerateOptions:
 
     Attributes:
         max_tokens: maximum number of tokens to commit.
-        context_size: maximum number of tokens of prompt and answer together; never more than the model was made for.
+        context_size: maximum number of tokens of prompt and answer together, never more than the model was made for;
+            None takes what the engine was loaded for.
         seed: seed of the noise, 0 to 2**63 - 1; None draws one, and `RunStarted` reports it.
         think: whether the model is asked to think before it answers.
         system: system prompt.
@@ -51,7 +54,7 @@ class GenerateOptions:
     """
 
     max_tokens: int = 1024
-    context_size: int = 8192
+    context_size: int | None = None
     seed: int | None = None
     think: bool = False
     system: str | None = None
@@ -103,7 +106,7 @@ class GenerateOptions:
 
     def _require_integer(self, name: str, *, at_least: int, at_most: int) -> None:
         raw = getattr(self, name)
-        if raw is None and name not in ("max_tokens", "context_size", "record_top_k"):
+        if raw is None and name not in ("max_tokens", "record_top_k"):
             return
         value = whole(raw)
         if value is None:

@@ -128,7 +128,7 @@ def set_(state: ChatState, argument: str) -> None:
         return
     thought = state.settings.options.think
     state.say(state.settings.set(name, value.strip()))
-    if name == "context" and state.context < state.options.context_size:
+    if name == "context" and state.context < (state.options.context_size or 0):
         state.say(f"{state.context:,} is the maximum for this model.")
     if state.settings.options.think != thought:
         state.session.think = state.settings.options.think

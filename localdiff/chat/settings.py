@@ -7,7 +7,7 @@ Knows names, values and where each of them came from; knows nothing about what t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Literal, TypeAlias, get_args
 
@@ -184,10 +184,9 @@ class ChatSettings:
         return self._origins.get(word, "default")
 
     def _set_option(self, field: str, text: str) -> None:
-        option = _option_of(_KEYS[field])
-        default = {each.name: each.default for each in fields(GenerateOptions)}[option]
-        value = default if text == _DEFAULT else _KEYS[field].from_text(text)
-        self.options = replace(self.options, **{option: value})  # type: ignore[arg-type]
+        key = _KEYS[field]
+        value = key.default if text == _DEFAULT else key.from_text(text)
+        self.options = replace(self.options, **{_option_of(key): value})  # type: ignore[arg-type]
 
     def _set_display(self, field: str, text: str) -> None:
         if text == _DEFAULT:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from localdiff import model_store
 from localdiff.commands.loading import Loading
+from localdiff.options import CONTEXT_SIZE
 from localdiff.ui.interrupt import interruptible
 
 if TYPE_CHECKING:
@@ -40,10 +41,11 @@ class ModelChoice:
     max_memory: int | None = None
     yes: bool = False
 
-    def load(self, *, context_size: int, loading: Loading) -> Engine:
+    def load(self, *, context_size: int | None, loading: Loading) -> Engine:
         """Load the model, with memory for as many positions; Ctrl-C works meanwhile.
 
         Args:
+            context_size: None takes the default.
             loading: is asked whether to download it, and told how far loading is.
 
         Raises:
@@ -61,7 +63,7 @@ class ModelChoice:
                     dtype=self.dtype,
                     revision=self.revision,
                     offline=self.offline,
-                    context_size=context_size,
+                    context_size=CONTEXT_SIZE if context_size is None else context_size,
                     max_memory=self.max_memory,
                     adapter=self.adapter,
                     confirm=loading.confirm,

@@ -44,6 +44,9 @@ class Recordable(Protocol):
     def settings_for(self, options: GenerateOptions) -> SamplerSettings:
         """The sampler's settings in force."""
 
+    def context_size(self, options: GenerateOptions) -> int:
+        """The context in force."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Digests:
@@ -104,7 +107,7 @@ def header_of(
         tool_calls=options.tool_calls,
         gold=gold,
         max_tokens=options.max_tokens,
-        context_size=options.context_size,
+        context_size=engine.context_size(options) if options.context_size is None else options.context_size,
         record_top_k=min(options.record_top_k, started.vocab_size),
         seed=started.seed,
         sampler=Sampler(

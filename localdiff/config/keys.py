@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from localdiff.errors import ArgumentError, UsageError
-from localdiff.options import GenerateOptions
+from localdiff.options import CONTEXT_SIZE, GenerateOptions
 from localdiff.sizes import is_finite, parse_size
 
 Value: TypeAlias = str | int | float | bool
@@ -127,8 +127,8 @@ class Key:
 _MODEL_SAYS = "as the model says"
 
 
-def _generation(name: str, kind: Kind, what: str, otherwise: str = _MODEL_SAYS, option: str | None = None) -> Key:
-    option = option or name.rpartition(".")[2]
+def _generation(name: str, kind: Kind, what: str, otherwise: str = _MODEL_SAYS) -> Key:
+    option = name.rpartition(".")[2]
     default = getattr(GenerateOptions(), option)
     return Key(
         name=name,
@@ -152,7 +152,13 @@ _ALL = (
     Key(name="device", kind="device", what="where to compute", default="auto"),
     Key(name="dtype", kind="choice", what="what to compute in", default="auto", choices=("auto", "bf16", "fp32")),
     Key(name="max_memory", kind="size", what="maximum memory to use on each device", otherwise="what is free"),
-    _generation("context", "whole", "maximum tokens of prompt and answer together", option="context_size"),
+    Key(
+        name="context",
+        kind="whole",
+        what="maximum tokens of prompt and answer together",
+        default=CONTEXT_SIZE,
+        option="context_size",
+    ),
     _generation("generate.max_tokens", "whole", "maximum number of tokens to generate"),
     _generation("generate.system", "text", "system prompt", "none"),
     _generation("generate.think", "switch", "let the model think before it answers"),

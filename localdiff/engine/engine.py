@@ -27,12 +27,12 @@ from ..identity import ModelIdentity
 from ..load_progress import LoadProgress, tell_nobody
 from ..memory_account import PREFILL_CHUNK
 from ..model.diffusion_gemma import DiffusionGemma
-from ..options import DRAWN_SEED_BITS, GenerateOptions
+from ..options import CONTEXT_SIZE, DRAWN_SEED_BITS, GenerateOptions
 from ..text.detok import ReplyDecoder
 from ..text.prompt import Prompt, prompt_ids
 from ..text.template import ChatTemplate
 from ..text.tokenizer import Tokenizer
-from .arguments import check_noise, check_prefix_cache, check_rule, checked_run
+from .arguments import check_noise, check_prefix_cache, check_rule, checked_run, positive
 from .draft import draft_block
 from .prefill import prefill
 from .prefix_cache import PrefixCache
@@ -54,12 +54,14 @@ class Engine:
         layer_devices: Sequence[torch.device] | None = None,
         prefill_chunk: int = PREFILL_CHUNK,
         denoiser: Denoiser | None = None,
+        context_size: int = CONTEXT_SIZE,
     ) -> None:
         """Takes a loaded model.
 
         Args:
             layer_devices: device of each layer, if not all are on one.
             denoiser: how its blocks are denoised; by default on the plain path.
+            context_size: maximum number of tokens of prompt and answer together, where options say nothing else.
         """
         self.model = model
         self.tokenizer = tokenizer
@@ -71,6 +73,7 @@ class Engine:
         self._dtype = model.norm.weight.dtype
         self.layer_devices = layer_devices or self._device
         self.prefill_chunk = prefill_chunk
+        self._context_size = context_size
         self.denoiser = denoiser or Denoiser(model)
         self._spare: deque[PrefixCache] = deque(maxlen=1)  # whose methods are safe between threads
 
@@ -83,7 +86,7 @@ class Engine:
         dtype: str = "auto",
         revision: str | None = None,
         offline: bool = False,
-        context_size: int = 8192,
+        context_size: int = CONTEXT_SIZE,
         max_memory: int | None = None,
         adapter: str | os.PathLike[str] | None = None,
         confirm: ConfirmDownload = confirm_silently,
@@ -100,7 +103,8 @@ class Engine:
         Args:
             device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
             dtype: `auto`, `bf16` or `fp32`; `localdiff.load.resolve_dtype` has the rule for `auto`.
-            context_size: number of positions, of prompt and answer together, to reserve memory for.
+            context_size: number of positions, of prompt and answer together, that must fit beside the weights, and that
+                runs have whose options set no `context_size`.
             max_memory: maximum number of bytes to use on each device.
             adapter: name of one shipped with this package, or a directory that PEFT saved; its low-rank terms are
                 added beside the weights, which stay unchanged.
@@ -116,6 +120,7 @@ class Engine:
         """
         from .opening import open_model
 
+        context_size = positive("context_size", context_size)
         opened = open_model(
             model,
             device=device,
@@ -136,6 +141,7 @@ class Engine:
             opened.identity,
             layer_devices=opened.placement.layers,
             denoiser=opened.denoiser,
+            context_size=context_size,
         )
 
     def generate(
@@ -256,8 +262,12 @@ class Engine:
         return torch.get_num_threads() if self._device.type == "cpu" else None
 
     def context_size(self, options: GenerateOptions) -> int:
-        """Maximum number of tokens of prompt and answer together: the options' limit, or the model's if it is lower."""
-        return min(options.context_size, self.model.config.max_positions or options.context_size)
+        """Maximum number of tokens of prompt and answer together: the options' limit, or the model's if it is lower.
+
+        Options without a limit have the one that the engine was loaded for.
+        """
+        size = self._context_size if options.context_size is None else options.context_size
+        return min(size, self.model.config.max_positions or size)
 
     def _start(
         self,

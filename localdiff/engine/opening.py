@@ -90,7 +90,6 @@ def open_model(
     check_flag("offline", offline)
     check_callable("confirm", confirm)
     check_callable("progress", progress)
-    context_size = positive("context_size", context_size)
     max_memory = None if max_memory is None else positive("max_memory", max_memory)
     stored_adapter = None if adapter is None else open_adapter(adapter)
     where = resolve_device(device)

@@ -11,7 +11,7 @@ from typing import Any
 
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.events import Event, FinishReason, Prefilled, RunFinished, RunStarted, RunStats
-from localdiff.options import GenerateOptions
+from localdiff.options import CONTEXT_SIZE, GenerateOptions
 from tests.fakes.engine import IDENTITY, Block, FakePieces, ScriptedEngine
 
 TOKENS_A_MESSAGE = 6
@@ -59,6 +59,7 @@ class ScriptedChatModel:
             hardware="a scripted machine",
             threads=1,
             settings_for=SamplerSettings().override,
+            context_size=self.context_size,
         )
 
     @property
@@ -103,7 +104,8 @@ class ScriptedChatModel:
 
     def context_size(self, options: GenerateOptions) -> int:
         """As it was asked for, or the model's limit if it is lower."""
-        return min(options.context_size, self.max_positions or options.context_size)
+        size = CONTEXT_SIZE if options.context_size is None else options.context_size
+        return min(size, self.max_positions or size)
 
     def prompt_ids(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> list[int]:
         """One id a character."""

@@ -28,7 +28,7 @@ from localdiff.events import (
     TextCommitted,
 )
 from localdiff.identity import ModelIdentity
-from localdiff.options import GenerateOptions
+from localdiff.options import CONTEXT_SIZE, GenerateOptions
 
 CANVAS = 16
 MAX_STEPS = 48
@@ -101,7 +101,8 @@ class ScriptedEngine:
 
     def context_size(self, options: GenerateOptions) -> int:
         """The options' limit, or the model's if it is lower."""
-        return min(options.context_size, self.max_positions or options.context_size)
+        size = CONTEXT_SIZE if options.context_size is None else options.context_size
+        return min(size, self.max_positions or size)
 
     def generate(
         self, prompt: str, options: GenerateOptions, *, cancel: threading.Event | None = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from localdiff.events import BlockCommitted, BlockStarted, BlockStats, DenoiseStep, Event, RunFinished, TextCommitted
 from localdiff.identity import ModelIdentity
-from localdiff.options import GenerateOptions
+from localdiff.options import CONTEXT_SIZE, GenerateOptions
 from tests.fakes.canvas import SCRIPTS, Script, Vocabulary
 from tests.fakes.engine import IDENTITY
 
@@ -48,7 +48,7 @@ class CanvasPlayer:
 
     def context_size(self, options: GenerateOptions) -> int:
         """As it was asked for."""
-        return options.context_size
+        return CONTEXT_SIZE if options.context_size is None else options.context_size
 
     def generate(
         self, prompt: str, options: GenerateOptions, *, cancel: threading.Event | None = None

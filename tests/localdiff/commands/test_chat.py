@@ -13,7 +13,7 @@ from localdiff.commands.chat.request import ChatRequest
 from localdiff.commands.live import LiveOptions
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import RecordOptions
-from localdiff.options import GenerateOptions
+from localdiff.options import CONTEXT_SIZE, GenerateOptions
 from tests.fakes.chat_model import ScriptedChatModel
 from tests.screens.processes import Cli
 
@@ -34,7 +34,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[ChatRequest]:
 def test_without_options_everything_is_the_default(cli: Cli, requests: list[ChatRequest]) -> None:
     assert cli("chat").code == 0
     (request,) = requests
-    assert request.options == GenerateOptions()
+    assert request.options == GenerateOptions(context_size=CONTEXT_SIZE)
     assert request.display == DisplaySettings()
     assert (request.origins, request.resume, request.session, request.private) == ({}, False, None, False)
 
@@ -81,7 +81,7 @@ def test_settings_say_where_they_came_from(
     (tmp_path / "config.toml").write_text('[generate]\nsteps = 12\nt_min = 0.2\n[ui]\nlive = "line"\n')
     assert cli("chat", "--temperature", "0.5").code == 0
     (request,) = requests
-    assert request.options == GenerateOptions(steps=12, cap=9, temperature=0.5)
+    assert request.options == GenerateOptions(steps=12, cap=9, temperature=0.5, context_size=CONTEXT_SIZE)
     assert request.origins == {
         "cap": "LOCALDIFF_CAP",
         "steps": f"{tmp_path}/config.toml:2",

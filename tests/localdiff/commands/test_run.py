@@ -15,7 +15,7 @@ from localdiff import __version__
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.run import RunRequest
 from localdiff.errors import ResourceError
-from localdiff.options import GenerateOptions
+from localdiff.options import CONTEXT_SIZE, GenerateOptions
 from tests.fakes.engine import IDENTITY, Block, ScriptedEngine
 from tests.screens.processes import Cli
 
@@ -102,7 +102,7 @@ def test_every_setting_reaches_the_engine(cli: Cli, engine: ScriptedEngine) -> N
 
 def test_without_settings_the_defaults_are_the_library_s(cli: Cli, engine: ScriptedEngine) -> None:
     cli("run", "-m", "demo", "hi")
-    assert engine.calls[0][1] == GenerateOptions()
+    assert engine.calls[0][1] == GenerateOptions(context_size=CONTEXT_SIZE)
 
 
 def test_the_model_is_named_to_the_loader(cli: Cli) -> None:

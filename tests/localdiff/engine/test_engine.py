@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from localdiff.engine import Engine
-from localdiff.errors import UsageError, WeightsError
+from localdiff.errors import ContextError, UsageError, WeightsError
 from localdiff.events import (
     BlockCommitted,
     BlockStarted,
@@ -228,6 +228,15 @@ def test_an_empty_prompt_of_ids_is_refused(tmp_path: Path) -> None:
 def test_what_is_no_sequence_is_no_prompt(tmp_path: Path, prompt: Any) -> None:
     with pytest.raises(UsageError, match=f"not an? `{type(prompt).__name__}`"):
         list(tiny.engine(tmp_path).generate(prompt, options()))
+
+
+def test_a_run_has_the_context_that_the_engine_was_loaded_for() -> None:
+    engine = Engine.load("demo", device="cpu", offline=True, context_size=numpy.int64(40))
+    assert (engine.context_size(options()), engine.context_size(options(context_size=50))) == (40, 50)
+    with pytest.raises(ContextError, match=r"the context holds 40"):
+        list(engine.generate([2] * 40, options()))
+    started, *_ = engine.generate([2] * 30, options(max_tokens=100))
+    assert isinstance(started, RunStarted) and started.max_tokens == 10 and type(started.max_tokens) is int
 
 
 @pytest.mark.parametrize(
