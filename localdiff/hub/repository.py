@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from localdiff.errors import WeightsError
 from localdiff.hub.cache import linked_sha256
@@ -22,6 +22,9 @@ from localdiff.hub.endpoint import require_readable
 from localdiff.hub.files import NEEDED
 from localdiff.hub.problems import UnreachableError, explain, not_downloaded
 from localdiff.model_reference import KINDS
+
+if TYPE_CHECKING:
+    from huggingface_hub.hf_api import RepoSibling
 
 LEGAL_FILES = ("LICENSE*", "LICENCE*", "NOTICE*")
 CONFIG = "config.json"
@@ -201,7 +204,7 @@ def _on_hub(reference: str, revision: str, *, patient: bool) -> Repository:
         files = {
             sibling.rfilename: RemoteFile(
                 name=sibling.rfilename,
-                nbytes=sibling.size or (sibling.lfs.size if sibling.lfs else 0),
+                nbytes=_size(reference, commit, sibling),
                 sha256=sibling.lfs.sha256 if sibling.lfs else None,
                 blob=sibling.blob_id,
                 local_path=_cached(reference, sibling.rfilename, commit),
@@ -221,6 +224,18 @@ def _on_hub(reference: str, revision: str, *, patient: bool) -> Repository:
         )
 
     return _with_retries(ask, reference, revision, waits=_RETRY_WAITS if patient else ())
+
+
+def _size(reference: str, commit: str, file: RepoSibling) -> int:
+    """Bytes of a file, of which it is asked on its own where the listing has none, as those of some mirrors."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+
+    size = file.lfs.size if file.size is None and file.lfs else file.size
+    if size is None:
+        size = get_hf_file_metadata(hf_hub_url(reference, file.rfilename, revision=commit), timeout=_TIMEOUT).size
+    if size is None:
+        raise WeightsError(f"the Hub, or what `HF_ENDPOINT` names, does not say how large `{file.rfilename}` is")
+    return size
 
 
 def _undamaged(repository: Repository) -> Repository:

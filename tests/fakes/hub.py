@@ -42,6 +42,7 @@ class Repository:
         pace: seconds between two pieces of a large file.
         slow: the same for single files.
         sizes: name → size that a file is listed with, where it is not that of its content.
+        has_sizes: whether files are listed with sizes and hashes.
     """
 
     files: dict[str, bytes]
@@ -58,6 +59,7 @@ class Repository:
     pace: float = 0.0
     slow: dict[str, float] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
+    has_sizes: bool = True
 
 
 @dataclass
@@ -125,6 +127,8 @@ class _Handler(BaseHTTPRequestHandler):
         if rest and rest[0] == "tree":
             return self._json([_entry(name, data) for name, data in repository.files.items()])
         siblings = [_sibling(name, data, repository.sizes.get(name)) for name, data in repository.files.items()]
+        if not repository.has_sizes:
+            siblings = [{"rfilename": name} for name in repository.files]
         card = {} if repository.license is None else {"cardData": {"license": repository.license}}
         return self._json({"id": f"{owner}/{name}", "sha": COMMIT, "siblings": siblings, "tags": []} | card)
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from huggingface_hub import constants, hf_hub_download
@@ -58,6 +59,30 @@ def test_names_sizes_and_hashes_of_what_a_model_may_need(use_hub: UseHub) -> Non
             assert file.matches(content)
             assert not file.matches(content[:-1] + b"?")
         assert server.requests == ["GET api/models/owner/model/revision/v1"]
+
+
+def test_where_the_listing_has_no_sizes_each_file_is_asked_for_its_own(use_hub: UseHub) -> None:
+    with hub(model=Repository(files=FILES | {"NOTICE": b""} | OTHERS, has_sizes=False)) as server:
+        use_hub(server)
+        assert download("config.json").read_bytes() == FILES["config.json"]
+        server.requests.clear()
+        found = look_up("owner/model")
+        assert {name: file.nbytes for name, file in found.files.items()} == {
+            "NOTICE": 0,
+            **{name: len(content) for name, content in FILES.items()},
+        }
+        heads = [request for request in server.requests if request.startswith("HEAD ")]
+        assert len(heads) == len(server.requests) - 1 == len(found.files)
+        assert found.read("LICENSE") == FILES["LICENSE"]
+
+
+def test_a_size_that_nobody_states_is_an_error(use_hub: UseHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    unstated = SimpleNamespace(size=None)
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", lambda *_, **__: unstated)
+    with hub(model=Repository(files=FILES, has_sizes=False)) as server:
+        use_hub(server)
+        with pytest.raises(WeightsError, match=r"does not say how large `config\.json` is"):
+            look_up("owner/model")
 
 
 def test_reading_a_file_keeps_nothing(use_hub: UseHub) -> None:
