@@ -93,11 +93,15 @@ def refusal(path: Path) -> str | None:
 def require_readable(path: Path) -> None:
     """Refuse a file of a model that this user may not read: libraries take some of these for missing or damaged.
 
+    A device or a pipe in its place is refused as well: it may have no end, and nothing in it before somebody writes.
+
     Raises:
-        WeightsError: it may not be read.
+        WeightsError: it may not be read, or is no file.
     """
     if (why := refusal(path)) is not None:
         raise WeightsError(f"`{path}` cannot be read: {why}", CHECK_PERMISSIONS)
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise WeightsError(f"`{path}` is a device or a pipe, not a file", "fetch it again")
 
 
 def shown(path: Path, env: Mapping[str, str] = os.environ) -> str:

@@ -19,6 +19,7 @@ from localdiff.config.keys import KEYS, Value
 from localdiff.errors import ArgumentError, UsageError
 
 CONFIG_FILE = "config.toml"
+MAX_BYTES = 1_000_000
 _BARE = re.compile(r"[\w-]+", re.ASCII)
 _NAME = r"[\w-]+"
 _TABLES = tuple(dict.fromkeys(name.partition(".")[0] for name in KEYS if "." in name))
@@ -71,7 +72,11 @@ def read_text(path: Path, shown: str) -> str:
         UsageError: it cannot be read, or is not TOML.
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise UsageError(f"{shown} has more than {MAX_BYTES / 1e6:.0f} MB", "no settings need that; move it away")
+        text = data.decode("utf-8-sig")
         tomllib.loads(text)
     except FileNotFoundError:
         return ""

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from localdiff import paths
 from localdiff.errors import UsageError, WeightsError
 from localdiff.fetching.contents import headers, missing_files, model_config, weight_files, weight_map
 from localdiff.hub.files import TEXT_FILES
@@ -101,6 +102,7 @@ def _require_text_model(files: tuple[SourceFile, ...], reference: str) -> tuple[
 def _from_directory(reference: str, directory: Path) -> Origin:
     names = sorted(path.name for path in directory.iterdir() if path.is_file())
     _refuse_quantized(reference, names)
+    paths.require_readable(directory / "config.json")
     try:
         config = (directory / "config.json").read_bytes()
     except OSError as error:

@@ -8,6 +8,7 @@ A safetensors file is `u64 header length | JSON header | data`; offsets in the h
 from __future__ import annotations
 
 import json
+import stat
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -142,6 +143,8 @@ def read_source(directory: Path, sha256: dict[str, str] | None = None) -> tuple[
         path = directory / name
         try:
             status = path.stat()
+            if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait
+                raise SourceError(f"`{path}` is not a file", HINT)
             with path.open("rb") as file:
                 start = read_start(name, file.read)
         except OSError as error:

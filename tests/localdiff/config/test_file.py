@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -169,3 +170,14 @@ def test_the_line_is_the_one_on_which_the_key_was_written(values: list[str], gap
         lines.append(text.count("\n") + 1)
         text += f"k{number} = {value}\n"
     assert [line_of(text, (f"k{number}",)) for number in range(len(values))] == lines
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such devices")
+def test_a_file_without_an_end_is_not_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match=r"^config\.toml has more than 1 MB"):
+        read_file(path, "config.toml")
+    path.unlink()
+    path.symlink_to("/dev/null")
+    assert read_file(path, "config.toml") == {}, "which means that there are no settings"

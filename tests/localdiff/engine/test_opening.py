@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,6 +52,14 @@ def test_what_may_not_be_read_is_not_to_be_rebuilt(made: Path, tmp_path: Path, n
         refused = refusal(directory)
     assert refused.message == f"`{directory / name}` cannot be read: Permission denied"
     assert refused.hint == "check its permissions"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such devices")
+def test_a_file_without_an_end_is_not_read(tmp_path: Path) -> None:
+    directory = shutil.copytree(DEMO_DIRECTORY, tmp_path / "copy")
+    (directory / "config.json").unlink()
+    (directory / "config.json").symlink_to("/dev/zero")
+    assert refusal(directory).message == f"`{directory / 'config.json'}` is a device or a pipe, not a file"
 
 
 def test_a_damaged_configuration_that_is_still_json(made: Path, tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,15 @@ def test_finds_every_tensor_of_every_file(directory: Path) -> None:
         found = {tensor.name: (tensor.shape, tensor.dtype) for tensor in files[name].tensors}
         assert found == {tensor: (tuple(value.shape), "BF16") for tensor, value in tensors.items()}
         assert files[name].nbytes == (directory / name).stat().st_size
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
+def test_a_pipe_is_not_waited_for(directory: Path) -> None:
+    shard = directory / sorted(small_weights())[-1]
+    shard.unlink()
+    os.mkfifo(shard)
+    with pytest.raises(SourceError, match=r"safetensors` is not a file"):
+        read_source(directory)
 
 
 def test_a_single_file_needs_no_index(tmp_path: Path) -> None:
