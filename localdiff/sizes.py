@@ -47,10 +47,12 @@ def parse_size(text: str, option: str) -> int:
 
 
 def shown_size(nbytes: float) -> str:
-    """A size for display: `15.4 GB`, `380 MB` or `12 KB`."""
+    """A size for display: `15.4 GB`, `380 MB`, `12 KB` or `400 bytes`."""
     if nbytes >= 0.95e9:
         return f"{nbytes / 1e9:.1f} GB"
-    return f"{nbytes / 1e6:.0f} MB" if nbytes >= 0.95e6 else f"{nbytes / 1e3:.0f} KB"
+    if nbytes >= 0.95e6:
+        return f"{nbytes / 1e6:.0f} MB"
+    return f"{nbytes / 1e3:.0f} KB" if nbytes >= 950 else counted(round(nbytes), "byte")
 
 
 def counted(number: int, noun: str) -> str:

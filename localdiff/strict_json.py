@@ -76,7 +76,12 @@ def _hints(kind: type[Any]) -> Mapping[str, Any]:
 
 @cache
 def _optional(kind: type[Any]) -> frozenset[str]:
-    return frozenset(field.name for field in dataclasses.fields(kind) if field.default is not dataclasses.MISSING)
+    missing = dataclasses.MISSING
+    return frozenset(
+        field.name
+        for field in dataclasses.fields(kind)
+        if field.default is not missing or field.default_factory is not missing
+    )
 
 
 def _value(hint: Any, value: object, where: str) -> object:

@@ -1,6 +1,7 @@
 """Denoises blocks step by step: in static steps where they are supported, on the plain path elsewhere.
 
 Knows which blocks can be denoised in static steps; `static` and `plain` know how.
+Shape letters: L canvas.
 """
 
 from __future__ import annotations
@@ -67,10 +68,10 @@ class Denoiser:
         return cls(model, path)
 
     def warm_up(self, progress: LoadProgress = tell_nobody) -> None:
-        """Takes a step of each kind that a run has, so that kernels are compiled before its clock starts.
+        """Takes steps that together launch every kernel of a run, so that they are compiled before its clock starts.
 
         A step of a run commits nothing, or a whole block, or the end of a prompt, which has any number of rows; and it
-        draws ids, or takes the most probable ones.
+        draws ids, or takes the most probable ones, which is another kernel whatever it commits.
 
         Args:
             progress: called with the share of these steps that is done.

@@ -1,4 +1,7 @@
-"""The layer ops of `localdiff.kernels.layer_ops` in place of the plain ones, for the rows of one sequence on a GPU."""
+"""The layer ops of `localdiff.kernels.layer_ops` in place of the plain ones, for the rows of one sequence on a GPU.
+
+Shape letters: N rows, D width, E experts, S parts of a sum.
+"""
 
 from __future__ import annotations
 

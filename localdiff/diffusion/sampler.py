@@ -3,6 +3,7 @@
     canvas ──► denoiser ──► drawn ids ──► accept the surest ──► renoise the rest ──► next canvas
 
 The decision is taken anew in every step; nothing freezes.
+Shape letters: L canvas.
 """
 
 from __future__ import annotations

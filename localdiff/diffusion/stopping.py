@@ -2,6 +2,7 @@
 
 Two things are required of a canvas, neither of them the entropy bound: that its draft stays the same (stable), and
 that its mean entropy is small (confident). A rule looks at both.
+Shape letters: L canvas.
 """
 
 from __future__ import annotations

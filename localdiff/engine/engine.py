@@ -156,6 +156,8 @@ class Engine:
     ) -> Iterator[Event]:
         """Answers a prompt block by block, as events in the order that `localdiff.events` shows.
 
+        Nothing is computed, and no argument checked, before the first event is asked for.
+
         Args:
             cancel: ends the run between denoise steps and between chunks of the prompt.
             noise: source of randomness; by default what `options.noise` and `options.seed` say.

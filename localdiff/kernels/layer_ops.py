@@ -2,7 +2,8 @@
 
 A layer's activations are a few megabytes, which each of some hundred small ops would read and write; here each layer op
 reads its inputs once. Knows rows and weights; knows no modules.
-Shape letters: N rows, D width, H query heads, K key-value heads, d head size, E experts, k experts per row.
+Shape letters: N rows, D width, H query heads, K key-value heads, d head size, E experts, k experts per row,
+I inner width, S parts of a sum.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Device code: fused pointwise ops between a layer's GEMMs, one program per row.
 
 Everything is computed in fp32 and rounded where the plain path rounds: after each norm, product and sum.
-Shape letters: N rows, D width, H query heads, K key-value heads, d head size, E experts, k experts per row.
+Shape letters: N rows, D width, H query heads, K key-value heads, d head size, E experts, k experts per row,
+I inner width.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """One transformer layer, shared by encoder and canvas rows.
 
 Knows the order of norms, the two feed-forward branches and the layer scalars; does not know which rows see which.
+Shape letters: N rows, D width, d head size, k experts per row.
 """
 
 from __future__ import annotations

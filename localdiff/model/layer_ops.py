@@ -8,7 +8,8 @@
 
 Knows rows and the weights of norms, and of modules only that a router is one. `LayerOps` is the plain path, and what
 the same ops as one launch each are held against (`localdiff.kernels.layer_ops`).
-Shape letters: N rows, D width, I inner width, H heads, K key-value heads, d head size, E experts, k experts per row.
+Shape letters: N rows, D width, I inner width, H heads, K key-value heads, d head size, E experts, k experts per row,
+S parts of a sum.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 Attention begins with queries, keys and values, and a gated MLP with gate and up: two or three projections of the same
 rows. On a GPU `quant.cuda.fused_projections` fuses them into one; all other code sees the modules as they are.
+Shape letters: N rows, D width, S parts of a sum.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Self-conditioning: the previous denoise step's prediction, added to the canvas embeddings.
 
 Belongs to canvas rows only; encoder rows take plain scaled embeddings.
+Shape letters: L canvas, D width.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Device code: nf4 decoded, as it is stored or in the order of `layout`; int8 in that order."""
+"""Device code: nf4 decoded, as it is stored or in the order of `layout`; int8 in that order.
+
+Shape letters: N rows of a weight, G groups of 64 of its input.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ lanes (`_by_lanes`), so that each lane reads all of its bytes at once, 32 codes 
 a lane's bytes of a row are adjacent anyway. Bytes of nf4 in that order are as they are stored, since two adjacent
 weights fill a register of the matrix instruction, and come in words, which Triton can hold in registers from one
 iteration of a loop to the next. Nothing is rounded: codes and scales are the same.
-Shape letters: E experts, N rows of a weight, K its input.
+Shape letters: E experts, N rows of a weight, K its input, G = K / 64 groups.
 """
 
 from __future__ import annotations

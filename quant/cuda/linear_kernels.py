@@ -1,6 +1,6 @@
 """Device code: rows of activations times one weight; a quantized one is decoded tile by tile inside the loop.
 
-Shape letters: M rows of activations, N rows of the weight, K its input.
+Shape letters: M rows of activations, N rows of the weight, K its input, S parts of a sum.
 """
 
 from __future__ import annotations

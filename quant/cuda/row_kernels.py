@@ -1,4 +1,7 @@
-"""Device code: rows of activations as int8, one scale per row and group of 64."""
+"""Device code: rows of activations as int8, one scale per row and group of 64.
+
+Shape letters: M rows, K their width.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,16 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("nbytes", "text"),
-    [(15_440_000_000, "15.4 GB"), (999_000_000, "1.0 GB"), (380_000_000, "380 MB"), (12_345, "12 KB"), (0, "0 KB")],
+    [
+        (15_440_000_000, "15.4 GB"),
+        (999_000_000, "1.0 GB"),
+        (380_000_000, "380 MB"),
+        (12_345, "12 KB"),
+        (950, "1 KB"),
+        (400, "400 bytes"),
+        (1, "1 byte"),
+        (0, "0 bytes"),
+    ],
 )
 def test_sizes_are_shown(nbytes: int, text: str) -> None:
     assert shown_size(nbytes) == text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import pytest
@@ -57,6 +57,15 @@ def test_anything_else_is_refused_by_name(change: dict[str, object], message: st
     with pytest.raises(Malformed) as caught:
         decode(Outer, GOOD | change, "o")
     assert str(caught.value) == message
+
+
+def test_a_field_with_a_default_may_be_missing() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Filled:
+        number: int = 2
+        inner: Inner = field(default_factory=lambda: Inner(word="x"))
+
+    assert decode(Filled, {}, "o") == Filled()
 
 
 def test_a_missing_field_is_named() -> None:

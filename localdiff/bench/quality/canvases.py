@@ -4,7 +4,7 @@ The canvases are those that the first model saw in a run of its own. Each model 
 own soft embedding from step to step, as in a run, but its samples are discarded: the next canvas is the recorded one.
 So no difference comes from a different path, and the first model sees just what it saw in its run.
 
-Shape letters: L canvas, V vocabulary, P positions that are kept.
+Shape letters: L canvas, V vocabulary, P positions that are kept, S steps, K of them kept.
 """
 
 from __future__ import annotations

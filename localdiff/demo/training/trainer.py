@@ -8,6 +8,7 @@ on it; in two of these three the canvas is also the one that the sampler makes f
 Every update is a function of (seed, update number) alone, so an interrupted run continues exactly where it stopped.
 Noise and weights are drawn for a whole batch whoever computes it, so several processes do what one does, except for
 rounding and for the load balance of experts, which each process measures on its own rows.
+Shape letters: B batch, L canvas.
 """
 
 from __future__ import annotations

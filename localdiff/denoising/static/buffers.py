@@ -1,7 +1,7 @@
 """The tensors that a static step reads and writes; their addresses never change.
 
 Knows what a step exchanges with the host (`localdiff.kernels.decision_layout` has the places in it); knows no model.
-Shape letters: L canvas, D width.
+Shape letters: L canvas, D width, C commit rows, K most probable ids.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The first run of a program is eager: it loads and compiles what the step needs, and what it computes is used.
 On a GPU the second one begins with capturing the step, which computes nothing; it and all later ones are replays.
-Shape letters: C commit rows, L canvas rows.
+Shape letters: C commit rows, L canvas rows, K most probable ids.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ While a block seems far from its end, the next step is launched before the last 
 device does not wait for the host; where that outcome meets the stop rule all the same, the step is discarded and the
 noise source rewound. Nearer to it (`NEAR`), and with sparse self-conditioning, whose overflow decides the next step's
 input, the host reads the outcome first. Knows events and the order of steps; the arithmetic is the program's.
+Shape letters: L canvas.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Whether the kernels run on this machine: they are compiled, opened and tried on small inputs.
 
 Knows what is tried and what to say where that fails; knows nothing about models.
+Shape letters: H heads, N rows, d head size.
 """
 
 from __future__ import annotations
