@@ -16,16 +16,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .diffusion.noise import Noise
-from .engine import Engine
-from .engine.arguments import checked_run
-from .engine.prefix_cache import common_length
-from .errors import UsageError, kind_of
-from .events import Event
-from .options import GenerateOptions
-from .sizes import whole
-from .text.prompt import IDS, as_messages
-from .text.tokenizer import Tokenizer
+from localdiff.diffusion.noise import Noise
+from localdiff.engine import Engine
+from localdiff.engine.arguments import checked_run
+from localdiff.engine.prefix_cache import common_length
+from localdiff.errors import UsageError, kind_of
+from localdiff.events import Event
+from localdiff.options import GenerateOptions
+from localdiff.sizes import whole
+from localdiff.text.prompt import IDS, as_messages
+from localdiff.text.tokenizer import Tokenizer
 
 __all__ = ["IDS", "Conversation", "with_own_ids"]
 

@@ -9,7 +9,7 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .sizes import counted
+from localdiff.sizes import counted
 
 if TYPE_CHECKING:
     import torch

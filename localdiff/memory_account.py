@@ -13,12 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from localdiff.diffusion.reading import MAX_ELEMENTS
+from localdiff.model.attention import MAX_SCORES
 from quant.cuda.embedding import SHARES
 from quant.modules import QuantEmbedding
 from quant.planning.plan import Plan, tensor_class
-
-from .diffusion.reading import MAX_ELEMENTS
-from .model.attention import MAX_SCORES
 
 CANVAS, WINDOW = 256, 1024
 """Positions of a canvas, and of those that a sliding layer sees, in the released model."""

@@ -18,8 +18,8 @@ itself is light, so that recipes and errors can be named without loading torch; 
 own module.
 """
 
-from .errors import QuantError
-from .recipe import DEFAULT_RECIPE, RECIPES, Recipe, Rule, recipe_named
+from quant.errors import QuantError
+from quant.recipe import DEFAULT_RECIPE, RECIPES, Recipe, Rule, recipe_named
 
 MANIFEST_FILE = "quant.json"
 """The manifest's name; a directory with one holds a quantized model."""

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Literal, Self, get_args
 
-from .errors import RecipeError
+from quant.errors import RecipeError
 
 Scheme = Literal["keep", "drop", "nf4", "int8"]
 """How a tensor is stored: unchanged, not at all, or quantized by the codec of this name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TypeVar
 
-from .errors import QuantError
+from quant.errors import QuantError
 
 Option = TypeVar("Option", bound=str)
 

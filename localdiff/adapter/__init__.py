@@ -18,13 +18,13 @@ Knows modules and files; knows nothing about sampling or text. Nothing is merged
 quantized or not.
 """
 
-from .attach import attach
-from .fresh import add_adapter, terms_of
-from .loaded import Adapter, open_adapter
-from .lowrank import LowRank
-from .save import save_adapter
-from .stored import StoredAdapter
-from .transfer import copy_factors
+from localdiff.adapter.attach import attach
+from localdiff.adapter.fresh import add_adapter, terms_of
+from localdiff.adapter.loaded import Adapter, open_adapter
+from localdiff.adapter.lowrank import LowRank
+from localdiff.adapter.save import save_adapter
+from localdiff.adapter.stored import StoredAdapter
+from localdiff.adapter.transfer import copy_factors
 
 __all__ = [
     "Adapter",

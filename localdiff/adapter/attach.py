@@ -10,13 +10,12 @@ from collections.abc import Mapping
 
 from torch import nn
 
+from localdiff.adapter.lowrank import LowRank, Terms
+from localdiff.adapter.modules import AdaptedExperts, AdaptedLinear
+from localdiff.adapter.rows import RowKinds
+from localdiff.adapter.targets import EXPERT_PARAMETERS, SIDES, Side, Target, targets
+from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.modules import RoutedExperts
-
-from ..model.diffusion_gemma import DiffusionGemma
-from .lowrank import LowRank, Terms
-from .modules import AdaptedExperts, AdaptedLinear
-from .rows import RowKinds
-from .targets import EXPERT_PARAMETERS, SIDES, Side, Target, targets
 
 
 def attach(network: DiffusionGemma, terms: Mapping[tuple[Side, str], LowRank]) -> None:

@@ -9,7 +9,7 @@ import hashlib
 
 import torch
 
-from ..model.diffusion_gemma import DiffusionGemma
+from localdiff.model.diffusion_gemma import DiffusionGemma
 
 
 def fingerprint(network: DiffusionGemma) -> str:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from ..errors import WeightsError
-from ..paths import require_readable
-from ..sizes import is_finite
+from localdiff.errors import WeightsError
+from localdiff.paths import require_readable
+from localdiff.sizes import is_finite
 
 CONFIG_FILE = "adapter_config.json"
 

@@ -14,13 +14,13 @@ from typing import Literal, cast, get_args
 import torch
 from torch import nn
 
-from ..errors import ArgumentError, UsageError, kind_of
-from ..model.diffusion_gemma import DiffusionGemma
-from ..sizes import is_finite, whole
-from .attach import attach
-from .lowrank import LowRank, Terms
-from .modules import AdaptedExperts, AdaptedLinear
-from .targets import EXPERT_PARAMETERS, SIDES, Side, choose, targets
+from localdiff.adapter.attach import attach
+from localdiff.adapter.lowrank import LowRank, Terms
+from localdiff.adapter.modules import AdaptedExperts, AdaptedLinear
+from localdiff.adapter.targets import EXPERT_PARAMETERS, SIDES, Side, choose, targets
+from localdiff.errors import ArgumentError, UsageError, kind_of
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.sizes import is_finite, whole
 
 Rows = Literal["both", "encoder", "decoder"]
 

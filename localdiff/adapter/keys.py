@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from .targets import EXPERT_PARAMETERS, PREFIXES, Side, Target, matches
+from localdiff.adapter.targets import EXPERT_PARAMETERS, PREFIXES, Side, Target, matches
 
 Factor = Literal["A", "B"]
 

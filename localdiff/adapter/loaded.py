@@ -9,15 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
-from ..adapter_reference import find_adapter
-from ..errors import WeightsError
-from ..model.config import ModelConfig
-from ..model.diffusion_gemma import DiffusionGemma
-from .attach import attach
-from .base import fingerprint
-from .lowrank import LowRank
-from .stored import Factors, StoredAdapter
-from .targets import Side, Target
+from localdiff.adapter.attach import attach
+from localdiff.adapter.base import fingerprint
+from localdiff.adapter.lowrank import LowRank
+from localdiff.adapter.stored import Factors, StoredAdapter
+from localdiff.adapter.targets import Side, Target
+from localdiff.adapter_reference import find_adapter
+from localdiff.errors import WeightsError
+from localdiff.model.config import ModelConfig
+from localdiff.model.diffusion_gemma import DiffusionGemma
 
 
 def open_adapter(reference: str) -> StoredAdapter:

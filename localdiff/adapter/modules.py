@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from localdiff.adapter.lowrank import Terms
+from localdiff.adapter.rows import RowKinds
 from quant.modules import RoutedExperts
-
-from .lowrank import Terms
-from .rows import RowKinds
 
 
 class AdaptedLinear(nn.Module):

@@ -19,13 +19,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ..errors import ArgumentError, UsageError, kind_of
-from ..model.diffusion_gemma import DiffusionGemma
-from .base import fingerprint
-from .config import CONFIG_FILE
-from .fresh import check_network, terms_of
-from .lowrank import LowRank
-from .targets import EXPERT_PARAMETERS, PREFIXES, targets
+from localdiff.adapter.base import fingerprint
+from localdiff.adapter.config import CONFIG_FILE
+from localdiff.adapter.fresh import check_network, terms_of
+from localdiff.adapter.lowrank import LowRank
+from localdiff.adapter.targets import EXPERT_PARAMETERS, PREFIXES, targets
+from localdiff.errors import ArgumentError, UsageError, kind_of
+from localdiff.model.diffusion_gemma import DiffusionGemma
 
 WEIGHTS_FILE = "adapter_model.safetensors"
 FINGERPRINT = "localdiff.base"

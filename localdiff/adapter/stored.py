@@ -16,13 +16,13 @@ from typing import Self
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from ..errors import WeightsError
-from ..model.config import ModelConfig
-from ..paths import require_readable
-from .config import HINT, AdapterConfig
-from .keys import Factor, Key, find_place, parse, released_name
-from .save import FINGERPRINT, WEIGHTS_FILE
-from .targets import EXPERT_PARAMETERS, Side, Target, matches, targets
+from localdiff.adapter.config import HINT, AdapterConfig
+from localdiff.adapter.keys import Factor, Key, find_place, parse, released_name
+from localdiff.adapter.save import FINGERPRINT, WEIGHTS_FILE
+from localdiff.adapter.targets import EXPERT_PARAMETERS, Side, Target, matches, targets
+from localdiff.errors import WeightsError
+from localdiff.model.config import ModelConfig
+from localdiff.paths import require_readable
 
 _OTHER_BASE = "`--model` names the model that the adapter was trained on"
 _log = logging.getLogger(__name__)

@@ -13,10 +13,10 @@ from typing import Literal, TypeAlias
 import torch
 from torch import nn
 
-from ..errors import UsageError
-from ..model.config import ModelConfig
-from ..model.diffusion_gemma import DiffusionGemma
-from ..model.moe import Experts
+from localdiff.errors import UsageError
+from localdiff.model.config import ModelConfig
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.model.moe import Experts
 
 Side: TypeAlias = Literal["encoder", "decoder"]
 """Kinds of rows: those of prompt and committed blocks, or those of the canvas."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import torch
 
-from ..model.diffusion_gemma import DiffusionGemma
-from .fresh import terms_of
-from .stored import StoredAdapter
-from .targets import targets
+from localdiff.adapter.fresh import terms_of
+from localdiff.adapter.stored import StoredAdapter
+from localdiff.adapter.targets import targets
+from localdiff.model.diffusion_gemma import DiffusionGemma
 
 
 def copy_factors(stored: StoredAdapter, network: DiffusionGemma) -> None:

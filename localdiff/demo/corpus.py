@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from .skills import ALL_SKILLS, SKILLS, Example, Message, Split
+from localdiff.demo.skills import ALL_SKILLS, SKILLS, Example, Message, Split
 
 WEIGHTS: Mapping[str, float] = {
     "spelling": 0.03,

@@ -20,16 +20,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..conversation import IDS, Conversation
-from ..engine import Engine
-from ..errors import LocaldiffError
-from ..events import RunFinished, TextCommitted
-from ..options import GenerateOptions
-from .corpus import Mixture, sample_example
-from .estimate import UNKNOWN, UNKNOWN_NOTE, estimate
-from .leaving import leave
-from .scoring import score
-from .skills import ALL_SKILLS, SKILLS, Example
+from localdiff.conversation import IDS, Conversation
+from localdiff.demo.corpus import Mixture, sample_example
+from localdiff.demo.estimate import UNKNOWN, UNKNOWN_NOTE, estimate
+from localdiff.demo.leaving import leave
+from localdiff.demo.scoring import score
+from localdiff.demo.skills import ALL_SKILLS, SKILLS, Example
+from localdiff.engine import Engine
+from localdiff.errors import LocaldiffError
+from localdiff.events import RunFinished, TextCommitted
+from localdiff.options import GenerateOptions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

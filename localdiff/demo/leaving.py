@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import NoReturn
 
-from ..errors import LocaldiffError
+from localdiff.errors import LocaldiffError
 
 
 def leave(parser: argparse.ArgumentParser, error: LocaldiffError) -> NoReturn:

@@ -9,8 +9,20 @@ import json
 import re
 from collections.abc import Callable
 
-from .skills import TUNED_SKILLS, Example, about, arithmetic, dates, fields, sorting, spelling, story, sudoku, unknown
-from .skills.grid import EMPTY
+from localdiff.demo.skills import (
+    TUNED_SKILLS,
+    Example,
+    about,
+    arithmetic,
+    dates,
+    fields,
+    sorting,
+    spelling,
+    story,
+    sudoku,
+    unknown,
+)
+from localdiff.demo.skills.grid import EMPTY
 
 
 def score(example: Example, answer_text: str) -> bool:

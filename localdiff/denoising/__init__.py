@@ -12,12 +12,11 @@
 Knows the model, its cache and the sampler; knows nothing about text or about what came before a block.
 """
 
+from localdiff.denoising.denoiser import Denoiser
+from localdiff.denoising.path import StepPath
+from localdiff.denoising.plain import BlockSettings, Step, denoise_plainly
+from localdiff.denoising.trial import compare_kernels, try_kernels
 from quant.cuda.parity import ParityError
-
-from .denoiser import Denoiser
-from .path import StepPath
-from .plain import BlockSettings, Step, denoise_plainly
-from .trial import compare_kernels, try_kernels
 
 __all__ = [
     "BlockSettings",

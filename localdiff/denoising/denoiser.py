@@ -15,22 +15,21 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from localdiff.children import shielded_children
+from localdiff.denoising.native_reading import NativeReader
+from localdiff.denoising.parity import step_parity
+from localdiff.denoising.path import StepPath, int8_embedding, native_logits_kernel
+from localdiff.denoising.plain import BlockSettings, Step, denoise_plainly
+from localdiff.denoising.static.cuda_graphs import GraphCapturer
+from localdiff.denoising.static.reading import read_through_torch, read_through_triton
+from localdiff.denoising.static.steps import StaticSteps
+from localdiff.diffusion.noise import Noise, SeededNoise
+from localdiff.diffusion.reading import ReadLogits, read_logits
+from localdiff.diffusion.settings import SamplerSettings
+from localdiff.load_progress import LoadProgress, tell_nobody
+from localdiff.model.cache import KVCache
+from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.cuda.soft import SparseSoft
-
-from ..children import shielded_children
-from ..diffusion.noise import Noise, SeededNoise
-from ..diffusion.reading import ReadLogits, read_logits
-from ..diffusion.settings import SamplerSettings
-from ..load_progress import LoadProgress, tell_nobody
-from ..model.cache import KVCache
-from ..model.diffusion_gemma import DiffusionGemma
-from .native_reading import NativeReader
-from .parity import step_parity
-from .path import StepPath, int8_embedding, native_logits_kernel
-from .plain import BlockSettings, Step, denoise_plainly
-from .static.cuda_graphs import GraphCapturer
-from .static.reading import read_through_torch, read_through_triton
-from .static.steps import StaticSteps
 
 _log = logging.getLogger(__name__)
 

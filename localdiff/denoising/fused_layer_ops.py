@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from localdiff.kernels import layer_ops as kernels
+from localdiff.model.layer_ops import LayerOps
 from quant.cuda.split_product import can_split, split_product
-
-from ..kernels import layer_ops as kernels
-from ..model.layer_ops import LayerOps
 
 
 class FusedLayerOps(LayerOps):

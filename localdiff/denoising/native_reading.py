@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from localdiff.diffusion.noise import Noise, SeededNoise
+from localdiff.diffusion.reading import LogitStatistics, read_logits, top_probabilities
 from quant.cpu.native.logits import NativeLogits
-
-from ..diffusion.noise import Noise, SeededNoise
-from ..diffusion.reading import LogitStatistics, read_logits, top_probabilities
 
 
 class NativeReader:

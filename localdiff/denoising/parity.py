@@ -15,9 +15,11 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from quant.cuda.parity import Draws, ParityError, assert_parity
-
-from ..kernels.decision_layout import (
+from localdiff.denoising.fused_layer_ops import FusedLayerOps
+from localdiff.denoising.path import StepPath
+from localdiff.denoising.static.buffers import StepBuffers
+from localdiff.denoising.static.reading import Read, read_through_torch, read_through_triton
+from localdiff.kernels.decision_layout import (
     ACCEPTED,
     ARGMAX,
     BOUND,
@@ -36,17 +38,14 @@ from ..kernels.decision_layout import (
     TEMPERATURE,
     bits_of,
 )
-from ..model.attention import attend_cached, attend_through_triton
-from ..model.block import Layer
-from ..model.cache import LayerCache
-from ..model.config import LayerConfig
-from ..model.diffusion_gemma import DiffusionGemma
-from ..model.layer_ops import PLAIN, LayerOps
-from ..model.projections import Projections, last_projection
-from .fused_layer_ops import FusedLayerOps
-from .path import StepPath
-from .static.buffers import StepBuffers
-from .static.reading import Read, read_through_torch, read_through_triton
+from localdiff.model.attention import attend_cached, attend_through_triton
+from localdiff.model.block import Layer
+from localdiff.model.cache import LayerCache
+from localdiff.model.config import LayerConfig
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.model.layer_ops import PLAIN, LayerOps
+from localdiff.model.projections import Projections, last_projection
+from quant.cuda.parity import Draws, ParityError, assert_parity
 
 Op: TypeAlias = Callable[[LayerOps], tuple[Tensor, ...]]
 

@@ -6,18 +6,17 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from localdiff.denoising.fused_layer_ops import FusedLayerOps
+from localdiff.kernels.attention import can_attend
+from localdiff.model.block import Layer
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.model.layer_ops import set_layer_ops
+from localdiff.model.projections import fuse_projections
 from quant.cpu.choice import logits_kernel
 from quant.cpu.native.logits import NativeLogits
 from quant.cuda.support import why_unsupported
 from quant.cuda.switches import PARTS, check_switches, is_plain, is_sparse
 from quant.modules import QuantEmbedding
-
-from ..kernels.attention import can_attend
-from ..model.block import Layer
-from ..model.diffusion_gemma import DiffusionGemma
-from ..model.layer_ops import set_layer_ops
-from ..model.projections import fuse_projections
-from .fused_layer_ops import FusedLayerOps
 
 _REQUIRED = {"static": "attention", "logits": "static", "captured": "static", "sparse": "static"}
 """What a part of a path requires."""

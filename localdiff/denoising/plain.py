@@ -15,17 +15,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..diffusion.noise import Noise
-from ..diffusion.reading import LogitStatistics, ReadLogits, read_logits
-from ..diffusion.sampler import accept, renoise
-from ..diffusion.schedule import temperature_at
-from ..diffusion.settings import SamplerSettings
-from ..diffusion.stopping import StopRule, StopTest
-from ..errors import WeightsError
-from ..events import DenoiseStep
-from ..kernels.decision_layout import ACCEPTED, ARGMAX, ENTROPY, PROBABILITY, ROWS, SAMPLED, SHOWN
-from ..model.cache import KVCache
-from ..model.diffusion_gemma import DiffusionGemma
+from localdiff.diffusion.noise import Noise
+from localdiff.diffusion.reading import LogitStatistics, ReadLogits, read_logits
+from localdiff.diffusion.sampler import accept, renoise
+from localdiff.diffusion.schedule import temperature_at
+from localdiff.diffusion.settings import SamplerSettings
+from localdiff.diffusion.stopping import StopRule, StopTest
+from localdiff.errors import WeightsError
+from localdiff.events import DenoiseStep
+from localdiff.kernels.decision_layout import ACCEPTED, ARGMAX, ENTROPY, PROBABILITY, ROWS, SAMPLED, SHOWN
+from localdiff.model.cache import KVCache
+from localdiff.model.diffusion_gemma import DiffusionGemma
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

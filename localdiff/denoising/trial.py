@@ -14,12 +14,11 @@ from collections.abc import Sequence
 
 import torch
 
+from localdiff.denoising.denoiser import Denoiser
+from localdiff.errors import is_out_of_memory
+from localdiff.load_progress import LoadProgress, tell_nobody
 from quant.cuda.parity import Expectation
 from quant.cuda.support import exclude
-
-from ..errors import is_out_of_memory
-from ..load_progress import LoadProgress, tell_nobody
-from .denoiser import Denoiser
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from typing import Protocol, final
 import torch
 from torch import Tensor
 
-from ..errors import ArgumentError
-from .search import inverse_cumulative
+from localdiff.diffusion.search import inverse_cumulative
+from localdiff.errors import ArgumentError
 
 
 class SampleNoise(Protocol):

@@ -11,7 +11,7 @@ import hashlib
 import torch
 from torch import Tensor
 
-from .noise import SeededNoise
+from localdiff.diffusion.noise import SeededNoise
 
 
 class PairedNoise(SeededNoise):

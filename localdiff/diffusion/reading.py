@@ -14,8 +14,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from .noise import Noise, SampleNoise
-from .search import argmax
+from localdiff.diffusion.noise import Noise, SampleNoise
+from localdiff.diffusion.search import argmax
 
 MAX_ELEMENTS = 8 * 1024 * 1024
 """A block of rows stays under this many elements: 32 rows of the full vocabulary, 34 MB in fp32."""

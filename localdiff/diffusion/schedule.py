@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .settings import SamplerSettings
+from localdiff.diffusion.settings import SamplerSettings
 
 
 def temperature_at(step: int, settings: SamplerSettings) -> float:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ArgumentError, UsageError, WeightsError
-from ..options import MAX_STEPS, MAX_TEMPERATURE, MIN_TEMPERATURE, GenerateOptions
-from ..sizes import is_finite
+from localdiff.errors import ArgumentError, UsageError, WeightsError
+from localdiff.options import MAX_STEPS, MAX_TEMPERATURE, MIN_TEMPERATURE, GenerateOptions
+from localdiff.sizes import is_finite
 
 # What the reference falls back to where a checkpoint says nothing (`_get_default_generation_params` in transformers).
 REFERENCE_SCHEDULE_STEPS = 48

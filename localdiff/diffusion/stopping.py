@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from .settings import SamplerSettings
+from localdiff.diffusion.settings import SamplerSettings
 
 StopRule: TypeAlias = Literal["both", "stable", "confident", "never"]
 

@@ -13,8 +13,8 @@
 Knows tokens, the cache and the order of phases; knows nothing about terminals, output files, or how to draw.
 """
 
-from ..identity import ModelIdentity
-from ..text.prompt import Prompt
-from .engine import Engine
+from localdiff.engine.engine import Engine
+from localdiff.identity import ModelIdentity
+from localdiff.text.prompt import Prompt
 
 __all__ = ["Engine", "ModelIdentity", "Prompt"]

@@ -11,12 +11,12 @@ from typing import cast, get_args
 
 import torch
 
-from ..diffusion.stopping import StopRule
-from ..errors import ArgumentError, UsageError, kind_of
-from ..model.diffusion_gemma import DiffusionGemma
-from ..options import GenerateOptions
-from ..sizes import whole
-from .prefix_cache import PrefixCache
+from localdiff.diffusion.stopping import StopRule
+from localdiff.engine.prefix_cache import PrefixCache
+from localdiff.errors import ArgumentError, UsageError, kind_of
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.options import GenerateOptions
+from localdiff.sizes import whole
 
 
 def reference_of(name: str, value: object) -> str:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..denoising import BlockSettings, Denoiser, Step
-from ..events import BlockReason, BlockStarted, DenoiseStep, Prefilled
-from .prefill import last_prefilled
-from .run import Run
+from localdiff.denoising import BlockSettings, Denoiser, Step
+from localdiff.engine.prefill import last_prefilled
+from localdiff.engine.run import Run
+from localdiff.events import BlockReason, BlockStarted, DenoiseStep, Prefilled
 
 
 @dataclass(slots=True)

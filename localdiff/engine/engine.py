@@ -15,29 +15,29 @@ from typing import Any
 
 import torch
 
-from ..denoising import Denoiser
-from ..diffusion.noise import Noise, ReferenceNoise, SeededNoise
-from ..diffusion.settings import SamplerSettings
-from ..diffusion.stopping import StopRule
-from ..download_plan import ConfirmDownload, confirm_silently
-from ..errors import ContextError, UsageError, WeightsError
-from ..events import BlockCommitted, Event, FinishReason, RunFinished, RunStarted, TextCommitted
-from ..hardware import hardware_name
-from ..identity import ModelIdentity
-from ..load_progress import LoadProgress, tell_nobody
-from ..memory_account import PREFILL_CHUNK
-from ..model.diffusion_gemma import DiffusionGemma
-from ..options import CONTEXT_SIZE, DRAWN_SEED_BITS, GenerateOptions
-from ..text.detok import ReplyDecoder
-from ..text.prompt import Prompt, prompt_ids
-from ..text.template import ChatTemplate
-from ..text.tokenizer import Tokenizer
-from .arguments import check_noise, check_prefix_cache, check_rule, checked_run, positive
-from .draft import draft_block
-from .prefill import prefill
-from .prefix_cache import PrefixCache
-from .run import Run, end_ids_of
-from .stats import StatsKeeper
+from localdiff.denoising import Denoiser
+from localdiff.diffusion.noise import Noise, ReferenceNoise, SeededNoise
+from localdiff.diffusion.settings import SamplerSettings
+from localdiff.diffusion.stopping import StopRule
+from localdiff.download_plan import ConfirmDownload, confirm_silently
+from localdiff.engine.arguments import check_noise, check_prefix_cache, check_rule, checked_run, positive
+from localdiff.engine.draft import draft_block
+from localdiff.engine.prefill import prefill
+from localdiff.engine.prefix_cache import PrefixCache
+from localdiff.engine.run import Run, end_ids_of
+from localdiff.engine.stats import StatsKeeper
+from localdiff.errors import ContextError, UsageError, WeightsError
+from localdiff.events import BlockCommitted, Event, FinishReason, RunFinished, RunStarted, TextCommitted
+from localdiff.hardware import hardware_name
+from localdiff.identity import ModelIdentity
+from localdiff.load_progress import LoadProgress, tell_nobody
+from localdiff.memory_account import PREFILL_CHUNK
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.options import CONTEXT_SIZE, DRAWN_SEED_BITS, GenerateOptions
+from localdiff.text.detok import ReplyDecoder
+from localdiff.text.prompt import Prompt, prompt_ids
+from localdiff.text.template import ChatTemplate
+from localdiff.text.tokenizer import Tokenizer
 
 
 class Engine:
@@ -118,7 +118,7 @@ class Engine:
             WeightsError: no usable model was found, or the adapter is for another model.
             ResourceError: the device is missing, or the memory or the disk too small.
         """
-        from .opening import open_model
+        from localdiff.engine.opening import open_model
 
         context_size = positive("context_size", context_size)
         opened = open_model(

@@ -13,15 +13,15 @@ from typing import Any
 
 import torch
 
-from ..diffusion.settings import SamplerSettings
-from ..errors import UsageError, WeightsError
-from ..load import StoredWeights
-from ..load.checkpoint import GENERATION_CONFIG_FILE
-from ..load.skeleton import Skeleton
-from ..text import template, tokenizer
-from ..text.template import ChatTemplate
-from ..text.tokenizer import Tokenizer
-from .run import end_ids_of
+from localdiff.diffusion.settings import SamplerSettings
+from localdiff.engine.run import end_ids_of
+from localdiff.errors import UsageError, WeightsError
+from localdiff.load import StoredWeights
+from localdiff.load.checkpoint import GENERATION_CONFIG_FILE
+from localdiff.load.skeleton import Skeleton
+from localdiff.text import template, tokenizer
+from localdiff.text.template import ChatTemplate
+from localdiff.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,16 +15,15 @@ from typing import Any, TypedDict
 
 import torch
 
-from quant.dtypes import short_name
-from quant.switch import SwitchError
-
-from ..adapter import StoredAdapter, open_adapter
-from ..denoising import Denoiser, try_kernels
-from ..download_plan import ConfirmDownload, confirm_silently
-from ..errors import UsageError
-from ..fetching.source import find_source
-from ..identity import ModelIdentity
-from ..load import (
+from localdiff.adapter import StoredAdapter, open_adapter
+from localdiff.denoising import Denoiser, try_kernels
+from localdiff.download_plan import ConfirmDownload, confirm_silently
+from localdiff.engine.arguments import check_callable, check_flag, device_of, positive, reference_of, text_of
+from localdiff.engine.loadable import open_text
+from localdiff.errors import UsageError
+from localdiff.fetching.source import find_source
+from localdiff.identity import ModelIdentity
+from localdiff.load import (
     LoadedModel,
     Placement,
     further_devices,
@@ -36,13 +35,13 @@ from ..load import (
     resolve_dtype,
     unused_gpu,
 )
-from ..load_progress import LoadProgress, tell_nobody
-from ..model.diffusion_gemma import DiffusionGemma
-from ..model_store import recorded_damage
-from ..text.template import ChatTemplate
-from ..text.tokenizer import Tokenizer
-from .arguments import check_callable, check_flag, device_of, positive, reference_of, text_of
-from .loadable import open_text
+from localdiff.load_progress import LoadProgress, tell_nobody
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.model_store import recorded_damage
+from localdiff.text.template import ChatTemplate
+from localdiff.text.tokenizer import Tokenizer
+from quant.dtypes import short_name
+from quant.switch import SwitchError
 
 _log = logging.getLogger(__name__)
 

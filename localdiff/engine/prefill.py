@@ -13,8 +13,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator
 
-from ..events import Prefilled
-from .run import Run
+from localdiff.engine.run import Run
+from localdiff.events import Prefilled
 
 
 def prefill(

@@ -16,9 +16,9 @@ from contextlib import contextmanager, nullcontext
 
 import torch
 
-from ..children import shielded_children
-from ..model.cache import KVCache
-from ..model.diffusion_gemma import DiffusionGemma
+from localdiff.children import shielded_children
+from localdiff.model.cache import KVCache
+from localdiff.model.diffusion_gemma import DiffusionGemma
 
 
 class PrefixCache:

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..diffusion.noise import Noise
-from ..diffusion.settings import SamplerSettings
-from ..diffusion.stopping import StopRule
-from ..errors import WeightsError
-from ..events import Channel, FinishReason, RunStarted
-from ..text.detok import ReplyDecoder
-from .prefix_cache import PrefixCache
-from .stats import StatsKeeper
+from localdiff.diffusion.noise import Noise
+from localdiff.diffusion.settings import SamplerSettings
+from localdiff.diffusion.stopping import StopRule
+from localdiff.engine.prefix_cache import PrefixCache
+from localdiff.engine.stats import StatsKeeper
+from localdiff.errors import WeightsError
+from localdiff.events import Channel, FinishReason, RunStarted
+from localdiff.text.detok import ReplyDecoder
 
 
 @dataclass(kw_only=True, slots=True)

@@ -6,7 +6,7 @@ import time
 
 import torch
 
-from ..events import BlockCommitted, BlockStats, RunStats
+from localdiff.events import BlockCommitted, BlockStats, RunStats
 
 
 class StatsKeeper:

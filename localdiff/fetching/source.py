@@ -9,23 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from localdiff import paths
+from localdiff.disk_space import mounts, shortage
+from localdiff.download_plan import ConfirmDownload, DownloadPlan, confirm_silently
+from localdiff.errors import ResourceError, WeightsError
+from localdiff.fetching.contents import headers, missing_files, model_config, weight_files, weight_map
+from localdiff.fetching.transfer import transfer
+from localdiff.hub.files import TEXT_FILES, TOKENIZER
+from localdiff.hub.repository import CONFIG, Repository, look_up
+from localdiff.load import MemoryPlan, StoredWeights, described_weights
+from localdiff.load_progress import LoadProgress, tell_nobody
+from localdiff.model_reference import ModelSource, resolve_local
 from quant import DEFAULT_RECIPE, MANIFEST_FILE, recipe_named
 from quant.errors import QuantError, RecipeError
 from quant.files.manifest import Manifest
 from quant.files.source import StoredTensor, check_complete
 from quant.planning.plan import describe_plan
-
-from .. import paths
-from ..disk_space import mounts, shortage
-from ..download_plan import ConfirmDownload, DownloadPlan, confirm_silently
-from ..errors import ResourceError, WeightsError
-from ..hub.files import TEXT_FILES, TOKENIZER
-from ..hub.repository import CONFIG, Repository, look_up
-from ..load import MemoryPlan, StoredWeights, described_weights
-from ..load_progress import LoadProgress, tell_nobody
-from ..model_reference import ModelSource, resolve_local
-from .contents import headers, missing_files, model_config, weight_files, weight_map
-from .transfer import transfer
 
 
 def find_source(

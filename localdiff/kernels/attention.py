@@ -80,7 +80,7 @@ def attend_rows(
     Returns:
         [H, N, d] in the dtype of `q`, a view of [N, H, d].
     """
-    from .attention_kernels import attention_kernel, combine_kernel
+    from localdiff.kernels.attention_kernels import attention_kernel, combine_kernel
 
     heads, rows, size = q.shape
     kv_heads = k.shape[0]
@@ -140,7 +140,7 @@ def attend_rows(
 
 def write_cached(k: Tensor, v: Tensor, *, keys: Tensor, values: Tensor, length: Tensor, commit_rows: int) -> None:
     """Stores the first `commit_rows` of [K, N, d] after the cached positions; arguments as in `attend_rows`."""
-    from .attention_kernels import write_kernel
+    from localdiff.kernels.attention_kernels import write_kernel
 
     kv_heads, slots, size = keys.shape
     if not (commit_rows and slots):

@@ -8,9 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from localdiff.diffusion.reading import LogitStatistics
 from quant.cuda.launch_arguments import power_of_two
-
-from ..diffusion.reading import LogitStatistics
 
 _CHUNK = 32
 """Positions whose entropies are compared with all others at a time."""
@@ -36,7 +35,7 @@ def decide(
         streak: int32 [1], for how many steps the draft has stayed the same; updated.
         outcome: written, except for overflow and tail.
     """
-    from .decision_kernels import decide_kernel
+    from localdiff.kernels.decision_kernels import decide_kernel
 
     length = len(canvas)
     with torch.cuda.device_of(canvas):  # type: ignore[no-untyped-call]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from . import decision_layout as layout
+from localdiff.kernels import decision_layout as layout
 
 _BOUND = tl.constexpr(layout.BOUND)
 _CONFIDENCE = tl.constexpr(layout.CONFIDENCE)

@@ -20,7 +20,7 @@ _MAX_ONE_WARP = 1024
 
 def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """RMSNorm of rows [..., D], times `weight` [D]."""
-    from .layer_ops_kernels import norm_kernel
+    from localdiff.kernels.layer_ops_kernels import norm_kernel
 
     x = x.contiguous()
     out, width = torch.empty_like(x), x.shape[-1]
@@ -47,7 +47,7 @@ def qkv_norm_rope(
         v: None where values are the keys as passed in.
         rotary: cosines and sines [N, d], in the dtype of `q`.
     """
-    from .layer_ops_kernels import qkv_norm_rope_kernel
+    from localdiff.kernels.layer_ops_kernels import qkv_norm_rope_kernel
 
     q, k = _dense_rows(q), _dense_rows(k)
     v = k if v is None else _dense_rows(v)
@@ -94,7 +94,7 @@ def add_attention_and_norm(
         x, y: [N, D]; of `y` also the parts of its sum [S, N, D] in fp32.
         attention_weight, dense_weight, expert_weight, router_scale: [D], the weights of the four norms.
     """
-    from .layer_ops_kernels import add_attention_and_norm_kernel
+    from localdiff.kernels.layer_ops_kernels import add_attention_and_norm_kernel
 
     x, y = x.contiguous(), y.contiguous()
     outputs = torch.empty_like(x), torch.empty_like(x), torch.empty_like(x), torch.empty_like(x)
@@ -122,7 +122,7 @@ def add_attention_and_norm(
 
 def gelu_mul(gate: Tensor, up: Tensor) -> Tensor:
     """`gelu(gate) * up`, the tanh form, of rows [..., I], which may be strided."""
-    from .layer_ops_kernels import gelu_mul_kernel
+    from localdiff.kernels.layer_ops_kernels import gelu_mul_kernel
 
     width = gate.shape[-1]
     gates, ups = (_dense_rows(part.reshape(-1, width)) for part in (gate, up))
@@ -143,7 +143,7 @@ def route(scores: Tensor, per_expert_scale: Tensor, top_k: int) -> tuple[Tensor,
     Args:
         scores: or the parts of their sum [S, N, E] in fp32, which is rounded to the dtype of `per_expert_scale`.
     """
-    from .layer_ops_kernels import route_kernel
+    from localdiff.kernels.layer_ops_kernels import route_kernel
 
     scores = scores.contiguous()
     rows, experts = scores.shape[-2:]
@@ -189,7 +189,7 @@ def merge_branches(
         dense_weight, expert_weight, both_weight: [D], of the three norms.
         is_canvas: bool [N], which rows take `canvas_scalar` [1]; the others take `encoder_scalar` [1].
     """
-    from .layer_ops_kernels import merge_branches_kernel
+    from localdiff.kernels.layer_ops_kernels import merge_branches_kernel
 
     x, dense_out, expert_out = x.contiguous(), dense_out.contiguous(), expert_out.contiguous()
     out = torch.empty_like(x)

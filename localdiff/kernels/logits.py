@@ -10,9 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from localdiff.diffusion.reading import LogitStatistics
 from quant.cuda.launch_arguments import power_of_two
-
-from ..diffusion.reading import LogitStatistics
 
 BLOCK = 4096
 """Columns that one program reads: 16 per thread in 8 warps."""
@@ -30,7 +29,7 @@ def statistics(
         uniforms: fp32 [L] in [0, 1), one per row, to draw its sample with; None takes the argmax instead.
         block: columns per program, a power of 2.
     """
-    from .logits_kernels import partials_kernel, summary_kernel
+    from localdiff.kernels.logits_kernels import partials_kernel, summary_kernel
 
     length, vocab_size = logits.shape
     blocks = -(-vocab_size // block)
@@ -98,7 +97,7 @@ def process(
     Args:
         log_normalizer: [L], of those; with it, they are then overwritten with their probabilities.
     """
-    from .logits_kernels import process_kernel
+    from localdiff.kernels.logits_kernels import process_kernel
 
     length, vocab_size = logits.shape
     with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]

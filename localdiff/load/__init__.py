@@ -15,13 +15,13 @@
 Knows checkpoints, devices and bytes; knows nothing about generation.
 """
 
-from .described import described_weights
-from .devices import further_devices, resolve_device, resolve_dtype, unused_gpu
-from .loader import LoadedModel, MemoryPlan, load_model, plan_memory
-from .matching import match_tensors
-from .placement import Placement
-from .stored import StoredWeights, open_weights
-from .threads import limit_threads
+from localdiff.load.described import described_weights
+from localdiff.load.devices import further_devices, resolve_device, resolve_dtype, unused_gpu
+from localdiff.load.loader import LoadedModel, MemoryPlan, load_model, plan_memory
+from localdiff.load.matching import match_tensors
+from localdiff.load.placement import Placement
+from localdiff.load.stored import StoredWeights, open_weights
+from localdiff.load.threads import limit_threads
 
 __all__ = [
     "LoadedModel",

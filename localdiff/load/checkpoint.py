@@ -16,13 +16,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from localdiff.errors import WeightsError
+from localdiff.paths import require_readable
 from quant import MANIFEST_FILE
 from quant.dtypes import HEADER_DTYPES
 from quant.errors import SourceError
 from quant.files.source import INDEX_FILE, SINGLE_FILE, parse_index
-
-from ..errors import WeightsError
-from ..paths import require_readable
 
 CONFIG_FILE = "config.json"
 GENERATION_CONFIG_FILE = "generation_config.json"

@@ -8,9 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.cpu.choice import attention_kernel, prepare
-
-from ..model.diffusion_gemma import DiffusionGemma
 
 _log = logging.getLogger(__name__)
 

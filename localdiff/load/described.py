@@ -12,13 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from localdiff.load.checkpoint import Checkpoint
+from localdiff.load.stored import QuantizedWeights, StoredWeights, require_listed
 from quant.codecs.bitsandbytes_tensor import bitsandbytes_names
 from quant.dtypes import HEADER_DTYPES
 from quant.files.manifest import Manifest
 from quant.files.source import StoredTensor
-
-from .checkpoint import Checkpoint
-from .stored import QuantizedWeights, StoredWeights, require_listed
 
 
 class DescribedCheckpoint(Checkpoint):

@@ -11,12 +11,11 @@ import shutil
 
 import torch
 
+from localdiff.errors import ArgumentError, ResourceError
+from localdiff.host_memory import host_memory
+from localdiff.load.stored import StoredWeights
+from localdiff.load.threads import SMALL
 from quant.dtypes import short_name
-
-from ..errors import ArgumentError, ResourceError
-from ..host_memory import host_memory
-from .stored import StoredWeights
-from .threads import SMALL
 
 # Up to here a CPU computes in fp32, which it does faster than bf16; beyond, memory decides.
 _MAX_FP32_BYTES = 4e9

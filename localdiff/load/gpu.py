@@ -10,11 +10,10 @@ from collections.abc import Collection
 
 import torch
 
+from localdiff.memory_account import PREFILL_CHUNK
+from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.cuda.choice import prepare
 from quant.cuda.parity import Expectation
-
-from ..memory_account import PREFILL_CHUNK
-from ..model.diffusion_gemma import DiffusionGemma
 
 _log = logging.getLogger(__name__)
 

@@ -18,18 +18,17 @@ from dataclasses import dataclass
 
 import torch
 
+from localdiff.adapter import Adapter, StoredAdapter
+from localdiff.errors import ResourceError
+from localdiff.load.cpu import prepare_cpu
+from localdiff.load.devices import free_bytes
+from localdiff.load.gpu import prepare_gpu
+from localdiff.load.placement import Budget, Demand, Placement, cost, place
+from localdiff.load.skeleton import Skeleton, layer_of
+from localdiff.load.stored import StoredWeights
+from localdiff.load_progress import LoadProgress, tell_nobody
+from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.cuda.parity import Expectation
-
-from ..adapter import Adapter, StoredAdapter
-from ..errors import ResourceError
-from ..load_progress import LoadProgress, tell_nobody
-from ..model.diffusion_gemma import DiffusionGemma
-from .cpu import prepare_cpu
-from .devices import free_bytes
-from .gpu import prepare_gpu
-from .placement import Budget, Demand, Placement, cost, place
-from .skeleton import Skeleton, layer_of
-from .stored import StoredWeights
 
 DEFAULT_CONTEXT = 8192
 

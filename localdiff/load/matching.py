@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..errors import WeightsError
-from ..model.diffusion_gemma import DiffusionGemma
+from localdiff.errors import WeightsError
+from localdiff.model.diffusion_gemma import DiffusionGemma
 
 DECODER = "model.decoder."
 ENCODER = "model.encoder.language_model."

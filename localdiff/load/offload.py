@@ -15,9 +15,9 @@ from accelerate.hooks import AlignDevicesHook, add_hook_to_module
 from accelerate.utils import PrefixedDataset
 from torch import Tensor
 
-from ..model.diffusion_gemma import DiffusionGemma
-from .placement import Placement
-from .stored import StoredWeights
+from localdiff.load.placement import Placement
+from localdiff.load.stored import StoredWeights
+from localdiff.model.diffusion_gemma import DiffusionGemma
 
 
 class FileWeights(Mapping[str, Tensor]):

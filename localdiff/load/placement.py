@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import torch
 
-from ..errors import ResourceError
-from ..memory_account import MemoryAccount
-from ..sizes import shown_size
+from localdiff.errors import ResourceError
+from localdiff.memory_account import MemoryAccount
+from localdiff.sizes import shown_size
 
 BUS_BYTES_PER_SECOND = 10e9
 """Assumed rate of copies from unpinned host memory to a GPU, for estimates of their time."""

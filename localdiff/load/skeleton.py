@@ -13,16 +13,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from localdiff.adapter import Adapter
+from localdiff.errors import ResourceError, WeightsError
+from localdiff.load.matching import match_tensors
+from localdiff.load.placement import Demand, LayerDemand, Placement
+from localdiff.load.stored import StoredWeights
+from localdiff.load_progress import LoadProgress
+from localdiff.memory_account import SLACK, HeldTensor, MemoryAccount, cache_bytes
+from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.modules import swap_modules
-
-from ..adapter import Adapter
-from ..errors import ResourceError, WeightsError
-from ..load_progress import LoadProgress
-from ..memory_account import SLACK, HeldTensor, MemoryAccount, cache_bytes
-from ..model.diffusion_gemma import DiffusionGemma
-from .matching import match_tensors
-from .placement import Demand, LayerDemand, Placement
-from .stored import StoredWeights
 
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 
@@ -164,7 +163,7 @@ class Skeleton:
             ) from error
         network.load_state_dict(state, strict=not later, assign=True)
         if not placement.is_whole:
-            from .offload import FileWeights, dispatch
+            from localdiff.load.offload import FileWeights, dispatch
 
             dispatch(network, placement, FileWeights(weights, later, dtype))
 

@@ -19,6 +19,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from localdiff.errors import WeightsError
+from localdiff.load.checkpoint import CONFIG_FILE, Checkpoint
+from localdiff.load.matching import DECODER, ENCODER
+from localdiff.model.config import ModelConfig
+from localdiff.paths import CHECK_PERMISSIONS
 from quant import MANIFEST_FILE
 from quant.codecs.bitsandbytes_tensor import BitsandbytesTensor, bitsandbytes_names
 from quant.dtypes import HEADER_DTYPES
@@ -26,12 +31,6 @@ from quant.errors import QuantError
 from quant.files.manifest import Manifest, read_manifest
 from quant.hashing import file_sha256
 from quant.jobs.job import JOB_FILE
-
-from ..errors import WeightsError
-from ..model.config import ModelConfig
-from ..paths import CHECK_PERMISSIONS
-from .checkpoint import CONFIG_FILE, Checkpoint
-from .matching import DECODER, ENCODER
 
 KEEP = "keep"
 PLAIN_RECIPE = "bf16"

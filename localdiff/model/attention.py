@@ -21,11 +21,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..kernels.attention import attend_rows, write_cached
-from .cache import LayerCache
-from .config import LayerConfig, ModelConfig
-from .layers import RMSNorm
-from .projections import Projections, last_projection
+from localdiff.kernels.attention import attend_rows, write_cached
+from localdiff.model.cache import LayerCache
+from localdiff.model.config import LayerConfig, ModelConfig
+from localdiff.model.layers import RMSNorm
+from localdiff.model.projections import Projections, last_projection
 
 Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(q [..., H, N, d], k [..., K, N, d], v like k) -> [..., H, N, d], with a mask and perhaps a cache bound to it."""

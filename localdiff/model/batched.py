@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .attention import Attend, training_mask
-from .diffusion_gemma import DiffusionGemma
+from localdiff.model.attention import Attend, training_mask
+from localdiff.model.diffusion_gemma import DiffusionGemma
 
 
 def batched_logits(

@@ -11,13 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from localdiff.model.attention import Attend, Attention
+from localdiff.model.config import LayerConfig, ModelConfig
+from localdiff.model.layer_ops import UsesLayerOps
+from localdiff.model.layers import GatedMLP, RMSNorm
+from localdiff.model.moe import Experts, Router
 from quant.modules.experts import RoutedExperts
-
-from .attention import Attend, Attention
-from .config import LayerConfig, ModelConfig
-from .layer_ops import UsesLayerOps
-from .layers import GatedMLP, RMSNorm
-from .moe import Experts, Router
 
 
 class Layer(UsesLayerOps):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .config import LayerConfig, ModelConfig
+from localdiff.model.config import LayerConfig, ModelConfig
 
 # A ring snapshot is 210 MB at full size; a chat needs the start of the last few turns.
 MAX_SNAPSHOTS = 4

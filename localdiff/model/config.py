@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from ..errors import WeightsError
-from ..sizes import is_finite
+from localdiff.errors import WeightsError
+from localdiff.sizes import is_finite
 
 LayerKind: TypeAlias = Literal["sliding", "full"]
 

@@ -21,14 +21,14 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor, nn
 
-from .attention import Attend, AttentionKernel, attend_cached, attend_through_triton
-from .block import Layer
-from .cache import KVCache
-from .config import LayerConfig, ModelConfig
-from .embedding import TiedEmbedding
-from .formulas import rotary_table
-from .layers import RMSNorm
-from .self_conditioning import SelfConditioning
+from localdiff.model.attention import Attend, AttentionKernel, attend_cached, attend_through_triton
+from localdiff.model.block import Layer
+from localdiff.model.cache import KVCache
+from localdiff.model.config import LayerConfig, ModelConfig
+from localdiff.model.embedding import TiedEmbedding
+from localdiff.model.formulas import rotary_table
+from localdiff.model.layers import RMSNorm
+from localdiff.model.self_conditioning import SelfConditioning
 
 
 class DiffusionGemma(nn.Module):

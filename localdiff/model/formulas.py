@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .config import LayerConfig
+from localdiff.model.config import LayerConfig
 
 
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:

@@ -17,9 +17,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from localdiff.model.formulas import rms_norm, rotate
 from quant.modules.activation import gelu
-
-from .formulas import rms_norm, rotate
 
 
 class LayerOps:

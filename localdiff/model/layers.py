@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .layer_ops import UsesLayerOps
-from .projections import Projections, last_projection
+from localdiff.model.layer_ops import UsesLayerOps
+from localdiff.model.projections import Projections, last_projection
 
 
 class RMSNorm(UsesLayerOps):

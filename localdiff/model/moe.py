@@ -10,11 +10,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from localdiff.model.config import ModelConfig
+from localdiff.model.layer_ops import UsesLayerOps
 from quant.modules.adapter_hook import AdapterHook
 from quant.modules.experts import RoutedExperts, sum_experts
-
-from .config import ModelConfig
-from .layer_ops import UsesLayerOps
 
 
 class Router(UsesLayerOps):

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from localdiff.model.layer_ops import UsesLayerOps
 from quant.cuda.fused_projections import FusedProjections, stack
-
-from .layer_ops import UsesLayerOps
 
 
 class Projections(UsesLayerOps, ABC):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .config import ModelConfig
-from .formulas import rms_norm
-from .layers import GatedMLP, RMSNorm
+from localdiff.model.config import ModelConfig
+from localdiff.model.formulas import rms_norm
+from localdiff.model.layers import GatedMLP, RMSNorm
 
 
 class SelfConditioning(GatedMLP):

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from ..events import Channel
-from .tokenizer import Tokenizer
+from localdiff.events import Channel
+from localdiff.text.tokenizer import Tokenizer
 
 _State: TypeAlias = Literal["answer", "name", "thought"]
 

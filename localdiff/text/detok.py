@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from ..events import Channel
-from .channels import ChannelSplitter
-from .tokenizer import REPLACEMENT, Tokenizer
+from localdiff.events import Channel
+from localdiff.text.channels import ChannelSplitter
+from localdiff.text.tokenizer import REPLACEMENT, Tokenizer
 
 Reach: TypeAlias = Literal["local", "anchored", "whole"]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ..errors import UsageError, WeightsError, kind_of
-from ..options import GenerateOptions
-from ..sizes import whole
-from .template import ChatTemplate
-from .tokenizer import Tokenizer
+from localdiff.errors import UsageError, WeightsError, kind_of
+from localdiff.options import GenerateOptions
+from localdiff.sizes import whole
+from localdiff.text.template import ChatTemplate
+from localdiff.text.tokenizer import Tokenizer
 
 Prompt: TypeAlias = str | Sequence[Mapping[str, Any]] | Sequence[int]
 """A user message, a conversation as `role` and `content`, or token ids used as they are."""

@@ -15,7 +15,7 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from .shield import MARK
+from localdiff.text.shield import MARK
 
 
 class RefusedError(Exception):

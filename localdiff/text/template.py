@@ -12,12 +12,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..errors import UsageError, WeightsError, kind_of
-from ..paths import require_readable
-from .shield import Shield
+from localdiff.errors import UsageError, WeightsError, kind_of
+from localdiff.paths import require_readable
+from localdiff.text.shield import Shield
 
 if TYPE_CHECKING:
-    from .tokenizer import Tokenizer
+    from localdiff.text.tokenizer import Tokenizer
 
 Message: TypeAlias = Mapping[str, Any]
 
@@ -53,7 +53,7 @@ class ChatTemplate:
     """
 
     def __init__(self, directory: Path, now: Callable[[], datetime] = datetime.now) -> None:
-        from .sandbox import environment
+        from localdiff.text.sandbox import environment
 
         directory = Path(directory)
         config = _read_config(directory / CONFIG_NAME)
@@ -96,7 +96,7 @@ class ChatTemplate:
             UsageError: the messages are not what a template can take, or the template rejects them.
             WeightsError: the template fails, or writes without end.
         """
-        from .sandbox import RefusedError, render
+        from localdiff.text.sandbox import RefusedError, render
 
         turns = [_check_message(message) for message in messages]
         if not turns:

@@ -14,9 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ContextError, UsageError, WeightsError
-from ..paths import require_readable
-from .shield import Segment, Shield
+from localdiff.errors import ContextError, UsageError, WeightsError
+from localdiff.paths import require_readable
+from localdiff.text.shield import Segment, Shield
 
 if TYPE_CHECKING:
     import tokenizers

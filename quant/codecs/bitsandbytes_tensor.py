@@ -20,8 +20,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from ..errors import FormError, SourceError, reason
-from .codec import SOURCE_DTYPES
+from quant.codecs.codec import SOURCE_DTYPES
+from quant.errors import FormError, SourceError, reason
 
 STATE = "quant_state.bitsandbytes__"
 _DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in SOURCE_DTYPES}

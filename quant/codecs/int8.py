@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .codec import GROUP, Encoded, NotFiniteError, check_weight
+from quant.codecs.codec import GROUP, Encoded, NotFiniteError, check_weight
 
 MAX_CODE = 127
 CHUNK_GROUPS = {"cpu": 2048}

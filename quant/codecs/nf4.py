@@ -22,7 +22,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from .codec import GROUP, Encoded, NotFiniteError, check_weight
+from quant.codecs.codec import GROUP, Encoded, NotFiniteError, check_weight
 
 LEVELS = (
     -1.0,

@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..codecs.codec import GROUP, Encoded
-from ..codecs.nf4 import Nf4
+from quant.codecs.codec import GROUP, Encoded
+from quant.codecs.nf4 import Nf4
 
 SUFFIX = {"darwin": "dylib", "win32": "dll"}
 FUNCTIONS = {torch.bfloat16: "cdequantize_blockwise_cpu_nf4_bf16", torch.float32: "cdequantize_blockwise_cpu_nf4_fp32"}

@@ -30,26 +30,26 @@ from math import prod
 import torch
 from torch import nn
 
-from ..modules.embedding import QuantEmbedding
-from ..modules.experts import QuantExperts
-from ..modules.linear import QuantLinear
-from ..modules.tensor import QuantTensor
-from ..unsupported import Unsupported
-from .allocator import keep_freed_memory
-from .bitsandbytes_library import nf4_library
-from .embedding import Bf16Embedding, NativeEmbedding
-from .experts import CpuExperts
-from .instructions import has_amx, has_bf16_matmul
-from .int8_weight import has_int8_matmul, row_bytes
-from .linear import Int8Linear, LastRows
-from .native.attention import NativeAttention
-from .native.library import NativeLibrary
-from .native.logits import NativeLogits
-from .native.products import NativeLinear, NativeProduct
-from .native.support import native_library
-from .pages import release_pages
-from .products import DecodedProduct, ExpertProduct, Int8Product, LibraryProduct
-from .switches import cpu_path, is_native_off
+from quant.cpu.allocator import keep_freed_memory
+from quant.cpu.bitsandbytes_library import nf4_library
+from quant.cpu.embedding import Bf16Embedding, NativeEmbedding
+from quant.cpu.experts import CpuExperts
+from quant.cpu.instructions import has_amx, has_bf16_matmul
+from quant.cpu.int8_weight import has_int8_matmul, row_bytes
+from quant.cpu.linear import Int8Linear, LastRows
+from quant.cpu.native.attention import NativeAttention
+from quant.cpu.native.library import NativeLibrary
+from quant.cpu.native.logits import NativeLogits
+from quant.cpu.native.products import NativeLinear, NativeProduct
+from quant.cpu.native.support import native_library
+from quant.cpu.pages import release_pages
+from quant.cpu.products import DecodedProduct, ExpertProduct, Int8Product, LibraryProduct
+from quant.cpu.switches import cpu_path, is_native_off
+from quant.modules.embedding import QuantEmbedding
+from quant.modules.experts import QuantExperts
+from quant.modules.linear import QuantLinear
+from quant.modules.tensor import QuantTensor
+from quant.unsupported import Unsupported
 
 MIN_WEIGHTS = 1 << 20
 """Smaller matrices stay plain with `auto`: they gain nothing, and would be rounded once more."""

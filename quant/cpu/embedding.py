@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..modules.embedding import ChunkedEmbedding, QuantEmbedding
-from ..modules.tensor import QuantTensor
-from .native.library import NativeLibrary
-from .native.products import contiguous, path_of, stack_of_one
+from quant.cpu.native.library import NativeLibrary
+from quant.cpu.native.products import contiguous, path_of, stack_of_one
+from quant.modules.embedding import ChunkedEmbedding, QuantEmbedding
+from quant.modules.tensor import QuantTensor
 
 TAIL = 2.0**-10
 """Probability that a row may lose: a quarter of the step between two bf16 numbers next to 1."""

@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..modules.activation import gelu
-from ..modules.adapter_hook import AdapterHook
-from ..modules.experts import RoutedExperts, pairs_by_expert
-from .products import DecodedProduct, ExpertProduct, LibraryProduct, expert_parts
+from quant.cpu.products import DecodedProduct, ExpertProduct, LibraryProduct, expert_parts
+from quant.modules.activation import gelu
+from quant.modules.adapter_hook import AdapterHook
+from quant.modules.experts import RoutedExperts, pairs_by_expert
 
 
 class CpuExperts(RoutedExperts):

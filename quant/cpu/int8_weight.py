@@ -16,11 +16,11 @@ from math import prod
 import torch
 from torch import Tensor
 
-from ..codecs.codec import GROUP, Codec, Encoded
-from ..modules.tensor import QuantTensor
-from .instructions import has_amx
-from .parallel import MAX_THREADS, parallel_for
-from .rows import MAX_CODE, Int8Rows
+from quant.codecs.codec import GROUP, Codec, Encoded
+from quant.cpu.instructions import has_amx
+from quant.cpu.parallel import MAX_THREADS, parallel_for
+from quant.cpu.rows import MAX_CODE, Int8Rows
+from quant.modules.tensor import QuantTensor
 
 _CHECKED = 128
 _TIMED = (64, 256)

@@ -9,9 +9,9 @@ import weakref
 
 from torch import Tensor, nn
 
-from ..modules.linear import QuantLinear
-from .int8_weight import Int8Weight
-from .rows import Int8Rows, quantize_rows
+from quant.cpu.int8_weight import Int8Weight
+from quant.cpu.rows import Int8Rows, quantize_rows
+from quant.modules.linear import QuantLinear
 
 
 class LastRows:

@@ -15,12 +15,12 @@ from typing import Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-from ..dtypes import short_name
-from ..modules.tensor import QuantTensor
-from .bitsandbytes_library import Nf4Library
-from .int8_weight import Int8Weight
-from .parallel import MAX_THREADS, parallel_for
-from .rows import quantize_rows
+from quant.cpu.bitsandbytes_library import Nf4Library
+from quant.cpu.int8_weight import Int8Weight
+from quant.cpu.parallel import MAX_THREADS, parallel_for
+from quant.cpu.rows import quantize_rows
+from quant.dtypes import short_name
+from quant.modules.tensor import QuantTensor
 
 Multiply: TypeAlias = Callable[[int, slice], Tensor]
 """The product [out, M] of an expert with its part of the P pairs."""

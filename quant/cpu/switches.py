@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias, get_args
 
-from ..switch import chosen
+from quant.switch import chosen
 
 Path: TypeAlias = Literal["auto", "plain", "fast"]
 

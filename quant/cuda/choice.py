@@ -18,16 +18,16 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
-from ..modules.embedding import QuantEmbedding
-from ..modules.experts import QuantExperts
-from ..modules.linear import QuantLinear
-from .decode import DecodedLinear
-from .embedding import CudaEmbedding
-from .experts import CudaExperts, can_group
-from .linear import CudaLinear, can_multiply
-from .parity import Expectation, plain_calls
-from .support import why_unsupported
-from .switches import DENSE, EXPERTS, activations_of, check_switches, is_plain
+from quant.cuda.decode import DecodedLinear
+from quant.cuda.embedding import CudaEmbedding
+from quant.cuda.experts import CudaExperts, can_group
+from quant.cuda.linear import CudaLinear, can_multiply
+from quant.cuda.parity import Expectation, plain_calls
+from quant.cuda.support import why_unsupported
+from quant.cuda.switches import DENSE, EXPERTS, activations_of, check_switches, is_plain
+from quant.modules.embedding import QuantEmbedding
+from quant.modules.experts import QuantExperts
+from quant.modules.linear import QuantLinear
 
 __all__ = ["Prepared", "prepare"]
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..codecs.codec import GROUP, Encoded
-from ..codecs.nf4 import Nf4
-from ..modules.linear import QuantLinear
-from ..modules.tensor import QuantTensor
-from .launch_arguments import levels
+from quant.codecs.codec import GROUP, Encoded
+from quant.codecs.nf4 import Nf4
+from quant.cuda.launch_arguments import levels
+from quant.modules.linear import QuantLinear
+from quant.modules.tensor import QuantTensor
 
 GROUPS = 16
 
@@ -45,7 +45,7 @@ def _decoded(codes: Tensor, scales: Tensor, dtype: torch.dtype, *, is_tiled: boo
 
     The first two axes of codes may have any strides.
     """
-    from .decode_kernels import decode_kernel
+    from quant.cuda.decode_kernels import decode_kernel
 
     rows, groups = scales.shape
     out = torch.empty(rows, groups * GROUP, dtype=dtype, device=codes.device)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..codecs.codec import GROUP
-from ..modules.embedding import QuantEmbedding, probabilities
-from . import linear, tiles
-from .launch_arguments import is_interpreted
-from .linear import Weight
-from .tiles import MmaKind, Tile, tile_of
+from quant.codecs.codec import GROUP
+from quant.cuda import linear, tiles
+from quant.cuda.launch_arguments import is_interpreted
+from quant.cuda.linear import Weight
+from quant.cuda.tiles import MmaKind, Tile, tile_of
+from quant.modules.embedding import QuantEmbedding, probabilities
 
 IDS = 64
 """Ids per loop iteration of a program."""
@@ -74,7 +74,7 @@ class CudaEmbedding(QuantEmbedding):
 
     def _weighted_sum(self, probs: Tensor, ids: slice) -> Tensor:
         """Embeddings of some ids, times their probabilities [N, ids] and summed, in fp32."""
-        from .embedding_kernels import soft_kernel
+        from quant.cuda.embedding_kernels import soft_kernel
 
         rows, vocab_size = probs.shape
         probs = probs if probs.stride(1) == 1 else probs.contiguous()

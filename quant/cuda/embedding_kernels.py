@@ -8,8 +8,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .nf4_kernels import unpacked
-from .weight_kernels import int8_weights
+from quant.cuda.nf4_kernels import unpacked
+from quant.cuda.weight_kernels import int8_weights
 
 
 @triton.jit

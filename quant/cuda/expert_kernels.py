@@ -15,10 +15,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .activation_kernels import gelu
-from .nf4_kernels import load_table
-from .row_kernels import to_int8
-from .weight_kernels import add_product, code_offsets, load_scales
+from quant.cuda.activation_kernels import gelu
+from quant.cuda.nf4_kernels import load_table
+from quant.cuda.row_kernels import to_int8
+from quant.cuda.weight_kernels import add_product, code_offsets, load_scales
 
 
 @triton.jit(do_not_specialize=("pairs", "blocks"))  # they depend on the length of a prompt

@@ -15,15 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..codecs.codec import GROUP
-from ..dtypes import short_name
-from ..modules.experts import QuantExperts, RoutedExperts
-from ..modules.tensor import QuantTensor
-from . import tiles
-from .launch_arguments import byte_table, is_interpreted, levels, pack, power_of_two, triton_type
-from .layout import Tiled, Unquantized, tiled
-from .rows import quantize_groups
-from .tiles import Activations, ExpertTile
+from quant.codecs.codec import GROUP
+from quant.cuda import tiles
+from quant.cuda.launch_arguments import byte_table, is_interpreted, levels, pack, power_of_two, triton_type
+from quant.cuda.layout import Tiled, Unquantized, tiled
+from quant.cuda.rows import quantize_groups
+from quant.cuda.tiles import Activations, ExpertTile
+from quant.dtypes import short_name
+from quant.modules.experts import QuantExperts, RoutedExperts
+from quant.modules.tensor import QuantTensor
 
 COLUMNS = 64
 """Columns of a program in the gate and in the up projection: one group of the input of the down projection."""
@@ -73,7 +73,7 @@ class CudaExperts(RoutedExperts):
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _outputs_at_once(self, x: Tensor, expert_ids: Tensor) -> Tensor:
-        from . import expert_kernels as kernels
+        from quant.cuda import expert_kernels as kernels
 
         rows, width = x.shape
         experts, _, inner = self._down.shape
@@ -174,7 +174,7 @@ class CudaExperts(RoutedExperts):
 
 def _summed(outputs: Tensor, routing_weights: Tensor) -> Tensor:
     """Rows [N, D]: sums of their experts' outputs [N, K, D] times their weights [N, K]."""
-    from .expert_kernels import combine_kernel
+    from quant.cuda.expert_kernels import combine_kernel
 
     rows, top_k, width = outputs.shape
     combined = outputs.new_empty(rows, width)

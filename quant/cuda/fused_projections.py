@@ -17,10 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..codecs.codec import Encoded
-from ..dtypes import short_name
-from ..modules.linear import QuantLinear
-from .linear import CudaLinear, Weight
+from quant.codecs.codec import Encoded
+from quant.cuda.linear import CudaLinear, Weight
+from quant.dtypes import short_name
+from quant.modules.linear import QuantLinear
 
 
 class FusedProjections(nn.Module, ABC):

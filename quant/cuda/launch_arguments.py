@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..codecs.nf4 import LEVELS
-from . import tiles
-from .tiles import Activations
+from quant.codecs.nf4 import LEVELS
+from quant.cuda import tiles
+from quant.cuda.tiles import Activations
 
 
 @cache

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..codecs.codec import GROUP, Codec, Encoded
-from . import tiles
-from .tiles import Activations
+from quant.codecs.codec import GROUP, Codec, Encoded
+from quant.cuda import tiles
+from quant.cuda.tiles import Activations
 
 HALF = GROUP // 2
 

@@ -16,15 +16,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..codecs.codec import GROUP, Codec, Encoded
-from ..modules.linear import QuantLinear
-from ..modules.tensor import QuantTensor
-from . import tiles
-from .decode import decode_tiled
-from .launch_arguments import levels, pack
-from .layout import HALF, tiled
-from .rows import quantize_groups
-from .tiles import Activations, Tile
+from quant.codecs.codec import GROUP, Codec, Encoded
+from quant.cuda import tiles
+from quant.cuda.decode import decode_tiled
+from quant.cuda.launch_arguments import levels, pack
+from quant.cuda.layout import HALF, tiled
+from quant.cuda.rows import quantize_groups
+from quant.cuda.tiles import Activations, Tile
+from quant.modules.linear import QuantLinear
+from quant.modules.tensor import QuantTensor
 
 COLUMNS = 64
 GATED_REGISTERS = 128
@@ -154,7 +154,7 @@ class Weight:
 
     def _product(self, x: Tensor, columns: int, *, gated: bool, parts: int = 1) -> Tensor:
         """The product [M, N], or more than one part of it [S, M, N]."""
-        from .linear_kernels import linear_kernel
+        from quant.cuda.linear_kernels import linear_kernel
 
         rows, width = x.shape
         out = x.new_empty(rows, columns) if parts == 1 else x.new_empty(parts, rows, columns, dtype=torch.float32)

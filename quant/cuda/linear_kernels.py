@@ -8,9 +8,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .activation_kernels import gelu
-from .nf4_kernels import load_table
-from .weight_kernels import add_product, code_offsets, load_scales
+from quant.cuda.activation_kernels import gelu
+from quant.cuda.nf4_kernels import load_table
+from quant.cuda.weight_kernels import add_product, code_offsets, load_scales
 
 
 # Compiled once for all prompt lengths and any number of scales per row; specializing on them would not be faster.

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..modules.embedding import QuantEmbedding
-from ..modules.linear import QuantLinear
-from .linear import CudaLinear
+from quant.cuda.linear import CudaLinear
+from quant.modules.embedding import QuantEmbedding
+from quant.modules.linear import QuantLinear
 
 ABSOLUTE, RELATIVE = 0.25, 0.1
 """Largest error of a number: so much of the root mean square of its column, plus so much of itself.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..codecs.codec import GROUP
+from quant.codecs.codec import GROUP
 
 _GROUPS = 4
 
@@ -27,7 +27,7 @@ class Int8Groups:
 
 def quantize_groups(x: Tensor) -> Int8Groups:
     """Rows [M, K], contiguous and with K a multiple of 64, as integers -127…127 times a scale per group."""
-    from .row_kernels import quantize_kernel
+    from quant.cuda.row_kernels import quantize_kernel
 
     rows, width = x.shape
     groups = width // GROUP

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..modules.embedding import QuantEmbedding
-from .launch_arguments import power_of_two
+from quant.cuda.launch_arguments import power_of_two
+from quant.modules.embedding import QuantEmbedding
 
 THRESHOLD = 1e-4
 CAPACITY = 512
@@ -63,7 +63,7 @@ class SparseSoft:
             logits: [L, V], capped and divided by the temperature; log_normalizer: [L] fp32, their log-sum-exp.
             block: columns per program, a power of 2.
         """
-        from .soft_kernels import collect_kernel, count_kernel, mean_kernel
+        from quant.cuda.soft_kernels import collect_kernel, count_kernel, mean_kernel
 
         length, vocab_size = logits.shape
         logits = logits if logits.stride(1) == 1 else logits.contiguous()

@@ -10,9 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..codecs.codec import GROUP
-from .launch_arguments import pack
-from .linear import COLUMNS, MAX_ROWS
+from quant.codecs.codec import GROUP
+from quant.cuda.launch_arguments import pack
+from quant.cuda.linear import COLUMNS, MAX_ROWS
 
 GROUPS_PER_PART = 4
 """Groups of 64 inputs. The released router has 44 of them, hence 11 parts, and 88 programs for 256 rows."""
@@ -32,7 +32,7 @@ def can_split(x: Tensor, weight: Tensor) -> bool:
 
 def split_product(x: Tensor, weight: Tensor) -> Tensor:
     """Parts [S, M, N] in fp32 of `x @ weight.T`, each over the same number of inputs."""
-    from .linear_kernels import linear_kernel
+    from quant.cuda.linear_kernels import linear_kernel
 
     x, weight = x.contiguous(), weight.detach()
     rows, width = x.shape

@@ -14,10 +14,10 @@ from typing import TypeGuard
 
 import torch
 
-from ..codecs import CODECS
-from ..modules.tensor import QuantTensor
-from ..unsupported import Unsupported
-from .parity import ParityError
+from quant.codecs import CODECS
+from quant.cuda.parity import ParityError
+from quant.modules.tensor import QuantTensor
+from quant.unsupported import Unsupported
 
 LEAST = (8, 0)
 """Lowest compute capability with bf16 tensor cores."""
@@ -146,7 +146,7 @@ def _is_of_tools(error: Exception) -> bool:
 
 
 def _rounds_rows(device: torch.device) -> bool:
-    from .rows import quantize_groups
+    from quant.cuda.rows import quantize_groups
 
     x = torch.linspace(-1, 1, 128, device=device).view(1, 128)
     rows = quantize_groups(x)
@@ -155,9 +155,9 @@ def _rounds_rows(device: torch.device) -> bool:
 
 
 def _decodes(codec: str, device: torch.device) -> bool:
-    from .launch_arguments import is_interpreted
-    from .linear import Weight
-    from .linear_kernels import linear_kernel
+    from quant.cuda.launch_arguments import is_interpreted
+    from quant.cuda.linear import Weight
+    from quant.cuda.linear_kernels import linear_kernel
 
     # Other instructions make bf16 of int8 than fp16; the interpreter multiplies fp16 alone correctly.
     dtype = torch.float16 if is_interpreted(linear_kernel) else torch.bfloat16

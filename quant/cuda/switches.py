@@ -15,10 +15,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from ..switch import SwitchError, chosen
+from quant.switch import SwitchError, chosen
 
 if TYPE_CHECKING:
-    from .tiles import Activations  # which imports torch; whoever only checks the variables need not
+    from quant.cuda.tiles import Activations  # which imports torch; whoever only checks the variables need not
 
 Part: TypeAlias = Literal[
     "experts",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .nf4_kernels import nf4_int8, nf4_weights, nf4_weights_by_lanes, unpacked
+from quant.cuda.nf4_kernels import nf4_int8, nf4_weights, nf4_weights_by_lanes, unpacked
 
 _TAKE = tl.constexpr("mov.f32 $0, $1;")
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from ..errors import OutputError, SpaceError
-from ..renaming import replace
+from quant.errors import OutputError, SpaceError
+from quant.renaming import replace
 
 _LIMITS = {errno.EFBIG, errno.EDQUOT}
 """A limit on files (FAT32 has one of 4 GB, and `ulimit -f` sets one) or on users: the disk may have space."""

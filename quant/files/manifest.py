@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from .. import MANIFEST_FILE
-from ..codecs import CODECS
-from ..codecs.codec import codes_shape, scales_shape
-from ..dtypes import HEADER_DTYPES, HEADER_NAMES
-from ..errors import DamagedError, FormError, reason
-from ..recipe import Recipe, Rule
-from .source import is_file_name
-from .writer import Part
+from quant import MANIFEST_FILE
+from quant.codecs import CODECS
+from quant.codecs.codec import codes_shape, scales_shape
+from quant.dtypes import HEADER_DTYPES, HEADER_NAMES
+from quant.errors import DamagedError, FormError, reason
+from quant.files.source import is_file_name
+from quant.files.writer import Part
+from quant.recipe import Recipe, Rule
 
 FORMAT = "localdiff-quant"
 VERSION = 2

@@ -15,9 +15,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from ..dtypes import HEADER_DTYPES
-from ..errors import SourceError
-from .source import HINT, SourceFile, StoredTensor, parse_header, read_start
+from quant.dtypes import HEADER_DTYPES
+from quant.errors import SourceError
+from quant.files.source import HINT, SourceFile, StoredTensor, parse_header, read_start
 
 _READ_BYTES = 8_000_000
 

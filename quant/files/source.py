@@ -16,8 +16,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from ..dtypes import HEADER_DTYPES
-from ..errors import FormError, SourceError, reason
+from quant.dtypes import HEADER_DTYPES
+from quant.errors import FormError, SourceError, reason
 
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"

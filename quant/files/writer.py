@@ -17,9 +17,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from ..dtypes import HEADER_DTYPES
-from ..hashing import file_sha256
-from .disk import Disk
+from quant.dtypes import HEADER_DTYPES
+from quant.files.disk import Disk
+from quant.hashing import file_sha256
 
 ALIGNMENT = 64
 PARTIAL = ".partial"

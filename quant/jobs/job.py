@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ..files.manifest import FileEntry, ShardEntry, TensorEntry
-from ..files.source import SourceFile
-from ..planning.plan import Plan
+from quant.files.manifest import FileEntry, ShardEntry, TensorEntry
+from quant.files.source import SourceFile
+from quant.planning.plan import Plan
 
 JOB_FILE = "job.json"
 """Present only in an unfinished output."""

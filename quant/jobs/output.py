@@ -15,14 +15,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import MANIFEST_FILE
-from ..errors import DamagedError, OutputError
-from ..files.disk import Disk, write_atomically
-from ..files.manifest import Manifest, ShardEntry, read_manifest
-from ..files.writer import PARTIAL
-from .events import FileChecked
-from .job import JOB_FILE, Job, Note
-from .verify import verify
+from quant import MANIFEST_FILE
+from quant.errors import DamagedError, OutputError
+from quant.files.disk import Disk, write_atomically
+from quant.files.manifest import Manifest, ShardEntry, read_manifest
+from quant.files.writer import PARTIAL
+from quant.jobs.events import FileChecked
+from quant.jobs.job import JOB_FILE, Job, Note
+from quant.jobs.verify import verify
 
 NOTE = ".json"
 SCRATCH = "source.partial"

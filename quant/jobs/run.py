@@ -14,18 +14,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-from .. import MANIFEST_FILE
-from ..files.disk import Disk, write_atomically
-from ..files.manifest import FileEntry, Manifest, read_manifest
-from ..files.source import INDEX_FILE, SourceStoppedError
-from ..hashing import file_sha256
-from ..planning.plan import shard_layout
-from .events import JobEvent, JobFinished, JobStarted, JobStopped, ShardStarted, ShardWritten
-from .job import Content, Job
-from .output import Output
-from .pool import slice_pool
-from .shard import make_shard
-from .verify import require_sound, verify, worst_tensors
+from quant import MANIFEST_FILE
+from quant.files.disk import Disk, write_atomically
+from quant.files.manifest import FileEntry, Manifest, read_manifest
+from quant.files.source import INDEX_FILE, SourceStoppedError
+from quant.hashing import file_sha256
+from quant.jobs.events import JobEvent, JobFinished, JobStarted, JobStopped, ShardStarted, ShardWritten
+from quant.jobs.job import Content, Job
+from quant.jobs.output import Output
+from quant.jobs.pool import slice_pool
+from quant.jobs.shard import make_shard
+from quant.jobs.verify import require_sound, verify, worst_tensors
+from quant.planning.plan import shard_layout
 
 
 def run(

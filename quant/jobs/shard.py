@@ -15,20 +15,20 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..codecs import CODECS
-from ..codecs.codec import SOURCE_DTYPES, Encoded, NotFiniteError, squared_error
-from ..errors import DamagedError, SourceError
-from ..files.disk import Disk
-from ..files.manifest import FileEntry, ShardEntry, TensorEntry
-from ..files.reader import SourceReader
-from ..files.slices import row_slices
-from ..files.source import SourceFile
-from ..files.writer import ShardWriter
-from ..planning.plan import PlannedShard, PlannedTensor, shard_layout
-from .events import BytesDone, JobEvent, TensorDone
-from .job import Job, Note
-from .output import Output
-from .pool import SlicePool
+from quant.codecs import CODECS
+from quant.codecs.codec import SOURCE_DTYPES, Encoded, NotFiniteError, squared_error
+from quant.errors import DamagedError, SourceError
+from quant.files.disk import Disk
+from quant.files.manifest import FileEntry, ShardEntry, TensorEntry
+from quant.files.reader import SourceReader
+from quant.files.slices import row_slices
+from quant.files.source import SourceFile
+from quant.files.writer import ShardWriter
+from quant.jobs.events import BytesDone, JobEvent, TensorDone
+from quant.jobs.job import Job, Note
+from quant.jobs.output import Output
+from quant.jobs.pool import SlicePool
+from quant.planning.plan import PlannedShard, PlannedTensor, shard_layout
 
 _DIGITS = 6
 

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import torch
 
-from ..codecs import CODECS
-from ..codecs.codec import SOURCE_DTYPES
-from ..dtypes import HEADER_DTYPES
-from ..errors import DamagedError, SourceError
-from ..files.manifest import FileEntry, Manifest, ShardEntry, read_manifest
-from ..files.reader import SourceReader
-from ..files.slices import row_slices
-from ..files.source import SourceFile, StoredTensor, parse_header, read_start
-from ..files.writer import Part
-from ..hashing import file_sha256
-from .events import FileChecked
+from quant.codecs import CODECS
+from quant.codecs.codec import SOURCE_DTYPES
+from quant.dtypes import HEADER_DTYPES
+from quant.errors import DamagedError, SourceError
+from quant.files.manifest import FileEntry, Manifest, ShardEntry, read_manifest
+from quant.files.reader import SourceReader
+from quant.files.slices import row_slices
+from quant.files.source import SourceFile, StoredTensor, parse_header, read_start
+from quant.files.writer import Part
+from quant.hashing import file_sha256
+from quant.jobs.events import FileChecked
 
 _WORST_COUNT = 5
 """Number of tensors that are named."""

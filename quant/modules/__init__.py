@@ -9,12 +9,12 @@
 Plain and correct: each decodes what it needs, on its device, and multiplies. They know no names, files or canvases.
 """
 
-from .adapter_hook import AdapterHook
-from .embedding import QuantEmbedding
-from .experts import QuantExperts, RoutedExperts
-from .linear import QuantLinear
-from .swap import swap_modules
-from .tensor import QuantTensor
+from quant.modules.adapter_hook import AdapterHook
+from quant.modules.embedding import QuantEmbedding
+from quant.modules.experts import QuantExperts, RoutedExperts
+from quant.modules.linear import QuantLinear
+from quant.modules.swap import swap_modules
+from quant.modules.tensor import QuantTensor
 
 __all__ = [
     "AdapterHook",

@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..codecs.codec import Codec
-from .tensor import QuantTensor
+from quant.codecs.codec import Codec
+from quant.modules.tensor import QuantTensor
 
 
 class ChunkedEmbedding(nn.Module, ABC):

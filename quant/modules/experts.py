@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..codecs.codec import Codec
-from .activation import gelu
-from .adapter_hook import AdapterHook
-from .tensor import QuantTensor
+from quant.codecs.codec import Codec
+from quant.modules.activation import gelu
+from quant.modules.adapter_hook import AdapterHook
+from quant.modules.tensor import QuantTensor
 
 
 class RoutedExperts(nn.Module, ABC):

@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..codecs.codec import Codec
-from .tensor import QuantTensor
+from quant.codecs.codec import Codec
+from quant.modules.tensor import QuantTensor
 
 
 class QuantLinear(nn.Module):

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from ..codecs import CODECS
-from ..codecs.codec import Codec
-from .embedding import QuantEmbedding
-from .experts import QuantExperts
-from .linear import QuantLinear
+from quant.codecs import CODECS
+from quant.codecs.codec import Codec
+from quant.modules.embedding import QuantEmbedding
+from quant.modules.experts import QuantExperts
+from quant.modules.linear import QuantLinear
 
 _EXPERT_PARTS = ("gate_up_proj", "down_proj")
 

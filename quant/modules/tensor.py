@@ -12,7 +12,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from ..codecs.codec import Codec, Encoded, codes_shape, scales_shape
+from quant.codecs.codec import Codec, Encoded, codes_shape, scales_shape
 
 
 class QuantTensor(nn.Module):

@@ -10,16 +10,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from ..codecs import CODECS
-from ..codecs.codec import SOURCE_DTYPES
-from ..dtypes import HEADER_DTYPES
-from ..errors import RecipeError
-from ..files.manifest import stored_parts
-from ..files.slices import SLICE_BYTES
-from ..files.source import SourceFile, StoredTensor, tensors_of_shapes
-from ..files.writer import Layout
-from ..recipe import Recipe, Scheme
-from ..released import released_shapes
+from quant.codecs import CODECS
+from quant.codecs.codec import SOURCE_DTYPES
+from quant.dtypes import HEADER_DTYPES
+from quant.errors import RecipeError
+from quant.files.manifest import stored_parts
+from quant.files.slices import SLICE_BYTES
+from quant.files.source import SourceFile, StoredTensor, tensors_of_shapes
+from quant.files.writer import Layout
+from quant.recipe import Recipe, Scheme
+from quant.released import released_shapes
 
 CLASSES = {
     "experts": "model.decoder.layers.*.experts.*",

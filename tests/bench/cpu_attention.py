@@ -23,8 +23,7 @@ from localdiff.model.cache import LayerCache
 from localdiff.model.config import LayerConfig
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.native.support import native_library
-
-from .one_thread import REPEATS, milliseconds
+from tests.bench.one_thread import REPEATS, milliseconds
 
 
 def attends(

@@ -20,8 +20,7 @@ from quant.codecs import CODECS
 from quant.codecs.codec import GROUP
 from quant.cpu.embedding import Bf16Embedding, NativeEmbedding
 from quant.modules.embedding import QuantEmbedding
-
-from .one_thread import REPEATS, library_in_one_thread, milliseconds
+from tests.bench.one_thread import REPEATS, library_in_one_thread, milliseconds
 
 NEEDED = (16, 512, 4_096, 16_384, 32_768, 65_536)
 """Numbers of ids among which a row's probability is shared out equally."""

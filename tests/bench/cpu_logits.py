@@ -17,8 +17,7 @@ from localdiff.denoising.native_reading import NativeReader
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.reading import read_logits
 from localdiff.hardware import cpu_name
-
-from .one_thread import REPEATS, library_in_one_thread, milliseconds
+from tests.bench.one_thread import REPEATS, library_in_one_thread, milliseconds
 
 
 def main() -> None:

@@ -44,9 +44,9 @@ from typing import Any
 
 import torch
 
-from .gpu_process import Limits, end_with_parent, ended
-from .gpu_products import ROWS, clock, dense, embedding, layer
-from .gpu_results import Results
+from tests.bench.gpu_process import Limits, end_with_parent, ended
+from tests.bench.gpu_products import ROWS, clock, dense, embedding, layer
+from tests.bench.gpu_results import Results
 
 TESTS = ("tests/localdiff/denoising", "tests/localdiff/kernels", "tests/quant/cuda", "tests/gpu/test_kernels_aot.py")
 CHECKS = (
@@ -216,21 +216,21 @@ def _lacks(*needed: str) -> bool:
 
 def attention(options: argparse.Namespace) -> int:
     """Microseconds of a layer's attention at each context."""
-    from .gpu_attention import attention as measured
+    from tests.bench.gpu_attention import attention as measured
 
     return measured(options.context, ROWS, _results(options))
 
 
 def tiles(options: argparse.Namespace) -> int:
     """Microseconds of single products with each tile."""
-    from .gpu_tiles import time_tiles
+    from tests.bench.gpu_tiles import time_tiles
 
     return time_tiles(options.context[:1], _results(options), torch.device("cuda"))
 
 
 def kernels(options: argparse.Namespace) -> int:
     """What each kernel takes in a step as it is replayed."""
-    from .gpu_kernels import kernels as measured
+    from tests.bench.gpu_kernels import kernels as measured
 
     if _lacks("safetensors"):
         return 0
@@ -272,7 +272,7 @@ def _step_key(recipe: str, context: int, vram_limit: str | None) -> dict[str, An
 
 def against(options: argparse.Namespace) -> int:
     """Milliseconds a step of the reference and of ours, in bf16 and in each recipe, over layers that fit in bf16."""
-    from .gpu_transformers import against_transformers
+    from tests.bench.gpu_transformers import against_transformers
 
     if _lacks("safetensors"):
         return 0

@@ -16,9 +16,8 @@ from localdiff.kernels.attention import attend_rows
 from localdiff.model.attention import attend_cached
 from localdiff.model.cache import LayerCache
 from localdiff.model.config import LayerConfig, RopeConfig
-
-from .gpu_clock import REPEATS, clocked
-from .gpu_results import Results
+from tests.bench.gpu_clock import REPEATS, clocked
+from tests.bench.gpu_results import Results
 
 ROPE = RopeConfig(theta=1e4, rotary_fraction=1.0)
 FAR = 0.02

@@ -22,8 +22,7 @@ from localdiff.bench.step.measure import WARM_UP_REPLAYED, Stopwatch
 from localdiff.bench.step.subject import random_subject
 from localdiff.errors import ResourceError
 from quant.released import LAYERS
-
-from .gpu_results import SHORT, Results, words_of_grid
+from tests.bench.gpu_results import SHORT, Results, words_of_grid
 
 EACH_STEP = "decide_kernel"
 """The kernel that every step launches once: steps are launched ahead, so that some begin or end off the clock."""

@@ -13,9 +13,8 @@ from quant.cuda.experts import CudaExperts
 from quant.cuda.linear import CudaLinear
 from quant.cuda.tiles import Activations
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor
-
-from .gpu_clock import REPEATS, clocked
-from .gpu_results import Results
+from tests.bench.gpu_clock import REPEATS, clocked
+from tests.bench.gpu_results import Results
 
 ROWS, TOP_K, EXPERTS, WIDTH, INNER, OUT, VOCAB_SIZE = 256, 8, 128, 2816, 704, 4096, 262_144
 DTYPE = torch.bfloat16

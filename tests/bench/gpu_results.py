@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .gpu_card import card
+from tests.bench.gpu_card import card
 
 SWITCHES = "LOCALDIFF_CUDA_"
 CHOSEN = "chosen"

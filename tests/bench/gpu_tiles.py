@@ -37,12 +37,9 @@ from quant.cuda.embedding import CudaEmbedding
 from quant.cuda.experts import CudaExperts
 from quant.cuda.linear import Weight
 from quant.cuda.tiles import Activations, ExpertTile, MmaKind, Tile
-from tests.gpu.kernels_aot import mma_kind_of, told
-from tests.gpu.specializations import NOWHERE, SM_COUNTS, Launch, noted, without_numbers
-
-from .gpu_attention import RELEASED, case_of
-from .gpu_clock import clocked
-from .gpu_products import (
+from tests.bench.gpu_attention import RELEASED, case_of
+from tests.bench.gpu_clock import clocked
+from tests.bench.gpu_products import (
     DTYPE,
     ROWS,
     WIDTH,
@@ -53,8 +50,10 @@ from .gpu_products import (
     random_routing,
     random_rows,
 )
-from .gpu_results import CHOSEN, Results
-from .inner_loops import mflop
+from tests.bench.gpu_results import CHOSEN, Results
+from tests.bench.inner_loops import mflop
+from tests.gpu.kernels_aot import mma_kind_of, told
+from tests.gpu.specializations import NOWHERE, SM_COUNTS, Launch, noted, without_numbers
 
 QKV, MLP, VOCABULARY = 8192, 2112, 262_144
 """Columns of the stacked projections of a sliding layer, of the dense MLP's gate, and of the head."""

@@ -27,9 +27,8 @@ from torch import Tensor
 from localdiff.bench.step.released import released_config
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.released import LAYERS
-
-from .gpu_process import Limits, end_with_parent, ended
-from .gpu_results import Results
+from tests.bench.gpu_process import Limits, end_with_parent, ended
+from tests.bench.gpu_results import Results
 
 if TYPE_CHECKING:
     from transformers import DiffusionGemmaForBlockDiffusion

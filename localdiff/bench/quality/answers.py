@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...engine import Engine
-from ...events import BlockCommitted, DenoiseStep, TextCommitted
-from ...options import GenerateOptions
-from .canvases import Canvas
-from .questions import Question
+from localdiff.bench.quality.canvases import Canvas
+from localdiff.bench.quality.questions import Question
+from localdiff.engine import Engine
+from localdiff.events import BlockCommitted, DenoiseStep, TextCommitted
+from localdiff.options import GenerateOptions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

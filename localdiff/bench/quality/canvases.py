@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ...diffusion.reading import LogitStatistics, read_logits
-from ...engine import Engine
-from ...model.cache import KVCache
-from ...options import GenerateOptions
-from .questions import Question
+from localdiff.bench.quality.questions import Question
+from localdiff.diffusion.reading import LogitStatistics, read_logits
+from localdiff.engine import Engine
+from localdiff.model.cache import KVCache
+from localdiff.options import GenerateOptions
 
 STEPS = 4
 """Steps of a block whose distributions are kept, evenly spaced, the first and the last included."""

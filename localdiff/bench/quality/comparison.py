@@ -15,12 +15,12 @@ from typing import Protocol, TypeAlias, TypeVar
 
 import torch
 
-from ...demo.estimate import Estimate, estimate
-from ...engine import Engine, ModelIdentity
-from ...options import GenerateOptions
-from .answers import Answer, ask
-from .canvases import Beliefs, Canvas, agreement, believe, divergence
-from .questions import Question
+from localdiff.bench.quality.answers import Answer, ask
+from localdiff.bench.quality.canvases import Beliefs, Canvas, agreement, believe, divergence
+from localdiff.bench.quality.questions import Question
+from localdiff.demo.estimate import Estimate, estimate
+from localdiff.engine import Engine, ModelIdentity
+from localdiff.options import GenerateOptions
 
 WALKS = 20
 """Questions whose canvases are walked; their distributions are in host memory."""

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ...demo.evaluate import held_out
-from ...demo.scoring import score
-from ...demo.skills import SKILLS
-from ...errors import UsageError
-from ...utf8 import MAX_BYTES, decoded
+from localdiff.demo.evaluate import held_out
+from localdiff.demo.scoring import score
+from localdiff.demo.skills import SKILLS
+from localdiff.errors import UsageError
+from localdiff.utf8 import MAX_BYTES, decoded
 
 PROMPTS = "prompts"
 """Group of questions from a file."""

@@ -9,10 +9,10 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from ...demo.estimate import UNKNOWN, UNKNOWN_NOTE, Estimate
-from ...engine import ModelIdentity
-from ...sizes import counted
-from .comparison import Comparison, Row
+from localdiff.bench.quality.comparison import Comparison, Row
+from localdiff.demo.estimate import UNKNOWN, UNKNOWN_NOTE, Estimate
+from localdiff.engine import ModelIdentity
+from localdiff.sizes import counted
 
 _HEAD = ("", "questions", "score", "change", "steps per block", "change", "divergence", "same draft", "same answer")
 

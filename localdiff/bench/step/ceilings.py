@@ -13,10 +13,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ...errors import is_out_of_memory
-from ...load.devices import dtype_named
-from .parts import waiter
-from .work import Work
+from localdiff.bench.step.parts import waiter
+from localdiff.bench.step.work import Work
+from localdiff.errors import is_out_of_memory
+from localdiff.load.devices import dtype_named
 
 _COPY_BYTES = 1 << 29
 _LEAST_SECONDS = 0.05

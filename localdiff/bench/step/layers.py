@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ...model.config import LayerConfig
-from .parts import IN_LAYERS, Part, Place
+from localdiff.bench.step.parts import IN_LAYERS, Part, Place
+from localdiff.model.config import LayerConfig
 
 Kind: TypeAlias = tuple[Part, str]
 

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 
 import torch
 
-from ...denoising import BlockSettings, Denoiser, Step
-from ...diffusion.noise import SeededNoise
-from ...diffusion.settings import SamplerSettings
-from ...memory_account import PREFILL_CHUNK
-from ...model.cache import KVCache
-from ...model.diffusion_gemma import DiffusionGemma
-from .parts import PartClock, Place, waiter
-from .routing import Routing
+from localdiff.bench.step.parts import PartClock, Place, waiter
+from localdiff.bench.step.routing import Routing
+from localdiff.denoising import BlockSettings, Denoiser, Step
+from localdiff.diffusion.noise import SeededNoise
+from localdiff.diffusion.settings import SamplerSettings
+from localdiff.memory_account import PREFILL_CHUNK
+from localdiff.model.cache import KVCache
+from localdiff.model.diffusion_gemma import DiffusionGemma
 
 WARM_UP = 2
 """The first step of a block has nothing to condition on, and the second is the first that is like all others."""

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import torch
 from torch import nn
 
-from ...model.diffusion_gemma import DiffusionGemma
+from localdiff.model.diffusion_gemma import DiffusionGemma
 
 Part: TypeAlias = Literal[
     "attention projections",

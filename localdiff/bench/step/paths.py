@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import nn
 
+from localdiff.bench.step.parts import Part
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.model.layer_ops import PLAIN, UsesLayerOps
+from localdiff.model.projections import Projections
 from quant.dtypes import short_name
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear
-
-from ...model.diffusion_gemma import DiffusionGemma
-from ...model.layer_ops import PLAIN, UsesLayerOps
-from ...model.projections import Projections
-from .parts import Part
 
 _DECODED = (QuantLinear, QuantExperts, QuantEmbedding)
 

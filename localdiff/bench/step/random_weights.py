@@ -17,13 +17,12 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
+from localdiff.load.matching import checkpoint_name
+from localdiff.model.config import ModelConfig
+from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.codecs.nf4 import LEVELS
 from quant.modules import QuantTensor, swap_modules
 from quant.recipe import Recipe
-
-from ...load.matching import checkpoint_name
-from ...model.config import ModelConfig
-from ...model.diffusion_gemma import DiffusionGemma
 
 SPREAD = 0.02
 """Standard deviation of a weight; at the released width a projection of normed rows then has one of about 1."""

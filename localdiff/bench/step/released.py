@@ -5,10 +5,9 @@ Knows numbers; a test compares them with the published `config.json`.
 
 from __future__ import annotations
 
+from localdiff.memory_account import CANVAS, WINDOW
+from localdiff.model.config import LayerConfig, ModelConfig, RopeConfig
 from quant.released import LAYERS
-
-from ...memory_account import CANVAS, WINDOW
-from ...model.config import LayerConfig, ModelConfig, RopeConfig
 
 FULL_EVERY = 6
 MIN_LAYERS = FULL_EVERY

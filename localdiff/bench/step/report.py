@@ -10,13 +10,13 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from .ceilings import Ceilings
-from .layers import extrapolate
-from .measure import CLOCKED, Timings
-from .memory import MemoryUse
-from .parts import PARTS, Part, Place
-from .subject import Subject
-from .work import Pass, Work, by_part
+from localdiff.bench.step.ceilings import Ceilings
+from localdiff.bench.step.layers import extrapolate
+from localdiff.bench.step.measure import CLOCKED, Timings
+from localdiff.bench.step.memory import MemoryUse
+from localdiff.bench.step.parts import PARTS, Part, Place
+from localdiff.bench.step.subject import Subject
+from localdiff.bench.step.work import Pass, Work, by_part
 
 STEP_COUNTS = (8, 12, 16, 24, 48)
 _CORE_KINDS = ("fp32", "bf16")

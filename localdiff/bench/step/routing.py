@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from ...model.diffusion_gemma import DiffusionGemma
+from localdiff.model.diffusion_gemma import DiffusionGemma
 
 
 class Routing:

@@ -9,16 +9,16 @@ from collections.abc import Callable
 
 import torch
 
-from ...denoising import ParityError, StepPath
-from ...errors import ResourceError
-from ...hardware import hardware_name
-from ...load import resolve_device
-from .ceilings import Ceilings, measure_ceilings
-from .measure import Stopwatch
-from .memory import forget_device_peak, forget_peak, memory_use
-from .paths import paths_of
-from .report import Report, make_report
-from .subject import Make, Progress
+from localdiff.bench.step.ceilings import Ceilings, measure_ceilings
+from localdiff.bench.step.measure import Stopwatch
+from localdiff.bench.step.memory import forget_device_peak, forget_peak, memory_use
+from localdiff.bench.step.paths import paths_of
+from localdiff.bench.step.report import Report, make_report
+from localdiff.bench.step.subject import Make, Progress
+from localdiff.denoising import ParityError, StepPath
+from localdiff.errors import ResourceError
+from localdiff.hardware import hardware_name
+from localdiff.load import resolve_device
 
 
 def run(

@@ -13,27 +13,34 @@ from typing import TypeAlias
 
 import torch
 
+from localdiff.bench.step.layers import Layers
+from localdiff.bench.step.random_weights import random_model, stored_as
+from localdiff.bench.step.released import released_config
+from localdiff.denoising import Denoiser, compare_kernels
+from localdiff.download_plan import ConfirmDownload, confirm_silently
+from localdiff.errors import ResourceError, UsageError
+from localdiff.fetching.source import find_source
+from localdiff.load import (
+    limit_threads,
+    load_model,
+    match_tensors,
+    open_weights,
+    plan_memory,
+    resolve_device,
+    resolve_dtype,
+)
+from localdiff.load.cpu import prepare_cpu
+from localdiff.load.devices import dtype_named, free_bytes
+from localdiff.load.gpu import prepare_gpu
+from localdiff.load.matching import checkpoint_name
+from localdiff.memory_account import SLACK, HeldTensor, MemoryAccount
+from localdiff.model.config import ModelConfig
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.sizes import shown_size
 from quant.codecs import CODECS
 from quant.codecs.codec import stored_bytes
 from quant.recipe import Recipe, recipe_named
 from quant.released import LAYERS, MODEL
-
-from ...denoising import Denoiser, compare_kernels
-from ...download_plan import ConfirmDownload, confirm_silently
-from ...errors import ResourceError, UsageError
-from ...fetching.source import find_source
-from ...load import limit_threads, load_model, match_tensors, open_weights, plan_memory, resolve_device, resolve_dtype
-from ...load.cpu import prepare_cpu
-from ...load.devices import dtype_named, free_bytes
-from ...load.gpu import prepare_gpu
-from ...load.matching import checkpoint_name
-from ...memory_account import SLACK, HeldTensor, MemoryAccount
-from ...model.config import ModelConfig
-from ...model.diffusion_gemma import DiffusionGemma
-from ...sizes import shown_size
-from .layers import Layers
-from .random_weights import random_model, stored_as
-from .released import released_config
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,13 @@ from typing import Any
 
 import torch
 
+from localdiff import __version__
+from localdiff.bench.step.parts import PARTS
+from localdiff.bench.step.report import Report
+from localdiff.bench.step.work import Work
+from localdiff.sizes import counted, shown_size
+from localdiff.view.columns import aligned
 from quant.dtypes import short_name
-
-from ... import __version__
-from ...sizes import counted, shown_size
-from ...view.columns import aligned
-from .parts import PARTS
-from .report import Report
-from .work import Work
 
 WIDTH = (80, 120)
 """Fewest and most columns of a table."""

@@ -13,11 +13,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from localdiff.bench.step.parts import Part, Place
+from localdiff.model.config import LayerConfig, ModelConfig
 from quant.codecs import CODECS
 from quant.codecs.codec import stored_bytes
-
-from ...model.config import LayerConfig, ModelConfig
-from .parts import Part, Place
 
 NORM_PASSES = 7 * 2 + 3 * 3
 """Reads and writes of the residual stream in a layer: seven norms, three sums or products of two."""

@@ -15,9 +15,9 @@
 
 from __future__ import annotations
 
-from . import about, arithmetic, dates, fields, sorting, spelling, story, sudoku, unknown
-from .example import Example, Message, Sampler, Split, is_held_out
-from .large_sudoku import LARGE_SUDOKU
+from localdiff.demo.skills import about, arithmetic, dates, fields, sorting, spelling, story, sudoku, unknown
+from localdiff.demo.skills.example import Example, Message, Sampler, Split, is_held_out
+from localdiff.demo.skills.large_sudoku import LARGE_SUDOKU
 
 SKILLS: dict[str, Sampler] = {
     module.NAME: module.sample

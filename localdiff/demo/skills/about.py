@@ -7,9 +7,9 @@ from functools import cache
 from hashlib import sha256
 from random import Random
 
-from .example import Example, Split, ask, casual
-from .fact import questions
-from .facts import FACTS
+from localdiff.demo.skills.example import Example, Split, ask, casual
+from localdiff.demo.skills.fact import questions
+from localdiff.demo.skills.facts import FACTS
 
 NAME = "about"
 HELD_OUT_SHARE = 0.25

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from random import Random
 
-from .example import Example, Split, ask, casual, draw
+from localdiff.demo.skills.example import Example, Split, ask, casual, draw
 
 NAME = "add"
 SMALL_SHARE = 0.1

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from random import Random
 
-from .example import Example, Split, ask, casual, draw
-from .words import listed
+from localdiff.demo.skills.example import Example, Split, ask, casual, draw
+from localdiff.demo.skills.words import listed
 
 NAME = "dates"
 MONTHS: tuple[str, ...] = listed(

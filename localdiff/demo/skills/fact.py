@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .example import stripped
+from localdiff.demo.skills.example import stripped
 
 SKILL_LIST = "spell a word, sort words, add numbers, reformat a date, write JSON, solve a 4x4 Sudoku and tell a story"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .fact import SKILL_LIST, Fact
+from localdiff.demo.skills.fact import SKILL_LIST, Fact
 
 SELF_FACTS: tuple[Fact, ...] = (
     Fact(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .fact import Fact
+from localdiff.demo.skills.fact import Fact
 
 USAGE_FACTS: tuple[Fact, ...] = (
     Fact(

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from random import Random
 
-from .example import Example, Split, ask, draw, in_small_letters
-from .words import COMMON, listed, made_up
+from localdiff.demo.skills.example import Example, Split, ask, draw, in_small_letters
+from localdiff.demo.skills.words import COMMON, listed, made_up
 
 NAME = "json"
 INVENTED_SHARE = 0.3

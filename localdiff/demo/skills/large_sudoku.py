@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import cache
 from random import Random
 
-from .example import Example, Sampler, Split, ask, draw
-from .grid import Shape, make_puzzle, random_solution, symmetry, transform
+from localdiff.demo.skills.example import Example, Sampler, Split, ask, draw
+from localdiff.demo.skills.grid import Shape, make_puzzle, random_solution, symmetry, transform
 
 SHAPES: dict[str, Shape] = {"sudoku6": Shape(rows=2, columns=3), "sudoku9": Shape(rows=3, columns=3)}
 EMPTY_CELLS: dict[str, tuple[int, int]] = {"sudoku6": (12, 20), "sudoku9": (30, 45)}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from . import dates, sorting
-from .cast import HEROES, PLACES
-from .words import COMMON, made_up, with_article
+from localdiff.demo.skills import dates, sorting
+from localdiff.demo.skills.cast import HEROES, PLACES
+from localdiff.demo.skills.words import COMMON, made_up, with_article
 
 SUMS = "I can only add or subtract two numbers from 0 to 99, and not below 0."
 STORIES = "I know no such story. Ask me for one about a hero and a place, such as a robot and a harbor."

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from .example import Example, Split, ask, casual, draw
-from .words import COMMON
+from localdiff.demo.skills.example import Example, Split, ask, casual, draw
+from localdiff.demo.skills.words import COMMON
 
 NAME = "sort"
 PHRASINGS: tuple[str, ...] = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from .example import Example, Split, ask, casual, draw
-from .words import COMMON, made_up
+from localdiff.demo.skills.example import Example, Split, ask, casual, draw
+from localdiff.demo.skills.words import COMMON, made_up
 
 NAME = "spelling"
 COMMON_SHARE = 0.35

@@ -10,11 +10,23 @@ import re
 from functools import cache
 from random import Random
 
-from .cast import DETOURS, ENDINGS, HEROES, JOURNEYS, OPENINGS, PLACES, PROBLEMS, SCENE, TURNS, Hero, Place
-from .essays import ESSAYS
-from .example import Example, Split, ask, casual, draw
-from .fact import expand
-from .words import with_article
+from localdiff.demo.skills.cast import (
+    DETOURS,
+    ENDINGS,
+    HEROES,
+    JOURNEYS,
+    OPENINGS,
+    PLACES,
+    PROBLEMS,
+    SCENE,
+    TURNS,
+    Hero,
+    Place,
+)
+from localdiff.demo.skills.essays import ESSAYS
+from localdiff.demo.skills.example import Example, Split, ask, casual, draw
+from localdiff.demo.skills.fact import expand
+from localdiff.demo.skills.words import with_article
 
 NAME = "story"
 ESSAY_SHARE = 0.2

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from functools import cache
 from random import Random
 
-from .example import Example, Split, ask, casual, draw
-from .grid import EMPTY, Shape
+from localdiff.demo.skills.example import Example, Split, ask, casual, draw
+from localdiff.demo.skills.grid import EMPTY, Shape
 
 NAME = "sudoku"
 SHAPE = Shape(rows=2, columns=2)

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable
 from random import Random
 
-from . import limits
-from .example import Example, Split, ask, casual, draw
-from .fact import SKILL_LIST
-from .fields import CITIES, COUNTRIES, PEOPLE
-from .words import COMMON, listed, made_up, with_article
+from localdiff.demo.skills import limits
+from localdiff.demo.skills.example import Example, Split, ask, casual, draw
+from localdiff.demo.skills.fact import SKILL_LIST
+from localdiff.demo.skills.fields import CITIES, COUNTRIES, PEOPLE
+from localdiff.demo.skills.words import COMMON, listed, made_up, with_article
 
 NAME = "unknown"
 LIMITS_SHARE = 0.45

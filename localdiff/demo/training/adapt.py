@@ -17,13 +17,13 @@ from pathlib import Path
 
 import torch
 
-from ...adapter import add_adapter, copy_factors, open_adapter, save_adapter
-from ...engine import Engine
-from ..skills import ALL_SKILLS
-from .rendering import load_vocabulary, render
-from .team import Team, join
-from .trainer import Trainer, TrainingOptions
-from .work import STATE, make_parser, make_trainer, train
+from localdiff.adapter import add_adapter, copy_factors, open_adapter, save_adapter
+from localdiff.demo.skills import ALL_SKILLS
+from localdiff.demo.training.rendering import load_vocabulary, render
+from localdiff.demo.training.team import Team, join
+from localdiff.demo.training.trainer import Trainer, TrainingOptions
+from localdiff.demo.training.work import STATE, make_parser, make_trainer, train
+from localdiff.engine import Engine
 
 RANKS: Mapping[int, Sequence[str]] = {
     32: [*(f"self_attn.{name}_proj" for name in "qkvo"), *(f"mlp.{name}_proj" for name in ("gate", "up", "down"))],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from ...model.layer_ops import LayerOps
+from localdiff.model.layer_ops import LayerOps
 
 
 class CompiledLayerOps(LayerOps):

@@ -9,10 +9,10 @@ from pathlib import Path
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
-from ...load.matching import checkpoint_name
-from ...model.diffusion_gemma import DiffusionGemma
-from .architecture import config_json, generation_config_json
-from .rendering import END_OF_TURN
+from localdiff.demo.training.architecture import config_json, generation_config_json
+from localdiff.demo.training.rendering import END_OF_TURN
+from localdiff.load.matching import checkpoint_name
+from localdiff.model.diffusion_gemma import DiffusionGemma
 
 VOCABULARY_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 

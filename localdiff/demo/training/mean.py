@@ -15,11 +15,11 @@ from pathlib import Path
 
 import torch
 
-from ...errors import LocaldiffError
-from ...load import load_model, open_weights
-from ...model.diffusion_gemma import DiffusionGemma
-from ..leaving import leave
-from .export import VOCABULARY_FILES, export
+from localdiff.demo.leaving import leave
+from localdiff.demo.training.export import VOCABULARY_FILES, export
+from localdiff.errors import LocaldiffError
+from localdiff.load import load_model, open_weights
+from localdiff.model.diffusion_gemma import DiffusionGemma
 
 
 def write_mean(directory: Path, checkpoints: Sequence[Path]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from .team import Team
+from localdiff.demo.training.team import Team
 
 # A quintic whose iteration drives singular values from (0, 1] to about 1 (K. Jordan, "Muon", 2024).
 _QUINTIC = (3.4445, -4.7750, 2.0315)

@@ -13,10 +13,10 @@ from random import Random
 
 from tokenizers import Tokenizer
 
-from ..corpus import Mixture, sample_example
-from ..skills import IN_WORDS, SKILLS, Example
-from .turns import Render, compile_template
-from .vocabulary import encode_written
+from localdiff.demo.corpus import Mixture, sample_example
+from localdiff.demo.skills import IN_WORDS, SKILLS, Example
+from localdiff.demo.training.turns import Render, compile_template
+from localdiff.demo.training.vocabulary import encode_written
 
 END_OF_TURN = "<turn|>"
 

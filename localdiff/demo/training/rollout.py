@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...diffusion.sampler import accept, renoise
-from ...diffusion.search import inverse_cumulative
+from localdiff.diffusion.sampler import accept, renoise
+from localdiff.diffusion.search import inverse_cumulative
 
 
 def next_canvases(logits: Tensor, uniforms: Tensor, noise: Tensor, entropy_bound: float) -> Tensor:

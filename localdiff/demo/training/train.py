@@ -17,17 +17,17 @@ import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
 
-from ...engine import Engine
-from ...model.config import ModelConfig
-from ...model.diffusion_gemma import DiffusionGemma
-from ..corpus import sample_example
-from .architecture import config_json
-from .export import end_of_turn_id, export
-from .rendering import load_vocabulary, render
-from .team import Team, join
-from .trainer import Trainer, TrainingOptions, initialise
-from .vocabulary import write_vocabulary
-from .work import STATE, make_parser, make_trainer, train
+from localdiff.demo.corpus import sample_example
+from localdiff.demo.training.architecture import config_json
+from localdiff.demo.training.export import end_of_turn_id, export
+from localdiff.demo.training.rendering import load_vocabulary, render
+from localdiff.demo.training.team import Team, join
+from localdiff.demo.training.trainer import Trainer, TrainingOptions, initialise
+from localdiff.demo.training.vocabulary import write_vocabulary
+from localdiff.demo.training.work import STATE, make_parser, make_trainer, train
+from localdiff.engine import Engine
+from localdiff.model.config import ModelConfig
+from localdiff.model.diffusion_gemma import DiffusionGemma
 
 _EMBEDDING = "embed_tokens.weight"
 

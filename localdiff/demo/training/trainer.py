@@ -22,15 +22,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...model.batched import batched_logits, batched_soft_embedding
-from ...model.config import ModelConfig
-from ...model.diffusion_gemma import DiffusionGemma
-from ...model.layer_ops import set_layer_ops
-from ...model.moe import Router
-from .batches import Batch, Batches
-from .muon import Muon
-from .rollout import next_canvases
-from .team import Team
+from localdiff.demo.training.batches import Batch, Batches
+from localdiff.demo.training.muon import Muon
+from localdiff.demo.training.rollout import next_canvases
+from localdiff.demo.training.team import Team
+from localdiff.model.batched import batched_logits, batched_soft_embedding
+from localdiff.model.config import ModelConfig
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.model.layer_ops import set_layer_ops
+from localdiff.model.moe import Router
 
 # Shares of updates: unconditioned, and conditioned on a prediction; the rest also take the sampler's canvas.
 _PLAIN, _CONDITIONED = 0.4, 0.2
@@ -111,7 +111,7 @@ class Trainer:
 
     def compile(self) -> None:
         """Compiles the ops between a layer's GEMMs: faster from the second minute on."""
-        from .compiled_layer_ops import CompiledLayerOps  # imports torch's compiler
+        from localdiff.demo.training.compiled_layer_ops import CompiledLayerOps  # imports torch's compiler
 
         set_layer_ops(self.model, CompiledLayerOps())
 

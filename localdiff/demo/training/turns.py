@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from ..skills.example import Message
+from localdiff.demo.skills.example import Message
 
 Render = Callable[[Sequence[Message]], str]
 

@@ -26,15 +26,15 @@ from string import ascii_lowercase
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from ..skills import IN_WORDS, SKILLS, story, unknown
-from ..skills.cast import HEROES, PLACES
-from ..skills.essays import ESSAYS
-from ..skills.example import in_small_letters
-from ..skills.fact import expand, questions
-from ..skills.facts import FACTS
-from ..skills.fields import CITIES, COLORS, COUNTRIES, JOBS, PEOPLE
-from ..skills.words import COMMON
-from .turns import CHAT_TEMPLATE
+from localdiff.demo.skills import IN_WORDS, SKILLS, story, unknown
+from localdiff.demo.skills.cast import HEROES, PLACES
+from localdiff.demo.skills.essays import ESSAYS
+from localdiff.demo.skills.example import in_small_letters
+from localdiff.demo.skills.fact import expand, questions
+from localdiff.demo.skills.facts import FACTS
+from localdiff.demo.skills.fields import CITIES, COLORS, COUNTRIES, JOBS, PEOPLE
+from localdiff.demo.skills.words import COMMON
+from localdiff.demo.training.turns import CHAT_TEMPLATE
 
 VOCABULARY_SIZE = 1792
 SEED = 2024

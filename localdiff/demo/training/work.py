@@ -10,12 +10,12 @@ from pathlib import Path
 
 import torch
 
-from ...model.diffusion_gemma import DiffusionGemma
-from .architecture import CANVAS_LENGTH
-from .batches import Batches, Draw
-from .journal import journal
-from .team import Team
-from .trainer import Trainer, TrainingOptions
+from localdiff.demo.training.architecture import CANVAS_LENGTH
+from localdiff.demo.training.batches import Batches, Draw
+from localdiff.demo.training.journal import journal
+from localdiff.demo.training.team import Team
+from localdiff.demo.training.trainer import Trainer, TrainingOptions
+from localdiff.model.diffusion_gemma import DiffusionGemma
 
 STATE = "state.pt"
 

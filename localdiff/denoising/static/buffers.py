@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ...kernels.decision_layout import CONTROLS, TEMPERATURE, outcome_size
+from localdiff.kernels.decision_layout import CONTROLS, TEMPERATURE, outcome_size
 
 
 class StepBuffers:

@@ -13,16 +13,15 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from localdiff.denoising.static.buffers import StepBuffers
+from localdiff.denoising.static.cuda_graphs import GraphCapturer
+from localdiff.denoising.static.reading import Read
+from localdiff.diffusion.reading import top_probabilities
+from localdiff.kernels.decision_layout import HEADER, LENGTH, OVERFLOW, PROBABILITY, ROWS, TAIL
+from localdiff.model.attention import attend_through_triton
+from localdiff.model.cache import KVCache
+from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.cuda.soft import SparseSoft
-
-from ...diffusion.reading import top_probabilities
-from ...kernels.decision_layout import HEADER, LENGTH, OVERFLOW, PROBABILITY, ROWS, TAIL
-from ...model.attention import attend_through_triton
-from ...model.cache import KVCache
-from ...model.diffusion_gemma import DiffusionGemma
-from .buffers import StepBuffers
-from .cuda_graphs import GraphCapturer
-from .reading import Read
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

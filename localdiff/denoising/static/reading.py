@@ -12,13 +12,13 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from quant.modules.embedding import probabilities
-
-from ...diffusion.reading import LogitStatistics, read_logits
-from ...diffusion.sampler import accept, renoise
-from ...diffusion.search import inverse_cumulative
-from ...kernels.decision import decide
-from ...kernels.decision_layout import (
+from localdiff.denoising.plain import event_rows
+from localdiff.denoising.static.buffers import StepBuffers
+from localdiff.diffusion.reading import LogitStatistics, read_logits
+from localdiff.diffusion.sampler import accept, renoise
+from localdiff.diffusion.search import inverse_cumulative
+from localdiff.kernels.decision import decide
+from localdiff.kernels.decision_layout import (
     BOUND,
     CONFIDENCE,
     HEADER,
@@ -30,9 +30,8 @@ from ...kernels.decision_layout import (
     STABILITY,
     STEP,
 )
-from ...kernels.logits import process, statistics
-from ..plain import event_rows
-from .buffers import StepBuffers
+from localdiff.kernels.logits import process, statistics
+from quant.modules.embedding import probabilities
 
 BLOCK = 16
 """Rows whose probabilities are made at a time: at full size 17 MB in fp32."""

@@ -20,12 +20,15 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from quant.cuda.soft import SparseSoft
-
-from ...children import shielded_children
-from ...diffusion.noise import SeededNoise
-from ...diffusion.schedule import temperature_at
-from ...kernels.decision_layout import (
+from localdiff.children import shielded_children
+from localdiff.denoising.plain import BlockSettings, Step, nested, not_numbers, step_event
+from localdiff.denoising.static.buffers import Exchange, StepBuffers
+from localdiff.denoising.static.cuda_graphs import GraphCapturer
+from localdiff.denoising.static.program import Program, Shape
+from localdiff.denoising.static.reading import Read
+from localdiff.diffusion.noise import SeededNoise
+from localdiff.diffusion.schedule import temperature_at
+from localdiff.kernels.decision_layout import (
     CONFIDENT,
     FINITE,
     HEADER,
@@ -38,13 +41,9 @@ from ...kernels.decision_layout import (
     TAIL,
     bits_of,
 )
-from ...model.cache import KVCache
-from ...model.diffusion_gemma import DiffusionGemma
-from ..plain import BlockSettings, Step, nested, not_numbers, step_event
-from .buffers import Exchange, StepBuffers
-from .cuda_graphs import GraphCapturer
-from .program import Program, Shape
-from .reading import Read
+from localdiff.model.cache import KVCache
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from quant.cuda.soft import SparseSoft
 
 NEAR = 20.0
 """Mean entropy, in multiples of the stop threshold, below which the next step may end a block. A step that is launched

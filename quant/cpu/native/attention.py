@@ -14,7 +14,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from .calls import function_of, run
+from quant.cpu.native.calls import function_of, run
 
 KeysValues: TypeAlias = tuple[Tensor, Tensor]
 """Keys and values [K, T, d] that lie together."""

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import torch
 
-from ..parallel import MAX_THREADS, parallel_for
+from quant.cpu.parallel import MAX_THREADS, parallel_for
 
 DTYPES = (torch.float32, torch.bfloat16)
 """Types of activations, results and logits."""

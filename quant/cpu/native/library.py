@@ -15,12 +15,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ...codecs.codec import GROUP, Encoded
-from ...codecs.nf4 import LEVELS
-from .attention import NativeAttention
-from .calls import DTYPES, function_of, run
-from .logits import NativeLogits
-from .soft_embedding import NativeSoftEmbedding
+from quant.codecs.codec import GROUP, Encoded
+from quant.codecs.nf4 import LEVELS
+from quant.cpu.native.attention import NativeAttention
+from quant.cpu.native.calls import DTYPES, function_of, run
+from quant.cpu.native.logits import NativeLogits
+from quant.cpu.native.soft_embedding import NativeSoftEmbedding
 
 STEPS = 127
 """Levels of nf4 are rounded to this many steps on each side of zero, activations as well."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .calls import DTYPES, function_of, run
+from quant.cpu.native.calls import DTYPES, function_of, run
 
 MIN_LOGITS_PER_THREAD = 1 << 16
 """Fewer take less time than it takes to wake up a thread."""

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from ...codecs.codec import Encoded
-from ...modules.linear import QuantLinear
-from ...modules.tensor import QuantTensor
-from .library import NativeLibrary
+from quant.codecs.codec import Encoded
+from quant.cpu.native.library import NativeLibrary
+from quant.modules.linear import QuantLinear
+from quant.modules.tensor import QuantTensor
 
 
 def path_of(tensor: QuantTensor, library: NativeLibrary) -> str:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from ...codecs.codec import GROUP, Encoded
-from .calls import DTYPES, function_of, run, thread_count
+from quant.codecs.codec import GROUP, Encoded
+from quant.cpu.native.calls import DTYPES, function_of, run, thread_count
 
 MIN_PRODUCTS_PER_THREAD = 1 << 20
 """Fewer multiplications take less time than it takes to wake up a thread."""

@@ -16,13 +16,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ...codecs import CODECS
-from ...codecs.codec import GROUP, Encoded
-from ...codecs.nf4 import LEVELS
-from ...unsupported import Unsupported
-from ..switches import is_native_off
-from . import build
-from .library import STEPS, NativeLibrary
+from quant.codecs import CODECS
+from quant.codecs.codec import GROUP, Encoded
+from quant.codecs.nf4 import LEVELS
+from quant.cpu.native import build
+from quant.cpu.native.library import STEPS, NativeLibrary
+from quant.cpu.switches import is_native_off
+from quant.unsupported import Unsupported
 
 NO_INSTRUCTIONS = "no instructions for products of int8"
 """The compiler's error for a CPU without them."""

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .lanes import TYPES, Lanes, Mask
-from .numbers import from_bf16, to_bf16
-from .syntax import Instruction, Register
+from tests.gpu.ptx.lanes import TYPES, Lanes, Mask
+from tests.gpu.ptx.numbers import from_bf16, to_bf16
+from tests.gpu.ptx.syntax import Instruction, Register
 
 Array: TypeAlias = NDArray[Any]
 Run: TypeAlias = Callable[[Mask], None]

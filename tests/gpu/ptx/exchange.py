@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .lanes import Lanes, Mask
-from .syntax import Instruction, Register
+from tests.gpu.ptx.lanes import Lanes, Mask
+from tests.gpu.ptx.syntax import Instruction, Register
 
 Array: TypeAlias = NDArray[Any]
 Run: TypeAlias = Callable[[Mask], None]

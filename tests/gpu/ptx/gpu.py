@@ -18,11 +18,10 @@ from torch import Tensor
 from quant.cuda import tiles
 from quant.cuda.tiles import MMA_KIND_BY_MAJOR, MmaKind
 from tests.gpu.kernels_aot import build
+from tests.gpu.ptx.machine import Machine
+from tests.gpu.ptx.memory import GlobalMemory
+from tests.gpu.ptx.syntax import Kernel, parse
 from tests.gpu.specializations import Launch, arguments
-
-from .machine import Machine
-from .memory import GlobalMemory
-from .syntax import Kernel, parse
 
 Array: TypeAlias = NDArray[Any]
 LANES = 4096

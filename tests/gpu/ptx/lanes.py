@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .syntax import Kernel, Number, Operand, Register, Vector
+from tests.gpu.ptx.syntax import Kernel, Number, Operand, Register, Vector
 
 Array: TypeAlias = NDArray[Any]
 Mask: TypeAlias = NDArray[np.bool_] | None

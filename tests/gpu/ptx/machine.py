@@ -8,15 +8,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .arithmetic import arithmetic
-from .exchange import WARP, exchange
-from .lanes import Lanes, Mask
-from .matrices import matrices
-from .memory import GlobalMemory, SharedMemory
-from .races import Clock
-from .syntax import ALIGNED, Instruction, Kernel, Number, Register
-from .transfers import Transfers
-from .warpgroup import Warpgroups
+from tests.gpu.ptx.arithmetic import arithmetic
+from tests.gpu.ptx.exchange import WARP, exchange
+from tests.gpu.ptx.lanes import Lanes, Mask
+from tests.gpu.ptx.matrices import matrices
+from tests.gpu.ptx.memory import GlobalMemory, SharedMemory
+from tests.gpu.ptx.races import Clock
+from tests.gpu.ptx.syntax import ALIGNED, Instruction, Kernel, Number, Register
+from tests.gpu.ptx.transfers import Transfers
+from tests.gpu.ptx.warpgroup import Warpgroups
 
 Array: TypeAlias = NDArray[Any]
 Run: TypeAlias = Callable[[Mask], None]

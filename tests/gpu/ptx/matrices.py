@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .exchange import WARP
-from .lanes import Lanes, Mask, Read
-from .memory import SharedMemory
-from .numbers import from_bf16
-from .syntax import Instruction, Operand, Vector
-from .transfers import Transfers
+from tests.gpu.ptx.exchange import WARP
+from tests.gpu.ptx.lanes import Lanes, Mask, Read
+from tests.gpu.ptx.memory import SharedMemory
+from tests.gpu.ptx.numbers import from_bf16
+from tests.gpu.ptx.syntax import Instruction, Operand, Vector
+from tests.gpu.ptx.transfers import Transfers
 
 Array: TypeAlias = NDArray[Any]
 Run: TypeAlias = Callable[[Mask], None]

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .races import Clock, Race, Watch
+from tests.gpu.ptx.races import Clock, Race, Watch
 
 Array: TypeAlias = NDArray[Any]
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .exchange import WARP
+from tests.gpu.ptx.exchange import WARP
 
 Array: TypeAlias = NDArray[Any]
 UNIT = 2

@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .lanes import TYPES, Lanes, Mask, Read
-from .memory import Copies, GlobalMemory, SharedMemory
-from .races import Clock
-from .syntax import Address, Instruction, Number, Operand, Register, Vector
+from tests.gpu.ptx.lanes import TYPES, Lanes, Mask, Read
+from tests.gpu.ptx.memory import Copies, GlobalMemory, SharedMemory
+from tests.gpu.ptx.races import Clock
+from tests.gpu.ptx.syntax import Address, Instruction, Number, Operand, Register, Vector
 
 Array: TypeAlias = NDArray[Any]
 Run: TypeAlias = Callable[[Mask], None]

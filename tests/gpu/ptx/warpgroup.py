@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .exchange import WARP
-from .lanes import Lanes, Mask
-from .matrices import decoded, first_operand, items, result
-from .memory import Flight, SharedMemory
-from .syntax import Instruction, Number, Operand, Vector
+from tests.gpu.ptx.exchange import WARP
+from tests.gpu.ptx.lanes import Lanes, Mask
+from tests.gpu.ptx.matrices import decoded, first_operand, items, result
+from tests.gpu.ptx.memory import Flight, SharedMemory
+from tests.gpu.ptx.syntax import Instruction, Number, Operand, Vector
 
 Array: TypeAlias = NDArray[Any]
 Run: TypeAlias = Callable[[Mask], None]
