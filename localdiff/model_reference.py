@@ -32,6 +32,10 @@ KINDS = (
 
 # A Hub id is `owner/name`, each part of letters, digits, `-`, `_` and `.`; the Hub itself refuses `--` and `..`.
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+_PAGE = re.compile(
+    rf"(?:https?://)?(?:www\.)?(?:huggingface|hf)\.co/(?!datasets/|spaces/)({_HUB_ID.pattern})(?:[/?#].*)?", re.ASCII
+)
+"""The address of a model's page, as a browser shows it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +82,8 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
     elif _HUB_ID.fullmatch(reference):
         return None
     elif "/" in reference or os.sep in reference or reference.startswith((".", "~")):
-        raise WeightsError(f"no such directory: `{reference}`", KINDS)
+        page = _PAGE.fullmatch(reference)
+        raise WeightsError(f"no such directory: `{reference}`", f"did you mean `{page[1]}`?" if page else KINDS)
     elif (refused := refused_directory(reference)) is not None:
         why = paths.refusal(refused / MANIFEST_FILE)
         raise WeightsError(f"`{refused}` cannot be read: {why}", paths.CHECK_PERMISSIONS)

@@ -36,6 +36,24 @@ def test_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
+    ("reference", "hint"),
+    [
+        ("https://huggingface.co/owner/model", "did you mean `owner/model`?"),
+        ("https://huggingface.co/owner/model-1.5_b/tree/main", "did you mean `owner/model-1.5_b`?"),
+        ("http://www.huggingface.co/owner/model?library=transformers#files", "did you mean `owner/model`?"),
+        ("hf.co/owner/model/", "did you mean `owner/model`?"),
+        ("https://huggingface.co/datasets/owner/data", KINDS),
+        ("https://huggingface.co/owner", KINDS),
+        ("https://huggingface.co.example/owner/model", KINDS),
+    ],
+)
+def test_of_the_address_of_a_page_the_id_is_meant(reference: str, hint: str) -> None:
+    with pytest.raises(WeightsError, match="^no such directory: ") as caught:
+        resolve_local(reference)
+    assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
     ("reference", "message"),
     [
         ("./missing", "no such directory: `./missing`"),
