@@ -30,16 +30,15 @@ def transfer(repository: Repository, sizes: Mapping[str, int], progress: LoadPro
     """
     tally = _Tally(sizes)
 
-    def tell() -> bool:
+    def tell() -> None:
         progress("download", tally.share)
         for note in tally.notes():
             _log.warning("%s", note)
-        return False
 
     with Downloads(repository, tally) as downloads:
         downloads.prefetch(sizes)
         for name in sizes:
-            downloads.wait(name, stopped=tell)
+            downloads.wait(name, meanwhile=tell)
     tell()
 
 
@@ -55,7 +54,8 @@ class _Tally:
     @property
     def share(self) -> float:
         with self._lock:
-            return sum(self._done.values()) / max(1, sum(self._sizes.values()))
+            total = sum(self._sizes.values())
+            return sum(self._done.values()) / total if total else 1.0
 
     def notes(self) -> Iterable[str]:
         """What the Hub's client has reported since the last call."""

@@ -105,8 +105,14 @@ class Downloads:
                     self._queue.append(name)
             self._changed.notify_all()
 
-    def wait(self, name: str, stopped: Callable[[], bool] = lambda: False) -> Path | None:
+    def wait(
+        self, name: str, stopped: Callable[[], bool] = lambda: False, *, meanwhile: Callable[[], None] = lambda: None
+    ) -> Path | None:
         """Wait for a file, requesting it before all others if it was not yet.
+
+        Args:
+            stopped: asked from time to time whether to go on waiting.
+            meanwhile: called as often.
 
         Returns:
             Where it is; None if `stopped` returned True before it was there.
@@ -122,6 +128,7 @@ class Downloads:
                 self._changed.notify_all()
         fetch = self._fetches[name]
         while not fetch.done.wait(_POLL):
+            meanwhile()
             if stopped():
                 return None
         if fetch.error is not None:
