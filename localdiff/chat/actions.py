@@ -121,7 +121,7 @@ def set_(state: ChatState, argument: str) -> None:
     """Show or change settings."""
     name, _, value = argument.partition(" ")
     if not name:
-        state.say(catalog.settings_table(state.settings))
+        state.say(catalog.settings_table(state.settings, width=state.output.stderr.room))
         return
     if not value.strip():
         state.say(state.settings.line(name))
@@ -263,8 +263,7 @@ def sessions(state: ChatState, argument: str) -> None:
             "`/sessions` lists the latest, `/sessions all` all of them",
         )
     max_rows = None if argument else catalog.SHOWN_SESSIONS
-    stream = state.output.stderr
-    width = stream.columns if stream.terminal else None
+    width = state.output.stderr.room
     state.say(catalog.sessions_table(state.store, current=state.session.name, max_rows=max_rows, width=width))
 
 

@@ -21,9 +21,13 @@ SHOWN_SESSIONS = 15
 _EXCERPT = 40
 
 
-def settings_table(settings: ChatSettings) -> str:
-    """Every setting: name, value, origin."""
-    return "\n".join(aligned([(row.name, row.value, row.origin) for row in settings.rows()], "<<<"))
+def settings_table(settings: ChatSettings, *, width: int | None) -> str:
+    """Every setting: name, value, origin.
+
+    Args:
+        width: columns of the terminal; None elsewhere.
+    """
+    return "\n".join(aligned([(row.name, row.value, row.origin) for row in settings.rows()], "<<<", width=width))
 
 
 def sessions_table(store: SessionStore, *, current: str | None, max_rows: int | None, width: int | None) -> str:

@@ -266,7 +266,7 @@ class ChatState:
                 context=self.context,
                 room_hint=self.room_hint,
                 stats=self.settings.display.stats,
-                width=stream.columns if stream.terminal else None,
+                width=stream.room,
                 dot=stream.dot(),
             )
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from shutil import get_terminal_size
 from typing import Any
 
 from typer import TyperException
@@ -15,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from localdiff.errors import ArgumentError, UsageError
 
+_NARROW, _NARROWEST = 60, 24
 _ARGUMENTS, _OPTIONS, _COMMANDS = "Arguments", "Options", "Commands"
 
 
@@ -27,6 +29,16 @@ def _without_flag_types(parameters: list[Any]) -> list[Any]:
     return parameters
 
 
+def _fit(formatter: Any) -> None:
+    """Lines as wide as a narrow terminal; by itself the formatter makes none shorter than 50 columns."""
+    formatter.width = min(formatter.width, max(get_terminal_size().columns - 2, _NARROWEST))
+
+
+def _names_width(formatter: Any) -> int:
+    """The widest name that has its text beside it; that of a wider one is below it."""
+    return 30 if formatter.width >= _NARROW else formatter.width // 3
+
+
 def _write_sections(command: Any, context: Any, formatter: Any) -> None:
     """The parameters, those without a panel first, then each panel in the order in which it was named."""
     sections: dict[str, list[tuple[str, str]]] = {_ARGUMENTS: [], _OPTIONS: []}
@@ -37,7 +49,7 @@ def _write_sections(command: Any, context: Any, formatter: Any) -> None:
     for title, records in sections.items():
         if records:
             with formatter.section(title):
-                formatter.write_dl(records)
+                formatter.write_dl(records, col_max=_names_width(formatter))
 
 
 def _write_commands(group: Any, formatter: Any) -> None:
@@ -46,7 +58,7 @@ def _write_commands(group: Any, formatter: Any) -> None:
     rows = [(name, first_sentence(command.help or "")) for name, command in commands if not command.hidden]
     if rows:
         with formatter.section(_COMMANDS):
-            formatter.write_dl(rows)
+            formatter.write_dl(rows, col_max=_names_width(formatter))
 
 
 def first_sentence(help: str) -> str:
@@ -123,6 +135,7 @@ class Command(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the page."""
+        _fit(formatter)
         self.format_usage(ctx, formatter)
         self.format_help_text(ctx, formatter)
         _write_sections(self, ctx, formatter)
@@ -138,6 +151,7 @@ class Group(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the page, the commands before the options."""
+        _fit(formatter)
         self.format_usage(ctx, formatter)
         self.format_help_text(ctx, formatter)
         _write_commands(self, formatter)

@@ -153,5 +153,5 @@ def _value(setting: Setting) -> str:
 def _write_table(output: Output, rows: Sequence[tuple[str, str, str]], dimmed: Set[str] = frozenset()) -> None:
     """Write columns; rows named in `dimmed` are dim where there is colour."""
     stream = output.stdout
-    for row, line in zip(rows, aligned(rows, "<<<", widest=_WIDEST), strict=True):
+    for row, line in zip(rows, aligned(rows, "<<<", widest=_WIDEST, width=stream.room), strict=True):
         stream.write((stream.styled(line, DIM) if row[0] in dimmed else line) + "\n")

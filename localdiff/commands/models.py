@@ -34,7 +34,7 @@ def list_models(output: Output, *, as_json: bool = False) -> int:
             output.stderr.write(f"There is no quantized model in {folder}; `localdiff quantize` makes one.\n")
         return 0
     rows = [HEAD, *(_row(model) for model in models)]
-    output.stdout.write("".join(f"{line}\n" for line in aligned(rows, "<<><")))
+    output.stdout.write("".join(f"{line}\n" for line in aligned(rows, "<<><", width=output.stdout.room)))
     for model in models:
         if model.state != "finished" and not output.quiet:
             what = model.problem or "unfinished"

@@ -63,6 +63,11 @@ class Stream:
             return self.width
 
     @property
+    def room(self) -> int | None:
+        """Columns that a line has; None where it is written to no terminal, and may be as long as it is."""
+        return self.columns if self.terminal else None
+
+    @property
     def background(self) -> bool:
         """Whether it is a terminal that another job has now, so that no line on it may be rewritten."""
         return self.terminal and is_in_background(self.file)

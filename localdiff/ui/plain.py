@@ -110,7 +110,7 @@ class Plain:
 
     def _footer(self, stats: RunStats) -> None:
         stream = self._output.stderr
-        width = stream.columns if stream.terminal else None
+        width = stream.room
         line = footer(stats, context=self._context, width=width, dot=self._dot, slowed=self._slowed)
         crowded = stats.prompt_tokens + stats.tokens >= CROWDED * self._context
         stream.write(stream.styled(line, YELLOW if crowded else DIM) + "\n")

@@ -10,13 +10,17 @@ from collections.abc import Sequence
 from localdiff.view.widths import text_width
 
 
-def aligned(rows: Sequence[Sequence[str]], sides: str, *, widest: int | None = None) -> list[str]:
+def aligned(
+    rows: Sequence[Sequence[str]], sides: str, *, widest: int | None = None, width: int | None = None
+) -> list[str]:
     """One line per row, columns two apart, without blanks at the end.
 
     Args:
         rows: safe text; all rows have as many cells.
         sides: `<` or `>` for each column, the side to which its cells are aligned.
         widest: maximum width of a column, so that one long cell pushes only its own row aside; None for no limit.
+        width: columns of the terminal, or None elsewhere. Where a line is wider, a row is a block of lines: the
+            first cell, and the others below it.
     """
     widths = [max(text_width(row[column]) for row in rows) for column in range(len(sides))]
     if widest is not None:
@@ -24,8 +28,22 @@ def aligned(rows: Sequence[Sequence[str]], sides: str, *, widest: int | None = N
     lines = []
     for row in rows:
         cells = []
-        for cell, width, side in zip(row, widths, sides, strict=True):
-            room = " " * (width - text_width(cell))
+        for cell, cell_width, side in zip(row, widths, sides, strict=True):
+            room = " " * (cell_width - text_width(cell))
             cells.append(cell + room if side == "<" else room + cell)
         lines.append("  ".join(cells).rstrip())
+    if width is not None and any(text_width(line) > width for line in lines):
+        return [_stacked(row, width) for row in rows]
     return lines
+
+
+def _stacked(row: Sequence[str], width: int) -> str:
+    """The first cell, then as many of the others on an indented line as fit."""
+    lines = [row[0], ""]
+    for cell in filter(None, row[1:]):
+        longer = f"{lines[-1]}  {cell}"
+        if lines[-1] and text_width(longer) > width:
+            lines.append(f"  {cell}")
+        else:
+            lines[-1] = longer
+    return "\n".join(filter(None, lines))

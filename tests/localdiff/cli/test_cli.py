@@ -88,6 +88,17 @@ def test_idle_threads_of_torch_soon_sleep(
     assert given.get("GOMP_SPINCOUNT") == spins
 
 
+@pytest.mark.parametrize("columns", [30, 44, 50, 80])
+@pytest.mark.parametrize("words", [(), ("quantize",), ("chat",)])
+def test_help_fits_a_narrow_terminal(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    long = [line for line in cli(*words, "--help").stdout.splitlines() if len(line) > columns]
+    # Titles, and names of options with their values, are not broken.
+    assert all(line.endswith(":") or line.startswith("  --") for line in long), long
+
+
 def test_help_is_on_stdout_and_names_the_command(cli: Cli) -> None:
     result = cli("--help")
     assert result.code == 0

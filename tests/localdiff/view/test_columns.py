@@ -30,3 +30,18 @@ def test_a_cell_longer_than_any_column_pushes_its_own_row_aside() -> None:
         "model  a/very/long/path  file",
         "live   off    default",
     ]
+
+
+def test_where_a_line_does_not_fit_rows_are_blocks() -> None:
+    rows = [
+        ("model", "demo", "default"),
+        ("generate.system", "short answers", ""),
+        ("name", "a/very/long/path", "file:3"),
+    ]
+    width = max(len(line) for line in aligned(rows, "<<<"))
+    assert aligned(rows, "<<<", width=width) == aligned(rows, "<<<")
+    assert aligned(rows, "<<<", width=20) == [
+        "model\n  demo  default",
+        "generate.system\n  short answers",
+        "name\n  a/very/long/path\n  file:3",
+    ]
