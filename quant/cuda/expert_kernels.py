@@ -1,9 +1,9 @@
-"""Device code: all experts of a layer, in four launches of fixed shape.
+"""Device code: all experts of a layer, in launches of fixed shape.
 
     sort_pairs  one program per expert: pairs sorted by expert, cut into blocks of rows of one expert
     gate_up     a block of rows times the stacked gate and up weights, then the gated activation
     down        a block of rows times the down projection, scattered back to their pairs
-    combine     a row's K outputs, weighted and summed in the order of its slots
+    combine     a row's K outputs, weighted and summed in the order of its slots, unless the end of the layer does that
 
 Weights are tiles of codes, with two scales in a word (`quant.cuda.layout`), or unquantized, row by row as published.
 No program waits for another and no sum depends on the order in which they run: the same rows give the same bits.

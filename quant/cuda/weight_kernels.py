@@ -172,6 +172,7 @@ def add_product(
         if PACK == 2:
             # `wgmma` reads a decoded weight from registers after it was issued: unless it is waited for, the next
             # iteration may load into them before it has (https://github.com/triton-lang/triton/issues/9433; the
-            # assembler's part is fixed in CUDA 13.3). Triton waits for a sum that an instruction takes.
+            # assembler's part is fixed in CUDA 13.3). Triton waits for a sum that an instruction takes. A B200, which
+            # is packed alike, need not wait; it has the same code.
             acc = tl.inline_asm_elementwise(_TAKE, "=f,f", [acc], dtype=tl.float32, is_pure=True, pack=1)
     return acc

@@ -1,6 +1,6 @@
 """The compiled kernel as functions of tensors.
 
-Knows the layouts of its arguments, which are those of the structures in `product.c`.
+Knows the layouts of its arguments, which are those of the structures in `product.h`.
 Shape letters: R rows, P products of a row with a weight, E weights, in, out.
 """
 
