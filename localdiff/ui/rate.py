@@ -94,6 +94,6 @@ def _amount(done: int, total: int) -> str:
     """`38.1/52.0 GB`: both in the unit of the larger one."""
     total_size = shown_size(total)
     number, unit = total_size.split()
-    scale = {"GB": 1e9, "MB": 1e6, "KB": 1e3}[unit]
+    scale = {"GB": 1e9, "MB": 1e6, "KB": 1e3, "bytes": 1.0, "byte": 1.0}[unit]
     decimals = 1 if unit == "GB" else 0
     return f"{done / scale:.{decimals}f}/{number} {unit}"

@@ -3,8 +3,8 @@
     bitsandbytes_library   NF4 decoded by bitsandbytes' SIMD code
     rows                   activations as int8, one scale per row
     int8_weight            weights as int8, one scale per row, in oneDNN's own layout
-    native                 products from stored codes, soft embeddings, logits and attention, by kernels in C, compiled on
-                           this machine
+    native                 products from stored codes, soft embeddings, logits and attention, by kernels in C, which are
+                           compiled on this machine
     products               one stacked tensor of experts times the rows routed to each
     experts, linear, embedding    the modules
     parallel               small products distributed over threads
