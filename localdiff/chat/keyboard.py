@@ -32,7 +32,7 @@ from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.pastes import Pastes
 from localdiff.chat.slash import CONTINUATION, PROMPT, is_command, is_open
 
-_INTERRUPTED, _EDITED = object(), object()
+_INTERRUPTED, _EDITED, _SUSPENDED = object(), object(), object()
 
 
 class KeyboardReader:
@@ -45,6 +45,8 @@ class KeyboardReader:
         interrupts: the presses of Ctrl-C that come as signals; those that no line can take are left there.
         edit: opens the line in an editor and returns what to go on with; it shows its own errors.
         ahead: takes what was typed while no line was read, as a terminal sends it.
+        suspend: stops the process until it is continued; None where none can be. Not prompt-toolkit's own way, which
+            does so inside of its event loop: a process that is told to end while it is stopped never would.
         input, output: the terminal; by default that of the process.
     """
 
@@ -57,6 +59,7 @@ class KeyboardReader:
         interrupts: Interrupts,
         edit: Callable[[str], str],
         ahead: Callable[[], str] = str,
+        suspend: Callable[[], None] | None = None,
         input: Input | None = None,
         output: Output | None = None,
     ) -> None:
@@ -65,6 +68,7 @@ class KeyboardReader:
         self._interrupts = interrupts
         self._edit = edit
         self._ahead = ahead
+        self._suspend = suspend
         self._pastes = Pastes()
         self._line = ""
         self._session: PromptSession[Any] = PromptSession(
@@ -77,7 +81,6 @@ class KeyboardReader:
             complete_while_typing=False,
             complete_style=CompleteStyle.READLINE_LIKE,
             key_bindings=self._keys(),
-            enable_suspend=True,
             input=input,
             output=output,
         )
@@ -90,19 +93,28 @@ class KeyboardReader:
         Raises:
             EOFError: Ctrl-D on an empty line, or the terminal is gone.
         """
+        line = self._folded(text)
         while True:
-            self._pastes.clear()
             self._session.app.erase_when_done = False
-            self._before = self._pastes.fold(text)
             store_typeahead(self._session.app.input, _presses(self._ahead()))
             try:
-                typed = self._session.prompt(default=self._before, pre_run=self._listen, handle_sigint=False)
+                typed = self._session.prompt(default=line, pre_run=self._listen, handle_sigint=False)
             finally:
                 self._interrupts.listen(None)
             self._mark_pastes()
-            if typed is not _EDITED:
+            if typed is _SUSPENDED and self._suspend is not None:
+                line = self._session.default_buffer.document
+                self._suspend()
+            elif typed is _EDITED:
+                line = self._folded(self._edit(self._line))
+            else:
                 return None if typed is _INTERRUPTED else typed
-            text = self._edit(self._line)
+
+    def _folded(self, text: str) -> Document:
+        """The line to begin with, the cursor at its end."""
+        self._pastes.clear()
+        self._before = self._pastes.fold(text)
+        return Document(self._before)
 
     def _listen(self) -> None:
         """From now on until the line is done, Ctrl-C is a key even if it comes as a signal.
@@ -167,6 +179,12 @@ class KeyboardReader:
             self._line = self._pastes.unfold(event.current_buffer.text)
             event.app.erase_when_done = True  # it is drawn again with what the editor made of it
             self._leave(event, _EDITED)
+
+        @keys.add("c-z", filter=typing)
+        def _stop(event: KeyPressEvent) -> None:
+            if self._suspend is not None:
+                event.app.erase_when_done = True  # it is drawn again when the process goes on
+                self._leave(event, _SUSPENDED)
 
         @keys.add(Keys.Vt100MouseEvent)
         def _no_mouse(_event: KeyPressEvent) -> None:

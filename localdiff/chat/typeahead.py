@@ -1,9 +1,10 @@
 """Type-ahead: keys typed while no line is being read, kept as typed.
 
-Knows three modes of a terminal; knows nothing about lines. Outside of a prompt a terminal echoes keys into whatever is
-on the screen, turns Enter into a line feed, and sends a paste as if it were typed. What is typed ahead is read key by
-key later on, and shown then; there a line feed is Ctrl-J, which begins a new line instead of sending, and a paste
-without marks would be sent line by line.
+Knows four modes of a terminal; knows nothing about lines. Outside of a prompt a terminal echoes keys into whatever is
+on the screen, turns Enter into a line feed, sends a paste as if it were typed, and edits: Ctrl-U takes back all that it
+keeps, finished lines included, and Ctrl-D becomes a null byte. What is typed ahead is read key by key later on, and
+shown then; there a line feed is Ctrl-J, which begins a new line instead of sending, and a paste without marks would be
+sent line by line.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from localdiff.ui.region import PASTES_OFF, PASTES_ON
 if TYPE_CHECKING or sys.platform != "win32":
     import termios
 
-
 _PASTE, _PASTE_END = b"\x1b[200~", b"\x1b[201~"
 # Of a paste that is still coming, in tenths of a second.
 _PATIENCE = 3
@@ -32,20 +32,22 @@ def _nothing() -> None:
 
 @contextmanager
 def typing_ahead(keyboard: BinaryIO | None, screen: Stream) -> Iterator[None]:
-    """Inside it, keys are not echoed, Enter stays Enter, and pastes are marked; without a keyboard it does nothing.
+    """Inside it, keys are neither echoed nor obeyed, Enter stays Enter, and pastes are marked.
+
+    Ctrl-C, Ctrl-Z and Ctrl-\\ are obeyed. Without a keyboard it does nothing.
 
     Args:
         keyboard: standard input; None if it is no terminal, or nobody sees what is typed.
         screen: the same terminal, for output.
     """
-    with _habits(keyboard, enabled=False), _marks(keyboard, screen, PASTES_ON, PASTES_OFF):
+    with _habits(keyboard, usual=False), _marks(keyboard, screen, PASTES_ON, PASTES_OFF):
         yield
 
 
 @contextmanager
 def typing_as_usual(keyboard: BinaryIO | None, screen: Stream) -> Iterator[None]:
-    """Inside it, for another program that reads from this terminal, all three modes are as outside of a chat."""
-    with _habits(keyboard, enabled=True), _marks(keyboard, screen, PASTES_OFF, PASTES_ON):
+    """Inside it, for another program that reads from this terminal, all four modes are as outside of a chat."""
+    with _habits(keyboard, usual=True), _marks(keyboard, screen, PASTES_OFF, PASTES_ON):
         yield
 
 
@@ -110,25 +112,11 @@ def _marks(keyboard: BinaryIO | None, screen: Stream, before: str, after: str) -
 
 
 @contextmanager
-def _habits(keyboard: BinaryIO | None, *, enabled: bool) -> Iterator[None]:
-    before = _set_habits(keyboard, (enabled, enabled))
-    try:
+def _habits(keyboard: BinaryIO | None, *, usual: bool) -> Iterator[None]:
+    if sys.platform == "win32" or keyboard is None or not keyboard.isatty():
         yield
-    finally:
-        if before is not None:
-            _set_habits(keyboard, before)
+    else:
+        from localdiff.chat.terminal_habits import keys_as_typed, keys_as_usual
 
-
-def _set_habits(keyboard: BinaryIO | None, enabled: tuple[bool, bool]) -> tuple[bool, bool] | None:
-    """Turns translation and echo on or off, and returns what they were; None where that is impossible."""
-    if keyboard is None or sys.platform == "win32" or not keyboard.isatty():
-        return None
-    try:
-        settings = termios.tcgetattr(keyboard.fileno())
-        before = bool(settings[0] & termios.ICRNL), bool(settings[3] & termios.ECHO)
-        settings[0] = settings[0] | termios.ICRNL if enabled[0] else settings[0] & ~termios.ICRNL
-        settings[3] = settings[3] | termios.ECHO if enabled[1] else settings[3] & ~termios.ECHO
-        termios.tcsetattr(keyboard.fileno(), termios.TCSANOW, settings)
-    except (OSError, ValueError, termios.error):
-        return None  # the terminal is gone
-    return before
+        with keys_as_usual(keyboard) if usual else keys_as_typed(keyboard):
+            yield

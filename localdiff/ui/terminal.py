@@ -10,7 +10,7 @@ import os
 import select
 import sys
 from collections.abc import Mapping
-from typing import Literal, TextIO, TypeAlias
+from typing import BinaryIO, Literal, TextIO, TypeAlias
 
 from localdiff.ui.console import is_terminal, understands_codes
 from localdiff.view.layout import Size
@@ -55,7 +55,7 @@ def is_same_terminal(one: TextIO, other: TextIO) -> bool:
         return False
 
 
-def is_in_background(stream: TextIO) -> bool:
+def is_in_background(stream: TextIO | BinaryIO) -> bool:
     """Whether `stream` is this process's terminal, and in the hands of another job, such as the shell's prompt.
 
     Text may be written there; a cursor that is moved is another's, and a change of its settings stops the process.

@@ -5,6 +5,9 @@ Knows which of them are terminals; knows nothing about what is typed.
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -100,13 +103,25 @@ def keyboard_reader(state: ChatState, keyboard: BinaryIO, early: str, *, private
             state.show_error(error)
             return text
 
+    def suspend() -> None:
+        if sys.platform != "win32":
+            with state.lend_keyboard():
+                os.kill(0, signal.SIGTSTP)  # the whole job, as the terminal itself does
+
+    def sessions() -> list[str]:
+        try:
+            return [entry.name for entry in state.store.entries()]
+        except LocaldiffError:  # `/sessions` says it; a key only has nothing to offer
+            return []
+
     history = None if private else paths.state_dir() / "history"
     return KeyboardReader(
         history=open_history(history, lambda line: state.say(f"warning: {printable(line)}")),
-        completer=ChatCompleter(lambda: [entry.name for entry in state.store.entries()]),
+        completer=ChatCompleter(sessions),
         multiline=lambda: state.settings.display.multiline,
         interrupts=state.interrupts,
         edit=edit,
         ahead=ahead,
+        suspend=None if sys.platform == "win32" else suspend,
         output=create_output(stdout=state.output.stderr.file),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from localdiff.chat.keyboard import KeyboardReader
 from localdiff.chat.pastes import LONG, Pastes
 
 ENTER, ALT_ENTER, CTRL_J, TAB, UP = "\r", "\x1b\r", "\n", "\t", "\x1b[A"
-CTRL_C, CTRL_D, CTRL_G, CTRL_R = "\x03", "\x04", "\x07", "\x12"
+CTRL_C, CTRL_D, CTRL_G, CTRL_R, CTRL_Z, HOME = "\x03", "\x04", "\x07", "\x12", "\x1a", "\x01"
 
 
 def pasted(text: str) -> str:
@@ -26,7 +27,13 @@ def pasted(text: str) -> str:
 
 
 class TypedReader:
-    """A reader and the keys that are pressed."""
+    """A reader and the keys that are pressed.
+
+    Attributes:
+        on_stop: what the process is told while it is stopped.
+    """
+
+    on_stop: BaseException | None = None
 
     def __init__(self, keys: PipeInput) -> None:
         self.keys = keys
@@ -35,12 +42,14 @@ class TypedReader:
         self.edited: list[str] = []
         self.screen = Screen()
         self.interrupts = Interrupts()
+        self.stops: list[str] = []
         self.reader = KeyboardReader(
             history=self.history,
             completer=ChatCompleter(lambda: ["plans", "plots", "other"]),
             multiline=lambda: self.multiline,
             interrupts=self.interrupts,
             edit=self.edit,
+            suspend=self.suspend,
             input=keys,
             output=self.screen,
         )
@@ -48,6 +57,13 @@ class TypedReader:
     def edit(self, text: str) -> str:
         self.edited.append(text)
         return text.upper()
+
+    def suspend(self) -> None:
+        with pytest.raises(RuntimeError):  # where an exception would be lost
+            asyncio.get_running_loop()
+        self.stops.append("stop")
+        if self.on_stop is not None:
+            raise self.on_stop
 
     def __call__(self, keys: str, text: str = "") -> str | None:
         self.keys.send_text(keys)
@@ -171,6 +187,20 @@ def test_ctrl_c_clears_the_line_and_says_so_only_on_an_empty_one(typed: TypedRea
     assert typed(f"hel{CTRL_C}lo{ENTER}") == "lo"
     assert typed(CTRL_C) is None
     assert typed(f"hel{CTRL_C}{CTRL_C}") is None
+
+
+def test_ctrl_z_stops_the_process_and_the_line_goes_on_where_it_was(typed: TypedReader) -> None:
+    text = "\n".join(["one line of many"] * 40)
+    assert typed(f"world{HOME}hello {CTRL_Z}dear {ENTER}") == "hello dear world"
+    assert typed(f"{pasted(text)}{CTRL_Z} after{ENTER}") == f"{text} after"
+    assert typed(f"{CTRL_Z}{CTRL_Z}{ENTER}") == ""
+    assert len(typed.stops) == 4
+
+
+def test_a_process_that_is_told_to_end_while_it_is_stopped_ends(typed: TypedReader) -> None:
+    typed.on_stop = SystemExit(129)
+    with pytest.raises(SystemExit):
+        typed(f"hello{CTRL_Z}")
 
 
 def test_ctrl_d_leaves_on_an_empty_line_and_deletes_elsewhere(typed: TypedReader) -> None:

@@ -1,4 +1,4 @@
-"""What a terminal does with keys while nobody reads them: three of its habits change, and come back."""
+"""What a terminal does with keys while nobody reads them: its habits change, and come back."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import BinaryIO
 
 import pytest
 
-from localdiff.chat.typeahead import typed_early, typing_ahead, typing_as_usual
+from localdiff.chat.typeahead import typed_ahead, typed_early, typing_ahead, typing_as_usual
 from localdiff.ui.output import Stream
 from localdiff.ui.region import PASTES_OFF, PASTES_ON
 
-INPUT, LOCAL = 0, 3  # places of their flags in what `tcgetattr` gives
+INPUT, LOCAL, KEYS = 0, 3, 6  # places of their flags in what `tcgetattr` gives
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def terminal() -> Iterator[tuple[int, BinaryIO]]:
     os.close(master)
 
 
-def test_only_the_echo_and_the_meaning_of_enter_change(terminal: tuple[int, BinaryIO]) -> None:
+def test_only_the_echo_the_meaning_of_enter_and_keys_that_edit_change(terminal: tuple[int, BinaryIO]) -> None:
     _, keyboard = terminal
     before, screen = termios.tcgetattr(keyboard), io.StringIO()
     with typing_ahead(keyboard, Stream(file=screen, moving=True)):
@@ -41,9 +41,42 @@ def test_only_the_echo_and_the_meaning_of_enter_change(terminal: tuple[int, Bina
     assert screen.getvalue() == (PASTES_ON + PASTES_OFF) * 2
     assert before[INPUT] ^ during[INPUT] == termios.ICRNL
     assert before[LOCAL] ^ during[LOCAL] == termios.ECHO
-    assert [flags for at, flags in enumerate(before) if at not in (INPUT, LOCAL)] == [
-        flags for at, flags in enumerate(during) if at not in (INPUT, LOCAL)
-    ]
+    changed = {at for at, (one, other) in enumerate(zip(before[KEYS], during[KEYS], strict=True)) if one != other}
+    assert changed == {termios.VEOF, termios.VERASE, termios.VKILL, termios.VWERASE, termios.VREPRINT, termios.VLNEXT}
+    rest = [at for at in range(len(before)) if at not in (INPUT, LOCAL, KEYS)]
+    assert [before[at] for at in rest] == [during[at] for at in rest]
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "first message\rsecond\x15third",
+        "first\r\x1b[A\x7f\x7f",
+        "Spell \x04the word moon.\r",
+        "a\x16b\x17c\x12d",
+        "\x04",
+    ],
+    ids=["ctrl-u", "up, backspace", "ctrl-d", "ctrl-v, ctrl-w, ctrl-r", "ctrl-d alone"],
+)
+def test_keys_that_edit_are_kept_for_the_line(terminal: tuple[int, BinaryIO], typed: str) -> None:
+    master, keyboard = terminal
+    with typing_ahead(keyboard, Stream(file=io.StringIO())):
+        os.write(master, typed.encode())
+        assert typed_ahead(keyboard) == typed
+
+
+def test_a_key_of_the_user_s_own_edits_again_for_another_program(terminal: tuple[int, BinaryIO]) -> None:
+    """Also where it begins twice, as after a shell has had the terminal."""
+    _, keyboard = terminal
+    attributes = termios.tcgetattr(keyboard)
+    attributes[KEYS][termios.VERASE] = b"\x08"
+    termios.tcsetattr(keyboard, termios.TCSANOW, attributes)
+    nowhere = Stream(file=io.StringIO())
+    with typing_ahead(keyboard, nowhere), typing_ahead(keyboard, nowhere):
+        with typing_as_usual(keyboard, nowhere):
+            assert termios.tcgetattr(keyboard)[KEYS][termios.VERASE] == b"\x08"
+        assert termios.tcgetattr(keyboard)[KEYS][termios.VERASE] != b"\x08"
+    assert termios.tcgetattr(keyboard) == attributes
 
 
 def test_what_was_typed_early_is_taken_at_once_and_enter_is_enter(terminal: tuple[int, BinaryIO]) -> None:
@@ -66,3 +99,14 @@ def test_a_pipe_is_left_alone() -> None:
     screen = io.StringIO()
     with typing_ahead(None, Stream(file=screen, moving=True)):
         assert typed_early(None) == screen.getvalue() == ""
+
+
+def test_a_terminal_that_another_job_has_is_left_alone(
+    terminal: tuple[int, BinaryIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change would stop a process that was told to end while it was stopped."""
+    _, keyboard = terminal
+    before = termios.tcgetattr(keyboard)
+    monkeypatch.setattr("localdiff.chat.terminal_habits.is_in_background", lambda _: True)
+    with typing_ahead(keyboard, Stream(file=io.StringIO())):
+        assert termios.tcgetattr(keyboard) == before
