@@ -5,7 +5,9 @@ Knows modes, temporary names and renames; knows nothing about what is written.
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +21,29 @@ def make_private_folder(path: Path) -> None:
         OSError: it cannot be made.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def write_new(paths: Iterable[Path], data: bytes) -> tuple[Path, os.stat_result]:
+    """Writes a private file under the first of several names that no file has, which no other program can take then.
+
+    Returns:
+        Its path, and its status as of `write_private`.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    for path in paths:
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            continue
+        try:
+            return path, write_private(path, data)
+        except BaseException:
+            with suppress(OSError):
+                path.unlink()
+            raise
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
 
 def write_private(path: Path, data: bytes) -> os.stat_result:

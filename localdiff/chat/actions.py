@@ -112,6 +112,7 @@ def system(state: ChatState, argument: str) -> None:
     if prompt == state.session.system:
         state.say("That is already the system prompt." if prompt else "There is no system prompt.")
         return
+    replace(state.options, system=prompt)  # raises if it is not text
     state.session.system = prompt
     state.save()
     state.say("It applies from the next turn, and the whole context is read again.")
@@ -119,19 +120,20 @@ def system(state: ChatState, argument: str) -> None:
 
 def set_(state: ChatState, argument: str) -> None:
     """Show or change settings."""
-    name, _, value = argument.partition(" ")
+    name, value = (*argument.split(None, 1), "", "")[:2]
     if not name:
         state.say(catalog.settings_table(state.settings, width=state.output.stderr.room))
         return
-    if not value.strip():
+    if not value:
         state.say(state.settings.line(name))
         return
     thought = state.settings.options.think
     state.say(state.settings.set(name, value.strip()))
-    if name == "context" and state.context < (state.options.context_size or 0):
+    if name.lower() == "context" and state.context < (state.options.context_size or 0):
         state.say(f"{state.context:,} is the maximum for this model.")
     if state.settings.options.think != thought:
         state.session.think = state.settings.options.think
+        state.save()
         state.say("It applies from the next turn, and the whole context is read again.")
 
 

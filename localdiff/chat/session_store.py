@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,7 +18,7 @@ from pathlib import Path
 from localdiff.chat.session import Session
 from localdiff.chat.session_file import Opened, encode, read
 from localdiff.errors import ResourceError, UsageError
-from localdiff.private_file import make_private_folder, write_private
+from localdiff.private_file import make_private_folder, write_new, write_private
 
 SUFFIX = ".jsonl"
 MAX_BYTES = 256_000_000
@@ -139,12 +139,14 @@ class SessionStore:
             if not session.turns and (before is None or _GIVEN_BY_US.fullmatch(before)):
                 self._discard(session)
                 return None
-            if session.name is None:
-                session.name = self._unused(f"{self._now():%Y-%m-%d-%H%M%S}")
-            elif self._is_somebody_elses(session.name):
-                former_name, session.name = session.name, self._unused(session.name)
             make_private_folder(self._directory)
-            self._identities[session.name] = _identity(write_private(self.path(session.name), encode(session)))
+            if session.name is None:
+                self._save_as_new(session, f"{self._now():%Y-%m-%d-%H%M%S}")
+            elif self._is_somebody_elses(session.name):
+                former_name = session.name
+                self._save_as_new(session, session.name)
+            else:
+                self._identities[session.name] = _identity(write_private(self.path(session.name), encode(session)))
         except OSError as error:
             session.name = before
             raise ResourceError(
@@ -236,13 +238,19 @@ class SessionStore:
             return _identity(self.path(name).stat()) != self._identities.get(name)
         return False
 
-    def _unused(self, name: str) -> str:
-        number, candidate = 1, name
-        while self.exists(candidate):
-            number += 1
-            end = f"-{number}"
-            candidate = name.encode()[: MAX_NAME_BYTES - len(end)].decode(errors="ignore") + end
-        return candidate
+    def _save_as_new(self, session: Session, name: str) -> None:
+        """Writes a session that has no file yet, with a number behind the name if that one is taken."""
+        path, status = write_new(map(self.path, _numbered(name)), encode(session))
+        session.name = path.name.removesuffix(SUFFIX)
+        self._identities[session.name] = _identity(status)
+
+
+def _numbered(name: str) -> Iterator[str]:
+    """The name, and then with each number from 2 on behind it, cut where it would be too long."""
+    yield name
+    for number in count(2):
+        end = f"-{number}"
+        yield name.encode()[: MAX_NAME_BYTES - len(end)].decode(errors="ignore") + end
 
 
 def missing_session(name: str) -> UsageError:

@@ -167,7 +167,19 @@ class ChatState:
         return Session(created=stamp(), system=old.system, think=old.think)
 
     def open(self, session: Session) -> None:
-        """Continues a session with the model of this one; nothing else of the one before stays."""
+        """Continues a session with the model of this one; nothing else of the one before stays.
+
+        Raises:
+            ResourceError: the one before lacks what was last to be written to it, and still cannot be saved; asked
+                again, it is given up.
+        """
+        if self.save_failed:
+            try:
+                self._write()
+            except ResourceError as error:
+                self.save_failed = False
+                hint = f"{error.hint}; the same command again leaves it as it is there"
+                raise ResourceError(error.message, hint) from error
         session.model, session.revision = self.session.model, self.session.revision
         session.adapter = self.session.adapter
         self.session = session
@@ -185,12 +197,19 @@ class ChatState:
         if not self.saves:
             return
         try:
-            with self.interrupts.held():
-                former_name = self.store.save(self.session)
+            self._write()
         except LocaldiffError as error:
             self.save_failed = True
             self.show_error(error)
-            return
+
+    def _write(self) -> None:
+        """Writes the session.
+
+        Raises:
+            ResourceError: it cannot be written.
+        """
+        with self.interrupts.held():
+            former_name = self.store.save(self.session)
         self.save_failed = False
         if former_name is not None:
             self.output.warning(

@@ -100,9 +100,11 @@ def _talk(request: ChatRequest, streams: Streams, trace: TraceFile | None, load:
         else:
             reader = keyboard_reader(state, keyboard, early, private=request.private)
         _greet(state, model.engine.identity, opened)
-        Chat(state, reader).run()
-        if state.save_failed:
-            state.save()  # the disk may have space again
+        try:
+            Chat(state, reader).run()
+        finally:
+            if state.save_failed:
+                state.save()  # the disk may have space again
     if user_output.notes and state.saves and state.session.turns and not state.save_failed:
         state.say(saved_line(store, state.session))
     return state.failure if keyboard is None else 0

@@ -6,9 +6,9 @@ Knows what a header needs and where traces of chats go; knows nothing about the 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from itertools import count
 from typing import Any, Protocol
 
 from localdiff import paths
@@ -19,7 +19,7 @@ from localdiff.errors import UsageError
 from localdiff.events import Event, RunStarted
 from localdiff.options import GenerateOptions
 from localdiff.paths import expanded
-from localdiff.private_file import make_private_folder, write_private
+from localdiff.private_file import make_private_folder, write_new, write_private
 from localdiff.quoting import printable
 from localdiff.trace.header import Header
 from localdiff.trace.recorder import Recorder
@@ -95,17 +95,21 @@ def trace_saver(model: RecordableChatModel, headers: Headers) -> SaveTrace:
         recorder = Recorder(file, header_of=header, pieces=model.engine.tokenizer)
         for event in events:
             recorder.on_event(event)
-        path = expanded(name) if name else _unused()
+        path = expanded(name) if name else paths.state_dir() / "traces" / "chat-1.jsonl"
         try:
             if name and path.exists():
                 raise UsageError(f"`{name:.60}` already exists", "`/trace` takes the name of a new file")
-            if not name:
+            if name:
+                write_private(path, file.getvalue())
+            else:
                 make_private_folder(path.parent)
-            write_private(path, file.getvalue())
+                path, _ = write_new(map(path.with_name, _names()), file.getvalue())
         except OSError as error:
             raise UsageError(
                 f"`{path}` cannot be written: {error.strerror}", "give `/trace` a file elsewhere"
             ) from error
+        except ValueError as error:  # a null byte
+            raise UsageError(f"{name!r:.60} cannot name a file", "`/trace` takes the name of a new file") from error
         return f"The trace is in {printable(paths.shown(path))}; it contains the conversation."
 
     return save
@@ -120,8 +124,5 @@ def _recorded_prompt_ids(
     return None if ids == model.prompt_ids(text, options) else tuple(ids)
 
 
-def _unused() -> Path:
-    folder, number = paths.state_dir() / "traces", 1
-    while (path := folder / f"chat-{number}.jsonl").exists():
-        number += 1
-    return path
+def _names() -> Iterator[str]:
+    return (f"chat-{number}.jsonl" for number in count(1))

@@ -31,7 +31,7 @@ class Typist:
     """Types one line after the other and then Ctrl-D; what stands in the line already is sent as it is.
 
     Args:
-        lines: to type; `INTERRUPT` is Ctrl-C on an empty line.
+        lines: to type; `INTERRUPT` is Ctrl-C on an empty line, and an exception is raised.
         paper: takes what is typed, as a terminal would echo it.
     """
 
@@ -43,6 +43,8 @@ class Typist:
     def read(self, text: str = "") -> str | None:
         self.given.append(text)
         line = next(self._lines, None)
+        if isinstance(line, BaseException):
+            raise line
         shown = text if line is None or line is INTERRUPT else text + line
         self._paper.write(">>> " + shown.replace("\n", "\n... ") + "\n")
         if line is None:

@@ -77,6 +77,7 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         ("/set Live OFF", "live off (/set)"),
         ("/set STATS Off", "stats off (/set)"),
         ("/set Max-Tokens DEFAULT", "max-tokens 1,024 (default)"),
+        ("/set stats\toff", "stats off (/set)"),
         ("/system OFF", "There is no system prompt."),
         ("/file OFF", "No files are attached to the next message."),
         ("/copy CODE", "error: there is no answer to copy"),
@@ -522,6 +523,12 @@ def test_a_recording_of_the_last_answer(room: Room, tmp_path: Path) -> None:
     assert trace.header.prompt_ids is None
     assert mode(tmp_path / "a.jsonl") == 0o600
     assert {path.name for path in (paths.state_dir() / "traces").iterdir()} == {"chat-1.jsonl", "chat-2.jsonl"}
+
+
+def test_a_recording_whose_name_has_a_null_byte_ends_the_command_and_not_the_chat(room: Room) -> None:
+    shown = room("Hi", "/trace a\0b", "Ho")
+    assert "error: 'a\\x00b' cannot name a file\nhint: `/trace` takes the name of a new file\n" in shown
+    assert room.asked[-1] == ["Hi", "Hello.", "Ho"]
 
 
 def test_a_recording_writes_over_nothing(room: Room, tmp_path: Path) -> None:

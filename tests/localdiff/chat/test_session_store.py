@@ -6,6 +6,7 @@ import json
 import os
 import re
 import stat
+import threading
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -211,6 +212,14 @@ def test_without_a_header_there_is_no_session(data: bytes, words: str) -> None:
         (b'"two"', b"2", 1, "in line 3, `turn.text` is not text; 2 turns are lost"),
         (b'"seed"', b'"sede"', 0, "in line 2, `turn` lacks `seed`; 3 turns are lost"),
         (b"[5,6,7]", b'[5,"6",7]', 0, "in line 2, `turn.ids[1]` is not a whole number; 3 turns are lost"),
+        (b"9223372036854775807", b"-5", 0, "in line 2, `turn.seed` is not a seed: -5; 3 turns are lost"),
+        (
+            b"9223372036854775807",
+            b"9223372036854775808",
+            0,
+            "in line 2, `turn.seed` is not a seed: 9223372036854775808",
+        ),
+        (b"[5,6,7]", b"[5,-1,7]", 0, "in line 2, `turn.ids` has a number below 0; 3 turns are lost"),
         (b'"end_of_turn"', b'"bored"', 0, "in line 2, `turn.reason` is none of"),
     ],
 )
@@ -499,6 +508,100 @@ def test_what_could_not_be_written_is_tried_again_at_the_end(room: Room, monkeyp
     assert shown.endswith("Saved as `plans`; `localdiff chat -c` continues it.\n")
     room("Third", session="plans")
     assert room.asked[-1] == ["First", "Hello.", "Second", "Hello.", "Third"]
+
+
+def disk_full_until(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """The first `times` saves fail."""
+    full, sync = iter([True] * times), os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if next(full, False):
+            raise OSError(28, "No space left on device")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+
+@pytest.mark.parametrize("command", ["/clear", "/load other"])
+def test_what_could_not_be_written_is_tried_again_before_another_session(
+    room: Room, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    room("Else", session="other")
+    room("First", session="plans")
+    with monkeypatch.context() as patch:
+        disk_full_until(patch, 1)
+        shown = room("Second", command, session="plans")
+    assert shown.count("error: ") == 1
+    room("Third", session="plans")
+    assert room.asked[-1] == ["First", "Hello.", "Second", "Hello.", "Third"]
+
+
+def test_a_session_that_still_cannot_be_written_is_left_when_asked_again(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room("First", session="plans")
+    with monkeypatch.context() as patch:
+        disk_full_until(patch, 2)
+        shown = room("Second", "/clear", "/clear", session="plans")
+    assert shown.count("error: the session cannot be saved: No space left on device\n") == 2
+    assert "; the same command again leaves it as it is there\n" in shown
+    assert shown.count("Started a new session") == 1
+    room("Third", session="plans")
+    assert room.asked[-1] == ["First", "Hello.", "Third"]
+
+
+def test_what_could_not_be_written_is_tried_again_where_the_process_is_told_to_end(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room("First", session="plans")
+    with monkeypatch.context() as patch:
+        disk_full_until(patch, 1)
+        with pytest.raises(SystemExit):
+            room("Second", SystemExit(143), session="plans")
+    room("Third", session="plans")
+    assert room.asked[-1] == ["First", "Hello.", "Second", "Hello.", "Third"]
+
+
+def test_chats_that_are_saved_at_once_take_names_of_their_own(tmp_path: Path) -> None:
+    start, taken = threading.Barrier(8), list[str | None]()
+
+    def save(text: str) -> None:
+        store, own = SessionStore(tmp_path, now=lambda: NOON), session(text)
+        start.wait()
+        store.save(own)
+        taken.append(own.name)
+
+    threads = [threading.Thread(target=save, args=(f"text {number}",)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(taken)) == 8
+    reader = SessionStore(tmp_path)
+    assert {reader.look(str(name)).session.turns[0].text for name in taken} == {f"text {number}" for number in range(8)}
+
+
+def test_a_name_whose_file_could_not_be_written_is_free_again(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = session("one")
+    with monkeypatch.context() as patch:
+        disk_full_until(patch, 1)
+        with pytest.raises(ResourceError):
+            store.save(own)
+    assert own.name is None and list(folder(store).iterdir()) == []
+
+
+def test_system_prompts_and_thinking_are_saved_when_they_change(room: Room) -> None:
+    room("First", "/set think show", session="plans")
+    assert "think show" in room("/set think", session="plans")
+
+
+def test_a_system_prompt_that_is_no_text_ends_the_command_and_not_the_chat(room: Room) -> None:
+    shown = room("/system Answer in caf\udce9", "Hi")
+    assert "error: the system prompt is not text: its character 14 is not UTF-8\n" in shown
+    assert room.asked == [["Hi"]]
+    assert room.model.calls[-1][1].system is None
 
 
 def test_an_empty_chat_leaves_nothing(room: Room) -> None:
