@@ -110,7 +110,8 @@ def output_file(path: Path, *, inputs: Sequence[str | Path | None] = ()) -> Outp
     if target.is_dir():
         raise UsageError(f"`{path}` is a directory", "`-o` takes the name of a file")
     if not target.parent.is_dir():
-        raise UsageError(f"there is no folder `{path.parent}`", "create it first, or give `-o` another name")
+        folder = target.parent if expanded_path.is_symlink() else path.parent
+        raise UsageError(f"there is no folder `{folder}`", "create it first, or give `-o` another name")
     file = OutputFile(path, target, special=special)
     file.require_folder()
     if target.exists() and not os.access(target, os.W_OK):

@@ -54,7 +54,10 @@ def read_stream(file: BinaryIO, name: str) -> Trace:
     begin = file.read(1)
     if begin != b"{":  # which a device may give for ever
         raise _no_trace(name)
-    return parse_trace(begin + file.read(), name)
+    data = begin + file.read(MAX_BYTES)
+    if len(data) > MAX_BYTES:
+        raise _no_trace(name)
+    return parse_trace(data, name)
 
 
 def parse_trace(data: bytes, name: str) -> Trace:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Mapping
@@ -24,6 +25,8 @@ Color: TypeAlias = Literal["auto", "always", "never"]
 
 STDOUT_NAME = "stdout"
 """What errors call it."""
+
+_COLUMNS = re.compile(r"[0-9]{1,6}")
 
 DIM, BOLD, GREEN, YELLOW, RED, CYAN = "2", "1", "32", "33", "1;31", "36"
 """Styles as parameters of SGR, for everything but canvases, which have palettes."""
@@ -231,6 +234,6 @@ def _colored(color: Color | None, env: Mapping[str, str], capable: bool) -> bool
 
 
 def _width(file: TextIO, env: Mapping[str, str]) -> int:
-    if (columns := env.get("COLUMNS", "")).isdigit() and int(columns) > 0:
+    if _COLUMNS.fullmatch(columns := env.get("COLUMNS", "")) and int(columns) > 0:
         return int(columns)
     return terminal_size(file).columns

@@ -38,6 +38,8 @@ def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> AskUser 
             try:
                 stream.write(f"\n{question} {'[Y/n]' if default else '[y/N]'} ")
                 line = keyboard.readline()
+            except UnicodeDecodeError:
+                continue
             except KeyboardInterrupt:
                 stream.write("\n")  # what comes next must not be on the line of the question
                 raise

@@ -15,6 +15,7 @@ from localdiff.demo.evaluate import held_out
 from localdiff.demo.scoring import score
 from localdiff.demo.skills import SKILLS
 from localdiff.errors import UsageError
+from localdiff.paths import expanded
 from localdiff.utf8 import MAX_BYTES, decoded
 
 PROMPTS = "prompts"
@@ -61,14 +62,17 @@ def file_questions(path: Path) -> list[Question]:
         UsageError: the file cannot be read as text, has no line, or has no end.
     """
     try:
-        with path.open("rb") as file:
+        with expanded(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(f"`{path}` cannot be read: {error.strerror}", _FILE) from error
     if len(data) > MAX_BYTES:
         raise UsageError(f"`{path}` has more than {MAX_BYTES / 1e6:.0f} MB of prompts", _FILE)
-    lines = decoded(data, f"`{path}`", _FILE).splitlines()
-    questions = [Question(group=PROMPTS, messages=(("user", line),)) for line in lines if line.strip()]
+    # Other characters at which Python would split, a form feed among them, are part of a prompt.
+    lines = decoded(data, f"`{path}`", _FILE).split("\n")
+    questions = [
+        Question(group=PROMPTS, messages=(("user", line.removesuffix("\r")),)) for line in lines if line.strip()
+    ]
     if not questions:
         raise UsageError(f"`{path}` has no prompts", _FILE)
     return questions

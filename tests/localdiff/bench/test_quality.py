@@ -239,6 +239,11 @@ def test_prompts_of_a_file(tmp_path: Path) -> None:
     assert [each.messages for each in file_questions(path)] == [(("user", "One?"),), (("user", "Two, and three."),)]
     path.write_bytes(b"\xef\xbb\xbfOne?\r\n")
     assert [each.messages for each in file_questions(path)] == [(("user", "One?"),)]
+    path.write_bytes("One.\x0cStill one.\u2028And on.\nTwo.\r\n".encode())
+    assert [text for each in file_questions(path) for _, text in each.messages] == [
+        "One.\x0cStill one.\u2028And on.",
+        "Two.",
+    ]
     path.write_text("\n")
     with pytest.raises(UsageError, match="has no prompts"):
         file_questions(path)

@@ -127,6 +127,12 @@ def test_a_full_disk_is_a_sentence() -> None:
     assert raised.value.message == "`/dev/full` cannot be written: No space left on device"
 
 
+def test_the_folder_that_a_link_leads_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "answer.txt").symlink_to(tmp_path / "missing" / "answer.txt")
+    with pytest.raises(UsageError, match=f"^there is no folder `{tmp_path}/missing`$"):
+        output_file(tmp_path / "answer.txt")
+
+
 def test_what_cannot_be_written_is_found_at_once(tmp_path: Path) -> None:
     cases = {
         tmp_path: f"`{tmp_path}` is a directory",

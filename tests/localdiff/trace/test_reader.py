@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import io
 import json
 import os
 import sys
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from localdiff.errors import TraceError, UsageError
 from localdiff.events import DenoiseStep, Event
-from localdiff.trace.reader import parse_trace, read_trace
+from localdiff.trace.reader import parse_trace, read_stream, read_trace
 from localdiff.trace.trace import Trace
 from tests.fakes.engine import Block, ScriptedEngine
 from tests.fakes.traces import HEADER, condensing, record, scripted, single, trace_of, word_pieces
@@ -252,6 +253,26 @@ def test_blocks_gather_what_belongs_to_them() -> None:
     assert trace.blocks[1].final_ids[-1] == 1
     assert trace.finished is not None
     assert trace.token_ids == trace.finished.token_ids
+
+
+def test_what_has_no_end_is_not_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Endless(io.RawIOBase):
+        given = 0
+
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: Any, /) -> int:
+            begin = b"" if self.given else b"{"
+            buffer[:] = begin.ljust(len(buffer), b" ")
+            self.given += len(buffer)
+            return len(buffer)
+
+    monkeypatch.setattr("localdiff.trace.reader.MAX_BYTES", 1000)
+    endless = Endless()
+    with pytest.raises(TraceError, match="`standard input` is not a trace"):
+        read_stream(io.BufferedReader(endless, 100), "standard input")
+    assert endless.given < 3000
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no named pipes in folders")

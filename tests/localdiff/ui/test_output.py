@@ -51,7 +51,9 @@ def test_nothing_moves_on_pipes_and_dumb_terminals_and_nothing_has_colour(
     assert (stderr.moving, stderr.color) == (moves, moves)
 
 
-@pytest.mark.parametrize(("columns", "width"), [("120", 120), ("0", 80), ("wide", 80), ("", 80)])
+@pytest.mark.parametrize(
+    ("columns", "width"), [("120", 120), ("0", 80), ("wide", 80), ("", 80), ("²", 80), ("9" * 5000, 80)]
+)
 def test_width(columns: str, width: int) -> None:
     assert looked_at({"COLUMNS": columns}, terminals="stderr").stderr.width == width
 

@@ -44,6 +44,22 @@ def test_nobody_is_asked_who_cannot_see_or_answer() -> None:
     assert asker(Stream(file=io.StringIO()), Keyboard("y\n"), default=True) is None
 
 
+def test_a_byte_that_is_no_text_is_no_answer() -> None:
+    class Mistyped(Keyboard):
+        answers = iter([UnicodeDecodeError("utf-8", b"\xe9", 0, 1, "invalid continuation byte"), "y\n"])
+
+        def readline(self, _size: int | None = -1, /) -> str:
+            answer = next(self.answers)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    shown = io.StringIO()
+    ask = asker(Stream(file=shown, terminal=True), Mistyped(""), default=False)
+    assert ask is not None and ask("Continue?")
+    assert shown.getvalue().count("Continue?") == 2
+
+
 class InterruptedKeyboard(Keyboard):
     """Ctrl-C while an answer is awaited."""
 
