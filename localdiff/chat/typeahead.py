@@ -1,10 +1,10 @@
 """Type-ahead: keys typed while no line is being read, kept as typed.
 
 Knows four modes of a terminal; knows nothing about lines. Outside of a prompt a terminal echoes keys into whatever is
-on the screen, turns Enter into a line feed, sends a paste as if it were typed, and edits: Ctrl-U takes back all that it
-keeps, finished lines included, and Ctrl-D becomes a null byte. What is typed ahead is read key by key later on, and
-shown then; there a line feed is Ctrl-J, which begins a new line instead of sending, and a paste without marks would be
-sent line by line.
+on the screen, turns Enter into a line feed, sends a paste as if it were typed, and obeys keys that edit. What is typed
+ahead is read key by key later on, and shown then. There a line feed is Ctrl-J, which begins a new line instead of
+sending, and a paste without marks would be sent line by line. And where Enter stays Enter, a terminal sees no end of a
+line: Ctrl-U would take back all that it keeps, and Ctrl-D become a null byte.
 """
 
 from __future__ import annotations
