@@ -106,6 +106,7 @@ class ChatState:
         self.store = store
         self.saves = not private
         self.save_failed = False
+        self._was_refused = False  # to leave the session as it is in its file
         self._private = private
         self.output = output
         self.folder = folder
@@ -173,17 +174,17 @@ class ChatState:
             ResourceError: the one before lacks what was last to be written to it, and still cannot be saved; asked
                 again, it is given up.
         """
-        if self.save_failed:
+        if self.save_failed and not self._was_refused:
             try:
                 self._write()
             except ResourceError as error:
-                self.save_failed = False
+                self._was_refused = True
                 hint = f"{error.hint}; the same command again leaves it as it is there"
                 raise ResourceError(error.message, hint) from error
         session.model, session.revision = self.session.model, self.session.revision
         session.adapter = self.session.adapter
         self.session = session
-        self.saves, self.save_failed = not self._private, False
+        self.saves, self.save_failed, self._was_refused = not self._private, False, False
         self.attachments.clear()
         self.forget_unanswered()
         self.last_run = None
@@ -210,7 +211,7 @@ class ChatState:
         """
         with self.interrupts.held():
             former_name = self.store.save(self.session)
-        self.save_failed = False
+        self.save_failed = self._was_refused = False
         if former_name is not None:
             self.output.warning(
                 f"`{former_name}` was changed by another program; this session is now `{self.session.name}`"

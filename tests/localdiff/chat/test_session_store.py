@@ -550,6 +550,15 @@ def test_a_session_that_still_cannot_be_written_is_left_when_asked_again(
     assert room.asked[-1] == ["First", "Hello.", "Third"]
 
 
+def test_a_session_that_was_not_left_is_still_tried_at_the_end(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    room("First", session="plans")
+    with monkeypatch.context() as patch:
+        disk_full_until(patch, 2)
+        room("Second", "/clear", session="plans")
+    room("Third", session="plans")
+    assert room.asked[-1] == ["First", "Hello.", "Second", "Hello.", "Third"]
+
+
 def test_what_could_not_be_written_is_tried_again_where_the_process_is_told_to_end(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
