@@ -1,6 +1,6 @@
 """What a terminal does to keys before a program reads them: Enter becomes a line feed, keys are echoed, and some edit.
 
-Knows the attributes of a terminal; knows nothing about chats. Only where there is `termios`.
+Knows the attributes of a terminal; knows nothing about chats. On Windows it changes nothing.
 """
 
 from __future__ import annotations
@@ -10,39 +10,24 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
-assert sys.platform != "win32"
+from localdiff.ui.terminal import is_in_background
 
-import termios  # noqa: E402
+if TYPE_CHECKING or sys.platform != "win32":
+    import termios
 
-from localdiff.ui.terminal import is_in_background  # noqa: E402
-
-_EDITING = (termios.VEOF, termios.VERASE, termios.VKILL, termios.VWERASE, termios.VREPRINT, termios.VLNEXT)
-"""Keys that a terminal obeys until Enter, which change or end what was typed before."""
+_EDITING = ("VEOF", "VERASE", "VKILL", "VWERASE", "VREPRINT", "VLNEXT")
+"""Keys that a terminal obeys until Enter, which change or end what was typed before, as `termios` calls them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Habits:
-    """Whether Enter becomes a line feed, whether keys are echoed, and which characters edit, by `_EDITING`."""
+    """Whether Enter becomes a line feed, whether keys are echoed, and the characters of `_EDITING`; None for none."""
 
     translates: bool
     echoes: bool
-    editing: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, attributes: list[Any]) -> _Habits:
-        return cls(
-            translates=bool(attributes[0] & termios.ICRNL),
-            echoes=bool(attributes[3] & termios.ECHO),
-            editing=tuple(attributes[6][key] for key in _EDITING),
-        )
-
-    def put(self, attributes: list[Any]) -> None:
-        attributes[0] = attributes[0] | termios.ICRNL if self.translates else attributes[0] & ~termios.ICRNL
-        attributes[3] = attributes[3] | termios.ECHO if self.echoes else attributes[3] & ~termios.ECHO
-        for key, character in zip(_EDITING, self.editing, strict=True):
-            attributes[6][key] = character
+    editing: tuple[Any, ...] | None
 
 
 _Change: TypeAlias = Callable[[_Habits], _Habits]
@@ -56,11 +41,9 @@ def keys_as_typed(keyboard: BinaryIO) -> Iterator[None]:
     """Inside it, a terminal has none of these habits; it still obeys Ctrl-C, Ctrl-Z and Ctrl-\\."""
 
     def none(before: _Habits) -> _Habits:
-        unset = bytes([os.fpathconf(keyboard.fileno(), "PC_VDISABLE") & 0xFF])
-        nothing = (unset,) * len(_EDITING)
-        if before.editing != nothing:  # once more, after a shell had the terminal
+        if before.editing is not None:  # else it begins once more, after a shell had the terminal
             _editing[keyboard.fileno()] = before.editing
-        return _Habits(translates=False, echoes=False, editing=nothing)
+        return _Habits(translates=False, echoes=False, editing=None)
 
     with _changed(keyboard, none):
         yield
@@ -93,12 +76,24 @@ def _change(keyboard: BinaryIO, change: _Change) -> _Habits | None:
 
     A process that is told to end after it was stopped has its terminal no more: there a change would stop it again.
     """
-    if is_in_background(keyboard):
+    if sys.platform == "win32" or is_in_background(keyboard):
         return None
     try:
         attributes = termios.tcgetattr(keyboard.fileno())
-        before = _Habits.of(attributes)
-        change(before).put(attributes)
+        flags, modes, characters = attributes[0], attributes[3], attributes[6]
+        unset = bytes([os.fpathconf(keyboard.fileno(), "PC_VDISABLE") & 0xFF])
+        places = [getattr(termios, name) for name in _EDITING]
+        editing = tuple(characters[place] for place in places)
+        before = _Habits(
+            translates=bool(flags & termios.ICRNL),
+            echoes=bool(modes & termios.ECHO),
+            editing=None if set(editing) == {unset} else editing,
+        )
+        after = change(before)
+        attributes[0] = flags | termios.ICRNL if after.translates else flags & ~termios.ICRNL
+        attributes[3] = modes | termios.ECHO if after.echoes else modes & ~termios.ECHO
+        for place, character in zip(places, after.editing or (unset,) * len(places), strict=True):
+            characters[place] = character
         termios.tcsetattr(keyboard.fileno(), termios.TCSANOW, attributes)
     except (OSError, ValueError, termios.error):
         return None

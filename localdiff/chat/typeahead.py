@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
+from localdiff.chat.terminal_habits import keys_as_typed, keys_as_usual
 from localdiff.ui.output import Stream
 from localdiff.ui.region import PASTES_OFF, PASTES_ON
 
@@ -113,10 +114,8 @@ def _marks(keyboard: BinaryIO | None, screen: Stream, before: str, after: str) -
 
 @contextmanager
 def _habits(keyboard: BinaryIO | None, *, usual: bool) -> Iterator[None]:
-    if sys.platform == "win32" or keyboard is None or not keyboard.isatty():
+    if keyboard is None or not keyboard.isatty():
         yield
-    else:
-        from localdiff.chat.terminal_habits import keys_as_typed, keys_as_usual
-
-        with keys_as_usual(keyboard) if usual else keys_as_typed(keyboard):
-            yield
+        return
+    with keys_as_usual(keyboard) if usual else keys_as_typed(keyboard):
+        yield
