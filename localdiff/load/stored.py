@@ -30,7 +30,7 @@ from quant.dtypes import HEADER_DTYPES
 from quant.errors import QuantError
 from quant.files.manifest import Manifest, read_manifest
 from quant.hashing import file_sha256
-from quant.jobs.job import JOB_FILE
+from quant.jobs.job import is_unfinished
 
 KEEP = "keep"
 PLAIN_RECIPE = "bf16"
@@ -197,7 +197,7 @@ def open_weights(directory: Path | str) -> StoredWeights:
         WeightsError: there are none, they are unfinished, or they contradict their manifest.
     """
     directory = Path(directory)
-    if (directory / JOB_FILE).exists():
+    if is_unfinished(directory):
         raise WeightsError(f"`{directory}` is an unfinished quantization", f"{_AGAIN} to finish it")
     quantized = (directory / MANIFEST_FILE).exists()
     checkpoint = Checkpoint(directory)

@@ -16,10 +16,13 @@ import torch
 
 from quant.files.manifest import FileEntry, ShardEntry, TensorEntry
 from quant.files.source import SourceFile
+from quant.files.writer import PARTIAL
 from quant.planning.plan import Plan
 
 JOB_FILE = "job.json"
 """Present only in an unfinished output."""
+
+_IN_JOB = {"job", "sources"}
 
 Content: TypeAlias = Path | bytes | Callable[[], bytes]
 """A file to copy, its content, or what fetches it and may raise `SourceStoppedError`."""
@@ -101,3 +104,15 @@ class Note:
             source=FileEntry.from_json(value["source"]),
             tensors={name: TensorEntry.from_json(entry) for name, entry in value["tensors"].items()},
         )
+
+
+def is_unfinished(directory: Path) -> bool:
+    """Whether a directory is the unfinished output of a job; other programs have files of that name, too."""
+    path = directory / JOB_FILE
+    if not path.is_file():
+        return False
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return directory.name.endswith(PARTIAL)
+    return isinstance(content, dict) and content.keys() >= _IN_JOB

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from quant import MANIFEST_FILE
 from quant.errors import DamagedError, OutputError
 from quant.files.disk import Disk, write_atomically
 from quant.files.manifest import Manifest, ShardEntry, read_manifest
+from quant.files.source import INDEX_FILE
 from quant.files.writer import PARTIAL
 from quant.jobs.events import FileChecked
-from quant.jobs.job import JOB_FILE, Job, Note
+from quant.jobs.job import JOB_FILE, Job, Note, is_unfinished
 from quant.jobs.verify import verify
 
 NOTE = ".json"
@@ -29,6 +31,8 @@ SCRATCH = "source.partial"
 """Directory in the unfinished output where `Job.open_source` may keep files that it fetched."""
 
 
+_WRITTEN = (".safetensors", ".safetensors" + NOTE, PARTIAL)
+"""How the names of shards, of their notes, and of files that are being written end."""
 _LITTER = {".DS_Store", "Thumbs.db", "desktop.ini"}
 """Files that desktops leave in folders."""
 
@@ -100,6 +104,7 @@ class Output:
         """
         require_free(self._target, force=self._job.force)
         if self._garbage.exists():
+            self._require_ours(self._garbage)
             self._disk.remove(self._garbage)
         if (self.directory / MANIFEST_FILE).exists():
             self._require_replaceable()
@@ -219,9 +224,33 @@ class Output:
         return notes
 
     def _discard(self) -> None:
-        """Delete the unfinished directory; it is renamed first, in case the deletion is interrupted."""
+        """Delete the unfinished directory; it is renamed first, in case the deletion is interrupted.
+
+        Raises:
+            OutputError: it holds what no job wrote.
+        """
+        self._require_ours(self.directory)
         self._disk.rename(self.directory, self._garbage)
         self._disk.remove(self._garbage)
+
+    def _require_ours(self, directory: Path) -> None:
+        """Refuse to delete a directory that is no job's, and has anything that jobs do not write.
+
+        That is told by names, since it may have been deleted in part.
+        """
+        if is_unfinished(directory):
+            return
+        own = {MANIFEST_FILE, JOB_FILE, INDEX_FILE, SCRATCH, *self._job.files, *_LITTER}
+        with suppress(DamagedError):
+            own |= read_manifest(directory).files.keys()
+        entries = sorted(directory.iterdir()) if directory.is_dir() else [directory]
+        for path in entries:
+            written = path.name.endswith(_WRITTEN) and not path.is_dir()
+            if path.name not in own and not written:
+                raise OutputError(
+                    f"`{path}` is not of a quantization, and would be deleted with one",
+                    "move it elsewhere, or choose another directory",
+                )
 
     def _other_job(self) -> OutputError:
         job = self._read_job()[0]

@@ -163,10 +163,19 @@ def test_the_number_of_weights_does_not_depend_on_how_they_are_stored(
 
 
 def test_an_unfinished_job_is_never_loaded(copied: Path) -> None:
-    (copied / "job.json").write_text("{}")
+    (copied / "job.json").write_text('{"job": {}, "sources": {}}')
     assert "unfinished" in refusal(copied).message
     (copied / MANIFEST_FILE).unlink()
     assert "unfinished" in refusal(copied).message
+    partial = copied.rename(copied.with_name("copy.partial"))
+    (partial / "job.json").write_text('{"job": {}, "sour')
+    assert "unfinished" in refusal(partial).message
+
+
+@pytest.mark.parametrize("text", ['{"lr": 1e-4}', "[]", "no JSON"])
+def test_another_program_s_job_file_is_no_matter(copied: Path, text: str) -> None:
+    (copied / "job.json").write_text(text)
+    assert load(copied).network is not None
 
 
 def test_codes_without_a_manifest_are_never_weights(copied: Path) -> None:

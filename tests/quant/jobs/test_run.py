@@ -232,6 +232,41 @@ def test_nothing_is_left_of_an_unfinished_job_that_another_one_replaces(source: 
     assert content(tmp_path / "out") == content(tmp_path / "fresh")
 
 
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize(
+    ("folder", "files"),
+    [
+        ("out.discarded", {"thesis.txt": "precious"}),
+        ("out.partial", {"quant.json": "{}", "thesis.txt": "precious"}),
+        ("out.partial", {"job.json": '{"my": "file"}', "thesis.txt": "precious"}),
+    ],
+)
+def test_what_no_job_wrote_is_not_deleted(
+    source: Path, tmp_path: Path, folder: str, files: dict[str, str], force: bool
+) -> None:
+    (tmp_path / folder).mkdir()
+    for name, text in files.items():
+        (tmp_path / folder / name).write_text(text)
+    with pytest.raises(OutputError):
+        finish(make_job(source, tmp_path / "out", force=force))
+    assert {path.name: path.read_text() for path in (tmp_path / folder).iterdir()} == files
+
+
+def test_a_file_in_the_place_of_what_is_deleted_is_not_deleted(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.discarded").write_text("precious")
+    with pytest.raises(OutputError, match="is not of a quantization"):
+        finish(make_job(source, tmp_path / "out"))
+    assert (tmp_path / "out.discarded").read_text() == "precious"
+
+
+def test_what_was_left_of_a_deletion_is_deleted(source: Path, tmp_path: Path) -> None:
+    finish(make_job(source, tmp_path / "out"))
+    (tmp_path / "out").rename(tmp_path / "out.discarded")
+    (tmp_path / "out.discarded" / "quant.json").unlink()
+    finish(make_job(source, tmp_path / "out"))
+    assert not (tmp_path / "out.discarded").exists()
+
+
 def test_another_revision_says_how_the_first_is_finished(source: Path, tmp_path: Path) -> None:
     list(run(make_job(source, tmp_path / "out", revision="abc"), cancelled=lambda: True))
     with pytest.raises(OutputError, match="unfinished") as caught:
