@@ -30,6 +30,7 @@ from localdiff.text.tokenizer import Tokenizer
 __all__ = ["IDS", "Conversation", "with_own_ids"]
 
 # A reply that no template changes, to see what becomes of the prompt before it.
+_REPLIES = {"assistant", "model"}
 _ANY_REPLY = {"role": "assistant", "content": "."}
 
 
@@ -106,7 +107,7 @@ class Conversation:
 
     def _with_own_ids(self, rendered: Sequence[int], messages: Sequence[Mapping[str, Any]]) -> list[int]:
         size = self.engine.model.config.vocab_size
-        replies = [_own_ids(message, size) for message in messages if message.get("role") == "assistant"]
+        replies = [_own_ids(message, size) for message in messages if message.get("role") in _REPLIES]
         return with_own_ids(self.engine.tokenizer, rendered, replies)
 
 

@@ -373,7 +373,9 @@ class _Record:
         self._write(self._read() | {str(directory.resolve()): entry})
 
     def _write(self, entries: dict[str, Any]) -> None:
-        content = {path: entry for path, entry in entries.items() if os.path.isfile(os.path.join(path, MANIFEST_FILE))}
+        here = [path for path in entries if os.path.isfile(os.path.join(path, MANIFEST_FILE))]
+        away = [path for path in entries if not os.path.isdir(os.path.dirname(path))]  # on a disk that is not mounted
+        content = {path: entries[path] for path in (*here, *away)}
         make_private_folder(self._path.parent)
         write_private(self._path, json.dumps(content, indent=2).encode())
 

@@ -72,6 +72,8 @@ def read_text(path: Path, shown: str) -> str:
         UsageError: it cannot be read, or is not TOML.
     """
     try:
+        if path.is_fifo():  # opening it would wait
+            raise UsageError(f"{shown} is a pipe", "it is a file of settings; move it away")
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:

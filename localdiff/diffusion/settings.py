@@ -133,7 +133,7 @@ def _number(config: Mapping[str, Any], key: str) -> float | None:
         return None
     if not isinstance(value, int | float) or isinstance(value, bool) or not is_finite(value):
         raise _broken(f"{key}={value!r} must be a finite number")
-    return value
+    return float(value) if abs(value) > 2**53 else value  # a whole number of many digits is too much for torch
 
 
 def _broken(message: str) -> WeightsError:

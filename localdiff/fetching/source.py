@@ -65,8 +65,11 @@ def find_source(
     except QuantError as error:
         raise WeightsError(error.message, error.hint) from error
     directory = repository.cached_directory
-    if directory is None:
-        raise AssertionError(f"{reference} was fetched and is not in the cache")
+    if directory is None:  # its `config.json` is fetched by the name of the branch, so that the cache knows that
+        raise WeightsError(
+            f"`{reference}` was changed on the Hub while it was downloaded",
+            "run the same command again: what has not changed is not downloaded again",
+        )
     return ModelSource(directory=directory, name=reference, revision=repository.commit)
 
 

@@ -23,6 +23,7 @@ from quant import MANIFEST_FILE
 from quant.files.source import SourceFile, StoredTensor, check_complete, read_source
 from quant.recipe import Recipe
 
+_MAX_CARD = 1_000_000
 EMBEDDING = "model.decoder.embed_tokens.weight"
 
 
@@ -176,8 +177,11 @@ def small_files(names: Iterable[str]) -> tuple[str, ...]:
 
 def _license_of_card(card: Path) -> str | None:
     """`license: WORD` at the head of a model card."""
+    if not card.is_file():
+        return None
     try:
-        lines = card.read_text(encoding="utf-8").split("---\n")
+        with card.open(encoding="utf-8") as file:
+            lines = file.read(_MAX_CARD).split("---\n")
     except (OSError, UnicodeDecodeError):
         return None
     head = lines[1].splitlines() if len(lines) > 2 and not lines[0].strip() else []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -195,6 +196,8 @@ def read_manifest(directory: Path) -> Manifest:
         DamagedError: there is none, or it is damaged.
     """
     path = directory / MANIFEST_FILE
+    if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would wait
+        raise DamagedError(f"`{path}` is not a file", _HINT)
     try:
         return Manifest.from_text(path.read_bytes().decode("utf-8"))
     except FileNotFoundError as error:

@@ -199,6 +199,8 @@ def _weight_map(directory: Path) -> dict[str, str]:
         return {}
     if not index.exists():
         raise SourceError(f"`{directory}` has neither `{SINGLE_FILE}` nor `{INDEX_FILE}`", HINT)
+    if not index.is_file():
+        raise SourceError(f"`{index}` is not a file", HINT)
     return parse_index(index.read_bytes())
 
 

@@ -248,6 +248,16 @@ def test_a_stopped_reply_goes_on_from_its_committed_blocks(chat: Dialogue) -> No
     hold(chat)
 
 
+def test_a_reply_keeps_its_ids_under_either_of_its_names(chat: Dialogue) -> None:
+    letters = [token for letter in "hello" for token in chat.engine.tokenizer.encode_literal(letter)]
+    asked = {"role": "user", "content": "hi"}, {"role": "user", "content": "go on"}
+    found = []
+    for role in ("assistant", "model"):
+        reply = {"role": role, "content": "hello", "ids": letters}
+        found.append(chat.conversation.prompt_ids([asked[0], reply, asked[1]], OPTIONS))
+    assert found[0] == found[1] and find(letters, found[1])
+
+
 def test_a_prompt_that_does_not_fit_changes_nothing(chat: Dialogue) -> None:
     chat.say("hi", LONG)
     before = chat.conversation.ids

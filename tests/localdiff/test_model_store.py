@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -254,6 +255,18 @@ def test_the_record_forgets_what_is_gone_and_survives_nonsense(env: dict[str, st
         record.write_text(json.dumps(wrong))
         assert find("here", env).verified is None
     assert [path.name for path in record.parent.iterdir() if path.is_file()] == ["verified.json"]
+
+
+def test_the_record_keeps_what_is_on_a_disk_that_is_not_here(env: dict[str, str], tmp_path: Path) -> None:
+    """Of a model that was found damaged, nobody would be warned when the disk is back."""
+    here, disk = make(env, "here"), tmp_path / "disk"
+    shutil.copytree(here, disk / "model")
+    record_damaged(disk / "model", "one file is damaged", env=env)
+    disk.rename(tmp_path / "elsewhere")
+    record_verified(here, now=NOW, env=env)
+    (tmp_path / "elsewhere").rename(disk)
+    record = json.loads((Path(env["LOCALDIFF_HOME"]) / "verified.json").read_text())
+    assert record[str(disk / "model")]["problem"] == "one file is damaged"
 
 
 def test_a_model_that_is_not_there(env: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy
@@ -120,3 +121,12 @@ def test_a_schedule_never_rises(low: float, high: float) -> None:
     else:
         with pytest.raises(UsageError):
             GenerateOptions(t_min=low, t_max=high)
+
+
+@pytest.mark.parametrize("name", ["entropy_bound", "confidence"])
+def test_a_whole_number_of_many_digits_is_a_float(name: str) -> None:
+    value = getattr(GenerateOptions(**{name: 10**20}), name)  # type: ignore[arg-type]
+    assert type(value) is float and value == 1e20
+    for far in (10**400, Fraction(10**400)):
+        with pytest.raises(UsageError, match="must be a finite number"):
+            GenerateOptions(**{name: far})  # type: ignore[arg-type]

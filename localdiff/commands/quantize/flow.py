@@ -239,7 +239,9 @@ class Quantization:
                     stopped = event
         if stopped is not None:
             kept = f"{stopped.finished} of {stopped.shards} output files are finished and kept"
-            if planned.to_fetch:
+            if planned.streams:
+                kept += "; of the download, what had not become such a file starts over"
+            elif planned.to_fetch:
                 kept += ", finished downloads too; unfinished downloads start over"
             self._note(f"Stopped. {kept}.\n{CONTINUE}")
         return None

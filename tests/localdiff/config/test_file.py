@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -181,3 +182,10 @@ def test_a_file_without_an_end_is_not_read_whole(tmp_path: Path) -> None:
     path.unlink()
     path.symlink_to("/dev/null")
     assert read_file(path, "config.toml") == {}, "which means that there are no settings"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no named pipes in folders")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.toml")
+    with pytest.raises(UsageError, match=r"^config\.toml is a pipe$"):
+        read_file(tmp_path / "config.toml", "config.toml")
