@@ -11,7 +11,7 @@ from numbers import Real
 from typing import Literal, TypeAlias
 
 from localdiff.errors import ArgumentError, UsageError
-from localdiff.sizes import is_finite, whole
+from localdiff.sizes import for_torch, is_finite, whole
 
 NoiseKind: TypeAlias = Literal["seeded", "reference"]
 
@@ -25,8 +25,6 @@ MAX_TOKENS = 2**31 - 1
 MAX_STEPS = 1_000_000
 # Logits divided by less than the first, or the noise scaled by more than the second, leave what fp32 can hold apart.
 MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-6, 1e6
-_MAX_EXACT = 2**53
-"""Largest whole number up to which a float holds all of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,13 +125,11 @@ class GenerateOptions:
             return
         if not isinstance(value, Real) or isinstance(value, bool):
             raise _bad(name, value, "a number")
-        if not isinstance(value, (int, float)) or (isinstance(value, int) and abs(value) > _MAX_EXACT):
-            # One of numpy would fail where it is written as JSON, and a whole number of many digits in torch.
-            try:
-                value = float(value)
-            except OverflowError:
-                raise _bad(name, value, "a finite number") from None
-            object.__setattr__(self, name, value)
+        try:  # one of numpy would fail where it is written as JSON
+            value = for_torch(value) if isinstance(value, (int, float)) else float(value)
+        except OverflowError:
+            raise _bad(name, value, "a finite number") from None
+        object.__setattr__(self, name, value)
         if not is_finite(value):
             raise _bad(name, value, "a finite number")
         if above is not None and not value > above:

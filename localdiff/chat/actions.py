@@ -120,15 +120,15 @@ def system(state: ChatState, argument: str) -> None:
 
 def set_(state: ChatState, argument: str) -> None:
     """Show or change settings."""
-    name, value = (*argument.split(None, 1), "", "")[:2]
+    name, *values = argument.split(None, 1) or [""]
     if not name:
         state.say(catalog.settings_table(state.settings, width=state.output.stderr.room))
         return
-    if not value:
+    if not values:
         state.say(state.settings.line(name))
         return
     thought = state.settings.options.think
-    state.say(state.settings.set(name, value.strip()))
+    state.say(state.settings.set(name, values[0].strip()))
     if name.lower() == "context" and state.context < (state.options.context_size or 0):
         state.say(f"{state.context:,} is the maximum for this model.")
     if state.settings.options.think != thought:

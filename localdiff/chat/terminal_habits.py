@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from localdiff.ui.terminal import is_in_background
@@ -55,7 +55,7 @@ def keys_as_usual(keyboard: BinaryIO) -> Iterator[None]:
 
     def usual(before: _Habits) -> _Habits:
         editing = _editing.get(keyboard.fileno(), before.editing)
-        return replace(before, translates=True, echoes=True, editing=editing)
+        return _Habits(translates=True, echoes=True, editing=editing)
 
     with _changed(keyboard, usual):
         yield

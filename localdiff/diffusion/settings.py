@@ -9,7 +9,7 @@ from typing import Any
 
 from localdiff.errors import ArgumentError, UsageError, WeightsError
 from localdiff.options import MAX_STEPS, MAX_TEMPERATURE, MIN_TEMPERATURE, GenerateOptions
-from localdiff.sizes import is_finite
+from localdiff.sizes import for_torch, is_finite
 
 # What the reference falls back to where a checkpoint says nothing (`_get_default_generation_params` in transformers).
 REFERENCE_SCHEDULE_STEPS = 48
@@ -133,7 +133,7 @@ def _number(config: Mapping[str, Any], key: str) -> float | None:
         return None
     if not isinstance(value, int | float) or isinstance(value, bool) or not is_finite(value):
         raise _broken(f"{key}={value!r} must be a finite number")
-    return float(value) if abs(value) > 2**53 else value  # a whole number of many digits is too much for torch
+    return for_torch(value)
 
 
 def _broken(message: str) -> WeightsError:

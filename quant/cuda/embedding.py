@@ -63,8 +63,7 @@ class CudaEmbedding(QuantEmbedding):
     def soft(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
         """See `QuantEmbedding.soft`; the order of summation is fixed, and differs from the plain one and `mean`'s."""
         total = self._zeros(logits)
-        for start in range(0, logits.shape[1], PIECE):
-            piece = slice(start, min(start + PIECE, logits.shape[1]))
+        for piece in self._chunks(PIECE):
             total += self._weighted_sum(probabilities(logits[:, piece], log_normalizer, self.dtype), piece)
         return total.to(self.dtype)
 

@@ -76,9 +76,9 @@ class ChunkedEmbedding(nn.Module, ABC):
         shape = distributions.shape[0], self.weight.shape[1]
         return torch.zeros(shape, dtype=torch.float32, device=distributions.device)
 
-    def _chunks(self) -> Iterator[slice]:
-        rows = self.weight.shape[0]
-        return (slice(start, min(start + self.chunk, rows)) for start in range(0, rows, self.chunk))
+    def _chunks(self, size: int | None = None) -> Iterator[slice]:
+        rows, size = self.weight.shape[0], size or self.chunk
+        return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
 
 
 def probabilities(logits: Tensor, log_normalizer: Tensor, dtype: torch.dtype) -> Tensor:

@@ -233,6 +233,12 @@ def test_skill_questions_are_held_out_and_judged() -> None:
         skill_questions(["flying"], 1)
 
 
+def test_a_file_of_prompts_may_be_in_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "prompts.txt").write_text("One?\n")
+    assert [each.messages for each in file_questions(Path("~/prompts.txt"))] == [(("user", "One?"),)]
+
+
 def test_prompts_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "prompts.txt"
     path.write_text("One?\n\n  \nTwo, and three.\n")

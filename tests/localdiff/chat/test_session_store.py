@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -491,26 +492,7 @@ def test_what_could_not_be_written_is_not_said_to_be_saved(room: Room, monkeypat
     assert "Saved" not in shown
 
 
-def test_what_could_not_be_written_is_tried_again_at_the_end(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    room("First", session="plans")
-    full = iter([True])
-    sync = os.fsync
-
-    def fsync(descriptor: int) -> None:
-        if next(full, False):
-            raise OSError(28, "No space left on device")
-        sync(descriptor)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", fsync)
-        shown = room("Second", session="plans")
-    assert shown.count("error: the session cannot be saved: No space left on device\n") == 1
-    assert shown.endswith("Saved as `plans`; `localdiff chat -c` continues it.\n")
-    room("Third", session="plans")
-    assert room.asked[-1] == ["First", "Hello.", "Second", "Hello.", "Third"]
-
-
-def disk_full_until(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+def disk_is_full(monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
     """The first `times` saves fail."""
     full, sync = iter([True] * times), os.fsync
 
@@ -522,6 +504,17 @@ def disk_full_until(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     monkeypatch.setattr(os, "fsync", fsync)
 
 
+def test_what_could_not_be_written_is_tried_again_at_the_end(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    room("First", session="plans")
+    with monkeypatch.context() as patch:
+        disk_is_full(patch, times=1)
+        shown = room("Second", session="plans")
+    assert shown.count("error: the session cannot be saved: No space left on device\n") == 1
+    assert shown.endswith("Saved as `plans`; `localdiff chat -c` continues it.\n")
+    room("Third", session="plans")
+    assert room.asked[-1] == ["First", "Hello.", "Second", "Hello.", "Third"]
+
+
 @pytest.mark.parametrize("command", ["/clear", "/load other"])
 def test_what_could_not_be_written_is_tried_again_before_another_session(
     room: Room, monkeypatch: pytest.MonkeyPatch, command: str
@@ -529,7 +522,7 @@ def test_what_could_not_be_written_is_tried_again_before_another_session(
     room("Else", session="other")
     room("First", session="plans")
     with monkeypatch.context() as patch:
-        disk_full_until(patch, 1)
+        disk_is_full(patch, times=1)
         shown = room("Second", command, session="plans")
     assert shown.count("error: ") == 1
     room("Third", session="plans")
@@ -541,7 +534,7 @@ def test_a_session_that_still_cannot_be_written_is_left_when_asked_again(
 ) -> None:
     room("First", session="plans")
     with monkeypatch.context() as patch:
-        disk_full_until(patch, 2)
+        disk_is_full(patch, times=2)
         shown = room("Second", "/clear", "/clear", session="plans")
     assert shown.count("error: the session cannot be saved: No space left on device\n") == 2
     assert "; the same command again leaves it as it is there\n" in shown
@@ -550,23 +543,18 @@ def test_a_session_that_still_cannot_be_written_is_left_when_asked_again(
     assert room.asked[-1] == ["First", "Hello.", "Third"]
 
 
-def test_a_session_that_was_not_left_is_still_tried_at_the_end(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    room("First", session="plans")
-    with monkeypatch.context() as patch:
-        disk_full_until(patch, 2)
-        room("Second", "/clear", session="plans")
-    room("Third", session="plans")
-    assert room.asked[-1] == ["First", "Hello.", "Second", "Hello.", "Third"]
-
-
-def test_what_could_not_be_written_is_tried_again_where_the_process_is_told_to_end(
-    room: Room, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("line", "failures", "end"),
+    [("/clear", 2, nullcontext()), (SystemExit(143), 1, pytest.raises(SystemExit))],
+    ids=["it was not left after all", "the process is told to end"],
+)
+def test_it_is_tried_again_at_every_end(
+    room: Room, monkeypatch: pytest.MonkeyPatch, line: Any, failures: int, end: AbstractContextManager[object]
 ) -> None:
     room("First", session="plans")
-    with monkeypatch.context() as patch:
-        disk_full_until(patch, 1)
-        with pytest.raises(SystemExit):
-            room("Second", SystemExit(143), session="plans")
+    with monkeypatch.context() as patch, end:
+        disk_is_full(patch, times=failures)
+        room("Second", line, session="plans")
     room("Third", session="plans")
     assert room.asked[-1] == ["First", "Hello.", "Second", "Hello.", "Third"]
 
@@ -595,13 +583,13 @@ def test_a_name_whose_file_could_not_be_written_is_free_again(
 ) -> None:
     own = session("one")
     with monkeypatch.context() as patch:
-        disk_full_until(patch, 1)
+        disk_is_full(patch, times=1)
         with pytest.raises(ResourceError):
             store.save(own)
     assert own.name is None and list(folder(store).iterdir()) == []
 
 
-def test_system_prompts_and_thinking_are_saved_when_they_change(room: Room) -> None:
+def test_whether_to_think_is_saved_when_it_changes(room: Room) -> None:
     room("First", "/set think show", session="plans")
     assert "think show" in room("/set think", session="plans")
 

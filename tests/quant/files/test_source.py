@@ -15,7 +15,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from localdiff.load.checkpoint import Checkpoint
-from quant.errors import SourceError
+from quant.errors import DamagedError, SourceError
+from quant.files.manifest import read_manifest
 from quant.files.reader import SourceReader
 from quant.files.slices import row_slices
 from quant.files.source import SourceFile, is_file_name, parse_header, read_source, read_start, tensors_of_shapes
@@ -225,3 +226,10 @@ def test_a_hash_takes_the_place_of_the_time_of_change(directory: Path) -> None:
     assert (files[known].sha256, files[known].modified_ns) == ("0" * 64, None)
     other: SourceFile = files["model-00003-of-00003.safetensors"]
     assert (other.sha256, other.modified_ns) == (None, (directory / other.name).stat().st_mtime_ns)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
+def test_a_pipe_in_the_place_of_a_manifest_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "quant.json")
+    with pytest.raises(DamagedError, match=r"quant\.json` is not a file"):
+        read_manifest(tmp_path)
