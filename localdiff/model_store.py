@@ -1,26 +1,25 @@
-"""The quantized models on this machine: which exist, which is the default, which were verified.
+"""The quantized models on this machine: which exist, which is the default, which are sound.
 
-Knows the folder of models, what their manifests say about themselves, and the record of verifications; reads no
-weights, and needs no torch. Each model is a directory in the folder `paths.models_dir()`.
+Knows the folder of models, and what their manifests say about themselves; reads no weights, and needs no torch. Each
+model is a directory in the folder `paths.models_dir()`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from localdiff import paths
 from localdiff.errors import ResourceError, UsageError, WeightsError
-from localdiff.private_file import make_private_folder, write_private
 from localdiff.quoting import shell_word
+from localdiff.verification_record import listed_files, recorded_damage, verified_at
 from quant import MANIFEST_FILE, RECIPES, released
 
 MODEL = released.MODEL
@@ -132,8 +131,7 @@ def stored_models(env: Mapping[str, str] = os.environ) -> list[StoredModel]:
     Raises:
         WeightsError: the folder cannot be read.
     """
-    record = _Record(env)
-    return [_inspect(directory, record) for directory in _directories(env)]
+    return [_inspect(directory, env) for directory in _directories(env)]
 
 
 def find(name: str, env: Mapping[str, str] = os.environ) -> StoredModel:
@@ -200,29 +198,6 @@ def remove(model: StoredModel) -> None:
         ) from error
 
 
-def record_verified(directory: Path, *, now: datetime | None = None, env: Mapping[str, str] = os.environ) -> None:
-    """Record that all bytes of a model have just been verified.
-
-    Raises:
-        OSError: the record cannot be written.
-    """
-    _Record(env).put_verified(directory, now or datetime.now(UTC))
-
-
-def record_damaged(directory: Path, problem: str, *, env: Mapping[str, str] = os.environ) -> None:
-    """Record what is damaged of a model, until it is rebuilt or verified again.
-
-    Raises:
-        OSError: the record cannot be written.
-    """
-    _Record(env).put_damaged(directory, problem)
-
-
-def recorded_damage(directory: Path, *, env: Mapping[str, str] = os.environ) -> str | None:
-    """What was damaged of a model when all of its bytes were last read; None if nothing was, or they never were."""
-    return _Record(env).problem(directory)
-
-
 def _place(name: str) -> Path | None:
     """Where a model of this name would be; None of what is no name."""
     is_name = name and name not in (".", "..") and "/" not in name and os.sep not in name
@@ -231,6 +206,11 @@ def _place(name: str) -> Path | None:
 
 def _directories(env: Mapping[str, str]) -> Iterator[Path]:
     folder = paths.models_dir(env)
+    if (obstacle := paths.obstacle(folder)) is not None:
+        raise WeightsError(
+            f"`{folder}` cannot be used: `{obstacle}` is not a folder",
+            "move it elsewhere; or `LOCALDIFF_HOME` chooses another folder",
+        )
     try:
         if folder.is_dir():
             names = sorted(os.listdir(folder))
@@ -240,7 +220,7 @@ def _directories(env: Mapping[str, str]) -> Iterator[Path]:
         raise WeightsError(f"`{folder}` cannot be used: {error.strerror}", paths.CHECK_PERMISSIONS) from error
 
 
-def _inspect(directory: Path, record: _Record) -> StoredModel:
+def _inspect(directory: Path, env: Mapping[str, str]) -> StoredModel:
     state: State = "finished"
     recipe = problem = None
     if (why := paths.refusal(directory / MANIFEST_FILE)) is not None:
@@ -251,7 +231,11 @@ def _inspect(directory: Path, record: _Record) -> StoredModel:
             problem = f"no `{MANIFEST_FILE}` can be read in it"
     else:
         recipe = _manifest_value(directory, "recipe", "name")
-        problem = "its manifest cannot be read" if recipe is None else _damage(directory) or record.problem(directory)
+        problem = (
+            "its manifest cannot be read"
+            if recipe is None
+            else _damage(directory) or recorded_damage(directory, env=env)
+        )
         state = "finished" if problem is None else "damaged"
     return StoredModel(
         name=directory.name,
@@ -259,7 +243,7 @@ def _inspect(directory: Path, record: _Record) -> StoredModel:
         state=state,
         recipe=recipe,
         nbytes=_size(directory),
-        verified=record.verified(directory) if state == "finished" else None,
+        verified=verified_at(directory, env=env) if state == "finished" else None,
         problem=problem,
         command=_command(directory, recipe, problem) if state in ("unfinished", "damaged") else None,
     )
@@ -267,7 +251,7 @@ def _inspect(directory: Path, record: _Record) -> StoredModel:
 
 def _damage(directory: Path) -> str | None:
     """What can be seen of damage without reading a weight."""
-    for name, entry in _listed_files(directory):
+    for name, entry in listed_files(directory):
         expected = entry.get("bytes") if isinstance(entry, dict) else None
         try:
             nbytes = (directory / name).stat().st_size
@@ -280,14 +264,6 @@ def _damage(directory: Path) -> str | None:
         if nbytes != expected:
             return f"`{name}` has {nbytes} bytes instead of {expected}"
     return None
-
-
-def _listed_files(directory: Path) -> Iterator[tuple[str, object]]:
-    """Every file that a readable manifest lists, and what it says of it."""
-    manifest = json.loads((directory / MANIFEST_FILE).read_bytes())
-    for section in ("shards", "files"):
-        entries = manifest.get(section)
-        yield from entries.items() if isinstance(entries, dict) else ()
 
 
 def _command(directory: Path, recipe: str | None, problem: str | None) -> str | None:
@@ -332,68 +308,3 @@ def _size(directory: Path) -> int:
         with suppress(OSError):  # a job may be working in it, or it may be unreadable
             total += path.lstat().st_size if path.is_file() else 0
     return total
-
-
-class _Record:
-    """`verified.json`: directory → what was found when all of its bytes were last read.
-
-    An entry counts while the manifest has the hash it had then. Its `at` also needs every file to have the size and the
-    time it had: `files` is a hash of these. Its `problem` does not: a file that was written since may still be damaged.
-    """
-
-    def __init__(self, env: Mapping[str, str]) -> None:
-        self._path = paths.state_dir(env) / "verified.json"
-
-    def verified(self, directory: Path) -> datetime | None:
-        entry = self._entry(directory)
-        try:
-            return datetime.fromisoformat(entry["at"]) if entry["files"] == _files_hash(directory) else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-
-    def problem(self, directory: Path) -> str | None:
-        problem = self._entry(directory).get("problem")
-        return problem if isinstance(problem, str) else None
-
-    def put_verified(self, directory: Path, now: datetime) -> None:
-        self._put(directory, {"files": _files_hash(directory), "at": now.isoformat(timespec="seconds")})
-
-    def put_damaged(self, directory: Path, problem: str) -> None:
-        self._put(directory, {"problem": problem})
-
-    def _entry(self, directory: Path) -> dict[str, Any]:
-        entry = self._read().get(str(directory.resolve()))
-        try:
-            return entry if isinstance(entry, dict) and entry["manifest"] == _manifest_hash(directory) else {}
-        except (OSError, KeyError):
-            return {}
-
-    def _put(self, directory: Path, found: dict[str, str]) -> None:
-        entry = {"manifest": _manifest_hash(directory), **found}
-        self._write(self._read() | {str(directory.resolve()): entry})
-
-    def _write(self, entries: dict[str, Any]) -> None:
-        here = [path for path in entries if os.path.isfile(os.path.join(path, MANIFEST_FILE))]
-        away = [path for path in entries if not os.path.isdir(os.path.dirname(path))]  # on a disk that is not mounted
-        content = {path: entries[path] for path in (*here, *away)}
-        make_private_folder(self._path.parent)
-        write_private(self._path, json.dumps(content, indent=2).encode())
-
-    def _read(self) -> dict[str, Any]:
-        """The record; one that cannot be read counts as empty."""
-        try:
-            content = json.loads(self._path.read_bytes())
-        except (OSError, ValueError, RecursionError):
-            return {}
-        return content if isinstance(content, dict) else {}
-
-
-def _manifest_hash(directory: Path) -> str:
-    return hashlib.sha256((directory / MANIFEST_FILE).read_bytes()).hexdigest()
-
-
-def _files_hash(directory: Path) -> str:
-    """A hash of the sizes and times of the files that a manifest lists: another one once a file was written."""
-    states = {name: (directory / name).stat() for name, _ in _listed_files(directory)}
-    lines = [f"{state.st_size} {state.st_mtime_ns} {name}\n" for name, state in states.items()]
-    return hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()

@@ -77,6 +77,14 @@ def nearest(directory: Path) -> Path:
     return place
 
 
+def obstacle(directory: Path) -> Path | None:
+    """What stands where the directory is to be, or one above it, and is none: a file, or a link that leads nowhere."""
+    place = directory.absolute()
+    while not os.path.lexists(place) and place != place.parent:
+        place = place.parent
+    return None if os.path.isdir(place) else place
+
+
 def refusal(path: Path) -> str | None:
     """Why this user may not read a file, or not even see whether it exists; None where that is not the problem."""
     try:

@@ -51,6 +51,7 @@ ALLOWED: dict[str, set[str]] = {
         "model_store",
         "private_file",
         "quantizing",
+        "verification_record",
     },
     "quantizing": {
         "disk_space",
@@ -94,9 +95,9 @@ ALLOWED: dict[str, set[str]] = {
         "load",
         "load_progress",
         "model",
-        "model_store",
         "quant",
         "text",
+        "verification_record",
     },
     "engine.loadable": {"diffusion", "load", "text"},
     "identity": set(),
@@ -143,7 +144,8 @@ ALLOWED: dict[str, set[str]] = {
     },
     "hub": {"model_reference", "quant"},
     "model_reference": {"adapter_reference", "model_store", "quant"},
-    "model_store": {"private_file", "quant"},
+    "model_store": {"quant", "verification_record"},
+    "verification_record": {"private_file", "quant"},
     "diffusion": set(),
     "model": {"quant.cuda", "quant.modules", "kernels"},
     "adapter": {"adapter_reference", "model", "quant.modules"},
@@ -239,6 +241,7 @@ TORCH_FREE = {
     "model_reference",
     "model_store",
     "quantizing",
+    "verification_record",
 }
 ONLY_IMPORTER = {
     "huggingface_hub": {"hub"},

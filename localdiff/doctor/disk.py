@@ -49,15 +49,42 @@ def check_disk(need: Need | None, env: Mapping[str, str] = os.environ) -> list[F
         need: None where a quantized model is here already.
         env: environment.
     """
-    models, downloads = paths.nearest(paths.models_dir(env)), paths.nearest(paths.hub_cache_dir(env))
+    folders = {"models": paths.models_dir(env), "downloads": paths.hub_cache_dir(env)}
+    in_the_way = {
+        what: obstacle for what, folder in folders.items() if (obstacle := paths.obstacle(folder)) is not None
+    }
+    models, downloads = (paths.nearest(folder) for folder in folders.values())
     same = models.stat().st_dev == downloads.stat().st_dev
-    if same and os.access(models, os.W_OK) == os.access(downloads, os.W_OK):
+    if not in_the_way and same and os.access(models, os.W_OK) == os.access(downloads, os.W_OK):
         needed_bytes = None if need is None else need.download + need.output
         return [_finding("models and downloads", models, needed_bytes, need, env)]
-    return [
-        _finding("models", models, need.output if need else None, need, env),
-        _finding("downloads", downloads, need.download if need else None, need, env),
+    separate = [
+        ("models", models, need.output if need else None),
+        ("downloads", downloads, need.download if need else None),
     ]
+    return [
+        _not_writable(
+            what,
+            f"`{paths.shown(in_the_way[what], env)}` is not a folder",
+            advice="move it elsewhere",
+            facts={"what": what},
+        )
+        if what in in_the_way
+        else _finding(what, directory, needed_bytes, need, env)
+        for what, directory, needed_bytes in separate
+    ]
+
+
+def _not_writable(what: str, why: str, *, advice: str, facts: Mapping[str, object]) -> Finding:
+    text = f"{what} cannot be written"
+    return Finding(
+        subject="disk",
+        status="warn",
+        text=f"{text} ({why})",
+        public=text,
+        advice=f"{advice}; or `LOCALDIFF_HOME` and `HF_HOME` choose other folders",
+        facts=facts,
+    )
 
 
 def _finding(
@@ -68,15 +95,7 @@ def _finding(
     there = f" ({paths.shown(directory, env)})"
     text = f"{shown_size(free)} free for {what}"
     if not os.access(directory, os.W_OK):
-        text = f"{what} cannot be written"
-        return Finding(
-            subject="disk",
-            status="warn",
-            text=text + there,
-            public=text,
-            advice="make it writable; or `LOCALDIFF_HOME` and `HF_HOME` choose other folders",
-            facts=facts,
-        )
+        return _not_writable(what, paths.shown(directory, env), advice="make it writable", facts=facts)
     if needed_bytes is None or need is None:
         return Finding(subject="disk", status="ok", text=text + there, public=text, facts=facts)
     command = f"`localdiff quantize --recipe {need.recipe}` takes {shown_size(needed_bytes)} of it"

@@ -37,9 +37,9 @@ from localdiff.load import (
 )
 from localdiff.load_progress import LoadProgress, tell_nobody
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.model_store import recorded_damage
 from localdiff.text.template import ChatTemplate
 from localdiff.text.tokenizer import Tokenizer
+from localdiff.verification_record import recorded_damage
 from quant.dtypes import short_name
 from quant.switch import SwitchError
 

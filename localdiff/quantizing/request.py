@@ -42,8 +42,12 @@ class QuantizeRequest:
 
     @property
     def target(self) -> Path:
-        """The directory of the result; not a link to it, because it gets its name by being renamed."""
+        """The directory of the result; not a link to it, because it gets its name by being renamed.
+
+        Nor has it `..` in it: a folder that is not there would be made only to be left again.
+        """
         directory = paths.models_dir() / model_store.output_name(self.model, self.recipe)
         if self.output is not None:
             directory = paths.expanded(self.output)
-        return Path(os.path.realpath(directory)) if directory.is_symlink() else directory.absolute()
+        is_plain = not directory.is_symlink() and os.pardir not in directory.parts
+        return directory.absolute() if is_plain else Path(os.path.realpath(directory))

@@ -297,7 +297,8 @@ class Output:
 
 
 def _occupied(path: Path) -> bool:
-    return path.exists() and (not path.is_dir() or any(path.iterdir()))
+    # A link that leads nowhere does not exist, and is in the way of a rename all the same.
+    return (path.exists() or path.is_symlink()) and (not path.is_dir() or any(path.iterdir()))
 
 
 def _foreign(output: Path) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,12 +16,11 @@ from localdiff.model_store import (
     find,
     is_default,
     output_name,
-    record_damaged,
-    record_verified,
     remedy,
     remove,
     stored_models,
 )
+from localdiff.verification_record import record_damaged, record_verified
 from tests.fakes.permissions import as_anyone
 
 RELEASED = "diffusiongemma-26B-A4B-it"
@@ -193,80 +191,19 @@ def test_without_a_manifest_the_name_says_how_it_was_made(env: dict[str, str]) -
     assert remedy(gone) == "`localdiff models rm demo-4bit.discarded` deletes it"
 
 
-def test_when_it_was_verified(env: dict[str, str]) -> None:
-    directory = make(env, "b-4bit")
-    record_verified(directory, now=NOW, env=env)
-    assert find("b-4bit", env).verified == NOW
-    # another manifest: nobody has verified that one
-    (directory / "quant.json").write_text(json.dumps({"recipe": {"name": "int8"}}))
-    assert find("b-4bit", env).verified is None
-
-
-def test_what_was_written_since_it_was_verified_is_not_called_verified(env: dict[str, str]) -> None:
+def test_what_was_recorded_of_a_model_is_shown(env: dict[str, str]) -> None:
     directory = make(env, "b-4bit")
     (directory / "config.json").write_text("{}")
     (directory / "quant.json").write_text(full_manifest("demo", "4bit"))
-    shard = directory / "model.safetensors"
-    os.utime(shard, ns=(10**18, 10**18))
     record_verified(directory, now=NOW, env=env)
-    (directory / "notes.txt").write_text("not the model's")
-    assert find("b-4bit", env).verified == NOW
-    for moment in (10**18 + 1, 10**18 - 1):
-        os.utime(shard, ns=(moment, moment))
-        assert find("b-4bit", env).verified is None
-    record = paths.state_dir(env) / "verified.json"
-    content = json.loads(record.read_text())
-    del content[str(directory)]["files"]  # as it was written before times were kept
-    record.write_text(json.dumps(content))
-    assert find("b-4bit", env).verified is None
-
-
-def test_what_was_found_damaged_stays_so_until_it_is_verified_or_another(env: dict[str, str]) -> None:
-    directory = make(env, "b-4bit")
-    (directory / "config.json").write_text("{}")
-    (directory / "quant.json").write_text(full_manifest("demo", "4bit"))
+    assert (find("b-4bit", env).state, find("b-4bit", env).verified) == ("finished", NOW)
     problem = "`model.safetensors` does not match its manifest (SHA-256 differs)"
-    record_verified(directory, now=NOW, env=env)
     record_damaged(directory, problem, env=env)
-    os.utime(directory / "model.safetensors")
     found = find("b-4bit", env)
     assert (found.state, found.problem, found.verified) == ("damaged", problem, None)
     assert found.command == "localdiff quantize demo --recipe 4bit -o " + str(directory)
-    record_verified(directory, now=NOW, env=env)
-    assert (find("b-4bit", env).state, find("b-4bit", env).verified) == ("finished", NOW)
     record_damaged(directory, "`quant.json` is damaged (its checksum does not match)", env=env)
     assert (find("b-4bit", env).command or "").endswith(" --force")
-    (directory / "quant.json").write_text(full_manifest("demo", "int8"))
-    assert (find("b-4bit", env).state, find("b-4bit", env).verified) == ("finished", None)
-
-
-def test_the_record_forgets_what_is_gone_and_survives_nonsense(env: dict[str, str]) -> None:
-    record = Path(env["LOCALDIFF_HOME"]) / "verified.json"
-    gone, here = make(env, "gone"), make(env, "here")
-    for nonsense in ("nonsense", "[" * 100_000):
-        record.write_text(nonsense)
-        assert find("here", env).verified is None
-    record_verified(gone, now=NOW, env=env)
-    remove(find("gone", env))
-    record.write_text(json.dumps({"/" + "a" * 300: {}}))  # no name that a file can have
-    record_verified(here, now=NOW, env=env)
-    assert list(json.loads(record.read_text())) == [str(here)]
-    for wrong in ([], {str(here): 7}, {str(here): {"manifest": "x", "at": "noon"}}):
-        record.write_text(json.dumps(wrong))
-        assert find("here", env).verified is None
-    assert [path.name for path in record.parent.iterdir() if path.is_file()] == ["verified.json"]
-
-
-def test_the_record_keeps_what_is_on_a_disk_that_is_not_here(env: dict[str, str], tmp_path: Path) -> None:
-    """Of a model that was found damaged, nobody would be warned when the disk is back."""
-    here, disk = make(env, "here"), tmp_path / "disk"
-    shutil.copytree(here, disk / "model")
-    record_damaged(disk / "model", "one file is damaged", env=env)
-    disk.rename(tmp_path / "elsewhere")
-    record_verified(here, now=NOW, env=env)
-    (tmp_path / "elsewhere").rename(disk)
-    record = json.loads((Path(env["LOCALDIFF_HOME"]) / "verified.json").read_text())
-    assert record[str(disk / "model")]["problem"] == "one file is damaged"
 
 
 def test_a_model_that_is_not_there(env: dict[str, str]) -> None:
@@ -335,6 +272,17 @@ def test_a_folder_of_models_that_may_not_be_read(env: dict[str, str], mode: int)
             assert raised.value.hint == "check its permissions"
         assert not is_default("x-4bit", env)
     folder.chmod(0o755)
+
+
+@pytest.mark.parametrize("taken", ["", "models"])
+def test_a_file_in_the_place_of_the_folder_of_models(tmp_path: Path, taken: str) -> None:
+    env = {"LOCALDIFF_HOME": str(tmp_path / "home")}
+    if taken:
+        (tmp_path / "home").mkdir()
+    (tmp_path / "home" / taken).write_text("no folder")
+    for ask in (stored_models, default_model):
+        with pytest.raises(WeightsError, match=rf"/home/models` cannot be used: `.*home/?{taken}` is not a folder"):
+            ask(env)
 
 
 @pytest.mark.parametrize("part", ["", "quant.json"])

@@ -57,6 +57,19 @@ def test_names_of_one_file(tmp_path: Path) -> None:
     assert not paths.is_same(tmp_path / "loop", tmp_path / "new")
 
 
+def test_what_is_in_the_way_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    (tmp_path / "nowhere").symlink_to("away")
+    (tmp_path / "loop").symlink_to("loop")
+    for free in ("folder", "new", "folder/new/er", "link", "link/new", ""):
+        assert paths.obstacle(tmp_path / free) is None
+    for taken in ("file", "nowhere", "loop"):
+        for below in ("", "models", "a/b"):
+            assert paths.obstacle(tmp_path / taken / below) == tmp_path / taken
+
+
 def test_the_cache_of_the_hub_is_where_its_library_has_it() -> None:
     places = (
         {},

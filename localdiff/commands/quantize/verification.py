@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from localdiff import model_store
+from localdiff import verification_record
 from localdiff.commands.quantize.display import CHECK
 from localdiff.errors import WeightsError
 from localdiff.quoting import printable
@@ -113,12 +113,12 @@ def worst_lines(manifest: Manifest) -> list[str]:
 def record_sound(directory: Path, output: Output) -> None:
     """Record for `localdiff models` that a directory is sound."""
     with _recording("the time of verification", output):
-        model_store.record_verified(directory)
+        verification_record.record_verified(directory)
 
 
 def _record_damage(directory: Path, problem: str, output: Output) -> None:
     with _recording("the damage", output):
-        model_store.record_damaged(directory, problem)
+        verification_record.record_damaged(directory, problem)
 
 
 @contextmanager

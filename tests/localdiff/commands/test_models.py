@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from localdiff import paths
-from localdiff.model_store import record_verified
 from localdiff.quantizing.lock import locked
+from localdiff.verification_record import record_verified
 from tests.screens.processes import ROOT, Cli
 
 

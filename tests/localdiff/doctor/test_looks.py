@@ -22,8 +22,9 @@ from localdiff.doctor.terminal import terminal_finding
 from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_weights
 from localdiff.errors import UsageError, WeightsError
-from localdiff.model_store import record_verified, stored_models
+from localdiff.model_store import stored_models
 from localdiff.ui.capabilities import TerminalCapabilities
+from localdiff.verification_record import record_verified
 from quant import RECIPES
 from quant.planning.plan import describe_plan
 from tests.localdiff.conftest import UseHub
@@ -87,6 +88,23 @@ def test_a_folder_that_cannot_be_written(
     assert warning.public == f"{locked} cannot be written"
     assert str(folders[locked]) in warning.text.replace("~", env["HOME"])
     assert "`LOCALDIFF_HOME`" in (warning.advice or "")
+
+
+@pytest.mark.parametrize("taken", ["models", "downloads"])
+def test_a_file_in_the_place_of_a_folder(env: dict[str, str], tmp_path: Path, taken: str) -> None:
+    folders = {"models": tmp_path / "home" / "models", "downloads": tmp_path / "cache" / "hub"}
+    for what, folder in folders.items():
+        if what == taken:
+            folder.parent.write_text("no folder")
+        else:
+            folder.mkdir(parents=True)
+    found = check_disk(None, env | {"HF_HUB_CACHE": str(folders["downloads"])})
+    assert [finding.status for finding in found] == ["warn" if what == taken else "ok" for what in folders]
+    (warning,) = (finding for finding in found if finding.status == "warn")
+    assert f"{taken} cannot be written (`{folders[taken].parent}` is not a folder)" == warning.text.replace(
+        "~", env["HOME"]
+    )
+    assert warning.public == f"{taken} cannot be written"
 
 
 def test_what_a_recipe_writes_is_known_without_torch() -> None:

@@ -12,7 +12,7 @@ import pytest
 from localdiff.engine import Engine
 from localdiff.errors import WeightsError
 from localdiff.model_reference import DEMO_DIRECTORY
-from localdiff.model_store import record_damaged, record_verified
+from localdiff.verification_record import record_damaged, record_verified
 from quant import MANIFEST_FILE
 from quant.files.manifest import read_manifest
 from tests.checkpoints.quantized import quantize

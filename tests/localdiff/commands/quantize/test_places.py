@@ -62,6 +62,26 @@ def test_a_link_stays_a_link(cli: Cli, source: Path, output: Path, tmp_path: Pat
     assert cli("quantize", str(source), "--verify-only", stdin=b"").code == 0
 
 
+def test_a_link_to_itself_is_refused_before_anything_is_made(cli: Cli, source: Path, tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to("loop")
+    refused = cli("quantize", str(source), "--yes", "-o", str(loop), stdin=b"")
+    assert refused.code == 2
+    assert f"error: `{loop}` exists and is not a quantized model" in refused.stderr
+    assert list(tmp_path.glob("loop?*")) == []
+
+
+def test_a_folder_that_is_only_passed_through_is_not_made(cli: Cli, source: Path, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    taken = cli("quantize", str(source), "--yes", "-o", str(tmp_path / "new" / ".."), stdin=b"")
+    assert (taken.code, f"error: `{tmp_path}` exists" in taken.stderr) == (2, True)
+    made = cli("quantize", str(source), "--yes", "-o", str(here / "new" / ".." / "x"), stdin=b"")
+    assert (made.code, made.stdout) == (0, f"{here / 'x'}\n"), made.stderr
+    assert [path.name for path in here.iterdir()] == ["x"]
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_home_that_nobody_has(cli: Cli, source: Path) -> None:
     assert "no such directory: `~nobody-of-that-name/x`" in cli("quantize", "~nobody-of-that-name/x", stdin=b"").stderr
     plan = cli("quantize", str(source), "-o", "~nobody-of-that-name/x", "--dry-run", stdin=b"")

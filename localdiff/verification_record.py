@@ -1,0 +1,120 @@
+"""What was found when all bytes of a quantized model were last read.
+
+Knows one small file for each model, and when it still counts; reads no weights, and needs no torch. No file is shared,
+so that processes that record at the same moment lose nothing of each other's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from localdiff import paths
+from localdiff.private_file import make_private_folder, write_private
+from quant import MANIFEST_FILE
+
+
+def record_verified(directory: Path, *, now: datetime | None = None, env: Mapping[str, str] = os.environ) -> None:
+    """Record that all bytes of a model have just been verified.
+
+    Raises:
+        OSError: the record cannot be written.
+    """
+    moment = (now or datetime.now(UTC)).isoformat(timespec="seconds")
+    _write(directory, {"files": _files_hash(directory), "at": moment}, env)
+
+
+def record_damaged(directory: Path, problem: str, *, env: Mapping[str, str] = os.environ) -> None:
+    """Record what is damaged of a model, until it is rebuilt or verified again.
+
+    Raises:
+        OSError: the record cannot be written.
+    """
+    _write(directory, {"problem": problem}, env)
+
+
+def verified_at(directory: Path, *, env: Mapping[str, str] = os.environ) -> datetime | None:
+    """When all bytes of a model were last verified; None if that is not known, or a file of it was written since."""
+    found = _found(directory, env)
+    try:
+        return datetime.fromisoformat(found["at"]) if found["files"] == _files_hash(directory) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def recorded_damage(directory: Path, *, env: Mapping[str, str] = os.environ) -> str | None:
+    """What was damaged of a model when all of its bytes were last read; None if nothing was, or they never were.
+
+    Unlike the time of a verification it outlives changes of files: one that was written since may still be damaged.
+    """
+    problem = _found(directory, env).get("problem")
+    return problem if isinstance(problem, str) else None
+
+
+def listed_files(directory: Path) -> Iterator[tuple[str, object]]:
+    """Every file that a readable manifest lists, and what it says of it."""
+    manifest = json.loads((directory / MANIFEST_FILE).read_bytes())
+    for section in ("shards", "files"):
+        entries = manifest.get(section)
+        yield from entries.items() if isinstance(entries, dict) else ()
+
+
+def _folder(env: Mapping[str, str]) -> Path:
+    return paths.state_dir(env) / "verified"
+
+
+def _file(directory: Path, env: Mapping[str, str]) -> Path:
+    return _folder(env) / (hashlib.sha256(os.fsencode(directory.resolve())).hexdigest() + ".json")
+
+
+def _found(directory: Path, env: Mapping[str, str]) -> dict[str, Any]:
+    """What is recorded of a model, if its manifest is still the one of then."""
+    record = _read(_file(directory, env))
+    try:
+        return record if record["manifest"] == _manifest_hash(directory) else {}
+    except (OSError, KeyError):
+        return {}
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """A record; one that cannot be read counts as empty."""
+    try:
+        record = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _write(directory: Path, found: dict[str, str], env: Mapping[str, str]) -> None:
+    record = {"directory": str(directory.resolve()), "manifest": _manifest_hash(directory), **found}
+    make_private_folder(_folder(env))
+    write_private(_file(directory, env), json.dumps(record, indent=2).encode())
+    _forget_what_is_gone(_folder(env))
+
+
+def _forget_what_is_gone(folder: Path) -> None:
+    """Delete the records of models that are no longer there, unless that could be a disk that is not mounted."""
+    for file in folder.glob("*.json"):
+        directory = _read(file).get("directory")
+        if not isinstance(directory, str) or os.path.isfile(os.path.join(directory, MANIFEST_FILE)):
+            continue
+        if os.path.isdir(os.path.dirname(directory)):
+            with suppress(OSError):  # another process may have deleted it
+                file.unlink()
+
+
+def _manifest_hash(directory: Path) -> str:
+    return hashlib.sha256((directory / MANIFEST_FILE).read_bytes()).hexdigest()
+
+
+def _files_hash(directory: Path) -> str:
+    """A hash of the sizes and times of the files that a manifest lists: another one once a file was written."""
+    states = {name: (directory / name).stat() for name, _ in listed_files(directory)}
+    lines = [f"{state.st_size} {state.st_mtime_ns} {name}\n" for name, state in states.items()]
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
