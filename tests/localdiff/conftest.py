@@ -25,6 +25,7 @@ def use_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> UseHub:
         template = url + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(cache.with_name("token")))
         for name, value in {
             "HF_ENDPOINT": url,
             "HF_HOME": str(tmp_path / "hf"),

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
-import sys
+import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 import torch
+from huggingface_hub import constants
 from safetensors.torch import save
 
-from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub
-from tests.screens.processes import ROOT, environment
+from localdiff.errors import WeightsError
+from localdiff.fetching.source import find_source
+from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub, nobody
+from tests.localdiff.conftest import UseHub
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 FILES = {
@@ -53,78 +53,35 @@ def server() -> Iterator[Hub]:
         yield running
 
 
-Answer: TypeAlias = dict[str, Any]
-
-RESOLVE = """
-import json, sys
-from localdiff.errors import LocaldiffError
-from localdiff.fetching.source import find_source
-
-def answer(reference, settings):
-    try:
-        source = find_source(reference, **settings)
-    except LocaldiffError as error:
-        return {"error": error.message, "hint": error.hint, "code": error.exit_code}
-    return {"directory": str(source.directory), "name": source.name, "revision": source.revision}
-
-print(json.dumps([answer(*request) for request in json.loads(sys.argv[1])]))
-"""
+@pytest.fixture(autouse=True)
+def _client(server: Hub, use_hub: UseHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_hub(server)
+    monkeypatch.setattr(time, "sleep", lambda _seconds: None)  # as the client does between its tries
 
 
-class Client:
-    """Resolves names in a process of its own, because the Hub's client reads its settings once."""
-
-    def __init__(self, url: str, home: Path) -> None:
-        self.env = environment(HF_ENDPOINT=url, HF_HOME=str(home), NO_PROXY="127.0.0.1,localhost")
-
-    def resolve(self, reference: str, **settings: object) -> Answer:
-        """The source, or the error in its place."""
-        return self.resolve_all([(reference, settings)])[0]
-
-    def resolve_all(self, requests: list[tuple[str, dict[str, object]]]) -> list[Answer]:
-        """Many in one process."""
-        done = subprocess.run(
-            [sys.executable, "-c", RESOLVE, json.dumps(requests)],
-            capture_output=True,
-            text=True,
-            env=self.env,
-            cwd=ROOT,
-            timeout=60,
-        )
-        assert done.stdout, done.stderr
-        found: list[Answer] = json.loads(done.stdout)
-        return found
+def test_only_what_a_model_needs_is_downloaded() -> None:
+    source = find_source("owner/model")
+    assert (source.name, source.revision) == ("owner/model", COMMIT)
+    assert {path.name: path.read_bytes() for path in source.directory.iterdir()} == FILES
 
 
-@pytest.fixture
-def client(server: Hub, tmp_path: Path) -> Client:
-    return Client(server.url, tmp_path / "hf")
-
-
-def test_only_what_a_model_needs_is_downloaded(client: Client, server: Hub) -> None:
-    source = client.resolve("owner/model")
-    assert (source["name"], source["revision"]) == ("owner/model", COMMIT)
-    directory = Path(source["directory"])
-    assert {path.name: path.read_bytes() for path in directory.iterdir()} == FILES
-
-
-def test_what_is_here_needs_no_network(client: Client, server: Hub) -> None:
-    online = client.resolve("owner/model", revision="v1")
+def test_what_is_here_needs_no_network(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    online = find_source("owner/model", revision="v1")
     server.requests.clear()
-    assert client.resolve("owner/model", revision="v1", offline=True) == online
-    assert client.resolve("owner/model", revision=COMMIT, offline=True) == online
-    client.env["HF_HUB_OFFLINE"] = "1"
-    assert client.resolve("owner/model", revision="v1") == online
+    assert find_source("owner/model", revision="v1", offline=True) == online
+    assert find_source("owner/model", revision=COMMIT, offline=True) == online
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert find_source("owner/model", revision="v1") == online
     assert server.requests == []
 
 
-def test_a_token_opens_gated_and_private_models(client: Client) -> None:
-    client.env["HF_TOKEN"] = TOKEN
-    assert client.resolve("owner/gated")["revision"] == COMMIT
-    assert client.resolve("owner/private")["revision"] == COMMIT
+def test_a_token_opens_gated_and_private_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    assert find_source("owner/gated").revision == COMMIT
+    assert find_source("owner/private").revision == COMMIT
 
 
-REFUSED: list[tuple[str, dict[str, object], dict[str, str], str, str | None]] = [
+REFUSED: list[tuple[str, dict[str, Any], dict[str, str], str, str | None]] = [
     (
         "owner/gated",
         {},
@@ -178,57 +135,50 @@ REFUSED: list[tuple[str, dict[str, object], dict[str, str], str, str | None]] = 
 ]
 
 
-@pytest.fixture(scope="module")
-def refused(server: Hub, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Answer]:
-    """The answer for each line of REFUSED; one process for all lines with the same environment."""
-    answers: dict[int, Answer] = {}
-    environments = [env for _, _, env, _, _ in REFUSED]
-    for env in [env for place, env in enumerate(environments) if env not in environments[:place]]:
-        lines = [place for place, other in enumerate(environments) if other == env]
-        client = Client(server.url, tmp_path_factory.mktemp("hf"))
-        client.env |= env
-        asked = [REFUSED[place][:2] for place in lines]
-        answers |= dict(zip(lines, client.resolve_all(asked), strict=True))
-    return answers
-
-
-@pytest.mark.parametrize("line", range(len(REFUSED)), ids=lambda line: REFUSED[line][3])
-def test_what_the_hub_refuses(refused: dict[int, Answer], server: Hub, line: int) -> None:
-    _, _, _, error, hint = REFUSED[line]
-    found = refused[line]
-    assert (found["error"], found["code"]) == (error, 3)
-    assert found["hint"]
+@pytest.mark.parametrize(("name", "settings", "env", "error", "hint"), REFUSED)
+def test_what_the_hub_refuses(
+    server: Hub,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    settings: dict[str, Any],
+    env: dict[str, str],
+    error: str,
+    hint: str | None,
+) -> None:
+    for variable, value in env.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", "HF_HUB_OFFLINE" in env)  # read when the client is imported
+    with pytest.raises(WeightsError) as raised:
+        find_source(name, **settings)
+    assert raised.value.message == error
+    assert raised.value.hint
     if hint is not None:
-        assert found["hint"] == hint.format(url=server.url)
+        assert raised.value.hint == hint.format(url=server.url)
 
 
-def test_a_server_that_is_not_there(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    found = Client(url, tmp_path).resolve("owner/model")
-    assert found["error"] == f"`owner/model` could not be fetched: no answer from {url}"
-    assert found["code"] == 3
+def test_a_server_that_is_not_there(use_hub: UseHub) -> None:
+    use_hub(url := nobody())
+    with pytest.raises(WeightsError) as raised:
+        find_source("owner/model")
+    assert raised.value.message == f"`owner/model` could not be fetched: no answer from {url}"
 
 
-@pytest.mark.slow  # the client waits between its tries
-def test_a_download_that_stops_half_way_goes_on_later(client: Client, server: Hub) -> None:
+@pytest.mark.slow  # the download waits between its tries
+def test_a_download_that_stops_half_way_goes_on_later(server: Hub) -> None:
     server.repositories["owner/flaky"] = Repository(files=FILES, cuts={SECOND: [100] * 20})
-    found = client.resolve("owner/flaky")
-    assert found["code"] == 3
-    assert found["error"].startswith("`owner/flaky` could not be fetched")
-    offline = client.resolve("owner/flaky", offline=True)
-    assert offline["code"] == 3
-    assert offline["error"] == f"`{SECOND}` of `owner/flaky` is not here, and cannot be fetched"
+    with pytest.raises(WeightsError, match="^`owner/flaky` could not be fetched"):
+        find_source("owner/flaky")
+    with pytest.raises(WeightsError, match=f"^`{SECOND}` of `owner/flaky` is not here, and cannot be fetched$"):
+        find_source("owner/flaky", offline=True)
     server.repositories["owner/flaky"].cuts = {}
     server.requests.clear()
-    directory = Path(client.resolve("owner/flaky")["directory"])
+    directory = find_source("owner/flaky").directory
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == FILES
     assert FIRST not in server.fetched()
 
 
-def test_a_cache_that_cannot_be_written(server: Hub, tmp_path: Path) -> None:
-    (tmp_path / "hf").write_text("a file where the cache should be")
-    found = Client(server.url, tmp_path / "hf").resolve("owner/model")
-    assert found["code"] == 3
-    assert found["error"].startswith("`owner/model` could not be fetched: ")
+def test_a_cache_that_cannot_be_written(server: Hub, use_hub: UseHub) -> None:
+    home = use_hub(server).parent
+    home.write_text("a file where the cache should be")
+    with pytest.raises(WeightsError, match="^`owner/model` could not be fetched: "):
+        find_source("owner/model")
