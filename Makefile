@@ -36,7 +36,7 @@ CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14
 PYTEST      = CUDA_VISIBLE_DEVICES= OMP_NUM_THREADS=1 TERM=dumb COLUMNS=80 $(BIN)/python -m pytest -q --numprocesses logical --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help moved setup run test test-all check lint types format docs demo-model sudoku-adapter sudoku-pair example-trace demo-values full-width kernels-aot kernels-ptx bench-gpu wheel clean
+.PHONY: help moved setup run test test-slow check lint types format docs demo-model sudoku-adapter sudoku-pair example-trace demo-values full-width kernels-aot kernels-ptx bench-gpu wheel clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -69,10 +69,10 @@ run: setup  ## run the demo model: make run PROMPT="…" SEED=N
 test: setup  ## run the tests, without the slow ones and those that need a GPU or a network
 	$(PYTEST)
 
-test-all: setup  ## run the slow tests too
-	$(PYTEST) -m 'not gpu and not network'
+test-slow: setup  ## run the slow tests
+	$(PYTEST) -m 'slow and not gpu and not network'
 
-check: lint types test  ## lint, types and tests: what CI runs, and then kernels-aot and kernels-ptx
+check: lint types test  ## lint, types and tests: what CI runs, and then kernels-aot, test-slow and kernels-ptx
 
 lint: setup  ## ruff
 	$(BIN)/ruff check .

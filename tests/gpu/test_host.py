@@ -102,6 +102,7 @@ def expected(directory: Path, queue: Queue) -> list[Turn]:
     return conversation(Engine.load(directory, device="cpu", dtype="fp32", context_size=CONTEXT), queue)
 
 
+@pytest.mark.slow
 def test_two_turns_are_those_of_the_plain_path(engine: Engine, expected: list[Turn], queue: Queue) -> None:
     assert engine.denoiser.path.captured and engine.denoiser.path.static
     assert engine.identity.device == "cuda:0"
@@ -118,6 +119,7 @@ def test_two_turns_are_those_of_the_plain_path(engine: Engine, expected: list[Tu
     assert all(graph.is_reset for graph in made), "they read and write the first cache"
 
 
+@pytest.mark.slow
 def test_a_step_that_cannot_be_recorded_is_launched_kernel_by_kernel(
     engine: Engine,
     expected: list[Turn],

@@ -1,11 +1,8 @@
-"""Every kernel compiles for every kind of card, and none spills: `make kernels-aot` in a process of its own."""
+"""What `make kernels-aot` compiles, and what it sees: spills, too much memory, numbers that a host would wait for."""
 
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -23,28 +20,16 @@ if TYPE_CHECKING:
 pytestmark = needs_triton
 
 
-def report(*cards: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    command = [sys.executable, "-m", "tests.gpu.kernels_aot", *cards]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.slow
-def test_nothing_spills() -> None:
-    done = report()
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "for 6 kinds of cards" in done.stdout
-    assert done.stdout.rstrip().endswith("0 do not fit or fail")
-
-
 def test_the_released_model_waits_for_nothing_and_stays_on_its_card() -> None:
-    """Its passes, over tensors that have no numbers; the slow test does this for all recipes, and compiles."""
+    """Its passes, over tensors that have no numbers; `make kernels-aot` does this for all recipes, and compiles."""
     from tests.gpu.specializations import WAYS, launched
 
     kernels = {launch.kernel for launch in launched(WAYS[1:2], sm_counts=[128])}
     assert {"linear_kernel", "gate_up_kernel", "attention_kernel", "decide_kernel", "soft_kernel"} < kernels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["bf16", "4bit", "4bit-small", "int8"])
 def test_kernels_of_the_released_model_can_be_held_against_the_plain_path(recipe: str) -> None:
     """What loading does on a card, over tensors that have no numbers: both ways give results of the same shapes."""
@@ -73,6 +58,7 @@ def test_kernels_of_the_released_model_can_be_held_against_the_plain_path(recipe
     assert held.count("gated projections") == (0 if recipe == "bf16" else 2), "of the dense MLP"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mma_kind", "sms", "expected"), [("mma.sync", 128, 34), ("wgmma", 132, 43)])
 def test_few_kernels_are_compiled_before_a_first_run(mma_kind: MmaKind, sms: int, expected: int) -> None:
     """The numbers of `docs/gpu.md`: those of a step, of one with a commit, and of one with the end of a prompt."""
@@ -158,6 +144,7 @@ def _kernel(x: Any, number: Any, length: Any, stride: Any, SIZE: tl.constexpr) -
     """Parameters of each kind."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("plain", "of_few"), [("", "*i32"), ("byte-table", "*fp32")])
 def test_blocks_of_few_rows_have_a_table_of_bytes(monkeypatch: pytest.MonkeyPatch, plain: str, of_few: str) -> None:
     """On Hopper, unless a switch leaves it out; larger ones have no room for it."""

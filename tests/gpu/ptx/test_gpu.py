@@ -28,6 +28,7 @@ print(support._trial(torch.device("cpu")))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("card", [86, 90, 120])
 def test_weights_are_decoded_bit_for_bit(card: int) -> None:
     """The launches that decide whether kernels are used at all: rows to int8, products with nf4 and int8 in bf16."""

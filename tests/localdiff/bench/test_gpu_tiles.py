@@ -54,6 +54,7 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
     return (json.loads(line) for line in path.read_text().splitlines())
 
 
+@pytest.mark.slow
 def test_each_product_is_clocked_with_each_tile(
     small: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,6 +121,7 @@ def test_experts_in_bf16_are_as_wide_as_their_tiles_say() -> None:
     assert len(set(UNQUANTIZED_TILES)) == len(UNQUANTIZED_TILES)
 
 
+@pytest.mark.slow
 def test_the_clock_runs_the_tile_that_is_named(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are as before when it is over."""
     from tests.bench.gpu_results import Results

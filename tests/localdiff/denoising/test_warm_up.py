@@ -26,6 +26,7 @@ def test_a_run_behind_it_is_the_same(tmp_path: Path) -> None:
     assert_same(list(made.generate(PROMPT, options())), expected)
 
 
+@pytest.mark.slow
 @needs_triton
 @pytest.mark.parametrize("mma_kind", get_args(MmaKind))
 @pytest.mark.parametrize("recipe", ["4bit", "4bit-small"])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +17,7 @@ from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import RemoteFile, look_up
 from tests.fakes.hub import COMMIT, TOKEN, Repository, hub, nobody
 from tests.localdiff.conftest import UseHub
-from tests.screens.processes import environment
+from tests.screens.processes import Cli
 
 WEIGHTS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 FILES = {
@@ -297,11 +295,7 @@ QUANTIZE, RUN = ["quantize", "owner/model"], ["run", "-m", "owner/model", "Hi."]
         (RUN, "localhost:8000"),
     ],
 )
-def test_an_endpoint_that_is_no_address_is_named(tmp_path: Path, command: list[str], endpoint: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "localdiff", *command],
-        env=environment(HF_ENDPOINT=endpoint, HF_HOME=str(tmp_path)),
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, done.stderr.splitlines()[0]) == (2, f"error: `HF_ENDPOINT={endpoint}` is no address")
+def test_an_endpoint_that_is_no_address_is_named(cli: Cli, use_hub: UseHub, command: list[str], endpoint: str) -> None:
+    use_hub(endpoint)
+    done = cli(*command, stdin=b"")
+    assert (done.code, done.stderr.splitlines()[0]) == (2, f"error: `HF_ENDPOINT={endpoint}` is no address")

@@ -10,12 +10,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
 
+from tests.checkpoints.layouts import QUANTIZABLE, write_checkpoint
 from tests.checkpoints.weights import write_small_weights
 from tests.fakes.hub import Hub, Repository, hub
 from tests.screens.processes import ROOT, Result, environment, terminal
@@ -252,12 +252,7 @@ def test_a_file_system_that_fills_up(
 
 @pytest.mark.slow
 def test_killed_again_and_again_at_any_moment(local: Place, tmp_path: Path) -> None:
-    large = write_small_weights(tmp_path / "small")
-    for path in large.glob("*.safetensors"):
-        tensors = load_file(path)
-        for name in [name for name in tensors if name.endswith("experts.gate_up_proj")]:
-            tensors[name] = torch.randn(128, 1024, 64, generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)
-        save_file(tensors, path)
+    large = write_checkpoint(replace(QUANTIZABLE, layers="ssf", experts=128, expert_mlp=512), tmp_path / "small")
     local.model = str(large)
     local.arguments = ("quantize", str(large), "--yes")
     local.finish()

@@ -138,6 +138,7 @@ def test_where_libraries_are_kept(tmp_path: Path) -> None:
     assert cache_dir({"XDG_CACHE_HOME": "relative"}) == cache_dir({}) == Path.home() / ".cache" / "localdiff"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(compiler() is None, reason="no C compiler")
 @pytest.mark.parametrize(
     "flags",

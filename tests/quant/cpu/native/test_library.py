@@ -40,8 +40,8 @@ def relative(result: Tensor, expected: Tensor) -> float:
 
 
 def expected_of(x: Tensor, codec: str, weights: Encoded, chosen: Tensor, counts: list[int]) -> Tensor:
-    weight = decoded(codec, weights)[torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))]
-    return torch.einsum("pi,poi->po", rounded(x)[chosen], weight)
+    rows = rounded(x)[chosen].split(counts)
+    return torch.cat([these @ weight.T for these, weight in zip(rows, decoded(codec, weights), strict=True)])
 
 
 def multiplied(
