@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -88,6 +88,7 @@ class Repository:
     files: Mapping[str, RemoteFile]
     license: str | None = None
     offline_reason: UnreachableError | None = None
+    _fetched: dict[str, bytes] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def cached_directory(self) -> Path | None:
@@ -96,15 +97,19 @@ class Repository:
         return config.parent if config is not None and config.parent.name == self.commit else None
 
     def read(self, name: str) -> bytes:
-        """The whole content of a small file, from the cache or from the Hub; it is not kept.
+        """The whole content of a small file, from the cache or from the Hub, which is asked for it once.
 
         Raises:
             WeightsError: there is no such file, access to it is refused, or it is damaged.
         """
+        if name in self._fetched:
+            return self._fetched[name]
         file = self._file(name)
         content = file.local_path.read_bytes() if file.local_path else self._get(name, file.nbytes + 1)
         if not file.matches(content):
             raise _damaged(file, f"`{name}` of `{self.name}` is damaged (its size or hash is not the published one)")
+        if file.local_path is None:
+            self._fetched[name] = content
         return content
 
     def read_start(self, name: str, count: int) -> bytes:

@@ -83,12 +83,15 @@ def test_a_size_that_nobody_states_is_an_error(use_hub: UseHub, monkeypatch: pyt
             look_up("owner/model")
 
 
-def test_reading_a_file_keeps_nothing(use_hub: UseHub) -> None:
+def test_reading_a_file_leaves_nothing_on_the_disk(use_hub: UseHub) -> None:
     with hub(model=Repository(files=FILES)) as server:
         cache = use_hub(server)
         found = look_up("owner/model")
         assert found.read("config.json") == FILES["config.json"]
         assert found.read("tokenizer.json") == FILES["tokenizer.json"]
+        server.requests.clear()
+        assert found.read("config.json") == FILES["config.json"]
+        assert server.requests == [], "what was read is not asked for again"
         assert found.read_start(WEIGHTS[0], 300) == FILES[WEIGHTS[0]][:300]
         assert found.read_start(WEIGHTS[0], 10**6) == FILES[WEIGHTS[0]]
         assert not cache.exists()
