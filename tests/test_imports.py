@@ -123,6 +123,7 @@ ALLOWED: dict[str, set[str]] = {
         "hub",
         "load",
         "load_progress",
+        "model",
         "model_reference",
         "quant",
         "quant.files",

@@ -9,15 +9,14 @@ import errno
 import os
 import re
 from difflib import get_close_matches
-from pathlib import Path
 
 import typer
 
-from localdiff import paths
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, gpu_failure, is_out_of_memory
+from localdiff.model_store import DEMO, quantized_directory
 from localdiff.quoting import printable, shell_word
 from localdiff.ui.output import STDOUT_NAME
-from quant import MANIFEST_FILE, QuantError
+from quant import QuantError
 
 _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR}
 """File system errors caused by a path that a user gave, not by a fault of this program."""
@@ -110,8 +109,8 @@ def _of_extra_words(words: str, context: typer.Context) -> str | None:
 def _is_model(word: str) -> bool:
     """Whether a word names a model on this machine."""
     try:
-        return word == "demo" or (word == Path(word).name and (paths.models_dir() / word / MANIFEST_FILE).is_file())
-    except (OSError, ValueError, UsageError):  # no name of a file, or a folder that is not named in full
+        return word == DEMO or quantized_directory(word) is not None
+    except UsageError:  # the folder of models is not named in full
         return False
 
 

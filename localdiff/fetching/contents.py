@@ -13,9 +13,9 @@ from typing import Any
 from localdiff.errors import WeightsError
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import Repository
+from localdiff.model.config import MODEL_TYPE
 from quant.files.source import INDEX_FILE, SINGLE_FILE, SourceFile, header_length, parse_header, parse_index
 
-MODEL_TYPE = "diffusion_gemma"
 HEADER_GUESS = 100_000
 """Bytes to request at first; the header of a published file has about 30,000."""
 _CONNECTIONS = 4
