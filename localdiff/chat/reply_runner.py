@@ -6,7 +6,7 @@ Knows the interface of a model, a view and streams; knows nothing about sessions
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -41,6 +41,7 @@ class ReplyRunner:
         interruptible: lets Ctrl-C stop a run.
         record: makes the observer that records a run; None records nothing.
         marks: whether the terminal marks pastes during a run.
+        keep: takes what is typed during a run, before a shell gets the terminal; None where nobody wants it.
 
     Attributes:
         events: of the last run.
@@ -55,6 +56,7 @@ class ReplyRunner:
         interruptible: Interruptible,
         record: RecordReply | None,
         marks: bool,
+        keep: Callable[[], None] | None = None,
     ) -> None:
         self._model = model
         self._output = output
@@ -62,6 +64,7 @@ class ReplyRunner:
         self._interruptible = interruptible
         self._record = record
         self._marks = marks
+        self._keep = keep
         self._is_first = True
         self._collector: Collector | None = None
         self.events: list[Event] = []
@@ -128,6 +131,7 @@ class ReplyRunner:
             legend=self._is_first,
             render=render,
             marks=self._marks,
+            keep=self._keep,
         )
         view = self._open_view(display.live, watch)
         printer = ReplyPrinter(
@@ -140,7 +144,7 @@ class ReplyRunner:
         if view is None:
             if stderr.terminal:
                 # As with a canvas: keys are not echoed into the text, and every way out restores the terminal.
-                guard = TerminalGuard(stream=stderr.file, keyboard=stderr.file, marks=self._marks)
+                guard = TerminalGuard(stream=stderr.file, keyboard=stderr.file, marks=self._marks, keep=self._keep)
                 guard.start()
                 stack.callback(guard.stop)
             return (printer,)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from localdiff.chat.terminal_habits import keys_as_typed, keys_as_usual
 from localdiff.ui.output import Stream
 from localdiff.ui.region import PASTES_OFF, PASTES_ON
+from localdiff.ui.terminal import is_in_background
 
 if TYPE_CHECKING or sys.platform != "win32":
     import termios
@@ -98,6 +99,44 @@ def typed_ahead(keyboard: BinaryIO | None, on_cut: Callable[[], None] = _nothing
 def _is_open(data: bytes) -> bool:
     """Whether a paste in it has no end."""
     return data.rfind(_PASTE) > data.rfind(_PASTE_END)
+
+
+class TypeAhead:
+    """What was typed while no line was read, in its order.
+
+    Args:
+        keyboard: as in `typing_ahead`.
+    """
+
+    def __init__(self, keyboard: BinaryIO | None) -> None:
+        self._keyboard = keyboard
+        self._kept: list[str] = []
+        self._is_cut = False
+
+    def keep_early(self) -> None:
+        """Take what was typed before `typing_ahead` from the terminal."""
+        self._kept.append(typed_early(self._keyboard))
+
+    def keep(self) -> None:
+        """Take what was typed so far from the terminal, before a shell gets it; for a signal handler."""
+        if self._keyboard is not None and not is_in_background(self._keyboard):
+            self._kept.append(typed_ahead(self._keyboard, self._cut))
+
+    def take(self, on_cut: Callable[[], None] = _nothing) -> str:
+        """All of it, once.
+
+        Args:
+            on_cut: called where the end of a paste was lost.
+        """
+        self._kept.append(typed_ahead(self._keyboard, self._cut))
+        text, self._kept = "".join(self._kept), []
+        if self._is_cut:
+            self._is_cut = False
+            on_cut()
+        return text
+
+    def _cut(self) -> None:
+        self._is_cut = True
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 from localdiff.ui.terminal import is_in_background
@@ -40,13 +41,23 @@ class KeyboardEcho:
             settings = termios.tcgetattr(descriptor)
             if self._before is None:
                 self._before = list(settings)
-            # Ctrl-C would discard what a slow terminal has not read yet: text of the answer, and half a frame.
+            # Ctrl-C would discard what a slow terminal has not read yet: text of the answer, and half a frame. Without
+            # that, it does not discard what was typed either, nor does Ctrl-Z; `discard` does.
             settings[3] = settings[3] & ~termios.ECHO | termios.NOFLSH
             if self._keeps_enter:
                 settings[0] &= ~termios.ICRNL
             termios.tcsetattr(descriptor, termios.TCSANOW, settings)
         except (OSError, ValueError, termios.error):
             self._before = None
+
+    def discard(self) -> None:
+        """Drop what was typed since `silence`: a shell would take it for commands, and run them."""
+        if self._before is None or self._keyboard is None or sys.platform == "win32":
+            return
+        if is_in_background(self._keyboard):
+            return  # it is typed for another process
+        with suppress(OSError, ValueError, termios.error):  # the terminal is gone
+            termios.tcflush(self._keyboard.fileno(), termios.TCIFLUSH)
 
     def restore(self) -> None:
         """Make it what it was; a second call does nothing."""

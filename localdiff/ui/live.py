@@ -103,7 +103,9 @@ class LiveView:
             away=lambda: is_in_background(stream),
             clock=clock,
         )
-        self._guard = TerminalGuard(stream=stream, keyboard=keyboard, marks=watch.marks, on_resumed=self._on_resumed)
+        self._guard = TerminalGuard(
+            stream=stream, keyboard=keyboard, marks=watch.marks, keep=watch.keep, on_resumed=self._on_resumed
+        )
         self._scene = Scene(slowed=slow > 0, legend=watch.legend)
         self._transcript = Transcript(finished_lines if watch.render is None else finished_length)
         self._mailbox: Mailbox[Frame] = Mailbox()
@@ -186,7 +188,7 @@ class LiveView:
         finally:
             if self._failure is not None:
                 self._guard.restore()
-            self._guard.stop()
+            self._guard.stop(interrupted=self._watch.cancelled())
         if self._failure is not None and (self._answers or not isinstance(self._failure, OSError)):
             raise self._failure
 

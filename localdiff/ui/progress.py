@@ -210,15 +210,26 @@ class Lines:
 
 
 @contextmanager
-def progress_display(output: Output, *, clock: Callable[[], float] = time.monotonic) -> Iterator[ProgressDisplay]:
-    """The display that suits stderr: bars, lines, or nothing with `--quiet`. Bars are removed when this ends."""
+def progress_display(
+    output: Output,
+    *,
+    interrupted: Callable[[], bool] = lambda: False,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[ProgressDisplay]:
+    """The display that suits stderr: bars, lines, or nothing with `--quiet`. Bars are removed when this ends.
+
+    Args:
+        output: the streams.
+        interrupted: whether Ctrl-C was pressed, if that raises nothing.
+        clock: seconds, monotonic.
+    """
     stream = output.stderr
     if output.quiet:
         yield Silent()
     elif not stream.moving or stream.background:
         yield Lines(stream, clock)
     else:
-        terminal = ProgressTerminal(stream)
+        terminal = ProgressTerminal(stream, interrupted=interrupted)
         bars = _bars(stream, terminal)
         with terminal.watch(bars.live), bars:
             yield Bars(bars, stream, clock)

@@ -6,6 +6,7 @@ Knows how `rich` redraws rows in place, and signals; knows nothing about what th
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import IO, cast
@@ -27,10 +28,12 @@ class ProgressTerminal:
 
     Args:
         stream: the terminal.
+        interrupted: whether Ctrl-C was pressed, if that raises nothing; what was typed is dropped then.
     """
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, *, interrupted: Callable[[], bool] = lambda: False) -> None:
         self._stream = stream
+        self._interrupted = interrupted
         self._live: Live | None = None
         self._dropped = False
         self._echo = KeyboardEcho(stream.file)
@@ -59,6 +62,8 @@ class ProgressTerminal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if isinstance(error, KeyboardInterrupt) or self._interrupted():
+            self._echo.discard()
         self._echo.restore()
         self._signals.stop()
 
@@ -79,6 +84,7 @@ class ProgressTerminal:
         height = 0 if self._live is None else self._live._live_render.last_render_height
         up = f"\x1b[{height - 1}A" if height > 1 else ""
         self._send(f"\r{up}{ERASE_BELOW}{RESTORE}")
+        self._echo.discard()
         self._echo.restore()
         self._forget()
 

@@ -24,13 +24,16 @@ class TerminalGuard:
 
     Between `start` and `stop`: a hangup and Ctrl-\\ end the process as always, after the terminal has been restored;
     keys are not echoed into the picture; Ctrl-Z restores it before the process stops; and an exit that skips `stop`
-    still restores it. Signals are handled as in `TerminalSignals`.
+    still restores it. Signals are handled as in `TerminalSignals`. What was typed meanwhile never reaches a shell that
+    gets the terminal before `stop`.
 
     Args:
         stream: the terminal that is drawn on.
         keyboard: the terminal that echoes keys, or None to leave its echo alone.
         marks: whether what is typed meanwhile is for a prompt: pastes are marked, and Enter stays Enter, which is set
             up again after Ctrl-Z.
+        keep: takes what was typed meanwhile, before anybody else gets the terminal; called from a signal handler. None
+            drops it, as a terminal does itself at Ctrl-C and Ctrl-Z.
         on_resumed: called after the process was stopped and continued, from a signal handler.
     """
 
@@ -40,12 +43,14 @@ class TerminalGuard:
         stream: TextIO,
         keyboard: TextIO | None = None,
         marks: bool = False,
+        keep: Callable[[], None] | None = None,
         on_resumed: Callable[[], None] | None = None,
     ) -> None:
         self._stream = stream
         self._marks = marks
+        self._keep = keep
         self._on_resumed = on_resumed
-        self._signals = TerminalSignals(give_back=self.restore, take=self._on_continued)
+        self._signals = TerminalSignals(give_back=self._give_back, take=self._on_continued)
         self._echo = KeyboardEcho(keyboard, keeps_enter=marks)
         self._started = False
 
@@ -58,11 +63,17 @@ class TerminalGuard:
         self._echo.silence()
         self._signals.start()
 
-    def stop(self) -> None:
-        """Restore the terminal; call it after the last write."""
+    def stop(self, *, interrupted: bool = False) -> None:
+        """Restore the terminal; call it after the last write.
+
+        Args:
+            interrupted: whether Ctrl-C brought it about, which drops what nobody keeps of what was typed.
+        """
         if not self._started:
             return
         self._started = False
+        if interrupted and self._keep is None:
+            self._echo.discard()
         self._echo.restore()
         self._signals.stop()
         atexit.unregister(self.restore)
@@ -71,6 +82,13 @@ class TerminalGuard:
         """Remove the canvas and restore the terminal, now; never waits long for a terminal that is stuck."""
         self._echo.restore()
         self._write(LEAVE)
+
+    def _give_back(self) -> None:
+        if self._keep is None:
+            self._echo.discard()
+        else:
+            self._keep()
+        self.restore()
 
     def _write(self, codes: str) -> None:
         if is_in_background(self._stream):

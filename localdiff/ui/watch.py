@@ -25,6 +25,7 @@ class Watch:
         legend: explain the colours below the canvas, where there is room.
         render: renders final text of the answer for a number of columns; None leaves it as it is.
         marks: whether the terminal marks pastes meanwhile.
+        keep: takes what is typed meanwhile, before a shell gets the terminal; None where nobody wants it.
     """
 
     prints: Collection[Channel]
@@ -33,3 +34,4 @@ class Watch:
     legend: bool = True
     render: Callable[[Passage, int], str] | None = None
     marks: bool = False
+    keep: Callable[[], None] | None = None

@@ -22,7 +22,6 @@ from localdiff.chat.session_file import Opened
 from localdiff.chat.session_store import SessionStore
 from localdiff.chat.settings import ChatSettings
 from localdiff.chat.state import ChatState
-from localdiff.chat.typeahead import typed_early
 from localdiff.commands.chat.request import ChatRequest
 from localdiff.commands.chat.session import continued, remember, remembered, session_of, thinking_of
 from localdiff.commands.chat.streams import Streams, keyboard_reader
@@ -90,7 +89,7 @@ def _talk(request: ChatRequest, streams: Streams, trace: TraceFile | None, load:
     request, typed = continued(request, session), request
     # All of it, since there is time to type before the first prompt, too.
     with streams.typing_ahead():
-        early = typed_early(keyboard)
+        streams.typed.keep_early()
         with remembered(session, request.choice, typed.choice):
             model = _load(request, streams, load)
         remember(session, model.engine.identity, request.choice)
@@ -98,7 +97,7 @@ def _talk(request: ChatRequest, streams: Streams, trace: TraceFile | None, load:
         if keyboard is None:
             reader: Reader = LineReader(streams.stdin, streams.interrupts)
         else:
-            reader = keyboard_reader(state, keyboard, early, private=request.private)
+            reader = keyboard_reader(state, streams.typed, private=request.private)
         _greet(state, model.engine.identity, opened)
         try:
             Chat(state, reader).run()
@@ -134,6 +133,7 @@ def _chat_state(
         interruptible=streams.interruptible,
         record=None if trace is None else reply_recorder(model, headers, trace),
         marks=streams.marks,
+        keep=None if streams.keyboard is None else streams.typed.keep,
     )
     return ChatState(
         model=model,

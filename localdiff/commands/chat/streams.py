@@ -18,7 +18,7 @@ from localdiff import paths
 from localdiff.chat.interfaces import Reader
 from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.state import ChatState
-from localdiff.chat.typeahead import typed_ahead, typing_ahead, typing_as_usual
+from localdiff.chat.typeahead import TypeAhead, typing_ahead, typing_as_usual
 from localdiff.errors import LocaldiffError
 from localdiff.quoting import printable
 from localdiff.ui.output import Output
@@ -34,6 +34,7 @@ class Streams:
         user_output: takes remarks for the user and output of commands, on the terminal that there is.
         stdin: standard input; None if the process has none.
         keyboard: standard input, if it is a terminal and the user sees what is typed.
+        typed: what was typed while no line was read.
         interrupts: the presses of Ctrl-C.
     """
 
@@ -41,6 +42,7 @@ class Streams:
     user_output: Output
     stdin: BinaryIO | None
     keyboard: BinaryIO | None
+    typed: TypeAhead
     interrupts: Interrupts = field(default_factory=Interrupts)
 
     @classmethod
@@ -49,7 +51,8 @@ class Streams:
         alone = output.stdout.terminal and not output.stderr.terminal
         user_output = replace(output, stderr=output.stdout) if alone else output
         typed = stdin is not None and stdin.isatty() and user_output.stderr.terminal
-        return cls(output=output, user_output=user_output, stdin=stdin, keyboard=stdin if typed else None)
+        keyboard = stdin if typed else None
+        return cls(output=output, user_output=user_output, stdin=stdin, keyboard=keyboard, typed=TypeAhead(keyboard))
 
     @property
     def marks(self) -> bool:
@@ -80,15 +83,11 @@ class Streams:
             yield
 
 
-def keyboard_reader(state: ChatState, keyboard: BinaryIO, early: str, *, private: bool) -> Reader:
-    """A reader of single keys, of which some were typed early."""
-    pending = [early]
+def keyboard_reader(state: ChatState, typed: TypeAhead, *, private: bool) -> Reader:
+    """A reader of single keys, of which some were typed before."""
 
     def warn_of_cut() -> None:
         state.output.warning("the terminal kept only the beginning of this paste; paste the rest again")
-
-    def ahead() -> str:
-        return (pending.pop() if pending else "") + typed_ahead(keyboard, warn_of_cut)
 
     from prompt_toolkit.output import create_output
 
@@ -121,7 +120,7 @@ def keyboard_reader(state: ChatState, keyboard: BinaryIO, early: str, *, private
         multiline=lambda: state.settings.display.multiline,
         interrupts=state.interrupts,
         edit=edit,
-        ahead=ahead,
+        ahead=lambda: typed.take(warn_of_cut),
         suspend=None if sys.platform == "win32" else suspend,
         output=create_output(stdout=state.output.stderr.file),
     )

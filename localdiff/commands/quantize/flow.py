@@ -218,7 +218,7 @@ class Quantization:
         stopped: JobStopped | None = None
         with ExitStack() as stack:
             stack.enter_context(cancel_on_interrupt(stop))
-            progress = stack.enter_context(progress_display(self._output))
+            progress = stack.enter_context(progress_display(self._output, interrupted=stop.is_set))
             display = Display(progress, planned.to_fetch, {shard.file: shard.nbytes for shard in planned.plan.shards})
             downloads = None
             if origin.repository is not None:

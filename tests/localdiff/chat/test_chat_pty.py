@@ -106,6 +106,20 @@ def test_a_turn_and_ctrl_d(chats: Chats) -> None:
     assert [line.get("answer") for line in chats.session()] == [None, "Hello there."]
 
 
+@pytest.mark.parametrize("typed", [b"Again" + ENTER, b"Agai", PASTE], ids=["a line", "a part of one", "a paste"])
+def test_what_is_typed_before_it_is_stopped_is_for_the_next_line_and_not_for_the_shell(
+    chats: Chats, typed: bytes
+) -> None:
+    line = '"$@"; read -r -t 0.5 line; echo "the shell was given <$line>"; fg > /dev/null'
+    chat = chats(script=BLOCKS, under=("bash", "--norc", "-mc", line, "bash"))
+    say(chat, "Hi")
+    chat.wait_for("First part")
+    chat.type(typed + b"\x1a")
+    chat.wait_for("the shell was given <>")
+    chat.type(CTRL_C)
+    chat.wait_for(">>> one" if typed == PASTE else ">>> Agai")
+
+
 def test_ctrl_c_on_an_idle_line(chats: Chats) -> None:
     chat = chats(script=HELLO)
     chat.type(CTRL_C)

@@ -50,6 +50,16 @@ def test_fetched_from_the_background_it_is_drawn() -> None:
     assert run.lines()[-1] == "Stopped in block 1 at step 4; nothing was kept."
 
 
+@pytest.mark.parametrize("key", [b"\x1a", b"\x03"], ids=["stopped", "interrupted"])
+def test_what_is_typed_into_the_picture_is_no_command_of_the_shell(key: bytes) -> None:
+    line = '"$@"; read -r -t 0.5 line; echo "the shell was given <$line>"; kill -9 %1 2> /dev/null; true'
+    run = play(line, hold_at=4, rate=100)
+    run.wait_for("step  4/48")
+    run.type(b"touch one\ntouch two" + key)
+    assert run.finish() == 0
+    assert "the shell was given <>" in run.lines()
+
+
 def test_sent_to_the_background_it_goes_on_without_the_screen() -> None:
     run = play('"$@"; stty -a | grep -ow -- -*echo; echo stopped; bg > /dev/null; wait; echo "left with $?"', rate=30)
     run.wait_for("settled")

@@ -79,6 +79,19 @@ def test_keys_are_not_echoed_into_the_bars() -> None:
     assert re.search(rb" echo\b", run.raw) is not None
 
 
+def test_what_was_typed_before_it_is_stopped_is_no_command_of_the_shell() -> None:
+    run = play('"$@"; echo "stopped with $?"; read -r line; echo "read <$line>"; fg > /dev/null')
+    run.wait_for("part")
+    run.type(b"touch\x1a")
+    run.wait_for("stopped with 148")
+    run.type(b"\n")
+    run.wait_for("read <")
+    assert "read <>" in run.lines()
+    run.wait_for("part")
+    run.type(b"end\n")
+    assert run.finish() == 0
+
+
 def test_in_the_background_the_screen_is_left_alone() -> None:
     run = play('"$@" < <(sleep 2; printf "\\nend\\n"); echo stopped; bg > /dev/null; wait')
     run.wait_for("part")
