@@ -241,7 +241,9 @@ class ChatState:
                 raise
             # Another program may have taken it, and may give it back: the conversation stays.
             self.show_error(
-                ResourceError("out of memory", "close other programs that use the device, or free space with `/clear`")
+                ResourceError(
+                    "out of memory", "close other programs that use the device, or give some back with `/set context N`"
+                )
             )
             return
         finally:

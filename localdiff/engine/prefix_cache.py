@@ -32,7 +32,8 @@ class PrefixCache:
         runs: how many runs have started on it, so that one of them can tell that another has started.
         fork: the length at which a later prompt is likely to diverge from this one. When that many are held, a
             snapshot of the rings is taken, so that going back there costs nothing. At most the prompt's length.
-        min_capacity: minimum number of positions that `start_run` makes room for, so that the prompts to come fit, too.
+        min_capacity: minimum number of positions that `start_run` makes room for, so that the prompts to come fit, too;
+            where it is set, room beyond what is asked for is given back.
     """
 
     def __init__(self, model: DiffusionGemma, layer_devices: torch.device | Sequence[torch.device]) -> None:
@@ -68,8 +69,8 @@ class PrefixCache:
         return self._kv_cache
 
     def reserve(self, capacity: int) -> None:
-        """Makes room for `capacity` positions; if there was less, nothing is held any more."""
-        if self._kv_cache is None or self._kv_cache.capacity < capacity:
+        """Makes room for `capacity` positions; if that takes other buffers, nothing is held any more."""
+        if self._kv_cache is None or not self._suits(self._kv_cache.capacity, capacity):
             self._kv_cache = None  # frees the old buffers before the new ones are made
             self._ids.clear()
             dtype = self._model.norm.weight.dtype
@@ -92,7 +93,9 @@ class PrefixCache:
         """
         self.runs += 1
         self.reserve(max(capacity, self.min_capacity))
-        length = self.kv_cache.rewind(common_length(self._ids, prompt) if self._is_whole else 0)
+        # A rewind that fails may have put back some rings and not others.
+        was_whole, self._is_whole = self._is_whole, False
+        length = self.kv_cache.rewind(common_length(self._ids, prompt) if was_whole else 0)
         del self._ids[length:]
         self._is_whole = True
         if length == self.fork:
@@ -128,6 +131,9 @@ class PrefixCache:
         self._is_whole = True
         if len(self._ids) == self.fork:
             self.kv_cache.snapshot()
+
+    def _suits(self, there: int, wanted: int) -> bool:
+        return there == wanted if self.min_capacity else there >= wanted
 
     def _parts(self, ids: Sequence[int]) -> Iterator[list[int]]:
         """The ids, split in two where the fork is within them."""

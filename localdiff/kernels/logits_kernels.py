@@ -30,6 +30,12 @@ def scores_of(raw, softcap, temperature, CAPPED: tl.constexpr):
 
 
 @triton.jit
+def rounded_to(score, logits):
+    """Scores as the type of the logits holds them."""
+    return score.to(logits.dtype.element_ty).to(tl.float32)
+
+
+@triton.jit
 def partials_kernel(
     logits,
     temperature,
@@ -47,7 +53,8 @@ def partials_kernel(
 ):
     """Partials of each block of a row, [L, B] each: largest score, its id, Σ e, Σ e·s, and Σ e of the rounded scores.
 
-    `s` is the score minus the block's largest and `e` its exponential. Grid: (L, B).
+    `s` is the score minus the block's largest and `e` its exponential; rounded scores are relative to the largest of
+    them, since at low temperatures rounding changes a score by more than an exponential can hold. Grid: (L, B).
     """
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
@@ -58,7 +65,7 @@ def partials_kernel(
     own_max = tl.max(score, axis=0)
     shifted = score - own_max
     exponential = tl.exp(shifted)
-    rounded = score.to(logits.dtype.element_ty).to(tl.float32) - own_max
+    rounded = rounded_to(score, logits) - rounded_to(own_max, logits)
     out = row * blocks + block
     tl.store(block_max + out, own_max)
     tl.store(block_argmax + out, block * BLOCK + tl.argmax(score, axis=0))
@@ -108,11 +115,13 @@ def summary_kernel(
     row_sum = tl.sum(sums, axis=0)
     shift = tl.where(scale > 0.0, maxes - row_max, 0.0)
     row_dot = tl.sum((tl.load(block_dot + offset, mask=is_block, other=0.0) + shift * unscaled) * scale, axis=0)
-    rounded_sum = tl.sum(tl.load(block_rounded_sum + offset, mask=is_block, other=0.0) * scale, axis=0)
+    rounded_maxes = rounded_to(maxes, logits)
+    rounded_max = tl.max(rounded_maxes, axis=0)
+    rounded_sums = tl.load(block_rounded_sum + offset, mask=is_block, other=0.0) * tl.exp(rounded_maxes - rounded_max)
     nats = tl.log(row_sum) - row_dot / row_sum
     tl.store(entropy + row, tl.abs(tl.where(nats < 0.0, 0.0, nats)))  # a comparison keeps NaN, a maximum would not
     tl.store(argmax_prob + row, 1.0 / row_sum)
-    tl.store(log_normalizer + row, row_max + tl.log(rounded_sum))
+    tl.store(log_normalizer + row, rounded_max + tl.log(tl.sum(rounded_sums, axis=0)))
     best_block = tl.minimum(tl.argmax(maxes, axis=0), blocks - 1)
     best = tl.minimum(tl.load(block_argmax + row * blocks + best_block), vocab_size - 1)
     tl.store(argmax + row, best.to(tl.int64))

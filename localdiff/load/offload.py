@@ -8,12 +8,13 @@ Nothing is held twice: what is not on a device is in the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import torch
 from accelerate.hooks import AlignDevicesHook, add_hook_to_module
-from accelerate.utils import PrefixedDataset
-from torch import Tensor
+from accelerate.utils import PrefixedDataset, set_module_tensor_to_device
+from torch import Tensor, nn
 
 from localdiff.load.placement import Placement
 from localdiff.load.stored import StoredWeights
@@ -61,4 +62,23 @@ def dispatch(network: DiffusionGemma, placement: Placement, weights: Mapping[str
             weights_map=PrefixedDataset(weights, f"layers.{index}.") if offloaded else None,
         )
         add_hook_to_module(layer, hook)
+        if offloaded:
+            layer.forward = _emptying(layer, layer.forward)
     add_hook_to_module(network.norm, AlignDevicesHook(execution_device=placement.main))
+
+
+def _emptying(layer: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
+    """The same pass, which leaves the layer empty where it fails, too.
+
+    accelerate empties it only where it succeeds, and there is memory for one of these layers at a time.
+    """
+
+    def passing(*arguments: Any, **options: Any) -> Any:
+        try:
+            return forward(*arguments, **options)
+        except BaseException:
+            for name in layer.state_dict():
+                set_module_tensor_to_device(layer, name, "meta")
+            raise
+
+    return passing

@@ -142,9 +142,10 @@ class StaticSteps:
     def _start(self, cache: KVCache, canvas: Tensor) -> None:
         """Prepares the buffers, and drops the programs of another cache, whose addresses they hold."""
         if self._cache is None or self._cache() is not cache:
+            self._cache = None  # so that programs without their graphs are never run, whatever cuts this short
+            self._programs.clear()
             if self._capturer is not None:
                 self._capturer.forget()
-            self._programs.clear()
             self._cache = weakref.ref(cache)
         # For each block in new host memory: the device may still be copying what a discarded step was sent.
         self._exchange = Exchange(self._buffers)

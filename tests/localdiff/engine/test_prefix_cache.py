@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localdiff.engine.prefix_cache import PrefixCache, common_length
-from localdiff.model.cache import MAX_SNAPSHOTS
+from localdiff.model.cache import MAX_SNAPSHOTS, KVCache
 from tests.models import tiny
 from tests.models.caches import assert_same, prefill
 
@@ -121,6 +121,36 @@ def test_less_room_is_the_same_room() -> None:
     cache = prefix_cache.kv_cache
     assert prefix_cache.start_run([9] * 10, 16) == 0
     assert prefix_cache.kv_cache is cache
+
+
+def test_a_smaller_context_gives_room_back() -> None:
+    prefix_cache = new_prefix_cache()
+    prefix_cache.min_capacity = 64
+    prefix_cache.start_run([9] * 10, 16)
+    prefix_cache.encode([9] * 10)
+    assert prefix_cache.kv_cache.capacity == 64
+    assert prefix_cache.start_run([9] * 12, 20) == 10, "which takes no other buffers while it stays"
+    prefix_cache.min_capacity = 32
+    assert prefix_cache.start_run([9] * 12, 20) == 0
+    assert prefix_cache.kv_cache.capacity == 32
+
+
+def test_a_rewind_that_breaks_off_leaves_nothing_to_build_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some rings are of then, and others of now."""
+    prefix_cache = new_prefix_cache()
+    take_in(prefix_cache, [9] * 20, fork=16)
+    prefix_cache.encode([10] * 12)
+    held, restore = [*prefix_cache.ids], KVCache._restore
+
+    def break_off(cache: KVCache, length: int) -> None:
+        restore(cache, length)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(KVCache, "_restore", break_off)
+        prefix_cache.start_run([9] * 16 + [11] * 4, CAPACITY)
+    assert take_in(prefix_cache, [*held, 11]) == 0
+    assert_same(MODEL, prefix_cache.kv_cache, prefill(MODEL, prefix_cache.ids, CAPACITY))
 
 
 def test_a_pass_that_breaks_off_leaves_nothing_to_build_on(monkeypatch: pytest.MonkeyPatch) -> None:

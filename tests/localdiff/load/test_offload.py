@@ -98,6 +98,28 @@ def test_between_passes_an_offloaded_layer_holds_nothing(
         logits(loaded)
 
 
+@pytest.mark.parametrize("form", ["plain", "4bit"])
+def test_a_pass_that_fails_leaves_no_layer_behind(
+    directories: dict[str, Path],
+    placed: Callable[..., LoadedModel],
+    monkeypatch: pytest.MonkeyPatch,
+    form: str,
+) -> None:
+    """There is memory for one of them: the next pass would run out of it, too."""
+    loaded = placed(open_weights(directories[form]), CPU, (1, 2))
+    expected = logits(loaded)
+    for index in (1, 2):
+        layer = loaded.network.layers[index]
+        with monkeypatch.context() as patch:
+            patch.setattr(layer.experts, "forward", lambda *_, **__: pytest.fail("no memory", pytrace=False))
+            with pytest.raises(pytest.fail.Exception):
+                logits(loaded)
+        assert {tensor.device for layer in loaded.network.layers[1:3] for tensor in layer.state_dict().values()} == {
+            META
+        }
+    assert torch.equal(logits(loaded), expected)
+
+
 def test_tied_tensors_stay_tied(directories: dict[str, Path], placed: Callable[..., LoadedModel]) -> None:
     """Embedding, head and codebook are one matrix, and encoder and denoiser one stack of layers."""
     loaded = placed(open_weights(directories["plain"]), CPU, (1,))

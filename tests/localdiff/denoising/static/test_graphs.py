@@ -114,6 +114,27 @@ def test_what_was_recorded_over_another_cache_is_given_up_at_once(tmp_path: Path
 
 
 @attends_in_torch
+def test_no_program_is_left_without_its_graph_where_that_is_cut_short(
+    tmp_path: Path, graphs: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = recorded(tmp_path, fuses_commits=True)
+    prefix_cache, steps = made.new_prefix_cache(), made.denoiser._static
+    list(made.generate(PROMPT, options(), prefix_cache=prefix_cache))
+    forget = steps._capturer.forget
+
+    def cut_short() -> None:
+        forget()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(steps._capturer, "forget", cut_short)
+        list(made.generate(PROMPT, options(), prefix_cache=made.new_prefix_cache()))
+    before = len(graphs)
+    again = list(made.generate(PROMPT, options(), prefix_cache=prefix_cache))
+    assert isinstance(again[-1], RunFinished) and len(graphs) > before, "recorded anew"
+
+
+@attends_in_torch
 def test_the_end_of_a_prompt_leaves_no_program_behind(monkeypatch: pytest.MonkeyPatch, graphs: list[Any]) -> None:
     made: list[weakref.ref[Program]] = []
 
