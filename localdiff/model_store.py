@@ -237,6 +237,8 @@ def _inspect(directory: Path, env: Mapping[str, str]) -> StoredModel:
             else _damage(directory) or recorded_damage(directory, env=env)
         )
         state = "finished" if problem is None else "damaged"
+        if problem is None and (barred := _barred_file(directory)) is not None:
+            state, problem = "unreadable", barred
     return StoredModel(
         name=directory.name,
         directory=directory,
@@ -263,6 +265,14 @@ def _damage(directory: Path) -> str | None:
             return f"its manifest lists {name!r}, which is no name of a file"
         if nbytes != expected:
             return f"`{name}` has {nbytes} bytes instead of {expected}"
+    return None
+
+
+def _barred_file(directory: Path) -> str | None:
+    """Which file this user may not read, and why; None where there is none."""
+    for name, _ in listed_files(directory):
+        if (why := paths.refusal(directory / name)) is not None:
+            return f"`{name}` cannot be read: {why}"
     return None
 
 

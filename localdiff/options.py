@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Literal, TypeAlias
 
-from localdiff.errors import ArgumentError, UsageError
+from localdiff.errors import ArgumentError
 from localdiff.sizes import for_torch, is_finite, whole
+from localdiff.utf8 import require_text
 
 NoiseKind: TypeAlias = Literal["seeded", "reference"]
 
@@ -96,13 +97,8 @@ class GenerateOptions:
     def _require_text(self) -> None:
         if not isinstance(self.system, str | None):
             raise _bad("system", self.system, "text")
-        try:
-            (self.system or "").encode()
-        except UnicodeEncodeError as error:
-            raise UsageError(
-                f"the system prompt is not text: its character {error.start + 1} is not UTF-8",
-                "a system prompt is UTF-8 text; `iconv` converts other encodings",
-            ) from None
+        hint = "a system prompt is UTF-8 text; `iconv` converts other encodings"
+        require_text(self.system or "", "the system prompt", hint)
 
     def _require_integer(self, name: str, *, at_least: int, at_most: int) -> None:
         raw = getattr(self, name)

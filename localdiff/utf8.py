@@ -1,4 +1,4 @@
-"""Text from files and pipes: UTF-8, or an error that says where it is not.
+"""Text from files, pipes and the command line: UTF-8, or an error that says where it is not.
 
 Knows bytes; knows nothing about what a text is for.
 """
@@ -52,3 +52,19 @@ def decoded(data: bytes, what: str, hint: str) -> str:
         raise UsageError(
             f"{what} is not text: byte {error.start} is not UTF-8", f"{hint}; `iconv` converts other encodings"
         ) from None
+
+
+def require_text(text: str, what: str, hint: str) -> None:
+    """Refuse a text with characters that stand for bytes which are not UTF-8, as in arguments and names of files.
+
+    Args:
+        what: what it is, for the message.
+        hint: what is expected there.
+
+    Raises:
+        UsageError: it has one.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{what} is not text: its character {error.start + 1} is not UTF-8", hint) from None

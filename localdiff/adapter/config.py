@@ -111,7 +111,7 @@ class AdapterConfig:
             alpha=take.number("lora_alpha"),
             ranks=take.pattern("rank_pattern", int),
             alphas=take.pattern("alpha_pattern", (int, float)),
-            is_rank_stabilized=bool(data.get("use_rslora")),
+            is_rank_stabilized=take.flag("use_rslora"),
             modules=() if isinstance(modules, str) else take.names("target_modules"),
             parameters=take.names("target_parameters"),
             has_exceptions=any(data.get(key) is not None for key in _EXCEPTIONS),
@@ -170,6 +170,12 @@ class _Taker:
         if not isinstance(value, int | float) or isinstance(value, bool) or not is_finite(value):
             raise self._wrong(key, "a number")
         return value
+
+    def flag(self, key: str) -> bool:
+        value = self._data.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise self._wrong(key, "true or false")
+        return bool(value)
 
     def text(self, key: str) -> str | None:
         value = self._data.get(key)

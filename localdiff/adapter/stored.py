@@ -8,6 +8,7 @@ Shape letters: E experts, r rank, in, out features of a projection.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,12 @@ class StoredAdapter:
                 if is_pickle
                 else "an adapter is a directory that PEFT saved",
             )
+        try:
+            os.fspath(path).encode()
+        except UnicodeEncodeError as error:
+            raise WeightsError(
+                f"`{path}` is not a name in UTF-8, and safetensors opens no other", "rename the folder"
+            ) from error
         try:
             with safe_open(path, framework="pt") as file:
                 metadata = file.metadata() or {}

@@ -18,7 +18,7 @@ from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.status_line import status_line
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.model_reference import resolve_local
-from localdiff.options import GenerateOptions
+from localdiff.options import MAX_SEED, GenerateOptions
 from localdiff.quoting import printable
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
@@ -65,6 +65,8 @@ def bench_quality(request: QualityRequest, output: Output, *, ask: AskUser | Non
     for name in ("count", "seeds"):
         if getattr(request, name) < 1:
             raise ArgumentError(f"{{{name}}} must be >= 1", **{name: getattr(request, name)})
+    if (request.options.seed or 0) + request.seeds - 1 > MAX_SEED:
+        raise ArgumentError(f"{{seeds}} runs past the largest seed, {MAX_SEED}", seeds=request.seeds)
     if request.prompts is not None and request.skills:
         raise UsageError("`--prompts` and `--skill` exclude each other", "leave out one of the two")
     if len(set(request.models)) < len(request.models):

@@ -25,6 +25,7 @@ from localdiff.config import (
 from localdiff.errors import ResourceError, UsageError
 from localdiff.quoting import printable
 from localdiff.ui.output import DIM, Output
+from localdiff.utf8 import require_text
 from localdiff.view.columns import aligned
 
 _WIDEST = 40
@@ -49,7 +50,7 @@ def show_settings(output: Output, *, as_json: bool) -> int:
         }
         output.stdout.write_json(content)
     else:
-        rows = [(setting.key.name, _value(setting), setting.where) for setting in settings.values()]
+        rows = [(setting.key.name, _value(setting), printable(setting.where)) for setting in settings.values()]
         untouched = {setting.key.name for setting in settings.values() if setting.origin == "default"}
         _write_table(output, rows, dimmed=untouched)
     return 0
@@ -74,11 +75,12 @@ def set_setting(output: Output, name: str, text: str | None) -> int:
     if text is None and holds_unknown(before := read_text(path, shown), name):
         _save(path, shown, edited(before, name, None))
         _settings_now(output)
-        _write_table(output, [(name, "(no setting)", f"removed from {shown}")])
+        _write_table(output, [(name, "(no setting)", f"removed from {printable(shown)}")])
         return 0
     key = key_named(name)
     try:
         value = None if text is None else key.from_text(text)
+        require_text(text or "", f"the value of `{name}`", "the file of settings is UTF-8 text")
     except UsageError as error:
         raise UsageError(error.message, error.hint or f"what it sets: {key.what}") from error
     before = read_text(path, shown)
@@ -93,7 +95,7 @@ def set_setting(output: Output, name: str, text: str | None) -> int:
         _save(path, shown, after)
     if settings := _settings_now(output):
         setting = settings[name]
-    _write_table(output, [(name, _value(setting), setting.where)])
+    _write_table(output, [(name, _value(setting), printable(setting.where))])
     return 0
 
 

@@ -22,6 +22,7 @@ from localdiff.trace.recorder import Recorder
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
 from localdiff.ui.status import StatusLine
+from localdiff.utf8 import require_text
 
 # Bytes; less than this is hashed before anybody could read a message about it.
 LONG = 1_000_000_000
@@ -42,6 +43,8 @@ class RecordOptions:
     def __post_init__(self) -> None:
         if self.file is None and self.gold is not None:
             raise UsageError("`--gold` is kept in a trace, and none is recorded", "add `--record FILE`")
+        if self.gold is not None:
+            require_text(self.gold, "`--gold`", "it takes UTF-8 text")
         if self.file is not None and str(self.file) == "-":
             raise UsageError(
                 "`--record` takes the name of a file", "`localdiff run --events -` writes events to stdout instead"

@@ -13,6 +13,7 @@ from localdiff.options import GenerateOptions
 from localdiff.sizes import whole
 from localdiff.text.template import ChatTemplate
 from localdiff.text.tokenizer import Tokenizer
+from localdiff.utf8 import require_text
 
 Prompt: TypeAlias = str | Sequence[Mapping[str, Any]] | Sequence[int]
 """A user message, a conversation as `role` and `content`, or token ids used as they are."""
@@ -125,12 +126,7 @@ def _require_text(content: Any) -> None:
 
 
 def _require_characters(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise UsageError(
-            f"a message is not text: its character {error.start + 1} is not UTF-8", "a message is UTF-8 text"
-        ) from None
+    require_text(text, "a message", "a message is UTF-8 text")
 
 
 def _beyond(ids: Sequence[int], vocab_size: int) -> int | None:

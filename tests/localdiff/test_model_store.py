@@ -285,6 +285,17 @@ def test_a_file_in_the_place_of_the_folder_of_models(tmp_path: Path, taken: str)
             ask(env)
 
 
+def test_a_model_of_which_a_file_may_not_be_read_is_not_ready(env: dict[str, str]) -> None:
+    directory = make(env, "x-4bit")
+    (directory / "config.json").write_text("{}")
+    (directory / "quant.json").write_text(full_manifest("demo", "4bit"))
+    (directory / "model.safetensors").chmod(0)
+    with as_anyone():
+        (model,) = stored_models(env)
+    assert (model.state, model.problem) == ("unreadable", "`model.safetensors` cannot be read: Permission denied")
+    assert (model.command, remedy(model)) == (None, "check its permissions")
+
+
 @pytest.mark.parametrize("part", ["", "quant.json"])
 def test_a_model_that_may_not_be_read_is_not_to_be_deleted(env: dict[str, str], part: str) -> None:
     directory = make(env, "x-4bit")

@@ -29,6 +29,8 @@ AGAIN = "run the `localdiff quantize` command that made it again: only what is d
 class BarredError(DamagedError):
     """A file is not this user's to read, so that nothing is known of it."""
 
+    exit_code = WeightsError.exit_code
+
 
 def verify_alone(directory: Path, output: Output) -> int:
     """Check a directory and say what was found; its path goes to stdout.

@@ -152,6 +152,7 @@ def test_factors_take_the_type_of_the_activations(tmp_path: Path) -> None:
         ({"fan_in_fan_out": True}, "`fan_in_fan_out`"),
         ({"init_lora_weights": "pissa"}, "began as `pissa`"),
         ({"invented_in_2031": {"x": 1}}, "uses `invented_in_2031`"),
+        ({"use_rslora": "false"}, '`use_rslora` in .* is "false", not true or false'),
         ({"r": 0}, "`r` in .* is 0, not a whole number from 1"),
         ({"r": True}, "`r` in .* is true"),
         ({"lora_alpha": "16"}, "`lora_alpha` in"),
@@ -179,6 +180,15 @@ def test_a_configuration_that_asks_for_more_is_refused(tmp_path: Path, values: d
         load(tmp_path)
     assert caught.value.hint
     assert caught.value.exit_code == 3
+
+
+def test_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:
+    folder = tmp_path / "a\udcff"
+    folder.mkdir()
+    save(folder, "q_proj")
+    with pytest.raises(WeightsError, match="is not a name in UTF-8, and safetensors opens no other") as caught:
+        load(folder)
+    assert caught.value.hint == "rename the folder"
 
 
 KEY = "base_model.model.model.decoder.layers.0.self_attn.q_proj.lora_A.weight"

@@ -286,6 +286,16 @@ def test_a_home_that_cannot_be_made_is_a_sentence(cli: Cli, monkeypatch: pytest.
     assert "`/proc/nowhere/config.toml` cannot be written: No such file" in result.stderr
 
 
+def test_a_home_whose_name_is_no_text_is_shown_all_the_same(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path / "h\udcff"))
+    done = cli("config", "set", "generate.steps", "12")
+    assert (done.code, done.stdout.split()[:2]) == (0, ["generate.steps", "12"])
+    assert "h\\xff/config.toml" in cli("config").stdout
+    assert cli("config", "unset", "generate.steps").code == 0
+
+
 def test_set_takes_a_file_of_windows(cli: Cli, home: Path) -> None:
     file = home / "config.toml"
     file.write_bytes(b"\xef\xbb\xbfcontext = 9\r\n[ui]\r\n")
@@ -317,6 +327,7 @@ def test_set_keeps_a_link_and_the_mode_of_the_file(cli: Cli, home: Path, tmp_pat
             "temperature=0.5 excludes t_min=0.1",
             "`localdiff config unset generate.t_min` takes the other",
         ),
+        (["model", "\udcff"], "the value of `model` is not text: its character 1", "the file of settings is UTF-8"),
         (["generate.system", "a\udcffb"], "the system prompt is not text: its character 2", "a system prompt is"),
     ],
 )

@@ -117,6 +117,7 @@ def test_a_run_that_fails_later_leaves_what_happened(cli: Cli, file: Path) -> No
     ("arguments", "words"),
     [
         (["--record", "-"], "`--record` takes the name of a file\nhint: `localdiff run --events -` writes events to"),
+        (["--record", "x.jsonl", "--gold", "a\udcff"], "`--gold` is not text: its character 2 is not UTF-8"),
         (["--gold", "42"], "`--gold` is kept in a trace, and none is recorded"),
         (["--record-top-k", "3"], "`--record-top-k` has nowhere to put them\nhint: add `--record FILE` or `--events"),
         (["--record", "{file}", "--record-top-k", "65"], "`--record-top-k 65` must be <= 64"),
