@@ -53,6 +53,8 @@ _SPREAD, _PEAK = 4.0, 20.0
 """Standard deviation of logits, and the highest of each row."""
 _KEPT = 16
 """Rows of processed logits that are compared; a copy of all would not fit beside a large model."""
+_SHARES = 2, 4, 16
+"""Of a canvas, pieces of a prompt: the fewer rows, the more programs share their keys."""
 _SAME = 0.9
 """Least share of a canvas of which both paths decide the same."""
 
@@ -207,19 +209,28 @@ class _Parity:
             self._compare(name, lambda: op(self._fused, parts), op(PLAIN, parts.sum(dim=0).to(self._dtype)))
 
     def try_attention(self, config: LayerConfig) -> None:
-        """A block that is committed and a canvas, behind more cached positions than a ring holds."""
+        """A block that is committed and a canvas; and short pieces of a prompt, whose keys are split on most GPUs."""
+        canvas = self._config.canvas_length
+        self._try_rows(config, 2 * canvas, commit_rows=canvas)
+        for share in _SHARES:
+            rows = max(1, canvas // share)
+            self._try_rows(config, rows, commit_rows=rows)
+
+    def _try_rows(self, config: LayerConfig, rows: int, *, commit_rows: int) -> None:
+        """Rows behind more cached positions than a ring holds."""
         canvas = self._config.canvas_length
         length = canvas + (config.window or canvas)
         cache = LayerCache(config, length + canvas, self._dtype, self._device)
         keys, values = (self._normal(*buffer.shape) for buffer in (cache.keys, cache.values))
-        q, k, v = (part.transpose(0, 1) for part in self._heads(config, 2 * canvas))
+        q, k, v = (part.transpose(0, 1) for part in self._heads(config, rows))
         q = q * config.head_dim**-0.5  # a norm's weight does that, so that scores are of order 1
         on_device = torch.full((), length, dtype=torch.int32, device=self._device)
 
         def attended(*, fast: bool) -> tuple[Tensor, ...]:
             cache.keys.copy_(keys)
             cache.values.copy_(values)
-            attend = attend_through_triton(cache, on_device, canvas) if fast else attend_cached(cache, length, canvas)
+            through = attend_through_triton(cache, on_device, commit_rows)
+            attend = through if fast else attend_cached(cache, length, commit_rows)
             return attend(q, k, v).transpose(0, 1), cache.keys.transpose(0, 1).clone(), cache.values.clone()
 
         self._compare("attention", lambda: attended(fast=True), attended(fast=False))

@@ -17,6 +17,9 @@ from quant.cuda.parity import Expectation
 
 _log = logging.getLogger(__name__)
 
+SHORT = 16
+"""A canvas is so much longer than a piece of a prompt that has other tiles: 256 rows and 16."""
+
 
 def prepare_gpu(
     network: DiffusionGemma,
@@ -32,8 +35,8 @@ def prepare_gpu(
         passing: paths of modules whose weights are on the GPU during their pass only; they stay as they are.
 
     Returns:
-        Plain results that the fast modules must give, too: for a canvas, one with a committed block, and a chunk of a
-        prompt.
+        Plain results that the fast modules must give, too: for a canvas, one with a committed block, a chunk of a
+        prompt, and a short piece of one.
 
     Raises:
         SwitchError: an environment variable has an invalid value.
@@ -43,7 +46,7 @@ def prepare_gpu(
         network,
         device,
         keep={*adapted, *passing},
-        rows=(canvas, 2 * canvas, PREFILL_CHUNK),
+        rows=(max(1, canvas // SHORT), canvas, 2 * canvas, PREFILL_CHUNK),
         dtype=network.norm.weight.dtype,
     )
     for path in prepared.paths:

@@ -80,9 +80,12 @@ def recorded_damage(directory: Path, output: Output) -> dict[str, str]:
     if barred := [checked.problem or "" for checked in found if checked.is_barred]:
         for problem in (*damage.values(), *barred[:-1]):
             output.error(problem)
-        raise BarredError(
+        refusal = BarredError(
             barred[-1], "it may be sound: let its owner give you the permission to read it, then try again"
         )
+        if damage:
+            refusal.exit_code = DamagedError.exit_code
+        raise refusal
     if not damage:
         record_sound(directory, output)
     return damage

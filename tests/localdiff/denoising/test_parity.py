@@ -78,6 +78,25 @@ def test_layers_in_host_memory_are_left_out(model: DiffusionGemma) -> None:
     assert set(step_parity(model, FULL)) == {"statistics of logits"}
 
 
+def test_pieces_of_a_prompt_whose_keys_are_split_are_compared(
+    model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from localdiff.kernels import attention
+
+    tried: list[tuple[int, int]] = []
+    attend = attention.attend_rows
+
+    def noted(q: Tensor, *arguments: Any, **options: Any) -> Tensor:
+        tried.append((q.shape[1], options["commit_rows"]))
+        return attend(q, *arguments, **options)
+
+    monkeypatch.setattr("localdiff.model.attention.attend_rows", noted, raising=False)
+    monkeypatch.setattr(attention, "attend_rows", noted)
+    step_parity(model, StepPath(static=True, attention=True))
+    canvas = model.config.canvas_length
+    assert {(2 * canvas, canvas), (canvas // 2, canvas // 2), (canvas // 4, canvas // 4)} <= set(tried)
+
+
 def wrong(*places: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Has a function add to the last number of its result, or of those at some places."""
 

@@ -44,9 +44,9 @@ def test_a_switch_that_says_nothing_known_is_the_users(monkeypatch: pytest.Monke
         gpu.prepare_gpu(tiny.model(), CARD)
 
 
-def test_what_is_compared_is_a_canvas_one_with_a_block_and_a_chunk_of_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_compared_is_a_canvas_one_with_a_block_and_pieces_of_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, object] = {}
     monkeypatch.setattr(gpu, "prepare", lambda *_, **options: asked.update(options) or Prepared())
     gpu.prepare_gpu(tiny.model(), CARD)
-    assert asked["rows"] == (tiny.CANVAS, 2 * tiny.CANVAS, 1024)
+    assert asked["rows"] == (max(1, tiny.CANVAS // 16), tiny.CANVAS, 2 * tiny.CANVAS, 1024)
     assert asked["dtype"] == torch.float32
