@@ -59,9 +59,15 @@ class Streams:
         """Whether the terminal marks pastes during a run."""
         return self.keyboard is not None and self.user_output.stderr.moving
 
-    def typing_ahead(self) -> AbstractContextManager[None]:
-        """Inside it, what is typed is kept for the next line."""
-        return typing_ahead(self.keyboard, self.user_output.stderr)
+    @contextmanager
+    def typing_ahead(self) -> Iterator[None]:
+        """Inside it, what is typed is kept for the next line; where Ctrl-C ends the chat, a shell does not get it."""
+        with typing_ahead(self.keyboard, self.user_output.stderr):
+            try:
+                yield
+            except KeyboardInterrupt:
+                self.typed.keep()
+                raise
 
     def typing_as_usual(self) -> AbstractContextManager[None]:
         """Inside it, within the former, another program may read what is typed."""

@@ -116,7 +116,6 @@ def test_what_is_typed_before_it_is_stopped_is_for_the_next_line_and_not_for_the
     chat.wait_for("First part")
     chat.type(typed + b"\x1a")
     chat.wait_for("the shell was given <>")
-    chat.type(CTRL_C)
     chat.wait_for(">>> one" if typed == PASTE else ">>> Agai")
 
 
@@ -197,6 +196,23 @@ def test_a_second_ctrl_c_leaves_at_once_and_keeps_what_was_committed(chats: Chat
     assert not chat.screen.cursor.hidden
     assert RESTORE in chat.raw.decode(errors="replace")
     assert chats.session()[1]["answer"] == "First part, done."
+
+
+def test_what_was_typed_before_the_chat_is_left_at_once_is_no_command_of_the_shell(chats: Chats) -> None:
+    blocks = [{"text": "First part, done.", "steps": 1}, {"text": "Second.", "steps": 40}]
+    line = '"$@"; echo left; read -r line; echo "the shell was given <$line>"'
+    script = {"replies": [blocks], "pause": 1.0}
+    chat = chats(script=script, under=("bash", "--norc", "-mc", line, "bash"))
+    say(chat, "Hi")
+    chat.wait_for("First part")
+    settle(chat, 0.2)
+    chat.type(b"Again" + ENTER + CTRL_C)
+    settle(chat, 0.2)
+    chat.type(CTRL_C)
+    chat.wait_for("left")
+    chat.type(b"\n")
+    assert chat.finish() == 0
+    assert chat.lines()[-1] == "the shell was given <>"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
