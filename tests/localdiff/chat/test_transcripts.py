@@ -373,7 +373,8 @@ def test_a_device_that_is_full_ends_a_reply_and_not_the_conversation(room: Room)
     error = OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
     room.model = ScriptedChatModel(replies=[Said(blocks=(Block(text="Half"),), error=error), said("Go on.")])
     shown = room("Hi", "continue", display=QUIET)
-    assert ">>> Hi\nHalf\nerror: out of memory\nhint: close other programs that use the device, or free" in shown
+    assert ">>> Hi\nHalf\nerror: out of memory\nhint: close other programs that use the device, or give" in shown
+    assert "back with `/set context N`" in shown
     assert room.asked[-1] == ["Hi", "Half", "continue"]
 
 
