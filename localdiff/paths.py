@@ -112,6 +112,18 @@ def require_readable(path: Path) -> None:
         raise WeightsError(f"`{path}` is a device or a pipe, not a file", "fetch it again")
 
 
+def require_utf8(path: Path, hint: str) -> None:
+    """Refuse a weight file whose path is not UTF-8, which safetensors cannot open.
+
+    Raises:
+        WeightsError: it is not.
+    """
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError as error:
+        raise WeightsError(f"`{path}` is not a name in UTF-8, and safetensors opens no other", hint) from error
+
+
 def shown(path: Path, env: Mapping[str, str] = os.environ) -> str:
     """A path for display, with `~` in place of the home directory."""
     home = _home(env)

@@ -8,7 +8,6 @@ Shape letters: E experts, r rank, in, out features of a projection.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from localdiff.adapter.save import FINGERPRINT, WEIGHTS_FILE
 from localdiff.adapter.targets import EXPERT_PARAMETERS, Side, Target, matches, targets
 from localdiff.errors import WeightsError
 from localdiff.model.config import ModelConfig
-from localdiff.paths import require_readable
+from localdiff.paths import require_readable, require_utf8
 
 _OTHER_BASE = "`--model` names the model that the adapter was trained on"
 _log = logging.getLogger(__name__)
@@ -73,12 +72,7 @@ class StoredAdapter:
                 if is_pickle
                 else "an adapter is a directory that PEFT saved",
             )
-        try:
-            os.fspath(path).encode()
-        except UnicodeEncodeError as error:
-            raise WeightsError(
-                f"`{path}` is not a name in UTF-8, and safetensors opens no other", "rename the folder"
-            ) from error
+        require_utf8(path, "rename the folder")
         try:
             with safe_open(path, framework="pt") as file:
                 metadata = file.metadata() or {}

@@ -8,7 +8,6 @@ they are used.
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from localdiff.errors import WeightsError
-from localdiff.paths import require_readable
+from localdiff.paths import require_readable, require_utf8
 from quant import MANIFEST_FILE
 from quant.dtypes import HEADER_DTYPES
 from quant.errors import SourceError
@@ -144,13 +143,7 @@ class Checkpoint:
         if not path.is_file():
             raise WeightsError(f"the weight file `{path}` is missing", self.remedy)
         require_readable(path)
-        try:
-            os.fspath(path).encode()
-        except UnicodeEncodeError as error:
-            raise WeightsError(
-                f"`{path}` is not a name in UTF-8, and safetensors opens no other",
-                "rename the folder, or give a path relative to it",
-            ) from error
+        require_utf8(path, "rename the folder, or give a path relative to it")
         try:
             handle: Any = safe_open(path, framework="pt", device="cpu")
         except (SafetensorError, OSError) as error:

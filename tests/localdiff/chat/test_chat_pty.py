@@ -116,7 +116,10 @@ def test_what_is_typed_before_it_is_stopped_is_for_the_next_line_and_not_for_the
     chat.wait_for("First part")
     chat.type(typed + b"\x1a")
     chat.wait_for("the shell was given <>")
-    chat.wait_for(">>> one" if typed == PASTE else ">>> Agai")
+    expected = ">>> one" if typed == PASTE else ">>> Agai"
+    chat.wait_for(expected)
+    lines = chat.lines()
+    assert lines.index("the shell was given <>") < next(at for at, line in enumerate(lines) if expected in line)
 
 
 def test_ctrl_c_on_an_idle_line(chats: Chats) -> None:
