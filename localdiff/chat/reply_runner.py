@@ -146,7 +146,7 @@ class ReplyRunner:
                 # As with a canvas: keys are not echoed into the text, and every way out restores the terminal.
                 guard = TerminalGuard(stream=stderr.file, keyboard=stderr.file, marks=self._marks, keep=self._keep)
                 guard.start()
-                stack.callback(guard.stop)
+                stack.callback(lambda: guard.stop(interrupted=cancel.is_set()))
             return (printer,)
         status.give_way(stack.enter_context(view).above)
         return view, printer

@@ -7,6 +7,7 @@ import io
 import os
 import pty
 import resource
+import select
 import signal
 import struct
 import termios
@@ -158,6 +159,24 @@ def test_enter_stays_enter_once_it_goes_on_where_a_prompt_comes(terminal: tuple[
         return is_translated is not marks and bool(termios.tcgetattr(stream)[0] & termios.ICRNL)
 
     assert leads_its_session(stream, holds)
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_was_typed_is_dropped_after_ctrl_c_unless_somebody_keeps_it(
+    terminal: tuple[int, TextIO], interrupted: bool, kept: bool
+) -> None:
+    master, stream = terminal
+
+    def is_left() -> bool:
+        guard = TerminalGuard(stream=stream, keyboard=stream, keep=(lambda: None) if kept else None)
+        guard.start()
+        os.write(master, b"touch x\n")
+        select.select([stream], [], [], 5)
+        guard.stop(interrupted=interrupted)
+        return bool(select.select([stream], [], [], 0)[0]) is (kept or not interrupted)
+
+    assert leads_its_session(stream, is_left)
 
 
 def test_a_terminal_of_another_process_keeps_its_echo(terminal: tuple[int, TextIO]) -> None:
