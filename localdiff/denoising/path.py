@@ -75,8 +75,9 @@ class StepPath:
 
         Args:
             one_device: whether all layers compute on it.
-            resident: whether all of their weights stay on it. Projections that are copied there for each pass cannot be
-                fused, and a CUDA graph would read freed memory.
+            resident: whether all of their weights stay on it. Where some are copied there for each pass, projections
+                are not fused, steps are not captured, and none is launched before it is known to be needed: the copies
+                take most of its time.
 
         Raises:
             SwitchError: an environment variable has an invalid value.
@@ -89,16 +90,17 @@ class StepPath:
             return cls()
         triton = one_device and why_unsupported(device) is None
         attention = triton and not plain["attention"] and _can_attend(model)
-        static = attention and resident and not plain["step"]
+        static = attention and not plain["step"]
         return cls(
             static=static,
-            captured=static and not plain["graph"] and _can_be_captured(model),
+            captured=static and resident and not plain["graph"] and _can_be_captured(model),
             logits=static and not plain["logits"],
             attention=attention,
             layer_ops=triton and not plain["layer-ops"],
             projections=triton and resident and not plain["projections"],
             fuses_commits=not plain["commit"],
             sparse=static and is_sparse(),
+            ahead=resident,
         )
 
     def prepare(self, model: DiffusionGemma) -> StepPath:

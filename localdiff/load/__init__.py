@@ -9,7 +9,8 @@
     placement    which layer is on which device
     gpu, cpu     fast modules for NVIDIA GPUs and for CPUs
     threads      one thread for small models on a CPU
-    offload      layers that are not kept where they compute
+    streaming    layers that a GPU has no room for, copied to it in turn
+    offload      layers that are read from their files for each pass
     loader       all of these, in order
 
 Knows checkpoints, devices and bytes; knows nothing about generation.

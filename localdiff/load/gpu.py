@@ -6,13 +6,13 @@ Knows when to say something; `quant.cuda` knows what can be done.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import torch
 
 from localdiff.memory_account import PREFILL_CHUNK
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from quant.cuda.choice import prepare
+from quant.cuda.choice import Part, prepare
 from quant.cuda.parity import Expectation
 
 _log = logging.getLogger(__name__)
@@ -27,12 +27,15 @@ def prepare_gpu(
     *,
     adapted: Collection[str] = (),
     passing: Collection[str] = (),
+    streamed: Iterable[Part] = (),
 ) -> tuple[Expectation, ...]:
     """Replaces modules that have a faster form on this GPU, in a network that computes on it as a whole.
 
     Args:
         adapted: paths of experts with an adapter hook, which the fused kernels do not support.
-        passing: paths of modules whose weights are on the GPU during their pass only; they stay as they are.
+        passing: paths of modules whose weights are on the GPU during their pass only; they stay as they are, but for
+            those that are in `streamed`.
+        streamed: layers that are prepared after the others, one by one.
 
     Returns:
         Plain results that the fast modules must give, too: for a canvas, one with a committed block, a chunk of a
@@ -46,6 +49,7 @@ def prepare_gpu(
         network,
         device,
         keep={*adapted, *passing},
+        parts=streamed,
         rows=(max(1, canvas // SHORT), canvas, 2 * canvas, PREFILL_CHUNK),
         dtype=network.norm.weight.dtype,
     )

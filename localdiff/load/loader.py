@@ -3,7 +3,7 @@
     config.json ─► DiffusionGemma on `meta` ─► account for names and shapes ─► quantized modules in place
                                                                                     │
                    model ◄─ hooks, where layers are offloaded ◄─ assign tensors ◄─ place, or refuse
-                            fast modules
+                            fast modules, for streamed layers one by one
 
 Knows the order of these steps; knows nothing about generation. On a CPU, tensors that are stored in the wanted dtype,
 and codes and scales, stay mapped from the file, so the weights are never held twice; fast modules that store them in
@@ -13,8 +13,9 @@ another layout release theirs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -23,11 +24,13 @@ from localdiff.errors import ResourceError
 from localdiff.load.cpu import prepare_cpu
 from localdiff.load.devices import free_bytes
 from localdiff.load.gpu import prepare_gpu
-from localdiff.load.placement import Budget, Demand, Placement, cost, place
+from localdiff.load.placement import Budget, Demand, Placement, cost, place, streamed
 from localdiff.load.skeleton import Skeleton, layer_of
 from localdiff.load.stored import StoredWeights
+from localdiff.load.streaming import LayerStream
 from localdiff.load_progress import LoadProgress, tell_nobody
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from quant.cuda.choice import Part
 from quant.cuda.parity import Expectation
 
 DEFAULT_CONTEXT = 8192
@@ -55,12 +58,14 @@ class MemoryPlan:
     Attributes:
         adapter: low-rank terms that are added, if any.
         budgets: the memory of each device that was considered.
+        host_free: free bytes of host memory; None where they are unknown.
     """
 
     skeleton: Skeleton
     adapter: Adapter | None
     demand: Demand
     budgets: Sequence[Budget]
+    host_free: int | None
     placement: Placement
 
     @property
@@ -79,7 +84,7 @@ class MemoryPlan:
     @property
     def cost(self) -> str | None:
         """What it costs that the model is not on one device as a whole, as a sentence; None where it is."""
-        return cost(self.demand, self.budgets, self.placement, free_bytes(torch.device("cpu")))
+        return cost(self.demand, self.budgets, self.placement, self.host_free)
 
 
 def plan_memory(
@@ -113,7 +118,15 @@ def plan_memory(
             f"{len(config.layers)} do not fit there",
             "use a smaller recipe (`localdiff quantize`) or a smaller `--context`",
         )
-    return MemoryPlan(skeleton=skeleton, adapter=fitting, demand=demand, budgets=budgets, placement=placement)
+    host_free = free_bytes(torch.device("cpu"))
+    return MemoryPlan(
+        skeleton=skeleton,
+        adapter=fitting,
+        demand=demand,
+        budgets=budgets,
+        host_free=host_free,
+        placement=streamed(demand, placement, host_free),
+    )
 
 
 def load_model(
@@ -169,13 +182,36 @@ def load_model(
         prepare_cpu(skeleton.network, spare=spare, progress=lambda done, of: progress("modules", done / of))
     expectations: tuple[Expectation, ...] = ()
     if device.type == "cuda" and placement.is_on_one_device:
-        passing = [path for path, _ in skeleton.network.named_modules() if layer_of(path) in placement.offloaded]
-        experts = () if fitting is None else fitting.experts
-        expectations = prepare_gpu(skeleton.network, device, adapted=experts, passing=passing)
+        expectations = load_for_gpu(plan, progress)
     network = skeleton.network.requires_grad_(False).eval()
     if fitting is not None:
         fitting.attach(network, (*names, *weights.names), placement.layers)
     return LoadedModel(network=network, placement=placement, expectations=expectations)
+
+
+def load_for_gpu(plan: MemoryPlan, progress: LoadProgress) -> tuple[Expectation, ...]:
+    """Gives a network its fast modules, and loads the layers that are streamed."""
+    skeleton, placement = plan.skeleton, plan.placement
+    network, device = skeleton.network, placement.main
+    adapted = () if plan.adapter is None else plan.adapter.experts
+    passing = [path for path, _ in network.named_modules() if layer_of(path) in placement.offloaded]
+    if not placement.streamed:
+        return prepare_gpu(network, device, adapted=adapted, passing=passing)
+    stream = LayerStream(device)
+
+    def loaded() -> Iterator[Part]:
+        left = sum(plan.demand.layers[index].weights for index in placement.offloaded)
+        for index in placement.offloaded:
+            progress("weights", 1 - left / skeleton.nbytes)
+            left -= plan.demand.layers[index].weights
+            layer = skeleton.assign_layer(index, device)
+            yield Part(path=f"layers.{index}", module=layer, present=partial(stream.present, layer))
+            stream.hold(layer)
+        progress("weights", 1.0)
+
+    expectations = prepare_gpu(network, device, adapted=adapted, passing=passing, streamed=loaded())
+    stream.start()
+    return expectations
 
 
 def _budget(device: torch.device, max_memory: int | None) -> Budget:

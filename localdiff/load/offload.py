@@ -1,4 +1,4 @@
-"""Offloading of layers, by accelerate's hooks.
+"""Layers on several devices, and layers that are read from their files for each pass, by accelerate's hooks.
 
 Knows how a layer's inputs and weights get to the device that it computes on; does not know why a layer is placed
 where it is. A layer that is not kept on its device is empty between passes: before each, its stored parts are read from

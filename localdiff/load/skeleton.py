@@ -129,7 +129,9 @@ class Skeleton:
             parameter.data = parameter.data.to(self.dtype)
 
     def assign(self, placement: Placement, progress: LoadProgress) -> None:
-        """Loads the tensors of every module, except those of offloaded layers, which are loaded for each pass.
+        """Loads the tensors of every module, except those of offloaded layers.
+
+        Streamed layers are left to `assign_layer`; others are read from their files for each pass.
 
         Args:
             progress: receives the share of bytes that are loaded.
@@ -138,34 +140,45 @@ class Skeleton:
             WeightsError: a tensor cannot be read.
             ResourceError: they do not fit the device, although the estimate said they would.
         """
-        network, weights, dtype = self.network, self.weights, self.dtype
+        network, dtype = self.network, self.dtype
         state: dict[str, Tensor] = {}
         later: dict[str, tuple[str, str]] = {}
         done, total = 0, self.nbytes
-        device = placement.main
+        for name, source in self.source_of.items():
+            index = layer_of(name)
+            if index in placement.offloaded and placement.streamed:
+                continue
+            progress("weights", done / total)
+            done += self.weights.nbytes(source, dtype)
+            if index in placement.offloaded:
+                later |= {name + suffix: (source, suffix) for suffix in _suffixes(network, name)}
+            else:
+                state |= self._parts(name, placement.main if index is None else placement.layers[index])
+        progress("weights", done / total)
+        network.load_state_dict(state, strict=not placement.offloaded, assign=True)
+        if not placement.is_whole and not placement.streamed:
+            from localdiff.load.offload import FileWeights, dispatch
+
+            dispatch(network, placement, FileWeights(self.weights, later, dtype))
+
+    def assign_layer(self, index: int, device: torch.device) -> nn.Module:
+        """Loads the tensors of one layer; the same errors as `assign`."""
+        layer, prefix = self.network.layers[index], f"layers.{index}."
+        names = [name for name in self.source_of if name.startswith(prefix)]
+        parts = [part for name in names for part in self._parts(name, device).items()]
+        layer.load_state_dict({name.removeprefix(prefix): part for name, part in parts}, assign=True)
+        return layer
+
+    def _parts(self, name: str, device: torch.device) -> dict[str, Tensor]:
+        """What fills a parameter, on a device: entry of the state → tensor."""
+        parts = self.weights.parts(self.source_of[name], self.dtype)
         try:
-            for name, source in self.source_of.items():
-                progress("weights", done / total)
-                done += weights.nbytes(source, dtype)
-                index = layer_of(name)
-                if index in placement.offloaded:
-                    suffixes = _suffixes(network, name)
-                    later |= {name + suffix: (source, suffix) for suffix in suffixes}
-                    continue
-                device = placement.main if index is None else placement.layers[index]
-                parts = weights.parts(source, dtype)
-                state |= {name + suffix: part.to(device) for suffix, part in parts.items()}
-            progress("weights", 1.0)
+            return {name + suffix: part.to(device) for suffix, part in parts.items()}
         except torch.OutOfMemoryError as error:
             raise ResourceError(
                 f"the weights do not fit `{device}`, although the estimate said they would",
                 "`--max-memory` with a smaller amount keeps some layers in host memory",
             ) from error
-        network.load_state_dict(state, strict=not later, assign=True)
-        if not placement.is_whole:
-            from localdiff.load.offload import FileWeights, dispatch
-
-            dispatch(network, placement, FileWeights(weights, later, dtype))
 
 
 def _suffixes(network: DiffusionGemma, name: str) -> tuple[str, ...]:

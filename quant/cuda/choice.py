@@ -10,9 +10,11 @@ Weights are converted where they are, one expert or one linear layer at a time, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, TypeAlias
 
 import torch
@@ -22,14 +24,14 @@ from quant.cuda.decode import DecodedLinear
 from quant.cuda.embedding import CudaEmbedding
 from quant.cuda.experts import CudaExperts, can_group
 from quant.cuda.linear import CudaLinear, can_multiply
-from quant.cuda.parity import Expectation, plain_calls
+from quant.cuda.parity import Expectation, Present, plain_calls
 from quant.cuda.support import why_unsupported
 from quant.cuda.switches import DENSE, EXPERTS, activations_of, check_switches, is_plain
 from quant.modules.embedding import QuantEmbedding
 from quant.modules.experts import QuantExperts
 from quant.modules.linear import QuantLinear
 
-__all__ = ["Prepared", "prepare"]
+__all__ = ["Part", "Prepared", "prepare"]
 
 _Fast: TypeAlias = CudaExperts | CudaLinear | CudaEmbedding | DecodedLinear
 
@@ -56,18 +58,34 @@ class Prepared:
     expectations: tuple[Expectation, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """A part of a model whose weights come to the GPU after those of the rest, and may leave it again.
+
+    Attributes:
+        path: of the part in the model.
+        present: makes the context in which they are there.
+    """
+
+    path: str
+    module: nn.Module
+    present: Present
+
+
 def prepare(
     model: nn.Module,
     device: torch.device,
     *,
     keep: Collection[str] = (),
+    parts: Iterable[Part] = (),
     rows: Sequence[int] = (),
     dtype: torch.dtype = torch.bfloat16,
 ) -> Prepared:
     """Replaces the quantized modules of a model that is on one GPU, with its weights assigned.
 
     Args:
-        keep: paths of modules that stay as they are.
+        keep: paths of modules that stay as they are, and of those in `parts`.
+        parts: what is prepared after the rest, each part before the next one is asked for.
         rows: numbers of rows of which the plain results are kept, to hold the fast ones against (`Expectation`); none
             are kept by default.
         dtype: of the activations.
@@ -76,39 +94,48 @@ def prepare(
         SwitchError: an environment variable has an invalid value.
     """
     check_switches()  # an invalid value is an error for a model that has no use for it, too
-    makers = {path: _maker(module) for path, module in model.named_modules() if path not in keep}
-    replacements = {path: maker for path, maker in makers.items() if maker is not None}
-    if not replacements:
-        return Prepared()
-    unsupported = why_unsupported(device)
-    if unsupported is not None:
-        return Prepared(warning=f"{unsupported.reason}: {_COST}; {unsupported.remedy}")
     paths: dict[str, list[str]] = defaultdict(list)
     expectations: dict[tuple[object, ...], list[Expectation]] = {}
-    for path, maker in replacements.items():
-        parent, _, attribute = path.rpartition(".")
-        owner = model.get_submodule(parent)
-        plain = getattr(owner, attribute)
-        kind = _KINDS.get(type(plain), "experts")
-        format_ = (type(plain), *((name, tensor.shape, tensor.dtype) for name, tensor in plain.state_dict().items()))
-        calls = plain_calls(plain, rows, dtype) if rows and format_ not in expectations else []
-        fast = maker(plain).eval()
-        setattr(owner, attribute, fast)
-        if kind == "experts" and device.type == "cuda":
-            # What was computed meanwhile, by the plain module above all, is cached in pieces that nothing else fits in.
-            torch.cuda.empty_cache()
-        paths[kind].append(fast.path)
-        expectations.setdefault(
-            format_, [Expectation(name=f"{path} ({fast.path})", fast=fast, call=call) for call in calls]
-        )
+    warning: str | None = None
+    for part in chain([Part(path="", module=model, present=nullcontext)], parts):
+        replacements = _replacements(part, keep if part.module is model else ())
+        unsupported = why_unsupported(device) if replacements else None
+        if unsupported is not None:
+            warning = f"{unsupported.reason}: {_COST}; {unsupported.remedy}"
+            continue
+        for path, (plain, maker) in replacements.items():
+            kind = _KINDS.get(type(plain), "experts")
+            stored = tuple((name, tensor.shape, tensor.dtype) for name, tensor in plain.state_dict().items())
+            format_ = (type(plain), *stored)
+            calls = plain_calls(plain, rows, dtype) if rows and format_ not in expectations else []
+            fast = maker(plain).eval()
+            owner, _, attribute = path.rpartition(".")
+            setattr(model.get_submodule(owner), attribute, fast)
+            if kind == "experts" and device.type == "cuda":
+                # What was computed meanwhile, by the plain module above all, is cached in pieces that fit nothing else.
+                torch.cuda.empty_cache()
+            paths[kind].append(fast.path)
+            name = f"{path} ({fast.path})"
+            held = [Expectation(name=name, fast=fast, call=call, present=part.present) for call in calls]
+            expectations.setdefault(format_, held)
     return Prepared(
         paths=tuple(
             f"{kind} ({kind_paths.count(path)}): {path}"
             for kind, kind_paths in paths.items()
             for path in dict.fromkeys(kind_paths)
         ),
+        warning=warning,
         expectations=tuple(one for of_format in expectations.values() for one in of_format),
     )
+
+
+def _replacements(part: Part, keep: Collection[str]) -> dict[str, tuple[nn.Module, Callable[[Any], _Fast]]]:
+    """Path in the model → a module that has a faster form, and what makes that."""
+    found = {}
+    for path, module in part.module.named_modules(prefix=part.path):
+        if path not in keep and (maker := _maker(module)) is not None:
+            found[path] = module, maker
+    return found
 
 
 def _maker(module: nn.Module) -> Callable[[Any], _Fast] | None:

@@ -58,6 +58,10 @@ class CudaExperts(RoutedExperts):
             + ", grouped, Triton"
         )
 
+    def weights(self) -> tuple[Tensor, ...]:
+        """The stored tensors, which are neither parameters nor buffers."""
+        return *self._gate_up.tensors, *self._down.tensors
+
     def forward(self, x: Tensor, expert_ids: Tensor, routing_weights: Tensor, *, summed: bool = True) -> Tensor:
         """See `RoutedExperts`; what is not `summed` is not weighted either, which is left to the next kernel."""
         with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]  # Triton launches on the current device

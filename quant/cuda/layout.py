@@ -52,6 +52,11 @@ class Tiled:
         return self.codes.dtype != torch.int8
 
     @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All that is stored."""
+        return self.codes, self.scales
+
+    @property
     def scale_words(self) -> Tensor:
         """The scales, two in each int32 [E, K/64, N/2]."""
         return self.scales.view(torch.int32)
@@ -71,6 +76,11 @@ class Unquantized:
 
     is_nf4 = False
     by_lanes = False
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All that is stored."""
+        return (self.weight,)
 
     @property
     def codes(self) -> Tensor:

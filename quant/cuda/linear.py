@@ -213,6 +213,10 @@ class CudaLinear(nn.Module):
         self.product = Weight.of(linear.weight, activations)
         self.path = self.product.path
 
+    def weights(self) -> tuple[Tensor, ...]:
+        """The stored tensors, which are neither parameters nor buffers."""
+        return self.product.codes, self.product.scales
+
     def forward(self, x: Tensor, *, summed: bool = True) -> Tensor:
         """`[…, K]` to `[…, N]`, in the type of `x`.
 

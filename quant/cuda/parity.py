@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,8 @@ from torch import Tensor, nn
 from quant.cuda.linear import CudaLinear
 from quant.modules.embedding import QuantEmbedding
 from quant.modules.linear import QuantLinear
+
+Present: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 ABSOLUTE, RELATIVE = 0.25, 0.1
 """Largest error of a number: so much of the root mean square of its column, plus so much of itself.
@@ -91,11 +94,13 @@ class Expectation:
 
     Attributes:
         name: of the fast module, for messages.
+        present: makes the context in which its weights are on the device, where they come and go.
     """
 
     name: str
     fast: nn.Module
     call: Call
+    present: Present = nullcontext
 
     @torch.inference_mode()
     def check(self, device: torch.device) -> float:
@@ -104,6 +109,10 @@ class Expectation:
         Raises:
             ParityError: it is too large, or the result is not the same twice.
         """
+        with self.present():
+            return self._error(device)
+
+    def _error(self, device: torch.device) -> float:
         arguments = [argument.to(device) for argument in self.call.arguments]
         compute: Callable[..., Tensor] = getattr(self.fast, self.call.method)
         name, expected = f"{self.name}, {self.call.method} of {len(arguments[0])} rows", (self.call.expected,)

@@ -12,6 +12,7 @@
     dense    a linear layer: decoded and multiplied, and each kernel's variant
     embedding    the output head and the soft embedding: decoded and multiplied, and from the codes
     attention    a layer of each kind: the kernel and the plain way, and how far apart their answers are
+    stream    a step with layers that are streamed from host memory, for the first recipe and context
     tests    those of the kernels, compiled: some two hundred compilations
     tiles    what each of these products would take with other tiles than those that are chosen
     transformers    a step of `transformers` in bf16, eager and compiled, and of each recipe, with the same layers
@@ -52,6 +53,7 @@ TESTS = ("tests/localdiff/denoising", "tests/localdiff/kernels", "tests/quant/cu
 CHECKS = (
     *TESTS,
     "tests/localdiff/load/test_offload.py",
+    "tests/localdiff/load/test_streaming.py",
     "tests/quant/modules/test_modules.py",
     "tests/quant/codecs/test_nf4.py",
     "tests/localdiff/load/test_full_width.py",
@@ -66,6 +68,7 @@ PARTS = (
     "dense",
     "embedding",
     "attention",
+    "stream",
     "tests",
     "tiles",
     "transformers",
@@ -115,7 +118,7 @@ def _is_over(name: str, options: argparse.Namespace) -> bool:
 def _part_key(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """What a part is in the file: it has been done for one recipe, or for some contexts, and not for any other."""
     key: dict[str, Any] = {"part": name}
-    if name == "kernels":
+    if name in ("kernels", "stream"):
         key |= {"recipe": options.recipe[0], "context": options.context[0]}
     elif name in ("attention", "tiles"):
         key["context"] = options.context
@@ -163,6 +166,7 @@ def part_here(name: str, options: argparse.Namespace) -> int:
         "dense": lambda: dense(results),
         "embedding": lambda: embedding(results),
         "attention": lambda: attention(options),
+        "stream": lambda: stream(options),
         "tests": lambda: run_tests("not gpu and not slow", TESTS),
         "tiles": lambda: tiles(options),
         "transformers": lambda: against(options),
@@ -231,6 +235,15 @@ def tiles(options: argparse.Namespace) -> int:
 def kernels(options: argparse.Namespace) -> int:
     """What each kernel takes in a step as it is replayed."""
     from tests.bench.gpu_kernels import kernels as measured
+
+    if _lacks("safetensors"):
+        return 0
+    return measured(options.recipe[0], options.context[0], options.steps, _results(options))
+
+
+def stream(options: argparse.Namespace) -> int:
+    """Milliseconds of a step, with layers on the card and with some in host memory."""
+    from tests.bench.gpu_stream import stream as measured
 
     if _lacks("safetensors"):
         return 0

@@ -15,8 +15,11 @@ from localdiff.denoising.static.buffers import Exchange, StepBuffers
 from localdiff.engine import Engine
 from localdiff.errors import ResourceError
 from localdiff.events import BlockCommitted, DenoiseStep, Event
+from localdiff.load import open_weights, streaming
 from localdiff.load.devices import free_bytes
+from localdiff.load.skeleton import Skeleton
 from localdiff.options import GenerateOptions
+from quant.cuda.experts import CudaExperts
 from tests.checkpoints.layouts import Spec, write_checkpoint
 from tests.checkpoints.quantized import quantize
 from tests.fakes.attention import patched
@@ -117,6 +120,24 @@ def test_two_turns_are_those_of_the_plain_path(engine: Engine, expected: list[Tu
     again = conversation(engine, queue, 1)
     assert without_waits(again) == without_waits(expected[:1])
     assert all(graph.is_reset for graph in made), "they read and write the first cache"
+
+
+@pytest.mark.slow
+def test_layers_that_are_streamed_compute_what_those_that_stay_do(
+    directory: Path, expected: list[Turn], queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streaming, "MIN_BYTES", 1)
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "layer-ops")
+    demand = Skeleton.of(open_weights(directory), CARD, torch.float32).demand(CONTEXT)
+    budget = demand.account.total - 1
+    engine = Engine.load(directory, device="cuda", dtype="fp32", context_size=CONTEXT, max_memory=budget)
+    assert str(engine.denoiser.path) == "static step, logits in Triton, attention in Triton, commit fused"
+    layers = engine.model.layers
+    assert [type(layer.experts) for layer in layers] == [CudaExperts] * 2
+    assert len({layer.experts.weights()[0].untyped_storage().data_ptr() for layer in layers}) == 1, "one place"
+    found = conversation(engine, queue)
+    assert without_waits(found) == without_waits(expected)
+    assert found[1].waits == [["event"]] * 4, "for a step's outcome, and for no copy"
 
 
 @pytest.mark.slow

@@ -27,7 +27,10 @@ def test_on_a_cpu_nothing_changes_by_itself() -> None:
             {},
             "static step, logits in Triton, attention in Triton, layer ops in Triton, fused projections, commit fused",
         ),
-        ({"resident": False}, "plain step, attention in Triton, layer ops in Triton, commit fused"),
+        (
+            {"resident": False},
+            "static step, logits in Triton, attention in Triton, layer ops in Triton, commit fused",
+        ),
         ({"one_device": False}, "plain step, commit fused"),
     ],
     ids=str,
@@ -35,10 +38,12 @@ def test_on_a_cpu_nothing_changes_by_itself() -> None:
 def test_where_layers_are_decides_what_a_card_can_do(
     monkeypatch: pytest.MonkeyPatch, where: dict[str, bool], words: str
 ) -> None:
-    """Weights that are copied there for each pass can be neither fused nor captured."""
+    """Weights that are copied there for each pass are neither fused nor captured, nor copied for a step that may be
+    discarded."""
     monkeypatch.setattr("localdiff.denoising.path.why_unsupported", lambda _: None)
     path = StepPath.for_device(tiny.model().to(torch.bfloat16), CARD, **where)
     assert str(path) == words
+    assert path.ahead == where.get("resident", True)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localdiff.errors import ResourceError
-from localdiff.load.placement import Budget, Demand, LayerDemand, Placement, cost, place
+from localdiff.load.placement import Budget, Demand, LayerDemand, Placement, cost, place, streamed
 from localdiff.memory_account import MemoryAccount
 
 CARD, SECOND, THIRD, CPU = (torch.device(name) for name in ("cuda:0", "cuda:1", "cuda:2", "cpu"))
@@ -114,10 +115,39 @@ def test_the_cost_is_told() -> None:
         "`int8` takes 50.0 GB at a context of 8,192 tokens, and `cuda:0` has 50 MB for it: 2 of 3 layers (20.0 GB) "
         "stay in host memory and are copied to `cuda:0` in every pass, which takes about 2 s each time at 10 GB/s"
     )
-    slower = "; besides, these layers compute their experts one by one, and no step is captured as a CUDA graph"
+    slower = "; besides, these layers compute their experts one by one"
     assert cost(big, given_, placement, None) == cost(big, given_, placement, 20_000 * MB) == expected + slower
     little = "; only 5.0 GB of it is free, so the rest is read from the disk every time"
     assert cost(big, given_, placement, 5_000 * MB) == expected + little + slower
+
+
+def test_the_cost_of_a_stream_is_that_of_faster_copies() -> None:
+    big = demand(10_000, 10_000, 10_000, outside=20_000 * MB)
+    placement = Placement(main=CARD, layers=(CARD,) * 3, offloaded=(1, 2), streamed=True)
+    sentence = cost(big, budgets(50), placement, 30_000 * MB)
+    assert sentence is not None
+    assert sentence.endswith("in every pass, which takes about 1 s each time at 20 GB/s")
+
+
+@pytest.mark.parametrize(("free", "is_streamed"), [(25 * MB, True), (25 * MB - 1, False), (None, False)])
+def test_layers_are_streamed_where_host_memory_has_the_room_and_some_to_spare(
+    free: int | None, is_streamed: bool
+) -> None:
+    placement = Placement(main=CARD, layers=(CARD,) * 4, offloaded=(2, 3))
+    assert streamed(FOUR, placement, free) == replace(placement, streamed=is_streamed)
+
+
+@pytest.mark.parametrize(
+    "placement",
+    [
+        Placement(main=CPU, layers=(CPU,) * 4, offloaded=(2, 3)),
+        Placement(main=CARD, layers=(CARD, CARD, CARD, SECOND), offloaded=(2,)),
+        Placement(main=CARD, layers=(CARD,) * 4),
+    ],
+    ids=["on a CPU", "on two GPUs", "nothing offloaded"],
+)
+def test_nothing_else_is_streamed(placement: Placement) -> None:
+    assert streamed(FOUR, placement, 10**12) == placement
 
 
 def test_the_cost_on_a_cpu() -> None:

@@ -1,0 +1,151 @@
+"""Streaming of layers: those that a GPU has no room for take turns in one place on it.
+
+    host memory, page-locked   layer k ▪ layer k + 1 ▪ … ▪ layer m
+                                   └──────────┴─ before each pass ─┐
+    device                     layers 0 … k-1                    place
+
+Knows tensors and where they lie; does not know what they mean, or which layers are streamed. Each tensor lies at one
+address for as long as the model lives, so a layer computes through the same kernels wherever its weights come from. A
+copy is queued behind the pass of the layer before, so that nobody waits for it on the host. Small tensors stay on the
+device: they are hardly worth a copy.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from quant.cuda.experts import CudaExperts
+from quant.cuda.linear import CudaLinear
+
+MIN_BYTES = 1 << 20
+"""Smaller tensors stay on the device: of a layer of the released model its norms, its router, and the scales of dense
+weights, which are less than 3 MB together."""
+ALIGNMENT = 256
+"""Of each tensor's address, in bytes, as torch's allocator aligns them; kernels are compiled for multiples of 16."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """A tensor of a layer, and where it lies in the place that layers share.
+
+    Attributes:
+        offset: in bytes.
+    """
+
+    tensor: Tensor
+    offset: int
+    shape: torch.Size
+    stride: tuple[int, ...]
+
+    def point_to(self, place: Tensor) -> None:
+        """Makes the tensor a view of `place`, uint8 [bytes]."""
+        seen = torch.empty(0, dtype=self.tensor.dtype, device=place.device)
+        self.tensor.data = seen.set_(place.untyped_storage(), self.offset // seen.itemsize, self.shape, self.stride)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What host memory holds of a layer: the bytes of each of its tensors, uint8, and their offsets in the place."""
+
+    parts: tuple[tuple[int, Tensor], ...]
+    views: tuple[_View, ...]
+    nbytes: int
+
+
+class LayerStream:
+    """Layers whose weights are in host memory, and on a device only while they compute.
+
+    Each is first given to `hold` with its weights on the device; `start` is called behind the last one.
+
+    Args:
+        device: that the layers compute on.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._held: dict[nn.Module, _Held] = {}
+        self._place = torch.empty(0, dtype=torch.uint8, device=device)
+        self._present: nn.Module | None = None
+        self._lock = threading.RLock()  # two threads may generate with one model
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of host memory that are held."""
+        return sum(held.nbytes for held in self._held.values())
+
+    def hold(self, layer: nn.Module) -> None:
+        """Copies the weights of a layer to host memory, and gives up their memory on the device."""
+        tensors = [tensor for tensor in _tensors_of(layer) if tensor.untyped_storage().nbytes() >= MIN_BYTES]
+        offsets: dict[int, int] = {}  # by address: some tensors are views of the same memory
+        parts, views, nbytes = [], [], 0
+        for tensor in tensors:
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in offsets:
+                offsets[storage.data_ptr()] = nbytes
+                stored = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
+                parts.append((nbytes, _host_copy(stored)))
+                nbytes += -(-storage.nbytes() // ALIGNMENT) * ALIGNMENT
+            offset = offsets[storage.data_ptr()] + int(tensor.storage_offset()) * tensor.itemsize
+            views.append(_View(tensor, offset, tensor.shape, tensor.stride()))
+        for tensor in tensors:
+            tensor.data = tensor.new_empty(0)
+        self._held[layer] = _Held(tuple(parts), tuple(views), nbytes)
+
+    def start(self) -> None:
+        """Takes the place on the device, of the size of the largest layer, and makes every layer fetch its weights."""
+        parts = [part for held in self._held.values() for _, part in held.parts]
+        if self._device.type == "cuda" and not all(part.is_pinned() for part in parts):
+            _log.warning("the system locks no more host memory, so copies of some layers to the GPU take longer")
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()  # which has the last layer's memory, in pieces
+        largest = max((held.nbytes for held in self._held.values()), default=0)
+        self._place = torch.empty(largest, dtype=torch.uint8, device=self._device)
+        for layer, held in self._held.items():
+            for view in held.views:
+                view.point_to(self._place)
+            layer.forward = self._fetching(layer, layer.forward)
+
+    @contextmanager
+    def present(self, layer: nn.Module) -> Iterator[None]:
+        """Context in which the weights of a layer are on the device, for what is launched inside."""
+        with self._lock:
+            if self._present is not layer:
+                self._present = None  # also if a copy fails
+                for offset, part in self._held[layer].parts:
+                    self._place[offset : offset + len(part)].copy_(part, non_blocking=True)
+                self._present = layer
+            yield
+
+    def _fetching(self, layer: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
+        def passing(*arguments: Any, **options: Any) -> Any:
+            with self.present(layer):
+                return forward(*arguments, **options)
+
+        return passing
+
+
+def _tensors_of(layer: nn.Module) -> Iterator[Tensor]:
+    for module in layer.modules():
+        yield from module.parameters(recurse=False)
+        yield from module.buffers(recurse=False)
+        if isinstance(module, CudaExperts | CudaLinear):
+            yield from module.weights()
+
+
+def _host_copy(stored: Tensor) -> Tensor:
+    """A copy in host memory; page-locked, where the system grants that, for which copies to a GPU are faster."""
+    try:
+        host = torch.empty(len(stored), dtype=torch.uint8, pin_memory=stored.device.type == "cuda")
+    except RuntimeError:  # CUDA's "out of memory", of the host; `start` says what it means
+        host = torch.empty(len(stored), dtype=torch.uint8)
+    return host.copy_(stored)

@@ -1,0 +1,51 @@
+"""A step of a model whose last layers are streamed from host memory, beside one with all of them on the card.
+
+The difference is what copies of these layers take that no kernel hides, hence the rate of the bus.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+
+import torch
+
+from localdiff.bench.step.measure import Stopwatch
+from localdiff.bench.step.subject import Subject, random_subject
+from localdiff.errors import ResourceError
+from localdiff.load.streaming import LayerStream
+from quant.released import LAYERS
+from tests.bench.gpu_results import Results
+
+STREAMED = 10
+"""Layers; about as many of `4bit` as a GPU of 12 GB has no room for."""
+
+
+def stream(recipe: str, context: int, steps: int, results: Results) -> int:
+    """Times steps before and after the last layers have left the card."""
+    os.environ["LOCALDIFF_CUDA_PLAIN"] = "projections,graph"  # as it is where layers are streamed
+    try:
+        make = random_subject(recipe=recipe, layers=LAYERS, context=context, device="cuda:0", dtype="auto")
+    except ResourceError as error:
+        print(f"left out: {error.message}")
+        return 0
+    subject = make(lambda _: None)
+    before = _milliseconds(subject, context, steps)
+    layers = LayerStream(subject.device)
+    for layer in subject.network.layers[-STREAMED:]:
+        layers.hold(layer)
+    torch.cuda.empty_cache()
+    layers.start()
+    after = _milliseconds(subject, context, steps)
+    rate = layers.nbytes / (after - before) / 1e6
+    print(f"a step of {recipe}, {context:,} tokens of context, {subject.denoiser.path}:")
+    print(f"  all layers on the card                   {before:8.2f} ms")
+    print(f"  {STREAMED} of them streamed, {layers.nbytes / 1e9:5.2f} GB            {after:8.2f} ms, {rate:.1f} GB/s")
+    key = {"part": "stream", "recipe": recipe, "context": context}
+    results.add(key, layers=STREAMED, nbytes=layers.nbytes, milliseconds=after, without_milliseconds=before)
+    return 0
+
+
+def _milliseconds(subject: Subject, context: int, steps: int) -> float:
+    watch = Stopwatch(subject.network, subject.denoiser, subject.dtype, subject.device, context=context)
+    return 1e3 * statistics.median(watch.measure(steps).steps.seconds)

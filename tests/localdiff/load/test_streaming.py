@@ -1,0 +1,282 @@
+"""Layers that take turns in one place on a device, which is a CPU here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from localdiff.engine import Engine
+from localdiff.events import BlockCommitted
+from localdiff.load import loader, open_weights, plan_memory, streaming
+from localdiff.load.placement import Placement
+from localdiff.load.streaming import ALIGNMENT, LayerStream
+from localdiff.model.cache import KVCache
+from localdiff.options import GenerateOptions
+from quant.cuda import choice
+from quant.cuda.experts import CudaExperts
+from quant.cuda.linear import CudaLinear
+from quant.cuda.parity import ParityError
+from tests.checkpoints.layouts import QUANTIZABLE, write_checkpoint
+from tests.checkpoints.quantized import quantize
+from tests.gpu.kernels import needs_interpreter
+from tests.models.steps import denoiser_of
+
+CPU = torch.device("cpu")
+DEVICES = [CPU, pytest.param(torch.device("cuda", 0), marks=pytest.mark.gpu)]
+SPEC = replace(QUANTIZABLE, layers="sfsf", settings={"max_denoising_steps": 6, "eos_token_id": [1]})
+PROMPT = [3, 14, 15, 9, 26, 5]
+OPTIONS = GenerateOptions(seed=5, max_tokens=16, cap=2, context_size=64)
+
+
+@pytest.fixture(autouse=True)
+def everything_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Test layers are small."""
+    monkeypatch.setattr(streaming, "MIN_BYTES", 1)
+
+
+class Product(nn.Module):
+    """A weight, a view of a part of it, and how often a pass was taken."""
+
+    def __init__(self, rows: int, seed: int) -> None:
+        super().__init__()
+        drawn = torch.randn(rows, 3, generator=torch.Generator().manual_seed(seed))
+        self.weight = nn.Parameter(drawn, requires_grad=False)
+        self.register_buffer("column", drawn[1:, 1])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight @ x, self.column.clone()
+
+
+def streamed(layers: list[nn.Module], device: torch.device = CPU) -> LayerStream:
+    stream = LayerStream(device)
+    for layer in layers:
+        stream.hold(layer)
+    stream.start()
+    return stream
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=str)
+def test_layers_compute_what_they_did_in_any_order(device: torch.device) -> None:
+    layers = [Product(rows, rows).to(device) for rows in (5, 2, 9)]
+    x = torch.randn(3, 4).to(device)
+    expected = [layer(x) for layer in layers]
+    streamed(layers, device)
+    for index in (0, 1, 2, 2, 0, 2, 1):
+        for found, right in zip(layers[index](x), expected[index], strict=True):
+            assert torch.equal(found, right)
+
+
+def test_all_of_them_lie_in_one_place_of_the_size_of_the_largest() -> None:
+    layers = [Product(rows, rows) for rows in (5, 100)]
+    stream = streamed(layers)
+    addresses = {layer.weight.untyped_storage().data_ptr() for layer in layers}
+    assert len(addresses) == 1
+    assert layers[0].weight.untyped_storage().nbytes() == -(-100 * 3 * 4 // ALIGNMENT) * ALIGNMENT
+    assert stream.nbytes == sum(-(-rows * 3 * 4 // ALIGNMENT) * ALIGNMENT for rows in (5, 100))
+
+
+def test_a_layer_that_is_held_takes_no_memory_on_the_device() -> None:
+    layer = Product(5, 0)
+    LayerStream(CPU).hold(layer)
+    assert not layer.weight.untyped_storage().nbytes()
+    assert not layer.column.untyped_storage().nbytes()
+
+
+@pytest.mark.gpu
+def test_a_gpu_copies_from_memory_that_is_locked(caplog: pytest.LogCaptureFixture) -> None:
+    device = torch.device("cuda", 0)
+    layers = [nn.Linear(512, 512, bias=False, device=device) for _ in range(4)]
+    before = torch.cuda.memory_allocated(device)
+    streamed(layers, device)
+    assert before - torch.cuda.memory_allocated(device) == 3 * layers[0].weight.nbytes
+    assert not caplog.records
+
+
+def test_memory_that_cannot_be_locked_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = LayerStream(CPU)
+    stream.hold(Product(5, 0))
+    monkeypatch.setattr(stream, "_device", torch.device("cuda", 0))
+    monkeypatch.setattr(torch, "empty", lambda *_, **__: torch.zeros(ALIGNMENT, dtype=torch.uint8))
+    stream.start()
+    assert "locks no more host memory" in caplog.text
+
+
+def test_small_tensors_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "MIN_BYTES", 100)
+    layer = nn.ModuleList([nn.Linear(4, 4, bias=False), nn.Linear(5, 5, bias=False)])
+    small, large = (one.weight for one in layer)
+    before = small.data_ptr()
+    stream = streamed([layer])
+    assert small.data_ptr() == before
+    assert stream.nbytes == ALIGNMENT
+    assert large.data_ptr() != before
+
+
+def test_addresses_stay_and_are_aligned() -> None:
+    layers = [nn.ModuleList([nn.Linear(3, 1, bias=False), nn.Linear(3, 3, bias=False)]) for _ in range(2)]
+    stream = streamed(layers)
+    weights = [weight for layer in layers for weight in layer.parameters()]
+    before = [weight.data_ptr() for weight in weights]
+    for layer in (*layers, layers[0]):
+        with stream.present(layer):
+            assert [weight.data_ptr() for weight in weights] == before
+    base = weights[0].untyped_storage().data_ptr()
+    assert [(address - base) % ALIGNMENT for address in before] == [0] * 4
+
+
+def test_the_layer_that_is_there_is_not_copied_again() -> None:
+    layers = [Product(5, 0), Product(5, 1)]
+    stream = streamed(layers)
+    with stream.present(layers[0]):
+        layers[0].weight.zero_()
+    with stream.present(layers[0]):
+        assert not layers[0].weight.any()
+    with stream.present(layers[1]), stream.present(layers[0]):
+        assert layers[0].weight.any()
+
+
+def test_a_copy_that_fails_leaves_nothing_that_would_be_computed_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    layers = [Product(5, 0), Product(5, 1)]
+    x = torch.randn(3, 4)
+    expected = [layer(x) for layer in layers]
+    streamed(layers)
+    layers[0](x)
+    with monkeypatch.context() as patch:
+        patch.setattr(Tensor, "copy_", lambda *_, **__: pytest.fail("interrupted", pytrace=False))
+        with pytest.raises(pytest.fail.Exception):
+            layers[1](x)
+    for layer, right in zip(layers, expected, strict=True):
+        assert torch.equal(layer(x)[0], right[0])
+
+
+def test_two_threads_may_use_one_model() -> None:
+    layers = [Product(rows, rows) for rows in (40, 50)]
+    x = torch.randn(3, 4)
+    expected = [layer(x)[0] for layer in layers]
+    streamed(layers)
+    wrong: list[int] = []
+
+    def work(first: int) -> None:
+        for turn in range(300):
+            index = (first + turn) % 2
+            if not torch.equal(layers[index](x)[0], expected[index]):
+                wrong.append(index)
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    shapes=st.lists(
+        st.tuples(
+            st.sampled_from([torch.uint8, torch.bfloat16, torch.float32]),
+            st.lists(st.integers(1, 7), min_size=1, max_size=3),
+            st.booleans(),
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    layers=st.integers(1, 3),
+)
+def test_whatever_a_layer_holds_comes_back(shapes: list[tuple[torch.dtype, list[int], bool]], layers: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streaming, "MIN_BYTES", 1)
+        made = []
+        for _ in range(layers):
+            layer = nn.Module()
+            for number, (dtype, shape, is_transposed) in enumerate(shapes):
+                tensor = torch.randint(0, 200, shape).to(dtype)
+                layer.register_buffer(f"part{number}", tensor.T.mT.t() if is_transposed and len(shape) == 2 else tensor)
+            made.append(layer)
+        expected = [{name: tensor.clone() for name, tensor in layer.named_buffers()} for layer in made]
+        stream = streamed(made)
+        for layer, right in [*zip(made, expected, strict=True)] * 2:
+            with stream.present(layer):
+                for name, tensor in layer.named_buffers():
+                    assert torch.equal(tensor, right[name])
+
+
+@pytest.fixture(scope="module")
+def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Recipe → directory; `plain` is the checkpoint that they were made from."""
+    plain = write_checkpoint(SPEC, tmp_path_factory.mktemp("plain"))
+    made = {recipe: quantize(plain, tmp_path_factory.mktemp("made") / recipe, recipe) for recipe in ("4bit", "int8")}
+    return {"plain": plain, **made}
+
+
+@pytest.fixture
+def load_streamed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, tuple[int, ...]], loader.LoadedModel]:
+    """Loads a model as for a GPU, on a CPU and with kernels in Triton's interpreter."""
+    monkeypatch.setattr(choice, "why_unsupported", lambda _: None)
+
+    def load(directory: Path, offloaded: tuple[int, ...]) -> loader.LoadedModel:
+        plan = plan_memory(open_weights(directory), CPU, torch.float32, context=64)
+        placement = Placement(main=CPU, layers=(CPU,) * len(SPEC.layers), offloaded=offloaded, streamed=True)
+        plan = replace(plan, placement=placement)
+        told: list[float] = []
+        plan.skeleton.swap()
+        plan.skeleton.assign(placement, lambda _, share: told.append(share))
+        expectations = loader.load_for_gpu(plan, lambda _, share: told.append(share))
+        assert told == sorted(told)
+        assert told[-1] == 1
+        network = plan.skeleton.network.requires_grad_(False).eval()
+        return loader.LoadedModel(network=network, placement=placement, expectations=expectations)
+
+    return load
+
+
+def generate(engine: Engine) -> list[tuple[int, ...]]:
+    return [event.token_ids for event in engine.generate(PROMPT, OPTIONS) if isinstance(event, BlockCommitted)]
+
+
+@needs_interpreter
+@pytest.mark.filterwarnings("ignore:divide by zero")
+@pytest.mark.parametrize(("form", "offloaded"), [("4bit", (0, 1, 2)), ("plain", (2, 3))])
+def test_streamed_layers_compute_through_kernels(
+    directories: dict[str, Path],
+    load_streamed: Callable[[Path, tuple[int, ...]], loader.LoadedModel],
+    form: str,
+    offloaded: tuple[int, ...],
+) -> None:
+    engine = Engine.load(str(directories[form]), device="cpu", dtype="fp32", context_size=64)
+    expected = generate(engine)
+    loaded = load_streamed(directories[form], offloaded)
+    assert all(type(layer.experts) is CudaExperts for layer in loaded.network.layers)
+    assert form == "plain" or all(type(layer.self_attn.o_proj) is CudaLinear for layer in loaded.network.layers)
+    engine.model = loaded.network
+    engine.denoiser = denoiser_of(loaded.network, static=True, layer_ops=True, fuses_commits=True)
+    assert generate(engine) == expected
+
+
+@needs_interpreter
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:overflow", "ignore:invalid value")
+def test_kernels_of_streamed_layers_are_compared_with_the_layer_in_its_place(
+    directories: dict[str, Path], load_streamed: Callable[[Path, tuple[int, ...]], loader.LoadedModel]
+) -> None:
+    """The first and the last layer are int8, which no layer that stays is."""
+    loaded = load_streamed(directories["4bit"], (0, 3))
+    names = {expectation.name.split(" ")[0] for expectation in loaded.expectations}
+    assert {"layers.1.experts", "layers.0.experts"} <= names
+    (first, *_) = (one for one in loaded.expectations if one.name.startswith("layers.0.experts"))
+    with torch.inference_mode():
+        cache = KVCache(loaded.network.config, 32, torch.float32, loaded.placement.layers)
+        loaded.network.encode(torch.tensor(PROMPT), cache)
+    with pytest.raises(ParityError):  # the last layer is there
+        replace(first, present=nullcontext).check(CPU)
+    assert first.check(CPU) < 0.01
