@@ -6,7 +6,7 @@
     encode                 X Y          only what is new
 
 Knows ids and when to keep a snapshot; knows nothing about messages, templates or text. Whatever came before, the KV
-cache equals a prefill of the ids that are held.
+cache equals a prefill of the ids that are held: they are let go before anything changes there, and come back behind it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ class PrefixCache:
         self._layer_devices = layer_devices
         self._kv_cache: KVCache | None = None
         self._ids: list[int] = []
-        self._is_whole = True
 
     def serves(self, model: DiffusionGemma) -> bool:
         """Whether this model encodes what it holds."""
@@ -93,11 +92,9 @@ class PrefixCache:
         """
         self.runs += 1
         self.reserve(max(capacity, self.min_capacity))
-        # A rewind that fails may have put back some rings and not others.
-        was_whole, self._is_whole = self._is_whole, False
-        length = self.kv_cache.rewind(common_length(self._ids, prompt) if was_whole else 0)
-        del self._ids[length:]
-        self._is_whole = True
+        held, self._ids = self._ids, []  # a rewind that fails may have put back some rings and not others
+        length = self.kv_cache.rewind(common_length(held, prompt))
+        self._ids = held[:length]
         if length == self.fork:
             self.kv_cache.snapshot()
         return length
@@ -122,13 +119,12 @@ class PrefixCache:
     def extending(self, ids: Sequence[int]) -> Iterator[None]:
         """Surrounds a pass in which other code writes `ids` into the KV cache, after those that are held.
 
-        A pass that fails has overwritten some rings already: then nothing that is held can be used again. The fork may
-        be at the end of these ids, not within them.
+        A pass that fails has overwritten some rings already: then nothing is held any more. The fork may be at the end
+        of these ids, not within them.
         """
-        self._is_whole = False
+        held, self._ids = self._ids, []
         yield
-        self._ids += ids
-        self._is_whole = True
+        self._ids = [*held, *ids]
         if len(self._ids) == self.fork:
             self.kv_cache.snapshot()
 
