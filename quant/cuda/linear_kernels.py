@@ -1,4 +1,4 @@
-"""Device code: rows of activations times one weight; a quantized one is decoded tile by tile inside the loop.
+"""Device code: rows of activations times one quantized weight, which is decoded tile by tile inside the loop.
 
 Shape letters: M rows of activations, N rows of the weight, K its input, S parts of a sum.
 """
@@ -49,12 +49,10 @@ def linear_kernel(
     separate layers would; there is one part then.
 
     Args:
-        codes, scales: in the order of `layout`, scales two in a word; or int8 as it is stored, with scales in bf16; or
-            a weight as published, whose scales may be anything.
+        codes, scales: in the order of `layout`, scales two in a word; or int8 as it is stored, with scales in bf16.
         share: groups of 64 inputs of a program.
         second_half: from the first to the second half of a group of codes that are not nf4.
     """
-    UNQUANTIZED: tl.constexpr = codes.dtype.element_ty.is_floating()
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     valid = row < rows
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
@@ -83,7 +81,7 @@ def linear_kernel(
     last = tl.minimum(first + share, groups)
     # Triton copies ahead what a product takes, if it is at least a word. Other scales are loaded a group ahead; so is
     # everything of a weight whose codes are words, which go straight to registers.
-    AHEAD: tl.constexpr = INT8 or not (IN_WORDS or UNQUANTIZED)
+    AHEAD: tl.constexpr = INT8 or not IN_WORDS
     if AHEAD:
         next_scale = load_scales(weight_scales + first * scale_group_stride, pair_stride, COLUMNS)
         if GATED:
@@ -97,7 +95,7 @@ def linear_kernel(
             next_up_codes = tl.load(up_codes + first * code_group_stride)
             next_up_scale = tl.load(up_scales + first * scale_group_stride)
     for group in range(first, last):
-        scale, x_scale = 0, 0
+        x_scale = 0
         of_group, of_up = weight_codes + group * code_group_stride, up_codes + group * code_group_stride
         ahead = tl.minimum(group + 1, groups - 1)
         if AHEAD:
@@ -114,7 +112,7 @@ def linear_kernel(
                 of_up, up_scale = next_up_codes, next_up_scale
                 next_up_codes = tl.load(up_codes + ahead * code_group_stride)
                 next_up_scale = tl.load(up_scales + ahead * scale_group_stride)
-        elif not UNQUANTIZED:
+        else:
             scale = load_scales(weight_scales + group * scale_group_stride, pair_stride, COLUMNS)
             if GATED:
                 up_scale = load_scales(up_scales + group * scale_group_stride, pair_stride, COLUMNS)

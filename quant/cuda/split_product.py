@@ -10,13 +10,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from quant.codecs.codec import GROUP
-from quant.cuda.launch_arguments import pack
-from quant.cuda.linear import COLUMNS, MAX_ROWS
+from quant.cuda.linear import MAX_ROWS
 
-GROUPS_PER_PART = 4
-"""Groups of 64 inputs. The released router has 44 of them, hence 11 parts, and 88 programs for 256 rows."""
-ROWS = 64
+SHARE = 256
+"""Inputs of a part. The released router has 2,816, hence 11 parts, and 88 programs for 256 rows."""
+ROWS, COLUMNS = 64, 64
+"""Of a program."""
 
 
 def can_split(x: Tensor, weight: Tensor) -> bool:
@@ -25,41 +24,26 @@ def can_split(x: Tensor, weight: Tensor) -> bool:
     A prompt has more rows than it takes, and tiles enough for torch.
     """
     outputs, inputs = weight.shape
-    share = GROUP * GROUPS_PER_PART
-    divides = outputs % COLUMNS == 0 and inputs % share == 0 and inputs > share
+    divides = outputs % COLUMNS == 0 and inputs % SHARE == 0 and inputs > SHARE
     return 0 < len(x) <= MAX_ROWS and divides and weight.is_contiguous() and weight.dtype == x.dtype
 
 
 def split_product(x: Tensor, weight: Tensor) -> Tensor:
     """Parts [S, M, N] in fp32 of `x @ weight.T`, each over the same number of inputs."""
-    from quant.cuda.linear_kernels import linear_kernel
+    from quant.cuda.split_product_kernels import split_product_kernel
 
-    x, weight = x.contiguous(), weight.detach()
     rows, width = x.shape
-    columns, parts = len(weight), width // GROUP // GROUPS_PER_PART
+    columns, parts = len(weight), width // SHARE
     out = x.new_empty(parts, rows, columns, dtype=torch.float32)
-    no_scales, no_strides = weight, (0, 0)
     with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]  # Triton launches on the current device
-        linear_kernel[(-(-rows // ROWS), columns // COLUMNS, parts)](
-            x,
-            x,
-            weight,
-            no_scales,
-            no_scales,
+        split_product_kernel[(-(-rows // ROWS), columns // COLUMNS, parts)](
+            x.contiguous(),
+            weight.detach(),
             out,
             rows,
             width,
             columns,
-            GROUPS_PER_PART,
-            weight.stride(0),
-            GROUP,
-            GROUP // 2,
-            *no_strides,
-            NF4=False,
-            INT8=False,
-            GATED=False,
-            PACK=pack(linear_kernel, x.device),
-            BY_LANES=False,
+            SHARE=SHARE,
             ROWS=ROWS,
             COLUMNS=COLUMNS,
             num_warps=4,

@@ -6,12 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from quant.codecs.codec import GROUP
 from quant.cuda.linear import MAX_ROWS
-from quant.cuda.split_product import GROUPS_PER_PART, can_split, split_product
+from quant.cuda.split_product import SHARE, can_split, split_product
 from tests.gpu.kernels import DEVICE, HALVES, needs_triton
-
-SHARE = GROUP * GROUPS_PER_PART
 
 
 def drawn(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -47,7 +44,7 @@ def test_rows_may_have_gaps_between_them() -> None:
         (0, (128, 2816), False),
         (256, (100, 2816), False),
         (256, (128, SHARE), False),
-        (256, (128, 2 * SHARE + GROUP), False),
+        (256, (128, 2 * SHARE + 64), False),
     ],
 )
 def test_what_can_be_split(rows: int, weight: tuple[int, int], expected: bool) -> None:
