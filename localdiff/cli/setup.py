@@ -88,7 +88,8 @@ def paths_command(
     return show_paths(decide_streams(context), as_json=is_json)
 
 
-@config_app.command("set", cls=Command)
+# What begins with a dash is a value, too, which the setting then refuses in its own words.
+@config_app.command("set", cls=Command, context_settings={"ignore_unknown_options": True})
 def set_command(context: typer.Context, key: _Key, value: _Value) -> int:
     """Change a setting in config.toml; its other lines and comments stay as they are."""
     from localdiff.commands.config import set_setting

@@ -322,6 +322,7 @@ def test_set_keeps_a_link_and_the_mode_of_the_file(cli: Cli, home: Path, tmp_pat
         (["generate.steps", "0"], "steps=0 must be >= 1", "what it sets: maximum denoise steps per block"),
         (["model", " "], "model=' ' must name a model", "what it sets: model that answers"),
         (["max_memory", "lots"], "max_memory='lots' is not an amount of memory", ""),
+        (["max_memory", "-5"], "max_memory='-5' is not an amount of memory", ""),
         (
             ["generate.temperature", "0.5"],
             "temperature=0.5 excludes t_min=0.1",
