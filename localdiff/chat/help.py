@@ -1,9 +1,12 @@
-"""The page of `/help`: keys first, then the commands by group. It fits a screen of 24 rows and 80 columns.
+"""The page of `/help`: keys first, then the commands by group. It fits a screen of 24 rows and 80 columns;
+in fewer columns it is wrapped between words.
 
 Knows words and widths; the commands are those of `slash`.
 """
 
 from __future__ import annotations
+
+import textwrap
 
 from localdiff.chat.slash import COMMANDS, CommandName
 from localdiff.ui.output import BOLD, Stream
@@ -18,18 +21,38 @@ KEYS = (
 )
 GROUPS = ("Chat", "Answers", "Message", "Sessions")
 _LABEL, _USAGE = 10, 21
+_MIN_MEANING = 24
+"""Columns that a meaning has at least, before it goes to a line of its own."""
 
 
 def help_page(stream: Stream, *, multiline: bool) -> str:
     """The page, without a newline at its end; `multiline` says what Enter does, as in `DisplaySettings`."""
     keys = (SENDING_LINES if multiline else SENDING, *KEYS)
-    lines = [f"{stream.styled(f'{key:<{_LABEL}}', BOLD)}{meaning}" for key, meaning in keys]
+    lines = [line for key, meaning in keys for line in _entry(stream, key, "", meaning)]
     lines.append("")
     for group, label in enumerate(GROUPS):
         for command in (command for command in COMMANDS if command.group == group):
-            lines.append(f"{stream.styled(f'{label:<{_LABEL}}', BOLD)}{usage(command):<{_USAGE}}{command.help}")
+            lines += _entry(stream, label, f"{usage(command):<{_USAGE}}", command.help)
             label = ""
     return "\n".join(lines)
+
+
+def _entry(stream: Stream, label: str, name: str, meaning: str) -> list[str]:
+    """A label, a name and its meaning, which is wrapped behind them; in a narrow window it is below the name."""
+    indent = _LABEL + len(name)
+    label = stream.styled(f"{label:<{_LABEL}}", BOLD)
+    if stream.room is None:
+        return [f"{label}{name}{meaning}"]
+    width = stream.room - 1
+    if name and width < indent + _MIN_MEANING:
+        indent = _LABEL + 2
+        return [f"{label}{name.rstrip()}", *(" " * indent + line for line in _wrapped(meaning, width - indent))]
+    first, *others = _wrapped(meaning, width - indent)
+    return [f"{label}{name}{first}", *(" " * indent + line for line in others)]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, max(width, 1), break_long_words=False, break_on_hyphens=False)
 
 
 def usage(command: CommandName) -> str:

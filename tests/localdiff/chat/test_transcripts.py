@@ -463,6 +463,16 @@ def test_help_fits_a_screen(room: Room) -> None:
         assert any(f"/{command.name}" in line and command.help in line for line in page)
 
 
+@pytest.mark.parametrize("width", [70, 40, 24])
+def test_help_is_wrapped_between_words_in_a_narrow_window(room: Room, width: int) -> None:
+    lines = room("/help", width=width).split("\n")
+    page = lines[lines.index(">>> /help") + 1 : lines.index(">>> ")]
+    assert max(map(len, page)) < max(width, 31)  # the longest command
+    words = " ".join(page).split()
+    for command in COMMANDS:
+        assert f" {command.help} " in f" {' '.join(words)} "
+
+
 def test_help_says_what_enter_does(room: Room) -> None:
     assert "Enter     sends." in room("/help")
     shown = room("/help", display=replace(QUIET, multiline=True))
