@@ -273,7 +273,7 @@ def trace(state: ChatState, argument: str) -> None:
     """Write the recording of the last run."""
     run = state.last_run
     if run is None:
-        raise UsageError("there is no answer to record yet", "a recording is kept for the last answer of this chat")
+        raise UsageError("there is no answer to record", "a recording is kept for the last answer of this chat")
     name = ""
     if argument:
         files = split_paths(argument)

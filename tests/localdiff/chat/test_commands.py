@@ -115,7 +115,7 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         ("/delete ../x", "error: `../x` cannot name a session"),
         ("/sessions", "Nothing is saved yet."),
         ("/?x", "Unknown command /?x. /help lists commands; // instead of / sends the line."),
-        ("/trace", "error: there is no answer to record yet"),
+        ("/trace", "error: there is no answer to record"),
         ("/file", "No files are attached to the next message."),
         ('/file "a', 'error: unclosed quote in `"a`'),
         ("/file gone.txt", "error: no such file: `gone.txt`\nhint: Tab completes paths after `/file`"),
@@ -165,7 +165,7 @@ def test_a_session_is_one_row_of_the_terminal(room: Room) -> None:
 
 @pytest.mark.parametrize("back", ["/undo", "/clear"])
 def test_an_answer_that_was_taken_back_is_not_recorded(room: Room, tmp_path: Path, back: str) -> None:
-    assert "error: there is no answer to record yet\n" in room("Hi", back, f"/trace {tmp_path}/a.jsonl")
+    assert "error: there is no answer to record\n" in room("Hi", back, f"/trace {tmp_path}/a.jsonl")
     assert not (tmp_path / "a.jsonl").exists()
 
 
