@@ -25,14 +25,12 @@ from localdiff.model.cache import KVCache
 from localdiff.options import GenerateOptions
 from quant.cuda import choice
 from quant.cuda.experts import CudaExperts
-from tests.checkpoints.layouts import QUANTIZABLE, write_checkpoint
-from tests.checkpoints.quantized import quantize
+from tests.checkpoints.four_layers import SPEC, write_all
 from tests.gpu.kernels import needs_interpreter
 from tests.models.steps import denoiser_of
 
 CPU, META = torch.device("cpu"), torch.device("meta")
 GPU = pytest.param("cuda:0", marks=pytest.mark.gpu)
-SPEC = replace(QUANTIZABLE, layers="sfsf", settings={"max_denoising_steps": 6, "eos_token_id": [1]})
 PROMPT = [3, 14, 15, 9, 26, 5]
 OPTIONS = GenerateOptions(seed=5, max_tokens=24, context_size=64)
 
@@ -45,10 +43,7 @@ def everything_is_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Recipe → directory; `plain` is the checkpoint that they were made from."""
-    plain = write_checkpoint(SPEC, tmp_path_factory.mktemp("plain"))
-    made = {recipe: quantize(plain, tmp_path_factory.mktemp("made") / recipe, recipe) for recipe in ("4bit", "int8")}
-    return {"plain": plain, **made}
+    return write_all(tmp_path_factory.mktemp("weights"))
 
 
 @pytest.fixture
