@@ -42,7 +42,7 @@ def try_kernels(
     try:
         if expectations or denoiser.path.has_kernels:
             progress("kernels", 0.0)
-            compare_kernels(denoiser, device, expectations)
+            compare_kernels(denoiser, expectations)
         if denoiser.path.static:
             denoiser.warm_up(progress)
     except Exception as error:  # of a compiler, of a launch, or results that are no numbers: they share no class
@@ -53,7 +53,7 @@ def try_kernels(
     return True
 
 
-def compare_kernels(denoiser: Denoiser, device: torch.device, expectations: Sequence[Expectation]) -> None:
+def compare_kernels(denoiser: Denoiser, expectations: Sequence[Expectation]) -> None:
     """Holds the kernels of a path, and a model's fast modules, against the plain path, and logs how near they are.
 
     Args:
@@ -63,7 +63,7 @@ def compare_kernels(denoiser: Denoiser, device: torch.device, expectations: Sequ
         ParityError: one of them computes other numbers.
     """
     began = time.perf_counter()
-    errors = {expectation.name: expectation.check(device) for expectation in expectations} | denoiser.parity()
+    errors = {expectation.name: expectation.check() for expectation in expectations} | denoiser.parity()
     if not errors:
         return
     worst = max(errors, key=errors.__getitem__)

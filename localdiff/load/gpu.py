@@ -26,16 +26,17 @@ def prepare_gpu(
     device: torch.device,
     *,
     adapted: Collection[str] = (),
-    passing: Collection[str] = (),
-    streamed: Iterable[Part] = (),
+    absent: Collection[str] = (),
+    parts: Iterable[Part] = (),
 ) -> tuple[Expectation, ...]:
-    """Replaces modules that have a faster form on this GPU, in a network that computes on it as a whole.
+    """Replaces modules that have a faster form on their GPU.
 
     Args:
+        device: of everything outside the layers.
         adapted: paths of experts with an adapter hook, which the fused kernels do not support.
-        passing: paths of modules whose weights are on the GPU during their pass only; they stay as they are, but for
-            those that are in `streamed`.
-        streamed: layers that are prepared after the others, one by one.
+        absent: paths of modules whose weights are not on this GPU, or during their pass only; they stay as they are,
+            but for those that are in `parts`.
+        parts: layers on other GPUs, and layers that are streamed, which are prepared after the others, one by one.
 
     Returns:
         Plain results that the fast modules must give, too: for a canvas, one with a committed block, a chunk of a
@@ -48,8 +49,9 @@ def prepare_gpu(
     prepared = prepare(
         network,
         device,
-        keep={*adapted, *passing},
-        parts=streamed,
+        keep=adapted,
+        absent=absent,
+        parts=parts,
         rows=(max(1, canvas // SHORT), canvas, 2 * canvas, PREFILL_CHUNK),
         dtype=network.norm.weight.dtype,
     )

@@ -181,7 +181,7 @@ def load_model(
         spare = None if plan.free is None else max(0, plan.free - plan.needed)
         prepare_cpu(skeleton.network, spare=spare, progress=lambda done, of: progress("modules", done / of))
     expectations: tuple[Expectation, ...] = ()
-    if device.type == "cuda" and placement.is_on_one_device:
+    if device.type == "cuda":
         expectations = load_for_gpu(plan, progress)
     network = skeleton.network.requires_grad_(False).eval()
     if fitting is not None:
@@ -192,25 +192,34 @@ def load_model(
 def load_for_gpu(plan: MemoryPlan, progress: LoadProgress) -> tuple[Expectation, ...]:
     """Gives a network its fast modules, and loads the layers that are streamed."""
     skeleton, placement = plan.skeleton, plan.placement
-    network, device = skeleton.network, placement.main
-    adapted = () if plan.adapter is None else plan.adapter.experts
-    passing = [path for path, _ in network.named_modules() if layer_of(path) in placement.offloaded]
-    if not placement.streamed:
-        return prepare_gpu(network, device, adapted=adapted, passing=passing)
-    stream = LayerStream(device)
+    network, main = skeleton.network, placement.main
+    stream = LayerStream(main)
 
-    def loaded() -> Iterator[Part]:
+    def elsewhere() -> Iterator[Part]:
+        for index, device in enumerate(placement.layers):
+            if device != main:
+                yield Part(path=f"layers.{index}", module=network.layers[index], device=device)
+
+    def streamed() -> Iterator[Part]:
         left = sum(plan.demand.layers[index].weights for index in placement.offloaded)
         for index in placement.offloaded:
             progress("weights", 1 - left / skeleton.nbytes)
             left -= plan.demand.layers[index].weights
-            layer = skeleton.assign_layer(index, device)
-            yield Part(path=f"layers.{index}", module=layer, present=partial(stream.present, layer))
+            layer = skeleton.assign_layer(index, main)
+            yield Part(path=f"layers.{index}", module=layer, device=main, present=partial(stream.present, layer))
             stream.hold(layer)
         progress("weights", 1.0)
 
-    expectations = prepare_gpu(network, device, adapted=adapted, passing=passing, streamed=loaded())
-    stream.start()
+    there = {index for index, device in enumerate(placement.layers) if device == main} - {*placement.offloaded}
+    expectations = prepare_gpu(
+        network,
+        main,
+        adapted=() if plan.adapter is None else plan.adapter.experts,
+        absent=[path for path, _ in network.named_modules() if layer_of(path) not in {None, *there}],
+        parts=streamed() if placement.streamed else elsewhere(),
+    )
+    if placement.streamed:
+        stream.start()
     return expectations
 
 

@@ -157,7 +157,10 @@ def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement, host_f
         return None
     if not placement.offloaded:
         devices = len({placement.main, *placement.layers})
-        return f"{_needs(demand, budgets)}: it is spread over {devices} devices, so the fused GPU kernels are not used"
+        return (
+            f"{_needs(demand, budgets)}: it is spread over {devices} devices, which is slower: attention runs through "
+            "torch, and no step is captured as a CUDA graph"
+        )
     nbytes = sum(demand.layers[layer].weights for layer in placement.offloaded)
     what = f"{len(placement.offloaded)} of {len(demand.layers)} layers ({shown_size(nbytes)})"
     if placement.main.type == "cpu":

@@ -60,16 +60,18 @@ class Prepared:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """A part of a model whose weights come to the GPU after those of the rest, and may leave it again.
+    """A part of a model that is on another GPU than the rest, or whose weights come later, and may leave again.
 
     Attributes:
         path: of the part in the model.
-        present: makes the context in which they are there.
+        device: where its weights are now.
+        present: makes the context in which they are there later on.
     """
 
     path: str
     module: nn.Module
-    present: Present
+    device: torch.device
+    present: Present = nullcontext
 
 
 def prepare(
@@ -77,14 +79,16 @@ def prepare(
     device: torch.device,
     *,
     keep: Collection[str] = (),
+    absent: Collection[str] = (),
     parts: Iterable[Part] = (),
     rows: Sequence[int] = (),
     dtype: torch.dtype = torch.bfloat16,
 ) -> Prepared:
-    """Replaces the quantized modules of a model that is on one GPU, with its weights assigned.
+    """Replaces the quantized modules of a model on a GPU, with its weights assigned.
 
     Args:
-        keep: paths of modules that stay as they are, and of those in `parts`.
+        keep: paths of modules that stay as they are.
+        absent: paths of those whose weights are not on this GPU; they stay, too, unless they are in `parts`.
         parts: what is prepared after the rest, each part before the next one is asked for.
         rows: numbers of rows of which the plain results are kept, to hold the fast ones against (`Expectation`); none
             are kept by default.
@@ -97,16 +101,15 @@ def prepare(
     paths: dict[str, list[str]] = defaultdict(list)
     expectations: dict[tuple[object, ...], list[Expectation]] = {}
     warning: str | None = None
-    for part in chain([Part(path="", module=model, present=nullcontext)], parts):
-        replacements = _replacements(part, keep if part.module is model else ())
-        unsupported = why_unsupported(device) if replacements else None
-        if unsupported is not None:
-            warning = f"{unsupported.reason}: {_COST}; {unsupported.remedy}"
+    for part in chain([Part(path="", module=model, device=device)], parts):
+        replacements = _replacements(part, {*keep, *absent} if part.module is model else keep)
+        if replacements and (reason := _why_plain(part.device, device)) is not None:
+            warning = reason
             continue
         for path, (plain, maker) in replacements.items():
             kind = _KINDS.get(type(plain), "experts")
             stored = tuple((name, tensor.shape, tensor.dtype) for name, tensor in plain.state_dict().items())
-            format_ = (type(plain), *stored)
+            format_ = (type(plain), part.device, *stored)
             calls = plain_calls(plain, rows, dtype) if rows and format_ not in expectations else []
             fast = maker(plain).eval()
             owner, _, attribute = path.rpartition(".")
@@ -116,8 +119,13 @@ def prepare(
                 torch.cuda.empty_cache()
             paths[kind].append(fast.path)
             name = f"{path} ({fast.path})"
-            held = [Expectation(name=name, fast=fast, call=call, present=part.present) for call in calls]
-            expectations.setdefault(format_, held)
+            expectations.setdefault(
+                format_,
+                [
+                    Expectation(name=name, fast=fast, call=call, device=part.device, present=part.present)
+                    for call in calls
+                ],
+            )
     return Prepared(
         paths=tuple(
             f"{kind} ({kind_paths.count(path)}): {path}"
@@ -127,6 +135,18 @@ def prepare(
         warning=warning,
         expectations=tuple(one for of_format in expectations.values() for one in of_format),
     )
+
+
+def _why_plain(device: torch.device, first: torch.device) -> str | None:
+    """Why modules on a device of several have no fast form, and what that means.
+
+    Where kernels have failed on the first one, they are trusted on no other.
+    """
+    for one in (first, device):
+        if (unsupported := why_unsupported(one)) is not None:
+            where = "" if one == first else f"`{one}`: "
+            return f"{where}{unsupported.reason}: {_COST}; {unsupported.remedy}"
+    return None
 
 
 def _replacements(part: Part, keep: Collection[str]) -> dict[str, tuple[nn.Module, Callable[[Any], _Fast]]]:

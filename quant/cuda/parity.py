@@ -94,26 +94,28 @@ class Expectation:
 
     Attributes:
         name: of the fast module, for messages.
+        device: where it computes.
         present: makes the context in which its weights are on the device, where they come and go.
     """
 
     name: str
     fast: nn.Module
     call: Call
+    device: torch.device
     present: Present = nullcontext
 
     @torch.inference_mode()
-    def check(self, device: torch.device) -> float:
-        """The relative error of the fast module on a device.
+    def check(self) -> float:
+        """The relative error of the fast module.
 
         Raises:
             ParityError: it is too large, or the result is not the same twice.
         """
         with self.present():
-            return self._error(device)
+            return self._error()
 
-    def _error(self, device: torch.device) -> float:
-        arguments = [argument.to(device) for argument in self.call.arguments]
+    def _error(self) -> float:
+        arguments = [argument.to(self.device) for argument in self.call.arguments]
         compute: Callable[..., Tensor] = getattr(self.fast, self.call.method)
         name, expected = f"{self.name}, {self.call.method} of {len(arguments[0])} rows", (self.call.expected,)
         error = assert_parity(name, lambda: (compute(*arguments),), expected)

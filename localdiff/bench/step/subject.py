@@ -126,7 +126,7 @@ def random_subject(
             prepare_cpu(network, progress=lambda done, of: progress(f"preparing weights for this CPU, {done} of {of}"))
         expectations = prepare_gpu(network, where) if where.type == "cuda" else ()
         denoiser = Denoiser.for_device(network, where)
-        compare_kernels(denoiser, where, expectations)
+        compare_kernels(denoiser, expectations)
         return Subject(
             name=f"random weights in the shapes of {MODEL}",
             recipe=chosen.name,
@@ -188,7 +188,7 @@ def real_subject(
         loaded = load_model(weights, where, kind, context=context)
         network = loaded.network
         denoiser = Denoiser.for_device(network, where)
-        compare_kernels(denoiser, where, loaded.expectations)
+        compare_kernels(denoiser, loaded.expectations)
         source_of = match_tensors(_sketch(network.config), weights.shapes).source_of
         built = Blueprint(network.config, {name: weights.scheme(stored) for name, stored in source_of.items()})
         return Subject(

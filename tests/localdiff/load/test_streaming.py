@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,25 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from localdiff.engine import Engine
-from localdiff.events import BlockCommitted
-from localdiff.load import loader, open_weights, plan_memory, streaming
-from localdiff.load.placement import Placement
+from localdiff.load import streaming
 from localdiff.load.streaming import ALIGNMENT, LayerStream
-from localdiff.model.cache import KVCache
-from localdiff.options import GenerateOptions
-from quant.cuda import choice
-from quant.cuda.experts import CudaExperts
-from quant.cuda.linear import CudaLinear
-from quant.cuda.parity import ParityError
-from tests.checkpoints.four_layers import SPEC, write_all
-from tests.gpu.kernels import needs_interpreter
-from tests.models.steps import denoiser_of
 
 CPU = torch.device("cpu")
 DEVICES = [CPU, pytest.param(torch.device("cuda", 0), marks=pytest.mark.gpu)]
-PROMPT = [3, 14, 15, 9, 26, 5]
-OPTIONS = GenerateOptions(seed=5, max_tokens=16, cap=2, context_size=64)
 
 
 @pytest.fixture(autouse=True)
@@ -208,70 +190,3 @@ def test_whatever_a_layer_holds_comes_back(shapes: list[tuple[torch.dtype, list[
             with stream.present(layer):
                 for name, tensor in layer.named_buffers():
                     assert torch.equal(tensor, right[name])
-
-
-@pytest.fixture(scope="module")
-def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return write_all(tmp_path_factory.mktemp("weights"))
-
-
-@pytest.fixture
-def load_streamed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, tuple[int, ...]], loader.LoadedModel]:
-    """Loads a model as for a GPU, on a CPU and with kernels in Triton's interpreter."""
-    monkeypatch.setattr(choice, "why_unsupported", lambda _: None)
-
-    def load(directory: Path, offloaded: tuple[int, ...]) -> loader.LoadedModel:
-        plan = plan_memory(open_weights(directory), CPU, torch.float32, context=64)
-        placement = Placement(main=CPU, layers=(CPU,) * len(SPEC.layers), offloaded=offloaded, streamed=True)
-        plan = replace(plan, placement=placement)
-        told: list[float] = []
-        plan.skeleton.swap()
-        plan.skeleton.assign(placement, lambda _, share: told.append(share))
-        expectations = loader.load_for_gpu(plan, lambda _, share: told.append(share))
-        assert told == sorted(told)
-        assert told[-1] == 1
-        network = plan.skeleton.network.requires_grad_(False).eval()
-        return loader.LoadedModel(network=network, placement=placement, expectations=expectations)
-
-    return load
-
-
-def generate(engine: Engine) -> list[tuple[int, ...]]:
-    return [event.token_ids for event in engine.generate(PROMPT, OPTIONS) if isinstance(event, BlockCommitted)]
-
-
-@needs_interpreter
-@pytest.mark.filterwarnings("ignore:divide by zero")
-@pytest.mark.parametrize(("form", "offloaded"), [("4bit", (0, 1, 2)), ("plain", (2, 3))])
-def test_streamed_layers_compute_through_kernels(
-    directories: dict[str, Path],
-    load_streamed: Callable[[Path, tuple[int, ...]], loader.LoadedModel],
-    form: str,
-    offloaded: tuple[int, ...],
-) -> None:
-    engine = Engine.load(str(directories[form]), device="cpu", dtype="fp32", context_size=64)
-    expected = generate(engine)
-    loaded = load_streamed(directories[form], offloaded)
-    assert all(type(layer.experts) is CudaExperts for layer in loaded.network.layers)
-    assert form == "plain" or all(type(layer.self_attn.o_proj) is CudaLinear for layer in loaded.network.layers)
-    engine.model = loaded.network
-    engine.denoiser = denoiser_of(loaded.network, static=True, layer_ops=True, fuses_commits=True)
-    assert generate(engine) == expected
-
-
-@needs_interpreter
-@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:overflow", "ignore:invalid value")
-def test_kernels_of_streamed_layers_are_compared_with_the_layer_in_its_place(
-    directories: dict[str, Path], load_streamed: Callable[[Path, tuple[int, ...]], loader.LoadedModel]
-) -> None:
-    """The first and the last layer are int8, which no layer that stays is."""
-    loaded = load_streamed(directories["4bit"], (0, 3))
-    names = {expectation.name.split(" ")[0] for expectation in loaded.expectations}
-    assert {"layers.1.experts", "layers.0.experts"} <= names
-    (first, *_) = (one for one in loaded.expectations if one.name.startswith("layers.0.experts"))
-    with torch.inference_mode():
-        cache = KVCache(loaded.network.config, 32, torch.float32, loaded.placement.layers)
-        loaded.network.encode(torch.tensor(PROMPT), cache)
-    with pytest.raises(ParityError):  # the last layer is there
-        replace(first, present=nullcontext).check(CPU)
-    assert first.check(CPU) < 0.01

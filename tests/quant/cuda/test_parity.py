@@ -55,7 +55,7 @@ def test_kernels_agree(codec: str, activations: str, dtype: torch.dtype, monkeyp
     made = expectations(codec, dtype, monkeypatch)
     # A linear layer, of two, and the experts, for each number of rows; logits and soft embedding.
     assert len(made) == 6
-    errors = {one.name: one.check(DEVICE) for one in made}
+    errors = {one.name: one.check() for one in made}
     assert all(error < (0.03 if activations == "a8" else 0.01) for error in errors.values()), errors
 
 
@@ -63,7 +63,7 @@ def test_kernels_agree(codec: str, activations: str, dtype: torch.dtype, monkeyp
 def test_parts_of_a_product_are_compared_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "parts_of", lambda *_: 2)
     made = expectations("int8", torch.float32, monkeypatch)
-    assert max(one.check(DEVICE) for one in made) < 0.01
+    assert max(one.check() for one in made) < 0.01
     parts = linear.Weight.parts
 
     def one_of(weight: linear.Weight, x: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ def test_parts_of_a_product_are_compared_as_well(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(linear.Weight, "parts", one_of)
     with pytest.raises(ParityError, match=r"^first \(w8a16, Triton\), forward of 24 rows, in parts: "):
-        made[0].check(DEVICE)
+        made[0].check()
 
 
 @needs_triton
@@ -90,7 +90,7 @@ def test_what_a_wrong_kernel_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {}
     for one in made:
         try:
-            one.check(DEVICE)
+            one.check()
         except ParityError as error:
             found[one.name.partition(" ")[0]] = str(error)
     assert set(found) == {"first", "experts"}

@@ -310,7 +310,7 @@ def test_random_weights_are_compared_too(monkeypatch: pytest.MonkeyPatch) -> Non
     compared: list[object] = []
     monkeypatch.setattr(subjects, "compare_kernels", lambda *given: compared.append(given))
     subject = small_subject()
-    assert compared == [(subject.denoiser, CPU, ())]
+    assert compared == [(subject.denoiser, ())]
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
