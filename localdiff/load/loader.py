@@ -200,7 +200,7 @@ def load_for_gpu(plan: MemoryPlan, progress: LoadProgress) -> tuple[Expectation,
             if device != main:
                 yield Part(path=f"layers.{index}", module=network.layers[index], device=device)
 
-    def streamed() -> Iterator[Part]:
+    def arriving() -> Iterator[Part]:
         left = sum(plan.demand.layers[index].weights for index in placement.offloaded)
         for index in placement.offloaded:
             progress("weights", 1 - left / skeleton.nbytes)
@@ -216,7 +216,7 @@ def load_for_gpu(plan: MemoryPlan, progress: LoadProgress) -> tuple[Expectation,
         main,
         adapted=() if plan.adapter is None else plan.adapter.experts,
         absent=[path for path, _ in network.named_modules() if layer_of(path) not in {None, *there}],
-        parts=streamed() if placement.streamed else elsewhere(),
+        parts=arriving() if placement.streamed else elsewhere(),
     )
     if placement.streamed:
         stream.start()
