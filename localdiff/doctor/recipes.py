@@ -80,7 +80,7 @@ def _finding(device: Device, plans: dict[str, Plan], context: int, limit: int | 
 def _advice(device: Device) -> str:
     if device.device.type == "cpu":
         return "close other programs; what does not fit is read from the disk again in every pass, which is slow"
-    return "`--max-memory` keeps layers in host memory, which is slower; `--context` with fewer tokens takes less"
+    return "layers that do not fit stay in host memory, which is slower; `--context` with fewer tokens takes less"
 
 
 def _line(name: str, needs: dict[int, int], free: int) -> str:

@@ -129,7 +129,7 @@ class PlanSummary:
             return f"fits {gpu} up to {_context(max(fitting))} context, not beyond"
         if self.alternative is not None:
             return f"does not fit {gpu}; recipe `{self.alternative}` does"
-        return f"does not fit {gpu}; `run --max-memory` offloads some layers, which is slower"
+        return f"does not fit {gpu}; some layers will stay in host memory, which is slower"
 
 
 def _disk(mount: Mount) -> str:

@@ -34,7 +34,7 @@ def test_a_long_context_may_not_fit() -> None:
     assert finding.details[0].endswith("fits at 8,192")
 
 
-@pytest.mark.parametrize(("name", "advice"), [("cuda:0", "`--max-memory`"), ("cpu", "close other programs")])
+@pytest.mark.parametrize(("name", "advice"), [("cuda:0", "stay in host memory"), ("cpu", "close other programs")])
 def test_a_small_device_is_warned_about(name: str, advice: str) -> None:
     (finding,) = check_recipes([device(name, 6)], context=8192)
     assert finding.status == "warn"

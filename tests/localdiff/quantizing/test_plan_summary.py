@@ -99,8 +99,7 @@ def test_the_download(summary: PlanSummary, download: Download | None, text: str
         (17.9, "fits cuda:0 (RTX, 17.9 GB of 96.0 GB free) up to 8k context, not beyond"),
         (
             8,
-            "does not fit cuda:0 (RTX, 8.0 GB of 96.0 GB free); `run --max-memory` offloads some layers, "
-            "which is slower",
+            "does not fit cuda:0 (RTX, 8.0 GB of 96.0 GB free); some layers will stay in host memory, which is slower",
         ),
     ],
 )
