@@ -7,6 +7,7 @@
     skeleton     a model without its tensors, and how each is loaded
     devices      what `--device` and `--dtype` mean here, and how much memory there is
     placement    which layer is on which device
+    memory_plan  the same of a checkpoint and of the memory that is free, before anything is loaded
     gpu, cpu     fast modules for NVIDIA GPUs and for CPUs
     threads      one thread for small models on a CPU
     streaming    layers that a GPU has no room for, copied to it in turn
@@ -18,8 +19,9 @@ Knows checkpoints, devices and bytes; knows nothing about generation.
 
 from localdiff.load.described import described_weights
 from localdiff.load.devices import further_devices, resolve_device, resolve_dtype, unused_gpu
-from localdiff.load.loader import LoadedModel, MemoryPlan, load_model, plan_memory
+from localdiff.load.loader import LoadedModel, load_model
 from localdiff.load.matching import match_tensors
+from localdiff.load.memory_plan import MemoryPlan, plan_memory
 from localdiff.load.placement import Placement
 from localdiff.load.stored import StoredWeights, open_weights
 from localdiff.load.threads import limit_threads

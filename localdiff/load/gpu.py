@@ -1,15 +1,20 @@
-"""Fast modules on an NVIDIA GPU, and the one log line where they are unavailable.
+"""Fast modules on NVIDIA GPUs, and the one log line where they are unavailable.
 
-Knows when to say something; `quant.cuda` knows what can be done.
+Knows which layers are where, and when to say something; `quant.cuda` knows what can be done.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from functools import partial
 
 import torch
 
+from localdiff.load.memory_plan import MemoryPlan
+from localdiff.load.skeleton import layer_of
+from localdiff.load.streaming import LayerStream
+from localdiff.load_progress import LoadProgress
 from localdiff.memory_account import PREFILL_CHUNK
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.cuda.choice import Part, prepare
@@ -67,3 +72,37 @@ def prepare_gpu(
     if prepared.warning is not None:
         _log.warning("%s", prepared.warning)
     return prepared.expectations
+
+
+def load_for_gpu(plan: MemoryPlan, progress: LoadProgress) -> tuple[Expectation, ...]:
+    """Gives a network its fast modules, and loads the layers that are streamed."""
+    skeleton, placement = plan.skeleton, plan.placement
+    network, main = skeleton.network, placement.main
+    stream = LayerStream(main)
+
+    def elsewhere() -> Iterator[Part]:
+        for index, device in enumerate(placement.layers):
+            if device != main:
+                yield Part(path=f"layers.{index}", module=network.layers[index], device=device)
+
+    def arriving() -> Iterator[Part]:
+        left = sum(plan.demand.layers[index].weights for index in placement.offloaded)
+        for index in placement.offloaded:
+            progress("weights", 1 - left / skeleton.nbytes)
+            left -= plan.demand.layers[index].weights
+            layer = skeleton.assign_layer(index, main)
+            yield Part(path=f"layers.{index}", module=layer, device=main, present=partial(stream.present, layer))
+            stream.hold(layer)
+        progress("weights", 1.0)
+
+    there = {index for index, device in enumerate(placement.layers) if device == main} - {*placement.offloaded}
+    expectations = prepare_gpu(
+        network,
+        main,
+        adapted=() if plan.adapter is None else plan.adapter.experts,
+        absent=[path for path, _ in network.named_modules() if layer_of(path) not in {None, *there}],
+        parts=arriving() if placement.streamed else elsewhere(),
+    )
+    if placement.streamed:
+        stream.start()
+    return expectations

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from localdiff.load import load_model, loader, open_weights
+from localdiff.load import load_model, loader, memory_plan, open_weights
 from localdiff.load.placement import Demand, Placement
 from localdiff.model.cache import KVCache
 from quant.cpu import choice
@@ -44,7 +44,7 @@ def test_modules_of_a_loaded_model_are_replaced_by_fast_ones(quantized: Path, mo
 def test_layers_that_are_read_anew_in_every_pass_stay_plain(quantized: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALDIFF_CPU_PATH", "fast")
     placement = Placement(main=CPU, layers=(CPU, CPU), offloaded=(1,))
-    monkeypatch.setattr(loader, "place", lambda *args, **kwargs: placement)
+    monkeypatch.setattr(memory_plan, "place", lambda *args, **kwargs: placement)
     assert experts(quantized) == [QuantExperts] * 2
 
 
@@ -94,10 +94,10 @@ def test_they_may_take_what_is_free_beside_files_cache_and_buffers(
         totals.append(demand.account.total)
         return Placement(main=CPU, layers=(CPU, CPU))
 
-    monkeypatch.setattr(loader, "place", place)
+    monkeypatch.setattr(memory_plan, "place", place)
     monkeypatch.setattr(loader, "prepare_cpu", lambda network, *, spare, progress: spares.append(spare))
     experts(quantized)
     files = sum(tensor.nbytes for path in quantized.glob("*.safetensors") for tensor in load_file(path).values())
-    monkeypatch.setattr(loader, "free_bytes", lambda device: None if more is None else files + totals[0] + more)
+    monkeypatch.setattr(memory_plan, "free_bytes", lambda device: None if more is None else files + totals[0] + more)
     experts(quantized)
     assert spares[1] == (None if more is None else max(0, more))

@@ -13,7 +13,7 @@ import torch
 
 from localdiff.engine import Engine
 from localdiff.events import BlockCommitted
-from localdiff.load import LoadedModel, loader, open_weights, plan_memory, streaming
+from localdiff.load import LoadedModel, gpu, open_weights, plan_memory, streaming
 from localdiff.load.placement import Placement
 from localdiff.model.cache import KVCache
 from localdiff.options import GenerateOptions
@@ -54,7 +54,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Load:
         told: list[float] = []
         plan.skeleton.swap()
         plan.skeleton.assign(placement, lambda _, share: told.append(share))
-        expectations = loader.load_for_gpu(plan, lambda _, share: told.append(share))
+        expectations = gpu.load_for_gpu(plan, lambda _, share: told.append(share))
         assert told == sorted(told)
         assert told[-1] == 1
         network = plan.skeleton.network.requires_grad_(False).eval()

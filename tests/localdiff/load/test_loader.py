@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from localdiff.errors import ResourceError, WeightsError
-from localdiff.load import load_model, loader, open_weights
+from localdiff.load import load_model, memory_plan, open_weights
 from localdiff.load.checkpoint import Checkpoint
 from localdiff.load.placement import Demand
 from localdiff.load.skeleton import Skeleton
@@ -202,7 +202,7 @@ def test_untied_weights_are_refused(edited: Callable[..., Path]) -> None:
 
 def test_weights_that_do_not_fit_the_device(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needed = sum(parameter.numel() for parameter in load(written).parameters()) * 2
-    monkeypatch.setattr(loader, "free_bytes", lambda device: 500_000)
+    monkeypatch.setattr(memory_plan, "free_bytes", lambda device: 500_000)
     sizes = rf"`bf16` takes .*\({needed / 1e3:.0f} KB weights, .*`cpu` has 500 KB for it"
     with pytest.raises(ResourceError, match=sizes) as caught:
         load(written, torch.bfloat16)
@@ -216,7 +216,7 @@ def test_further_devices_are_asked_for_their_memory_only_where_the_first_is_too_
 ) -> None:
     """A GPU that is asked gets a context of this process, which takes some of its memory."""
     asked: list[torch.device] = []
-    monkeypatch.setattr(loader, "free_bytes", lambda device: asked.append(device) or free)
+    monkeypatch.setattr(memory_plan, "free_bytes", lambda device: asked.append(device) or free)
     other = torch.device("cuda", 1)
     with nullcontext() if free > 10**6 else pytest.raises(ResourceError):
         load_model(open_weights(written), CPU, torch.bfloat16, further=(other,), context=64)

@@ -18,7 +18,7 @@ from localdiff.denoising import Denoiser
 from localdiff.engine import Engine
 from localdiff.errors import ResourceError
 from localdiff.events import BlockCommitted
-from localdiff.load import LoadedModel, StoredWeights, load_model, loader, open_weights, streaming
+from localdiff.load import LoadedModel, StoredWeights, load_model, memory_plan, open_weights, streaming
 from localdiff.load.placement import Placement
 from localdiff.load.skeleton import Skeleton
 from localdiff.model.cache import KVCache
@@ -52,7 +52,7 @@ def placed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., LoadedModel]:
 
     def load(weights: StoredWeights, device: torch.device, offloaded: tuple[int, ...]) -> LoadedModel:
         placement = Placement(main=device, layers=(device,) * len(SPEC.layers), offloaded=offloaded)
-        monkeypatch.setattr(loader, "place", lambda *_, **__: placement)
+        monkeypatch.setattr(memory_plan, "place", lambda *_, **__: placement)
         return load_model(weights, device, torch.float32)
 
     return load
@@ -161,7 +161,7 @@ def test_steps_are_told_whether_all_weights_stay(
     """A fused projection of weights that come and go would compute with what was there when it was made: nothing."""
     told: list[dict[str, bool]] = []
     placement = Placement(main=CPU, layers=(CPU,) * len(SPEC.layers), offloaded=offloaded)
-    monkeypatch.setattr(loader, "place", lambda *_, **__: placement)
+    monkeypatch.setattr(memory_plan, "place", lambda *_, **__: placement)
     monkeypatch.setattr(Denoiser, "for_device", lambda model, device, **where: told.append(where) or Denoiser(model))
     Engine.load(str(directories["4bit"]), device="cpu", dtype="fp32", context_size=64)
     assert told == [{"one_device": True, "resident": not offloaded}]
@@ -177,7 +177,7 @@ def test_layers_that_stay_are_computed_by_kernels_beside_those_that_pass(
     monkeypatch.setattr(choice, "why_unsupported", lambda _: None)
     everything = Engine.load(str(directories[form]), device="cpu", dtype="fp32", context_size=64)
     placement = Placement(main=CPU, layers=(CPU,) * len(SPEC.layers), offloaded=(1, 2))
-    monkeypatch.setattr(loader, "place", lambda *_, **__: placement)
+    monkeypatch.setattr(memory_plan, "place", lambda *_, **__: placement)
     engine = Engine.load(str(directories[form]), device="cpu", dtype="fp32", context_size=64)
     passing = [path for path, _ in engine.model.named_modules() if path.startswith(("layers.1.", "layers.2."))]
     choice.prepare(engine.model, torch.device("cuda", 0), keep=passing)
@@ -221,7 +221,7 @@ def test_layers_on_two_cards(directories: dict[str, Path], monkeypatch: pytest.M
     one, two = torch.device("cuda:0"), torch.device("cuda:1")
     alone = load_model(weights, one, torch.float32)
     placement = Placement(main=one, layers=(one, one, two, two))
-    monkeypatch.setattr(loader, "place", lambda *_, **__: placement)
+    monkeypatch.setattr(memory_plan, "place", lambda *_, **__: placement)
     spread = load_model(weights, one, torch.float32, further=(two,))
     assert {tensor.device for tensor in spread.network.layers[3].state_dict().values()} == {two}
     assert_same(logits(spread), logits(alone), "cuda")

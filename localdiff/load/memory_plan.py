@@ -1,0 +1,104 @@
+"""Where a model would be held, before any of its weights is read.
+
+Knows names, shapes and dtypes of a checkpoint, and how much memory devices have free; loads nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from localdiff.adapter import Adapter, StoredAdapter
+from localdiff.errors import ResourceError
+from localdiff.load.devices import free_bytes
+from localdiff.load.placement import Budget, Demand, Placement, cost, place, streamed
+from localdiff.load.skeleton import Skeleton
+from localdiff.load.stored import StoredWeights
+
+DEFAULT_CONTEXT = 8192
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryPlan:
+    """Where a model would be held, before any of its weights is read.
+
+    Attributes:
+        adapter: low-rank terms that are added, if any.
+        budgets: the memory of each device that was considered.
+        host_free: free bytes of host memory; None where they are unknown.
+    """
+
+    skeleton: Skeleton
+    adapter: Adapter | None
+    demand: Demand
+    budgets: Sequence[Budget]
+    host_free: int | None
+    placement: Placement
+
+    @property
+    def needed(self) -> int:
+        """Bytes of memory that it takes; on a CPU with the files that are mapped."""
+        account = self.demand.account
+        if self.skeleton.device.type == "cpu":
+            return self.skeleton.nbytes + account.cache + account.buffers
+        return account.total
+
+    @property
+    def free(self) -> int | None:
+        """Bytes of memory that are free on the first device; None where that is unknown."""
+        return self.budgets[0].nbytes
+
+    @property
+    def cost(self) -> str | None:
+        """What it costs that the model is not on one device as a whole, as a sentence; None where it is."""
+        return cost(self.demand, self.budgets, self.placement, self.host_free)
+
+
+def plan_memory(
+    weights: StoredWeights,
+    device: torch.device,
+    dtype: torch.dtype,
+    *,
+    further: Sequence[torch.device] = (),
+    context: int = DEFAULT_CONTEXT,
+    max_memory: int | None = None,
+    may_offload: bool = False,
+    adapter: StoredAdapter | None = None,
+) -> MemoryPlan:
+    """Where a model would be held: from names, shapes and dtypes alone. Arguments are those of `load_model`.
+
+    Raises:
+        WeightsError: the checkpoint or the adapter is incomplete, or another model's.
+        ResourceError: the model does not fit.
+    """
+    skeleton = Skeleton.of(weights, device, dtype)
+    config = skeleton.network.config
+    fitting = None if adapter is None else Adapter(adapter, config, dtype)
+    demand = skeleton.demand(context, fitting)
+    budgets = [_budget(device, max_memory)]
+    if not budgets[0].holds(demand.account.total):  # asking a GPU for its memory takes 0.4 GB of it: a context
+        budgets += [_budget(there, max_memory) for there in further]
+    placement = place(demand, budgets, may_offload=may_offload)
+    if fitting is not None and placement.offloaded:
+        raise ResourceError(
+            f"the adapter `{fitting.name}` needs all layers on the device, and {len(placement.offloaded)} of "
+            f"{len(config.layers)} do not fit there",
+            "use a smaller recipe (`localdiff quantize`) or a smaller `--context`",
+        )
+    host_free = free_bytes(torch.device("cpu"))
+    return MemoryPlan(
+        skeleton=skeleton,
+        adapter=fitting,
+        demand=demand,
+        budgets=budgets,
+        host_free=host_free,
+        placement=streamed(demand, placement, host_free),
+    )
+
+
+def _budget(device: torch.device, max_memory: int | None) -> Budget:
+    free = free_bytes(device)
+    limits = [limit for limit in (free, max_memory) if limit is not None]
+    return Budget(device=device, nbytes=min(limits, default=None))
