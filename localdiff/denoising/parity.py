@@ -71,15 +71,8 @@ def step_parity(model: DiffusionGemma, path: StepPath) -> dict[str, float]:
     parity = _Parity(model)
     for config, layer in parity.kinds().items():
         try:
-            if path.layer_ops:
-                parity.try_layer_ops(config, layer)
-            if path.attention:
-                parity.try_attention(config)
-            if path.layer_ops:
-                parity.try_parts(config, layer)
-            if path.projections:
-                parity.try_projections(layer.self_attn, has_gate=False)
-                parity.try_projections(layer.mlp, has_gate=True)
+            with layer.present():
+                parity.try_layer(config, layer, path)
         except ParityError as error:
             kind = "full" if config.window is None else "sliding"
             raise ParityError(f"a layer of {kind} attention: {error}") from None
@@ -140,6 +133,18 @@ class _Parity:
             if layer.layer_scalar.device == self._device:
                 layers.setdefault(config, layer)
         return layers
+
+    def try_layer(self, config: LayerConfig, layer: Layer, path: StepPath) -> None:
+        """Every kernel of a layer that a path has."""
+        if path.layer_ops:
+            self.try_layer_ops(config, layer)
+        if path.attention:
+            self.try_attention(config)
+        if path.layer_ops:
+            self.try_parts(config, layer)
+        if path.projections:
+            self.try_projections(layer.self_attn, has_gate=False)
+            self.try_projections(layer.mlp, has_gate=True)
 
     def try_layer_ops(self, config: LayerConfig, layer: Layer) -> None:
         """The ops between a layer's products, for a committed block and a canvas."""

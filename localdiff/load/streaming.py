@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -113,6 +114,7 @@ class LayerStream:
         for layer, held in self._held.items():
             for view in held.views:
                 view.point_to(self._place)
+            layer.present = partial(self.present, layer)  # type: ignore[assignment]  # of a `Layer`
             layer.forward = self._fetching(layer, layer.forward)
 
     @contextmanager

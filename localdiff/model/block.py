@@ -6,6 +6,8 @@ Shape letters: N rows, D width, d head size, k experts per row.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -25,7 +27,11 @@ class Layer(UsesLayerOps):
     Attributes:
         layer_scalar: [1] factor on the residual stream of canvas rows.
         encoder_layer_scalar: [1] the same for encoder rows; all other weights are shared.
+        present: makes the context in which its weights are where it computes; `forward` is called in it, and so is
+            whatever else computes with them.
     """
+
+    present: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def __init__(self, config: ModelConfig, layer: LayerConfig) -> None:
         super().__init__()
