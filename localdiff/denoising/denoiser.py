@@ -54,14 +54,21 @@ class Denoiser:
 
     @classmethod
     def for_device(
-        cls, model: DiffusionGemma, device: torch.device, *, one_device: bool = True, resident: bool = True
+        cls,
+        model: DiffusionGemma,
+        device: torch.device,
+        *,
+        one_device: bool = True,
+        resident: bool = True,
+        streamed: bool = False,
     ) -> Denoiser:
         """A denoiser on the path of `StepPath.for_device`, for which it prepares the model.
 
         Raises:
             SwitchError: an environment variable has an invalid value.
         """
-        path = StepPath.for_device(model, device, one_device=one_device, resident=resident).prepare(model)
+        path = StepPath.for_device(model, device, one_device=one_device, resident=resident, streamed=streamed)
+        path = path.prepare(model)
         if device.type == "cuda":
             _log.info("steps: %s", path)
         return cls(model, path)

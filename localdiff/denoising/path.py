@@ -69,7 +69,13 @@ class StepPath:
 
     @classmethod
     def for_device(
-        cls, model: DiffusionGemma, device: torch.device, *, one_device: bool = True, resident: bool = True
+        cls,
+        model: DiffusionGemma,
+        device: torch.device,
+        *,
+        one_device: bool = True,
+        resident: bool = True,
+        streamed: bool = False,
     ) -> StepPath:
         """The fastest path that works on a device; without an NVIDIA GPU, steps are plain.
 
@@ -78,6 +84,8 @@ class StepPath:
             resident: whether all of their weights stay on it. Where some are copied there for each pass, projections
                 are not fused, steps are not captured, and none is launched before it is known to be needed: the copies
                 take most of its time.
+            streamed: whether those that do not stay are copied from memory. Where they are read from files, a step is
+                plain, which has nothing to warm up: that would read them several times while the model loads.
 
         Raises:
             SwitchError: an environment variable has an invalid value.
@@ -90,7 +98,7 @@ class StepPath:
             return cls()
         triton = one_device and why_unsupported(device) is None
         attention = triton and not plain["attention"] and _can_attend(model)
-        static = attention and not plain["step"]
+        static = attention and (resident or streamed) and not plain["step"]
         return cls(
             static=static,
             captured=static and resident and not plain["graph"] and _can_be_captured(model),

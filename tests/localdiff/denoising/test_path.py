@@ -27,8 +27,9 @@ def test_on_a_cpu_nothing_changes_by_itself() -> None:
             {},
             "static step, logits in Triton, attention in Triton, layer ops in Triton, fused projections, commit fused",
         ),
+        ({"resident": False}, "plain step, attention in Triton, layer ops in Triton, commit fused"),
         (
-            {"resident": False},
+            {"resident": False, "streamed": True},
             "static step, logits in Triton, attention in Triton, layer ops in Triton, commit fused",
         ),
         ({"one_device": False}, "plain step, commit fused"),

@@ -164,7 +164,7 @@ def test_steps_are_told_whether_all_weights_stay(
     monkeypatch.setattr(memory_plan, "place", lambda *_, **__: placement)
     monkeypatch.setattr(Denoiser, "for_device", lambda model, device, **where: told.append(where) or Denoiser(model))
     Engine.load(str(directories["4bit"]), device="cpu", dtype="fp32", context_size=64)
-    assert told == [{"one_device": True, "resident": not offloaded}]
+    assert told == [{"one_device": True, "resident": not offloaded, "streamed": False}]
 
 
 @needs_interpreter
