@@ -122,6 +122,8 @@ def _part_key(name: str, options: argparse.Namespace) -> dict[str, Any]:
         key |= {"recipe": options.recipe[0], "context": options.context[0]}
     elif name in ("attention", "tiles"):
         key["context"] = options.context
+    if name == "tiles" and options.product:
+        key["product"] = options.product
     return key
 
 
@@ -229,7 +231,7 @@ def tiles(options: argparse.Namespace) -> int:
     """Microseconds of single products with each tile."""
     from tests.bench.gpu_tiles import time_tiles
 
-    return time_tiles(options.context[:1], _results(options), torch.device("cuda"))
+    return time_tiles(options.context[:1], _results(options), torch.device("cuda"), options.product)
 
 
 def kernels(options: argparse.Namespace) -> int:
@@ -357,6 +359,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--recipe", nargs="+", default=list(RECIPES), metavar="NAME")
     parser.add_argument("--context", nargs="+", type=int, default=list(CONTEXTS), metavar="N")
     parser.add_argument("--steps", type=int, default=32, metavar="N")
+    parser.add_argument("--product", nargs="+", default=[], metavar="NAME", help="of tiles, as its lines begin")
     parser.add_argument("--vram-limit", metavar="SIZE", help="as on a card of this size, such as 18GB")
     parser.add_argument(
         "--minutes", type=float, default=10, metavar="N", help="for a part, and for one measurement of a step"

@@ -1,6 +1,7 @@
 """What other tiles would take: the products of a step with the tiles that are chosen for it, and with others.
 
     python -m tests.bench.gpu tiles        on a card: how long each takes
+    python -m tests.bench.gpu tiles --product 'experts, nf4' head        of these alone
     python -m tests.bench.gpu_tiles 86     without one: which of them that card could run, and with how many registers
 
 Which tile is fastest follows from a card's clocks, units and caches, and only a clock can tell. Each product runs as in
@@ -254,13 +255,21 @@ def _of_attention(contexts: Sequence[int], device: torch.device) -> Iterator[Pro
 
 
 @torch.inference_mode()
-def time_tiles(contexts: Sequence[int], results: Results, device: torch.device) -> int:
-    """Microseconds of each product with each tile, and which is the fastest; 1 where one gives other results."""
+def time_tiles(
+    contexts: Sequence[int], results: Results, device: torch.device, names: Sequence[str] = ()
+) -> int:
+    """Microseconds of each product with each tile, and which is the fastest; 1 where one gives other results.
+
+    Args:
+        names: how the names of products begin that are timed; all of them, if there are none.
+    """
     from triton.errors import TritonError
 
     torch.manual_seed(0)
     wrong = 0
     for product in products(contexts, device):
+        if names and not product.name.startswith(tuple(names)):
+            continue
         expected = product.whole(product.run().float())
         chosen = _microseconds(product.name, CHOSEN, product.run, results)
         taken = {CHOSEN: chosen}
