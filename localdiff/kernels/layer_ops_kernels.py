@@ -26,12 +26,18 @@ def round_like(x, like):
 
 
 @triton.jit
+def load_row(pointers, inside):
+    """fp32 values of a row, 0 beyond its width."""
+    return tl.load(pointers, mask=inside, other=0.0).to(tl.float32)
+
+
+@triton.jit
 def load_sum(x, offset, part_stride, inside, like, PARTS: tl.constexpr):
     """fp32 values of a row; or, from more than one part in fp32, their sum, rounded to the dtype of `like`."""
-    value = tl.load(x + offset, mask=inside, other=0.0).to(tl.float32)
+    value = load_row(x + offset, inside)
     if PARTS > 1:
         for part in tl.static_range(1, PARTS):
-            value += tl.load(x + part * part_stride + offset, mask=inside, other=0.0)
+            value += load_row(x + part * part_stride + offset, inside)
         value = round_like(value, like)
     return value
 
@@ -42,8 +48,8 @@ def norm_kernel(x, weight, out, eps, width, WIDTH: tl.constexpr):
     column = tl.arange(0, WIDTH)
     inside = column < width
     offset = tl.program_id(0).to(tl.int64) * width + column
-    row = rms_norm(tl.load(x + offset, mask=inside, other=0.0).to(tl.float32), eps, width)
-    row *= tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
+    of_row, row = load_row(weight + column, inside), load_row(x + offset, inside)
+    row = rms_norm(row, eps, width) * of_row
     tl.store(out + offset, row.to(out.dtype.element_ty), mask=inside)
 
 
@@ -90,8 +96,7 @@ def qkv_norm_rope_kernel(
         head -= heads + kv_heads
         source = row * v_row_stride + head * SIZE + half
         target = (row * kv_heads + head) * SIZE + half
-        first = tl.load(v + source, mask=inside, other=0.0).to(tl.float32)
-        second = tl.load(v + source + SIZE // 2, mask=inside, other=0.0).to(tl.float32)
+        first, second = load_row(v + source, inside), load_row(v + source + SIZE // 2, inside)
         rms = tl.sqrt((tl.sum(first * first, axis=0) + tl.sum(second * second, axis=0)) / SIZE + eps)
         tl.store(v_out + target, (first / rms).to(v_out.dtype.element_ty), mask=inside)
         tl.store(v_out + target + SIZE // 2, (second / rms).to(v_out.dtype.element_ty), mask=inside)
@@ -103,19 +108,16 @@ def _norm_rope(x, weight, cosines, sines, out, source, target, angle, half, insi
 
     `source`, `target` and `angle` are the offsets of its first half in `x`, in `out`, and in `cosines` and `sines`.
     """
-    first = tl.load(x + source, mask=inside, other=0.0).to(tl.float32)
-    second = tl.load(x + source + SIZE // 2, mask=inside, other=0.0).to(tl.float32)
+    first, second = load_row(x + source, inside), load_row(x + source + SIZE // 2, inside)
+    of_first, of_second = load_row(weight + half, inside), load_row(weight + half + SIZE // 2, inside)
+    first_cosine, first_sine = load_row(cosines + angle, inside), load_row(sines + angle, inside)
+    second_cosine = load_row(cosines + angle + SIZE // 2, inside)
+    second_sine = load_row(sines + angle + SIZE // 2, inside)
     rms = tl.sqrt((tl.sum(first * first, axis=0) + tl.sum(second * second, axis=0)) / SIZE + eps)
-    first = first / rms * tl.load(weight + half, mask=inside, other=0.0).to(tl.float32)
-    second = second / rms * tl.load(weight + half + SIZE // 2, mask=inside, other=0.0).to(tl.float32)
-    first, second = round_like(first, out), round_like(second, out)
-    cosine = tl.load(cosines + angle, mask=inside, other=0.0).to(tl.float32)
-    sine = tl.load(sines + angle, mask=inside, other=0.0).to(tl.float32)
-    rotated = round_like(first * cosine, out) - round_like(second * sine, out)
+    first, second = round_like(first / rms * of_first, out), round_like(second / rms * of_second, out)
+    rotated = round_like(first * first_cosine, out) - round_like(second * first_sine, out)
     tl.store(out + target, rotated.to(out.dtype.element_ty), mask=inside)
-    cosine = tl.load(cosines + angle + SIZE // 2, mask=inside, other=0.0).to(tl.float32)
-    sine = tl.load(sines + angle + SIZE // 2, mask=inside, other=0.0).to(tl.float32)
-    rotated = round_like(second * cosine, out) + round_like(first * sine, out)
+    rotated = round_like(second * second_cosine, out) + round_like(first * second_sine, out)
     tl.store(out + target + SIZE // 2, rotated.to(out.dtype.element_ty), mask=inside)
 
 
@@ -145,16 +147,17 @@ def add_attention_and_norm_kernel(
     column = tl.arange(0, WIDTH)
     inside = column < width
     offset = tl.program_id(0).to(tl.int64) * width + column
-    added = rms_norm(load_sum(y, offset, part_stride, inside, residual, PARTS), eps, width)
-    added = round_like(added * tl.load(attention_weight + column, mask=inside, other=0.0).to(tl.float32), residual)
-    total = round_like(tl.load(x + offset, mask=inside, other=0.0).to(tl.float32) + added, residual)
+    # All of it is loaded ahead of the first norm, whose sum no load can be moved across.
+    added = load_sum(y, offset, part_stride, inside, residual, PARTS)
+    before = load_row(x + offset, inside)
+    of_attention, of_dense = load_row(attention_weight + column, inside), load_row(dense_weight + column, inside)
+    of_experts, scale = load_row(expert_weight + column, inside), load_row(router_scale + column, inside)
+    added = round_like(rms_norm(added, eps, width) * of_attention, residual)
+    total = round_like(before + added, residual)
     tl.store(residual + offset, total.to(residual.dtype.element_ty), mask=inside)
     row = rms_norm(total, eps, width)
-    weight = tl.load(dense_weight + column, mask=inside, other=0.0).to(tl.float32)
-    tl.store(dense_in + offset, (row * weight).to(dense_in.dtype.element_ty), mask=inside)
-    weight = tl.load(expert_weight + column, mask=inside, other=0.0).to(tl.float32)
-    tl.store(expert_in + offset, (row * weight).to(expert_in.dtype.element_ty), mask=inside)
-    scale = tl.load(router_scale + column, mask=inside, other=0.0).to(tl.float32)
+    tl.store(dense_in + offset, (row * of_dense).to(dense_in.dtype.element_ty), mask=inside)
+    tl.store(expert_in + offset, (row * of_experts).to(expert_in.dtype.element_ty), mask=inside)
     row = round_like(round_like(row, router_in) * scale, router_in) * router_factor
     tl.store(router_in + offset, row.to(router_in.dtype.element_ty), mask=inside)
 
@@ -244,22 +247,23 @@ def merge_branches_kernel(
     inside = column < width
     row = tl.program_id(0)
     offset = row.to(tl.int64) * width + column
-    dense = rms_norm(load_sum(dense_out, offset, part_stride, inside, out, PARTS), eps, width)
-    dense = round_like(dense * tl.load(dense_weight + column, mask=inside, other=0.0).to(tl.float32), out)
+    # All of it is loaded ahead of the first norm, whose sum no load can be moved across.
     if TOP_K:
         expert = tl.zeros([WIDTH], dtype=tl.float32)
         for slot in tl.static_range(TOP_K):
             pair = row.to(tl.int64) * TOP_K + slot
-            value = tl.load(expert_out + pair * width + column, mask=inside, other=0.0).to(tl.float32)
-            expert += value * tl.load(routing_weights + pair)
+            expert += load_row(expert_out + pair * width + column, inside) * tl.load(routing_weights + pair)
         expert = round_like(expert, expert_out)
     else:
-        expert = tl.load(expert_out + offset, mask=inside, other=0.0).to(tl.float32)
-    expert = rms_norm(expert, eps, width)
-    expert = round_like(expert * tl.load(expert_weight + column, mask=inside, other=0.0).to(tl.float32), out)
-    both = rms_norm(round_like(dense + expert, out), eps, width)
-    both = round_like(both * tl.load(both_weight + column, mask=inside, other=0.0).to(tl.float32), out)
-    total = round_like(tl.load(x + offset, mask=inside, other=0.0).to(tl.float32) + both, out)
+        expert = load_row(expert_out + offset, inside)
+    dense = load_sum(dense_out, offset, part_stride, inside, out, PARTS)
+    before = load_row(x + offset, inside)
+    of_dense, of_experts = load_row(dense_weight + column, inside), load_row(expert_weight + column, inside)
+    of_both = load_row(both_weight + column, inside)
+    dense = round_like(rms_norm(dense, eps, width) * of_dense, out)
+    expert = round_like(rms_norm(expert, eps, width) * of_experts, out)
+    both = round_like(rms_norm(round_like(dense + expert, out), eps, width) * of_both, out)
+    total = round_like(before + both, out)
     canvas, encoder = tl.load(canvas_scalar).to(tl.float32), tl.load(encoder_scalar).to(tl.float32)
     scalar = tl.where(tl.load(is_canvas + row) != 0, canvas, encoder)
     tl.store(out + offset, (total * scalar).to(out.dtype.element_ty), mask=inside)

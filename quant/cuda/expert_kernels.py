@@ -18,7 +18,7 @@ import triton.language as tl
 from quant.cuda.activation_kernels import gelu
 from quant.cuda.nf4_kernels import load_table
 from quant.cuda.row_kernels import to_int8
-from quant.cuda.weight_kernels import add_product, code_offsets, load_scales
+from quant.cuda.weight_kernels import add_product, code_offsets, kept, load_scales, load_words
 
 
 @triton.jit(do_not_specialize=("pairs", "blocks"))  # they depend on the length of a prompt
@@ -111,6 +111,7 @@ def gate_up_kernel(
     groups = width // 64
     UNQUANTIZED: tl.constexpr = codes.dtype.element_ty.is_floating()
     WORDS: tl.constexpr = codes.dtype.element_ty == tl.int32
+    TWO_AHEAD: tl.constexpr = WORDS and levels.dtype.element_ty == tl.int32
     SIZE: tl.constexpr = 8 if WORDS else 32 if NF4 else 64
     both = 2 * inner
     base = expert.to(tl.int64) * groups * both
@@ -131,19 +132,26 @@ def gate_up_kernel(
         next_gate, next_up = load_scales(gate_scales, 0, COLUMNS), load_scales(up_scales, 0, COLUMNS)
         next_x = tl.load(x_row_scales)
     if WORDS:  # all of a weight, since codes in words go straight to registers
-        next_gate, next_up = tl.load(gate_codes), tl.load(up_codes)
-        next_gate_scale, next_up_scale = tl.load(gate_scales), tl.load(up_scales)
+        next_gate, next_gate_scale = load_words(gate_codes, gate_scales, 0, code_group_stride, inner)
+        next_up, next_up_scale = load_words(up_codes, up_scales, 0, code_group_stride, inner)
+        if TWO_AHEAD:
+            second = tl.minimum(1, groups - 1)
+            later_gate, later_gate_scale = load_words(gate_codes, gate_scales, second, code_group_stride, inner)
+            later_up, later_up_scale = load_words(up_codes, up_scales, second, code_group_stride, inner)
     for group in range(groups):
         gate_scale, up_scale, x_scale = 0, 0, 0
         of_gate, of_up = gate_codes + group * code_group_stride, up_codes + group * code_group_stride
-        ahead = tl.minimum(group + 1, groups - 1)
+        ahead = tl.minimum(group + (2 if TWO_AHEAD else 1), groups - 1)
         if WORDS:
-            of_gate, of_up = next_gate, next_up
-            next_gate = tl.load(gate_codes + ahead * code_group_stride)
-            next_up = tl.load(up_codes + ahead * code_group_stride)
-            gate_scale, up_scale = next_gate_scale, next_up_scale
-            next_gate_scale = tl.load(gate_scales + ahead * inner)
-            next_up_scale = tl.load(up_scales + ahead * inner)
+            of_gate, gate_scale, of_up, up_scale = next_gate, next_gate_scale, next_up, next_up_scale
+            if TWO_AHEAD:
+                next_gate, next_gate_scale = kept(later_gate), kept(later_gate_scale)
+                next_up, next_up_scale = kept(later_up), kept(later_up_scale)
+                later_gate, later_gate_scale = load_words(gate_codes, gate_scales, ahead, code_group_stride, inner)
+                later_up, later_up_scale = load_words(up_codes, up_scales, ahead, code_group_stride, inner)
+            else:
+                next_gate, next_gate_scale = load_words(gate_codes, gate_scales, ahead, code_group_stride, inner)
+                next_up, next_up_scale = load_words(up_codes, up_scales, ahead, code_group_stride, inner)
         elif INT8:
             gate_scale, up_scale, x_scale = next_gate, next_up, next_x
             next_gate = load_scales(gate_scales + ahead * inner, 0, COLUMNS)
@@ -208,6 +216,7 @@ def down_kernel(
     groups = inner // 64
     UNQUANTIZED: tl.constexpr = codes.dtype.element_ty.is_floating()
     WORDS: tl.constexpr = codes.dtype.element_ty == tl.int32
+    TWO_AHEAD: tl.constexpr = WORDS and levels.dtype.element_ty == tl.int32
     SIZE: tl.constexpr = 8 if WORDS else 32 if NF4 else 64
     base = expert.to(tl.int64) * groups * width
     RUN: tl.constexpr = 32 if BY_LANES and not WORDS else SIZE
@@ -224,15 +233,21 @@ def down_kernel(
         if INT8:
             next_scale, next_row_scale = load_scales(down_scales, 0, COLUMNS), tl.load(row_scales)
         if WORDS:
-            next_codes, next_scale = tl.load(down_codes), tl.load(down_scales)
+            next_codes, next_scale = load_words(down_codes, down_scales, 0, code_group_stride, width // 2)
+            if TWO_AHEAD:
+                second = tl.minimum(1, groups - 1)
+                later_codes, later_scale = load_words(down_codes, down_scales, second, code_group_stride, width // 2)
         for group in range(groups):
             scale, row_scale = 0, 0
             of_group = down_codes + group * code_group_stride
-            ahead = tl.minimum(group + 1, groups - 1)
+            ahead = tl.minimum(group + (2 if TWO_AHEAD else 1), groups - 1)
             if WORDS:
                 of_group, scale = next_codes, next_scale
-                next_codes = tl.load(down_codes + ahead * code_group_stride)
-                next_scale = tl.load(down_scales + ahead * (width // 2))
+                if TWO_AHEAD:
+                    next_codes, next_scale = kept(later_codes), kept(later_scale)
+                    later_codes, later_scale = load_words(down_codes, down_scales, ahead, code_group_stride, width // 2)
+                else:
+                    next_codes, next_scale = load_words(down_codes, down_scales, ahead, code_group_stride, width // 2)
             elif INT8:
                 scale, row_scale = next_scale, next_row_scale
                 next_scale = load_scales(down_scales + ahead * (width // 2), 0, COLUMNS)

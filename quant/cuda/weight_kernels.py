@@ -11,7 +11,7 @@ import triton.language as tl
 
 from quant.cuda.nf4_kernels import nf4_int8, nf4_weights, nf4_weights_by_lanes, unpacked
 
-_TAKE = tl.constexpr("mov.f32 $0, $1;")
+_TAKE, _KEEP = tl.constexpr("mov.f32 $0, $1;"), tl.constexpr("mov.b32 $0, $1;")
 
 _MIDDLE, _BITS_OF_MIDDLE = tl.constexpr(1.5 * 2**23), tl.constexpr(0x4B400000)
 """An fp32 number and its bits: up to 2²² from it, adding an integer to the bits adds it to the number. 64 products of
@@ -103,6 +103,22 @@ def load_scales(scales, pair_stride, N: tl.constexpr):
         blocks = tl.reshape(tl.join(first, second), [N // 16, 8, 2])
         of_rows = tl.reshape(tl.permute(blocks, [0, 2, 1]), [N])
     return of_rows
+
+
+@triton.jit
+def load_words(codes, scales, group, code_group_stride, scale_group_stride):
+    """Codes and scales of a group of nf4 in words, from pointers to those of the first group."""
+    return tl.load(codes + group * code_group_stride), tl.load(scales + group * scale_group_stride)
+
+
+@triton.jit
+def kept(words):
+    """Words int32, as they are.
+
+    What an iteration only hands on to the next would keep Triton from copying anything ahead in that loop: it gives up
+    where a value is two iterations old. A move, of which the assembler makes nothing, begins another value.
+    """
+    return tl.inline_asm_elementwise(_KEEP, "=r,r", [words], dtype=tl.int32, is_pure=True, pack=1)
 
 
 @triton.jit
