@@ -35,7 +35,7 @@ class Tile:
 
 SMALL_HEADS: dict[MmaKind, Tile] = {
     "mma.sync": Tile(32, 64, 4),
-    "wgmma": Tile(64, 32, 4, stages=3),
+    "wgmma": Tile(128, 32, 8, stages=3),
     "tcgen05": Tile(64, 32, 4),
 }
 """Head sizes up to 256. `quant.cuda.tiles` says why they depend on the GPU. With three stages, an H100 takes three

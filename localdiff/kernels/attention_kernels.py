@@ -80,7 +80,8 @@ def attention_kernel(
     query = tl.load(q + q_offset[:, None] + column[None, :], mask=is_row[:, None] & is_column[None, :], other=0.0)
 
     filled_slots = tl.minimum(cached_length, slots)
-    newest, ring_size = cached_length - 1, tl.maximum(slots, 1)
+    newest = cached_length - 1
+    newest_slot = newest % tl.maximum(slots, 1)
     last_row = tl.minimum((first + ROWS - 1) // GROUP, rows - 1)
     new_count = tl.where(last_row < commit_rows, last_row + 1, rows)  # new keys that any of these rows sees
     cached_tiles = (filled_slots + KEYS - 1) // KEYS
@@ -102,7 +103,9 @@ def attention_kernel(
         kv_mask = is_key[:, None] & is_column[None, :]
         key = tl.load(tl.where(is_new, new_k, cached_k) + kv_offset, mask=kv_mask, other=0.0)
         score = tl.dot(query, tl.trans(key), input_precision="ieee") * _LOG2E
-        slot_position = newest - (newest - index) % ring_size if WINDOWED else index
+        # Slots up to the newest one's were written in this turn of the ring, those behind it in the turn before.
+        older = tl.where(index > newest_slot, slots, 0)
+        slot_position = newest - newest_slot + index - older if WINDOWED else index
         key_position = tl.where(is_new, cached_length + tl.minimum(index, commit_rows), slot_position)
         distance = row_position[:, None] - key_position[None, :]
         visible = is_key[None, :] & (distance >= 0)

@@ -15,10 +15,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from quant.cuda.activation_kernels import gelu
+from quant.cuda.activation_kernels import gate_and_up, gelu
 from quant.cuda.nf4_kernels import load_table
 from quant.cuda.row_kernels import to_int8
-from quant.cuda.weight_kernels import add_product, code_offsets, kept, load_scales, load_words
+from quant.cuda.weight_kernels import add_product, code_offsets, kept, load_scales, load_words, with_jump
 
 
 @triton.jit(do_not_specialize=("pairs", "blocks"))  # they depend on the length of a prompt
@@ -106,8 +106,7 @@ def gate_up_kernel(
     valid = within < tl.load(block_count + block)
     row = tl.load(order + start + within, mask=valid, other=0) // top_k
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    word = tl.arange(0, COLUMNS // 2)
-    k = tl.arange(0, 32)
+    k = tl.arange(0, 64 if BY_LANES else 32)
     groups = width // 64
     UNQUANTIZED: tl.constexpr = codes.dtype.element_ty.is_floating()
     WORDS: tl.constexpr = codes.dtype.element_ty == tl.int32
@@ -118,54 +117,41 @@ def gate_up_kernel(
     RUN: tl.constexpr = 32 if BY_LANES and not WORDS else SIZE
     code_row_stride, code_group_stride = (width, 64) if UNQUANTIZED else (RUN, both * SIZE)
     second_half = both * 32 if BY_LANES else 32
-    offsets = code_offsets(tl.program_id(1) * COLUMNS, code_row_stride, COLUMNS, BY_LANES, WORDS)
-    gate_codes = codes + base * SIZE + offsets
-    up_codes = gate_codes + inner * code_row_stride
-    gate_scales = scales + (base + tl.program_id(1) * COLUMNS) // 2 + word
+    # Columns of the gate, and behind them the same ones of the up projection.
+    first, jump = tl.program_id(1) * COLUMNS, inner - COLUMNS
+    weight_codes = codes + base * SIZE + code_offsets(first, code_row_stride, jump, 2 * COLUMNS, BY_LANES, WORDS)
+    weight_scales = scales + (base + first) // 2 + with_jump(tl.arange(0, COLUMNS), jump // 2, COLUMNS)
     x_rows = x + row[:, None].to(tl.int64) * width + k[None, :]
     x_row_scales = x_scales + row * groups
-    gate = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
-    up = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
-    up_scales = gate_scales + inner // 2
+    acc = tl.zeros([2 * COLUMNS, ROWS], dtype=tl.float32)
     table = load_table(levels, NF4, INT8, PACK)
     if INT8:  # scales are loaded a group ahead, because Triton copies ahead no more than what a product takes
-        next_gate, next_up = load_scales(gate_scales, 0, COLUMNS), load_scales(up_scales, 0, COLUMNS)
-        next_x = tl.load(x_row_scales)
+        next_scale, next_x = load_scales(weight_scales, 0, 2 * COLUMNS), tl.load(x_row_scales)
     if WORDS:  # all of a weight, since codes in words go straight to registers
-        next_gate, next_gate_scale = load_words(gate_codes, gate_scales, 0, code_group_stride, inner)
-        next_up, next_up_scale = load_words(up_codes, up_scales, 0, code_group_stride, inner)
+        next_codes, next_scale = load_words(weight_codes, weight_scales, 0, code_group_stride, inner)
         if TWO_AHEAD:
             second = tl.minimum(1, groups - 1)
-            later_gate, later_gate_scale = load_words(gate_codes, gate_scales, second, code_group_stride, inner)
-            later_up, later_up_scale = load_words(up_codes, up_scales, second, code_group_stride, inner)
+            later_codes, later_scale = load_words(weight_codes, weight_scales, second, code_group_stride, inner)
     for group in range(groups):
-        gate_scale, up_scale, x_scale = 0, 0, 0
-        of_gate, of_up = gate_codes + group * code_group_stride, up_codes + group * code_group_stride
+        scale, x_scale = 0, 0
+        of_group = weight_codes + group * code_group_stride
         ahead = tl.minimum(group + (2 if TWO_AHEAD else 1), groups - 1)
         if WORDS:
-            of_gate, gate_scale, of_up, up_scale = next_gate, next_gate_scale, next_up, next_up_scale
+            of_group, scale = next_codes, next_scale
             if TWO_AHEAD:
-                next_gate, next_gate_scale = kept(later_gate), kept(later_gate_scale)
-                next_up, next_up_scale = kept(later_up), kept(later_up_scale)
-                later_gate, later_gate_scale = load_words(gate_codes, gate_scales, ahead, code_group_stride, inner)
-                later_up, later_up_scale = load_words(up_codes, up_scales, ahead, code_group_stride, inner)
+                next_codes, next_scale = kept(later_codes), kept(later_scale)
+                later_codes, later_scale = load_words(weight_codes, weight_scales, ahead, code_group_stride, inner)
             else:
-                next_gate, next_gate_scale = load_words(gate_codes, gate_scales, ahead, code_group_stride, inner)
-                next_up, next_up_scale = load_words(up_codes, up_scales, ahead, code_group_stride, inner)
+                next_codes, next_scale = load_words(weight_codes, weight_scales, ahead, code_group_stride, inner)
         elif INT8:
-            gate_scale, up_scale, x_scale = next_gate, next_up, next_x
-            next_gate = load_scales(gate_scales + ahead * inner, 0, COLUMNS)
-            next_up = load_scales(up_scales + ahead * inner, 0, COLUMNS)
+            scale, x_scale = next_scale, next_x
+            next_scale = load_scales(weight_scales + ahead * inner, 0, 2 * COLUMNS)
             next_x = tl.load(x_row_scales + ahead)
         elif not UNQUANTIZED:
-            gate_scale = load_scales(gate_scales + group * inner, 0, COLUMNS)
-            up_scale = load_scales(up_scales + group * inner, 0, COLUMNS)
+            scale = load_scales(weight_scales + group * inner, 0, 2 * COLUMNS)
         x_group = x_rows + group * 64
-        gate = add_product(
-            gate, x_group, x_scale, of_gate, second_half, gate_scale, table, valid[:, None], NF4, INT8, PACK
-        )
-        up = add_product(up, x_group, x_scale, of_up, second_half, up_scale, table, valid[:, None], NF4, INT8, PACK)
-    gate, up = tl.trans(gate), tl.trans(up)
+        acc = add_product(acc, x_group, x_scale, of_group, second_half, scale, table, valid[:, None], NF4, INT8, PACK)
+    gate, up = gate_and_up(acc)
     activated = gelu(gate.to(COMPUTE).to(tl.float32)).to(COMPUTE)
     value = (activated.to(tl.float32) * up.to(COMPUTE).to(tl.float32)).to(COMPUTE)
     sorted_row = start + within
@@ -212,11 +198,10 @@ def down_kernel(
     valid = within < tl.load(block_count + block)
     sorted_row = tl.load(block_start + block) + within
     word = tl.arange(0, COLUMNS // 2)
-    k = tl.arange(0, 32)
+    k = tl.arange(0, 64 if BY_LANES else 32)
     groups = inner // 64
     UNQUANTIZED: tl.constexpr = codes.dtype.element_ty.is_floating()
     WORDS: tl.constexpr = codes.dtype.element_ty == tl.int32
-    TWO_AHEAD: tl.constexpr = WORDS and levels.dtype.element_ty == tl.int32
     SIZE: tl.constexpr = 8 if WORDS else 32 if NF4 else 64
     base = expert.to(tl.int64) * groups * width
     RUN: tl.constexpr = 32 if BY_LANES and not WORDS else SIZE
@@ -227,27 +212,20 @@ def down_kernel(
     table = load_table(levels, NF4, INT8, PACK)
     for tile in range(TILES):
         first = (tl.program_id(1) * TILES + tile) * COLUMNS
-        down_codes = codes + base * SIZE + code_offsets(first, code_row_stride, COLUMNS, BY_LANES, WORDS)
+        down_codes = codes + base * SIZE + code_offsets(first, code_row_stride, 0, COLUMNS, BY_LANES, WORDS)
         down_scales = scales + (base + first) // 2 + word
         acc = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
         if INT8:
             next_scale, next_row_scale = load_scales(down_scales, 0, COLUMNS), tl.load(row_scales)
         if WORDS:
             next_codes, next_scale = load_words(down_codes, down_scales, 0, code_group_stride, width // 2)
-            if TWO_AHEAD:
-                second = tl.minimum(1, groups - 1)
-                later_codes, later_scale = load_words(down_codes, down_scales, second, code_group_stride, width // 2)
         for group in range(groups):
             scale, row_scale = 0, 0
             of_group = down_codes + group * code_group_stride
-            ahead = tl.minimum(group + (2 if TWO_AHEAD else 1), groups - 1)
+            ahead = tl.minimum(group + 1, groups - 1)
             if WORDS:
                 of_group, scale = next_codes, next_scale
-                if TWO_AHEAD:
-                    next_codes, next_scale = kept(later_codes), kept(later_scale)
-                    later_codes, later_scale = load_words(down_codes, down_scales, ahead, code_group_stride, width // 2)
-                else:
-                    next_codes, next_scale = load_words(down_codes, down_scales, ahead, code_group_stride, width // 2)
+                next_codes, next_scale = load_words(down_codes, down_scales, ahead, code_group_stride, width // 2)
             elif INT8:
                 scale, row_scale = next_scale, next_row_scale
                 next_scale = load_scales(down_scales + ahead * (width // 2), 0, COLUMNS)

@@ -87,7 +87,8 @@ class CudaExperts(RoutedExperts):
             return x.new_empty(rows, top_k, width)
         is_int8 = self.activations == "a8"
         tile = tiles.EXPERTS[tiles.mma_kind(x.device)][self.activations]
-        block_rows = tile.rows(pairs, experts)
+        may_have_table = self._may_have_table(kernels.gate_up_kernel, self._gate_up, tile, x.dtype)
+        block_rows = tile.rows(pairs, experts, by_table=may_have_table)
         blocks = min(pairs, pairs // block_rows + experts)
         order, *of_blocks = (x.new_empty(size, dtype=torch.int32) for size in (pairs, blocks, blocks, blocks))
         kernels.sort_pairs_kernel[(experts,)](
@@ -162,10 +163,14 @@ class CudaExperts(RoutedExperts):
         self, kernel: object, part: Tiled | Unquantized, tile: ExpertTile, rows: int, dtype: torch.dtype
     ) -> Tensor:
         """nf4's table of bytes (int32), where blocks of so many rows have one; elsewhere its levels."""
-        may_have = self._has_byte_table and tile.byte_table and rows == tile.few_rows and dtype == torch.bfloat16
-        if may_have and part.is_nf4 and part.by_lanes and not is_interpreted(kernel):
+        if rows == tile.few_rows and self._may_have_table(kernel, part, tile, dtype):
             return byte_table(part.codes.device)
         return levels(part.codes.device, self.activations)
+
+    def _may_have_table(self, kernel: object, part: Tiled | Unquantized, tile: ExpertTile, dtype: torch.dtype) -> bool:
+        """Whether a table of bytes decodes a weight, in blocks of few rows."""
+        is_wanted = self._has_byte_table and tile.byte_table and dtype == torch.bfloat16
+        return is_wanted and part.is_nf4 and part.by_lanes and not is_interpreted(kernel)
 
     def _constants(self, kernel: object, part: Tiled | Unquantized) -> dict[str, Any]:
         return {

@@ -48,6 +48,7 @@ class ExpertTile:
     Attributes:
         few_rows, many_rows: of a block, if an expert gets few rows on average, and if it gets many.
         few: the most that are few; by default as many as a block has.
+        few_by_table: the same where a table of bytes decodes weights; by default as many as `few`.
         down_columns: of the down projection, if its weight is quantized and its width divides: the overhead of a loop
             iteration besides decoding is then spread over twice as many weights. The gate and the up projection have
             64, a group of the input of the down projection.
@@ -60,30 +61,33 @@ class ExpertTile:
     few_rows: int
     many_rows: int
     few: int | None = None
+    few_by_table: int | None = None
     down_columns: int = 128
     warps: int = 4
     stages: int = 3
     byte_table: bool = False
 
-    def rows(self, pairs: int, experts: int) -> int:
-        """Rows of a block for so many pairs of a row and an expert."""
+    def rows(self, pairs: int, experts: int, *, by_table: bool = False) -> int:
+        """Rows of a block for so many pairs of a row and an expert; `by_table`, if blocks of few may have a table."""
         few = self.few_rows if self.few is None else self.few
+        if by_table and self.few_by_table is not None:
+            few = self.few_by_table
         return self.few_rows if pairs <= few * experts else self.many_rows
 
 
-_FOUR_WARPS = (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 64, 4), Tile(128, 128, 8, programs_per_sm=0.75))
+_FOUR_WARPS = (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 64, 4), Tile(128, 128, 8, programs_per_sm=0.75, stages=3))
 LINEAR: dict[MmaKind, tuple[Tile, ...]] = {
     "mma.sync": (Tile(16, 64, 4), Tile(32, 64, 4), Tile(64, 128, 8), Tile(128, 128, 8, programs_per_sm=2)),
-    "wgmma": (*_FOUR_WARPS, Tile(256, 64, 4, programs_per_sm=16)),
+    "wgmma": (*_FOUR_WARPS, Tile(256, 64, 4, programs_per_sm=16, stages=3)),
     "tcgen05": _FOUR_WARPS,
 }
 """The last tiles of each are for weights of many rows. With 128 × 128, a MFLOP of the result reads 12 KB of activations
-and codes from the L2 cache, with the tile before it 16 to 20 KB, and fewer weights are decoded twice. With 256 × 64 no
-weight of the head is decoded twice in a step. The tensor cores of RTX GPUs take 5 to 14 ns for a MFLOP (the rates are
+and codes from the L2 cache, with the tile before it 16 to 20 KB, and fewer weights are decoded twice. The tensor cores
+of RTX GPUs take 5 to 14 ns for a MFLOP (the rates are
 those of `docs/decisions/0022-dense-weights-from-their-codes.md`), and there the tile must not leave half of an SM's
 warp slots empty: it is for the head, and for some weights in a step with a commit."""
 _FOUR_WARPS_GATED: dict[Activations, tuple[Tile, ...]] = {
-    "a16": (Tile(16, 64, 4), Tile(64, 64, 4)),
+    "a16": (Tile(16, 64, 4), Tile(64, 64, 8, stages=4)),
     "a8": (Tile(16, 64, 4), Tile(32, 64, 4)),
 }
 GATED: dict[MmaKind, dict[Activations, tuple[Tile, ...]]] = {
@@ -94,13 +98,17 @@ GATED: dict[MmaKind, dict[Activations, tuple[Tile, ...]]] = {
 """A gated GEMM has two accumulators, so half the columns; 64 rows in int8 spill registers on some GPUs."""
 EXPERTS: dict[MmaKind, dict[Activations, ExpertTile]] = {
     "mma.sync": {"a16": ExpertTile(16, 32), "a8": ExpertTile(32, 32)},
-    "wgmma": {"a16": ExpertTile(32, 64, few=16, byte_table=True), "a8": ExpertTile(32, 32)},
+    "wgmma": {
+        "a16": ExpertTile(32, 64, few=16, few_by_table=32, down_columns=128, warps=4, stages=3, byte_table=True),
+        "a8": ExpertTile(32, 32),
+    },
     "tcgen05": {"a16": ExpertTile(32, 64), "a8": ExpertTile(32, 32)},
 }
 """Uniform routing of 256 rows gives each of 128 experts 16 on average; rows that do not fit into a block decode the
 expert's weights again, and empty rows keep tensor cores busy. With `wgmma`, decoding 64 columns is as long a loop for
-16 rows as for 32. On an H100 blocks of 32 rows take less time for 16 rows on average, and blocks of 64 for 32. Nobody
-has timed what is between; to change there would be one more kernel to compile before a first run."""
+16 rows as for 32. On an H100 blocks of 32 rows take less time for 16 rows on average, and with a table of bytes for 32
+as well; without one blocks of 64 do. Nobody has timed what is between; to change there would be one more kernel to
+compile before a first run."""
 
 
 DOWN_TILES_PER_TABLE = 2

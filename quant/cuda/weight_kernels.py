@@ -62,27 +62,41 @@ def int8_weights(codes, scale, COMPUTE: tl.constexpr, PACK: tl.constexpr, DECODE
 
 
 @triton.jit
-def code_offsets(first, row_stride, COLUMNS: tl.constexpr, BY_LANES: tl.constexpr, WORDS: tl.constexpr = False):
-    """Offsets [COLUMNS, 32] of the first 32 bytes of rows of codes; BY_LANES, of all their bytes or WORDS in order.
+def code_offsets(
+    first,
+    row_stride,
+    jump,
+    N: tl.constexpr,
+    BY_LANES: tl.constexpr,
+    WORDS: tl.constexpr = False,
+    BYTES: tl.constexpr = 32,
+):
+    """Offsets [N, BYTES] of the first BYTES of rows of codes; BY_LANES, of all their bytes or WORDS in order.
 
     Args:
         first: the first row.
+        jump: rows that are left out in the middle.
     """
     if BY_LANES:
-        offsets = first * row_stride + tl.arange(0, (8 if WORDS else 32) * COLUMNS)
+        UNITS: tl.constexpr = 8 if WORDS else 32
+        offsets = first * row_stride + with_jump(tl.arange(0, UNITS * N), jump * row_stride, UNITS * N)
     else:
-        offsets = (first + tl.arange(0, COLUMNS))[:, None] * row_stride + tl.arange(0, 32)[None, :]
+        rows = first + with_jump(tl.arange(0, N), jump, N)
+        offsets = rows[:, None] * row_stride + tl.arange(0, BYTES)[None, :]
     return offsets
 
 
 @triton.jit
-def _load_bytes(codes, N: tl.constexpr):
-    """Bytes [N, 32] from pointers to them; or from pointers [32 N] to the order of lanes, as `layout._by_lanes` has."""
-    found = tl.load(codes)
-    if len(codes.shape) == 1:
-        parts = tl.reshape(found, [N // 16, 8, 4, 4, 2, 2])
-        found = tl.reshape(tl.permute(parts, [0, 4, 1, 3, 2, 5]), [N, 32])
-    return found
+def with_jump(places, jump, COUNT: tl.constexpr):
+    """Places 0 to COUNT, the second half of them `jump` further."""
+    return places + tl.where(places < COUNT // 2, 0, jump)
+
+
+@triton.jit
+def _load_by_lanes(codes, N: tl.constexpr):
+    """Bytes [N, 32] from pointers [32 N] to them in the order of lanes, as `layout._by_lanes` has."""
+    parts = tl.reshape(tl.load(codes), [N // 16, 8, 4, 4, 2, 2])
+    return tl.reshape(tl.permute(parts, [0, 4, 1, 3, 2, 5]), [N, 32])
 
 
 @triton.jit
@@ -122,6 +136,22 @@ def kept(words):
 
 
 @triton.jit
+def _whole_group(codes, second_half, scale, table, N: tl.constexpr, COMPUTE: tl.constexpr, PACK: tl.constexpr):
+    """Weights [N, 64] of a group, as `add_product` takes what it multiplies at once."""
+    if not codes.dtype.is_ptr():
+        low, high = nf4_weights_by_lanes(codes, scale, table, COMPUTE, PACK)
+    elif len(codes.shape) == 1:
+        ADJACENT: tl.constexpr = 2 * PACK  # bytes of two rows
+        low = int8_weights(_load_by_lanes(codes, N), scale[:, None], COMPUTE, ADJACENT)
+        high = int8_weights(_load_by_lanes(codes + second_half, N), scale[:, None], COMPUTE, ADJACENT)
+    if codes.dtype.is_ptr() and len(codes.shape) == 2:
+        weights = int8_weights(tl.load(codes), scale[:, None], COMPUTE, PACK)
+    else:
+        weights = tl.reshape(tl.permute(tl.join(low, high), [0, 2, 1]), [N, 64])
+    return weights
+
+
+@triton.jit
 def add_product(
     acc,
     x,
@@ -142,11 +172,12 @@ def add_product(
     the second operand, may have any multiple of 8 rows.
 
     Args:
-        x: pointers [M, 32] to the first half of the group; the second half follows it.
+        x: pointers [M, 32] to the first half of the group, which the second half follows; or [M, 64] to all of it, for
+            one product in place of two: `wgmma` is waited for after each.
         x_scale: [M], of int8 activations; of others, anything.
         codes: pointers [N, 32] to the group's bytes (nf4), to the first half of its codes (int8), or to the first half
-            of its weights if they are unquantized. In the order of lanes, pointers [32 N] to bytes (int8), or words
-            int32 [8 N] themselves (nf4).
+            of its weights if they are unquantized. For one product, pointers [N, 64] to int8; or in the order of
+            lanes, pointers [32 N] to bytes of the first half (int8), or words int32 [8 N] themselves (nf4).
         second_half: from there to the second half of what is not nf4.
         scale: [N]; of words, words int32 [N/2] of two; of unquantized weights, anything.
         table: nf4's (`nf4_kernels.load_table`).
@@ -155,10 +186,14 @@ def add_product(
     """
     COMPUTE: tl.constexpr = x.dtype.element_ty
     N: tl.constexpr = acc.shape[0]
-    first = tl.trans(tl.load(x, mask=valid_rows, other=0))
-    second = tl.trans(tl.load(x + 32, mask=valid_rows, other=0))
     UNQUANTIZED: tl.constexpr = codes.dtype.is_ptr() and codes.dtype.element_ty.is_floating()
-    if UNQUANTIZED:
+    first = tl.trans(tl.load(x, mask=valid_rows, other=0))
+    if x.shape[1] == 32:
+        second = tl.trans(tl.load(x + 32, mask=valid_rows, other=0))
+    if x.shape[1] == 64:
+        weights = _whole_group(codes, second_half, scale, table, N, COMPUTE, PACK)
+        acc = tl.dot(weights, first, acc, input_precision="ieee")
+    elif UNQUANTIZED:
         acc = tl.dot(tl.load(codes), first, acc, input_precision="ieee")
         acc = tl.dot(tl.load(codes + second_half), second, acc, input_precision="ieee")
     elif INT8:
@@ -175,20 +210,17 @@ def add_product(
         product = acc_int32.to(tl.float32, bitcast=True) - _MIDDLE
         acc += product * (scale[:, None] * x_scale[None, :])
     else:
-        if not codes.dtype.is_ptr():
-            low, high = nf4_weights_by_lanes(codes, scale, table, COMPUTE, PACK)
-        elif NF4:
+        if NF4:
             low, high = nf4_weights(tl.load(codes), scale[:, None], table, COMPUTE, PACK)
         else:
-            ADJACENT: tl.constexpr = 2 * PACK if len(codes.shape) == 1 else PACK  # bytes of two rows, or of one
-            low = int8_weights(_load_bytes(codes, N), scale[:, None], COMPUTE, ADJACENT)
-            high = int8_weights(_load_bytes(codes + second_half, N), scale[:, None], COMPUTE, ADJACENT)
+            low = int8_weights(tl.load(codes), scale[:, None], COMPUTE, PACK)
+            high = int8_weights(tl.load(codes + second_half), scale[:, None], COMPUTE, PACK)
         acc = tl.dot(low, first, acc, input_precision="ieee")
         acc = tl.dot(high, second, acc, input_precision="ieee")
-        if PACK == 2:
-            # `wgmma` reads a decoded weight from registers after it was issued: unless it is waited for, the next
-            # iteration may load into them before it has (https://github.com/triton-lang/triton/issues/9433; the
-            # assembler's part is fixed in CUDA 13.3). Triton waits for a sum that an instruction takes. A B200, which
-            # is packed alike, need not wait; it has the same code.
-            acc = tl.inline_asm_elementwise(_TAKE, "=f,f", [acc], dtype=tl.float32, is_pure=True, pack=1)
+    if PACK == 2 and not UNQUANTIZED and not INT8:
+        # `wgmma` reads a decoded weight from registers after it was issued: unless it is waited for, the next iteration
+        # may load into them before it has (https://github.com/triton-lang/triton/issues/9433; the assembler's part is
+        # fixed in CUDA 13.3). Triton waits for a sum that an instruction takes. A B200, which is packed alike, need not
+        # wait; it has the same code.
+        acc = tl.inline_asm_elementwise(_TAKE, "=f,f", [acc], dtype=tl.float32, is_pure=True, pack=1)
     return acc

@@ -68,11 +68,13 @@ WIDE = 52
 EXPERT_TILES = (
     *(ExpertTile(rows, rows, stages=stages) for rows in (16, 32, 64) for stages in (2, 3, 4)),
     *(ExpertTile(rows, rows, down_columns=64) for rows in (16, 32)),
-    *(ExpertTile(rows, rows, warps=8) for rows in (16, 32)),
+    *(ExpertTile(rows, rows, warps=8) for rows in (16, 32, 64)),
 )
-BYTE_TABLE_TILES = tuple(
-    ExpertTile(rows, rows, stages=stages, byte_table=True)
-    for rows, stages in ((16, 2), (16, 3), (32, 2), (32, 3), (64, 2))
+BYTE_TABLE_TILES = (
+    *(ExpertTile(16, 16, warps=warps, byte_table=True) for warps in (4, 8)),
+    *(ExpertTile(32, 32, warps=warps, stages=stages, byte_table=True) for warps in (4, 8) for stages in (2, 3, 4)),
+    ExpertTile(32, 32, warps=8, down_columns=256, byte_table=True),
+    ExpertTile(64, 64, stages=2, byte_table=True),
 )
 """For nf4, where the chosen tile has a table of bytes, too."""
 UNQUANTIZED_TILES = (
@@ -90,14 +92,16 @@ LINEAR_TILES = (
 NARROW_TILES = tuple(tile for tile in LINEAR_TILES if tile.rows * tile.columns <= 64 * 128)
 """For few columns: larger ones are fewer programs than are chosen, which are too few."""
 PROGRAMS_PER_SM = (0.0, 1.0, 1.5, 2.0, 3.0, 4.0)
-GATED_TILES = tuple(Tile(rows, 64, warps, stages=stages) for rows in (32, 64) for warps in (4, 8) for stages in (3, 4))
+GATED_TILES = tuple(
+    Tile(rows, 64, warps, stages=stages) for rows in (32, 64, 128) for warps in (4, 8) for stages in (3, 4)
+)
 SOFT_TILES = (
     *(Tile(rows, 64, 4, stages=stages) for rows in (64, 128) for stages in (2, 3)),
     *(Tile(rows, 128, 8, stages=stages) for rows in (64, 128, 256) for stages in (2, 3)),
 )
 SMALL_HEAD_TILES = tuple(
     attention.Tile(rows, keys, warps, stages)
-    for rows in (32, 64)
+    for rows in (32, 64, 128)
     for keys in (32, 64)
     for warps in (4, 8)
     for stages in (1, 2, 3)
@@ -143,8 +147,7 @@ def products(contexts: Sequence[int], device: torch.device) -> Iterator[Product]
         yield from _of_columns(name, (WIDTH, width), "int8", both, NARROW_TILES, device)
     for name, width in narrow:
         yield from _of_parts(name, width, both, device)
-    yield from _of_columns("head", (VOCABULARY, WIDTH), "int8", (ROWS,), LINEAR_TILES, device)
-    yield _of_soft_embedding(device)
+    yield from _of_embedding(device)
     yield from _of_attention(contexts, device)
     yield from _of_columns("queries, keys, values", (QKV, WIDTH), "nf4", (ROWS,), LINEAR_TILES, device)
     yield from _of_gate("nf4", (ROWS,), device)
@@ -229,12 +232,21 @@ def _of_gate(codec: str, several: Sequence[int], device: torch.device) -> Iterat
         )
 
 
-def _of_soft_embedding(device: torch.device) -> Product:
-    soft = CudaEmbedding(random_embedding(device))
-    probs = random_rows(ROWS, VOCABULARY, device).float().softmax(dim=-1).to(soft.dtype)
-    return Product(
-        name=f"{soft.soft_path}, {ROWS} rows",
-        run=lambda: soft.mean(probs),
+def _of_embedding(device: torch.device) -> Iterator[Product]:
+    """The head, which multiplies codes as they are stored, and the soft embedding."""
+    both = CudaEmbedding(random_embedding(device))
+    hidden = random_rows(ROWS, WIDTH, device)
+    yield Product(
+        name=f"head, {both.path}, {ROWS} rows",
+        run=lambda: both.logits(hidden),
+        table=tiles.LINEAR,
+        key=tiles.mma_kind(device),
+        others=tuple((tile,) for tile in LINEAR_TILES),
+    )
+    probs = random_rows(ROWS, VOCABULARY, device).float().softmax(dim=-1).to(both.dtype)
+    yield Product(
+        name=f"{both.soft_path}, {ROWS} rows",
+        run=lambda: both.mean(probs),
         table=embedding.SUMS,
         key=DTYPE.itemsize,
         others=tuple((tile,) for tile in SOFT_TILES),
@@ -255,9 +267,7 @@ def _of_attention(contexts: Sequence[int], device: torch.device) -> Iterator[Pro
 
 
 @torch.inference_mode()
-def time_tiles(
-    contexts: Sequence[int], results: Results, device: torch.device, names: Sequence[str] = ()
-) -> int:
+def time_tiles(contexts: Sequence[int], results: Results, device: torch.device, names: Sequence[str] = ()) -> int:
     """Microseconds of each product with each tile, and which is the fastest; 1 where one gives other results.
 
     Args:

@@ -37,7 +37,7 @@ HEAD, QKV, OUT = 262144, 8192, 2816
 @pytest.mark.parametrize(
     ("name", "sms", "rows", "columns", "largest"),
     [
-        ("wgmma", 132, 256, HEAD, (256, 64)),
+        ("wgmma", 132, 256, HEAD, (128, 128)),
         ("wgmma", 132, 256, QKV, (128, 128)),
         ("wgmma", 132, 512, QKV, (128, 128)),
         ("wgmma", 132, 256, OUT, None),
@@ -59,6 +59,15 @@ def test_the_largest_tiles_are_for_weights_that_give_every_sm_a_program(
         assert (tile.rows, tile.columns) == largest and tile.programs_per_sm
     else:
         assert tile == tile_of(rows, columns, [tile for tile in LINEAR[name] if not tile.programs_per_sm])
+
+
+def test_blocks_of_experts_follow_the_average_of_their_rows() -> None:
+    tile = EXPERTS["wgmma"]["a16"]
+    in_a_step, with_a_commit, of_a_prompt = 256 * 8, 512 * 8, 1024 * 8
+    assert [tile.rows(pairs, 128) for pairs in (in_a_step, with_a_commit)] == [32, 64]
+    assert [tile.rows(pairs, 128, by_table=True) for pairs in (with_a_commit, of_a_prompt)] == [32, 64]
+    others = EXPERTS["mma.sync"]["a16"]
+    assert others.rows(in_a_step, 128, by_table=True) == others.rows(in_a_step, 128) == 16
 
 
 @pytest.mark.parametrize(
