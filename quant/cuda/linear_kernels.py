@@ -67,6 +67,7 @@ def linear_kernel(
     weight_codes = codes + code_offsets(first_row, code_row_stride, jump, N, BY_LANES, WORDS, AT_ONCE)
     # Words of two scales; or, as stored, the first scale of each two rows that are 8 apart; or, in the tile that has no
     # registers to spare, all scales.
+    tl.static_assert(IN_WORDS or not GATED)
     if IN_WORDS:
         scale_of = tl.program_id(1) * (COLUMNS // 2) + with_jump(tl.arange(0, N // 2), jump // 2, N // 2)
     else:

@@ -75,33 +75,28 @@ class ExpertTile:
         return self.few_rows if pairs <= few * experts else self.many_rows
 
 
-_FOUR_WARPS = (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 64, 4), Tile(128, 128, 8, programs_per_sm=0.75, stages=3))
+_FOUR_WARPS = (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 64, 4), Tile(128, 128, 8, programs_per_sm=0.75))
 LINEAR: dict[MmaKind, tuple[Tile, ...]] = {
     "mma.sync": (Tile(16, 64, 4), Tile(32, 64, 4), Tile(64, 128, 8), Tile(128, 128, 8, programs_per_sm=2)),
-    "wgmma": (*_FOUR_WARPS, Tile(256, 64, 4, programs_per_sm=16, stages=3)),
+    "wgmma": (*_FOUR_WARPS, Tile(256, 64, 4, programs_per_sm=16)),
     "tcgen05": _FOUR_WARPS,
 }
 """The last tiles of each are for weights of many rows. With 128 × 128, a MFLOP of the result reads 12 KB of activations
-and codes from the L2 cache, with the tile before it 16 to 20 KB, and fewer weights are decoded twice. The tensor cores
-of RTX GPUs take 5 to 14 ns for a MFLOP (the rates are
+and codes from the L2 cache, with the tile before it 16 to 20 KB, and fewer weights are decoded twice. With 256 × 64 no
+weight of the head is decoded twice in a step. The tensor cores of RTX GPUs take 5 to 14 ns for a MFLOP (the rates are
 those of `docs/decisions/0022-dense-weights-from-their-codes.md`), and there the tile must not leave half of an SM's
 warp slots empty: it is for the head, and for some weights in a step with a commit."""
-_FOUR_WARPS_GATED: dict[Activations, tuple[Tile, ...]] = {
-    "a16": (Tile(16, 64, 4), Tile(64, 64, 8, stages=4)),
-    "a8": (Tile(16, 64, 4), Tile(32, 64, 4)),
-}
+_GATED_A8 = (Tile(16, 64, 4), Tile(32, 64, 4))
 GATED: dict[MmaKind, dict[Activations, tuple[Tile, ...]]] = {
-    "mma.sync": {"a16": (Tile(16, 64, 4), Tile(32, 64, 4)), "a8": (Tile(16, 64, 4), Tile(32, 64, 4))},
-    "wgmma": _FOUR_WARPS_GATED,
-    "tcgen05": _FOUR_WARPS_GATED,
+    "mma.sync": {"a16": (Tile(16, 64, 4), Tile(32, 64, 4)), "a8": _GATED_A8},
+    "wgmma": {"a16": (Tile(16, 64, 4), Tile(64, 64, 8, stages=4)), "a8": _GATED_A8},
+    "tcgen05": {"a16": (Tile(16, 64, 4), Tile(64, 64, 4)), "a8": _GATED_A8},
 }
-"""A gated GEMM has two accumulators, so half the columns; 64 rows in int8 spill registers on some GPUs."""
+"""Columns of the gate, of which a program has as many of the up projection; 64 rows in int8 spill registers on some
+GPUs. Four warps of an H100 multiply 64 of a weight's rows, so eight are the gate's and the other's."""
 EXPERTS: dict[MmaKind, dict[Activations, ExpertTile]] = {
     "mma.sync": {"a16": ExpertTile(16, 32), "a8": ExpertTile(32, 32)},
-    "wgmma": {
-        "a16": ExpertTile(32, 64, few=16, few_by_table=32, down_columns=128, warps=4, stages=3, byte_table=True),
-        "a8": ExpertTile(32, 32),
-    },
+    "wgmma": {"a16": ExpertTile(32, 64, few=16, few_by_table=32, stages=4, byte_table=True), "a8": ExpertTile(32, 32)},
     "tcgen05": {"a16": ExpertTile(32, 64), "a8": ExpertTile(32, 32)},
 }
 """Uniform routing of 256 rows gives each of 128 experts 16 on average; rows that do not fit into a block decode the

@@ -137,18 +137,24 @@ def kept(words):
 
 @triton.jit
 def _whole_group(codes, second_half, scale, table, N: tl.constexpr, COMPUTE: tl.constexpr, PACK: tl.constexpr):
-    """Weights [N, 64] of a group, as `add_product` takes what it multiplies at once."""
+    """Weights [N, 64] of a group, for one product; the arguments are those of `add_product`."""
     if not codes.dtype.is_ptr():
         low, high = nf4_weights_by_lanes(codes, scale, table, COMPUTE, PACK)
+        weights = _side_by_side(low, high)
     elif len(codes.shape) == 1:
         ADJACENT: tl.constexpr = 2 * PACK  # bytes of two rows
         low = int8_weights(_load_by_lanes(codes, N), scale[:, None], COMPUTE, ADJACENT)
         high = int8_weights(_load_by_lanes(codes + second_half, N), scale[:, None], COMPUTE, ADJACENT)
-    if codes.dtype.is_ptr() and len(codes.shape) == 2:
-        weights = int8_weights(tl.load(codes), scale[:, None], COMPUTE, PACK)
+        weights = _side_by_side(low, high)
     else:
-        weights = tl.reshape(tl.permute(tl.join(low, high), [0, 2, 1]), [N, 64])
+        weights = int8_weights(tl.load(codes), scale[:, None], COMPUTE, PACK)
     return weights
+
+
+@triton.jit
+def _side_by_side(low, high):
+    """[N, 32] and [N, 32] to [N, 64]."""
+    return tl.reshape(tl.permute(tl.join(low, high), [0, 2, 1]), [low.shape[0], 64])
 
 
 @triton.jit

@@ -70,11 +70,9 @@ EXPERT_TILES = (
     *(ExpertTile(rows, rows, down_columns=64) for rows in (16, 32)),
     *(ExpertTile(rows, rows, warps=8) for rows in (16, 32, 64)),
 )
-BYTE_TABLE_TILES = (
-    *(ExpertTile(16, 16, warps=warps, byte_table=True) for warps in (4, 8)),
-    *(ExpertTile(32, 32, warps=warps, stages=stages, byte_table=True) for warps in (4, 8) for stages in (2, 3, 4)),
-    ExpertTile(32, 32, warps=8, down_columns=256, byte_table=True),
-    ExpertTile(64, 64, stages=2, byte_table=True),
+BYTE_TABLE_TILES = tuple(
+    ExpertTile(rows, rows, stages=stages, byte_table=True)
+    for rows, stages in ((16, 2), (16, 3), (32, 2), (32, 3), (32, 4), (64, 2))
 )
 """For nf4, where the chosen tile has a table of bytes, too."""
 UNQUANTIZED_TILES = (

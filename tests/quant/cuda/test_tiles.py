@@ -37,7 +37,7 @@ HEAD, QKV, OUT = 262144, 8192, 2816
 @pytest.mark.parametrize(
     ("name", "sms", "rows", "columns", "largest"),
     [
-        ("wgmma", 132, 256, HEAD, (128, 128)),
+        ("wgmma", 132, 256, HEAD, (256, 64)),
         ("wgmma", 132, 256, QKV, (128, 128)),
         ("wgmma", 132, 512, QKV, (128, 128)),
         ("wgmma", 132, 256, OUT, None),
