@@ -11,7 +11,7 @@ import torch
 
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.torch_devices import Device
-from localdiff.memory_account import SLACK, MemoryAccount, held_by_plan
+from localdiff.memory_account import SLACK_BESIDES_CONTEXT, MemoryAccount, held_by_plan
 from localdiff.sizes import shown_size
 from quant.planning.plan import Plan, describe_plan
 from quant.recipe import RECIPES
@@ -20,8 +20,9 @@ LONG_CONTEXT = 32_768
 
 
 def account_of(plan: Plan, context: int, device: torch.device) -> MemoryAccount:
-    """The memory that a model of the released size needs on a kind of device."""
-    return MemoryAccount.of(held_by_plan(plan), context=context, slack=SLACK if device.type == "cuda" else 0)
+    """What a model of the released size needs of a kind of device's free memory, as the loader sees both."""
+    slack = SLACK_BESIDES_CONTEXT if device.type == "cuda" else 0
+    return MemoryAccount.of(held_by_plan(plan), context=context, slack=slack)
 
 
 def check_recipes(devices: Sequence[Device], *, context: int, limit: int | None = None) -> list[Finding]:

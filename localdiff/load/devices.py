@@ -112,8 +112,8 @@ def free_bytes(device: torch.device) -> int | None:
     """Free memory of a device, or None where the system does not report it.
 
     What torch's allocator has cached for this process and does not use counts as free; what it was told not to take
-    (`torch.cuda.set_per_process_memory_fraction`) does not. The context of this process is taken off already, and the
-    slack of `MemoryAccount` has room for it once more, which is a margin of half a gigabyte.
+    (`torch.cuda.set_per_process_memory_fraction`) does not. The context of this process is taken off already, hence
+    `memory_account.SLACK_BESIDES_CONTEXT`.
     """
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)

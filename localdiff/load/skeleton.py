@@ -19,7 +19,7 @@ from localdiff.load.matching import match_tensors
 from localdiff.load.placement import Demand, LayerDemand, Placement
 from localdiff.load.stored import StoredWeights
 from localdiff.load_progress import LoadProgress
-from localdiff.memory_account import SLACK, HeldTensor, MemoryAccount, cache_bytes
+from localdiff.memory_account import SLACK_BESIDES_CONTEXT, HeldTensor, MemoryAccount, cache_bytes
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.modules import swap_modules
 
@@ -92,7 +92,7 @@ class Skeleton:
             window=config.sliding_window,
             canvas=config.canvas_length,
             activation_bytes=dtype.itemsize,
-            slack=0 if on_cpu else SLACK,
+            slack=0 if on_cpu else SLACK_BESIDES_CONTEXT,
         )
         layers = [
             [tensor for tensor in tensors if layer_of(tensor.name) == index] for index in range(len(config.layers))

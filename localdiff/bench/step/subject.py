@@ -33,7 +33,7 @@ from localdiff.load.cpu import prepare_cpu
 from localdiff.load.devices import dtype_named, free_bytes
 from localdiff.load.gpu import prepare_gpu
 from localdiff.load.matching import checkpoint_name
-from localdiff.memory_account import SLACK, HeldTensor, MemoryAccount
+from localdiff.memory_account import SLACK_BESIDES_CONTEXT, HeldTensor, MemoryAccount
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.sizes import shown_size
@@ -229,7 +229,7 @@ def _refuse_if_too_large(built: Blueprint, recipe: str, context: int, device: to
         window=built.config.sliding_window,
         canvas=built.config.canvas_length,
         activation_bytes=dtype.itemsize,
-        slack=SLACK if device.type == "cuda" else 0,
+        slack=SLACK_BESIDES_CONTEXT if device.type == "cuda" else 0,
     )
     free = free_bytes(device)
     if free is not None and memory.total > free:

@@ -7,7 +7,7 @@ import torch
 
 from localdiff.doctor.recipes import check_recipes
 from localdiff.doctor.torch_devices import Device, check_devices, devices
-from localdiff.memory_account import MemoryAccount, held_by_plan
+from localdiff.memory_account import SLACK, SLACK_BESIDES_CONTEXT, MemoryAccount, held_by_plan
 from quant.planning.plan import describe_plan
 from quant.recipe import RECIPES
 
@@ -18,11 +18,12 @@ def device(name: str, free: float | None) -> Device:
 
 
 def test_a_card_of_18_gb_holds_what_it_is_said_to_hold() -> None:
-    (finding,) = check_recipes([device("cuda:0", 18)], context=8192)
+    """Of 18 GB, CUDA's context has taken 0.56 on an H100 before anybody can ask what is free."""
+    (finding,) = check_recipes([device("cuda:0", 17.44)], context=8192)
     assert finding.status == "ok"
     assert finding.facts["fit"] == ["4bit", "4bit-small"]
     account = MemoryAccount.of(held_by_plan(describe_plan(RECIPES["4bit"])), context=8192)
-    assert finding.facts["needed_bytes"]["4bit"]["8192"] == account.total
+    assert finding.facts["needed_bytes"]["4bit"]["8192"] == account.total - SLACK + SLACK_BESIDES_CONTEXT
     assert len(finding.details) == len(RECIPES)
     assert finding.details[0].startswith("4bit ")
     assert finding.details[0].endswith("fits at 8,192")
