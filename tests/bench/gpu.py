@@ -308,18 +308,20 @@ def step_here(options: argparse.Namespace) -> int:
     key, results = _step_key(recipe, context, vram_limit), _results(options)
     device = torch.device("cuda", 0)
     total = torch.cuda.get_device_properties(device).total_memory
-    if vram_limit is not None:
-        limit = parse_size(vram_limit, "--vram-limit")
-        taken = total - torch.cuda.mem_get_info(device)[0]  # this process's context is there by now
-        torch.cuda.set_per_process_memory_fraction(max(0.0, min(1.0, (limit - taken) / total)), device)
     try:
+        # An estimate has refused what does not fit the card; under a limit, whether it fits is what is to be found out.
         make = random_subject(recipe=recipe, layers=30, context=context, device="cuda:0", dtype="auto")
-    except ResourceError as error:
-        print(f"left out: {error.message}")
-        results.add(key, left_out=error.message)
+        if vram_limit is not None:
+            limit = parse_size(vram_limit, "--vram-limit")
+            taken = total - torch.cuda.mem_get_info(device)[0]  # this process's context is there by now
+            torch.cuda.set_per_process_memory_fraction(max(0.0, min(1.0, (limit - taken) / total)), device)
+        with DevicePeak(device) as peak:
+            report = run(context=context, steps=options.steps, device="cuda:0", make=make)
+    except (ResourceError, torch.OutOfMemoryError) as error:
+        message = error.message if isinstance(error, ResourceError) else str(error).splitlines()[0]
+        print(f"left out: {message}")
+        results.add(key, left_out=message)
         return 0
-    with DevicePeak(device) as peak:
-        report = run(context=context, steps=options.steps, device="cuda:0", make=make)
     line = json_line(report, " ".join(sys.argv))
     results.add({**json.loads(line), **key}, whole_device_peak_bytes=peak.nbytes)
     print(table(report))

@@ -350,6 +350,31 @@ def test_a_recipe_that_does_not_fit_the_card_is_no_failure(
     assert capsys.readouterr().out == "left out: random `int8` weights take 29 GB, and `cuda:0` has 24 GB free\n"
 
 
+def test_what_does_not_fit_a_limit_is_tried_and_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The estimate is held against the whole card, and the limit against what is really taken."""
+    limits: list[float] = []
+
+    def make(**_: object) -> None:
+        assert not limits
+
+    def run(**_: object) -> None:
+        assert limits == [pytest.approx((18e9 - 0.5e9) / 80e9)]
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB.\nSee documentation")
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=80_000_000_000))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (79_500_000_000, 80_000_000_000))
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda share, _: limits.append(share))
+    monkeypatch.setattr(subject, "random_subject", make)
+    monkeypatch.setattr("localdiff.bench.step.run.run", run)
+    monkeypatch.setattr(
+        sys, "argv", ["gpu", "--child", "--recipe", "4bit", "--context", "1024", "--vram-limit", "18GB"]
+    )
+    assert gpu.main() == 0
+    assert capsys.readouterr().out == "left out: CUDA out of memory. Tried to allocate 2.00 MiB.\n"
+
+
 def test_without_a_card_it_says_so() -> None:
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     found = ended(
