@@ -27,9 +27,9 @@ from quant.modules.linear import QuantLinear
 from quant.modules.tensor import QuantTensor
 
 COLUMNS = 64
-GATED_REGISTERS = 128
-"""Of a thread at most, with activations in their own type. Left to itself, the assembler settles for fewer on some
-GPUs, and spills; there are too few programs for that to let more of them run."""
+GATED_REGISTERS: dict[Activations, int] = {"a16": 128, "a8": 168}
+"""Of a thread at most. Left to itself, the assembler settles for fewer on some GPUs, and spills; there are too few
+programs for that to let more of them run."""
 MAX_ROWS = 512
 """With activations in their own type, more rows than this are multiplied through torch, by the fully decoded weight; a
 step with a commit has this many."""
@@ -189,7 +189,7 @@ class Weight:
                 COLUMNS=tile.columns,
                 num_warps=tile.warps,
                 num_stages=tile.stages,
-                maxnreg=GATED_REGISTERS if gated and not is_int8 else None,
+                maxnreg=GATED_REGISTERS[self.activations] if gated else None,
             )
         return out
 
