@@ -128,7 +128,7 @@ def test_the_clock_runs_the_tile_that_is_named(small: Any, monkeypatch: pytest.M
 
     seen: list[ExpertTile] = []
     rows = ExpertTile.rows
-    monkeypatch.setattr(ExpertTile, "rows", lambda tile, *sizes: seen.append(tile) or rows(tile, *sizes))
+    monkeypatch.setattr(ExpertTile, "rows", lambda tile, *sizes, **how: seen.append(tile) or rows(tile, *sizes, **how))
     product = next(small.products([20], DEVICE))
     monkeypatch.setattr(small, "products", lambda *_: iter([product]))
     before = dict(tables.EXPERTS[tables.mma_kind(DEVICE)])
@@ -167,6 +167,22 @@ def test_a_tile_that_computes_otherwise_is_wrong(
     assert small.time_tiles([20], Results(None), DEVICE) == 1
     out = capsys.readouterr().out
     assert "32 × 64, 4 warps, 3 stages: WRONG, off by 1.0e+00" in out and out.count("WRONG") == 1
+
+
+def test_only_products_that_are_named_are_timed(
+    small: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tests.bench.gpu_results import Results
+
+    table = {"key": Tile(16, 64, 4)}
+    products = [
+        small.Product(name=name, run=lambda: torch.ones(2), table=table, key="key", others=())
+        for name in ("head, w8a16", "a head", "soft embedding")
+    ]
+    monkeypatch.setattr(small, "products", lambda *_: iter(products))
+    assert small.time_tiles([20], Results(None), DEVICE, ["head", "soft"]) == 0
+    out = capsys.readouterr().out
+    assert "  head, w8a16: chosen" in out and "  soft embedding: chosen" in out and "a head" not in out
 
 
 def test_a_tile_that_does_not_fit_the_card_is_left_out(
