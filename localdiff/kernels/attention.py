@@ -38,8 +38,8 @@ SMALL_HEADS: dict[MmaKind, Tile] = {
     "wgmma": Tile(128, 32, 8, stages=3),
     "tcgen05": Tile(64, 32, 4),
 }
-"""Head sizes up to 256. `quant.cuda.tiles` says why they depend on the GPU. An H100's follows what it took for others
-(`docs/gpu-measured.md`)."""
+"""Head sizes up to 256. `quant.cuda.tiles` says why they depend on the GPU. An H100's took least time of those that
+were timed there (`docs/gpu-measured.md`)."""
 LARGE_HEADS: dict[MmaKind, Tile] = {
     "mma.sync": Tile(32, 32, 8),
     "wgmma": Tile(64, 32, 8),

@@ -130,7 +130,7 @@ def kept(words):
     """Words int32, as they are.
 
     What an iteration only hands on to the next would keep Triton from copying anything ahead in that loop: it gives up
-    where a value is two iterations old. A move, of which the assembler makes nothing, begins another value.
+    where a value is two iterations old. A move begins another value.
     """
     return tl.inline_asm_elementwise(_KEEP, "=r,r", [words], dtype=tl.int32, is_pure=True, pack=1)
 

@@ -1,7 +1,7 @@
 """What other tiles would take: the products of a step with the tiles that are chosen for it, and with others.
 
     python -m tests.bench.gpu tiles        on a card: how long each takes
-    python -m tests.bench.gpu tiles --product 'experts, nf4' head        of these alone
+    python -m tests.bench.gpu tiles --product 'experts, w4a16' head        of these alone
     python -m tests.bench.gpu_tiles 86     without one: which of them that card could run, and with how many registers
 
 Which tile is fastest follows from a card's clocks, units and caches, and only a clock can tell. Each product runs as in
