@@ -10,6 +10,7 @@ Shape letters: N rows, D width, E experts, K experts per row, I expert width, P 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from quant.codecs.codec import GROUP
 from quant.cuda import tiles
 from quant.cuda.launch_arguments import byte_table, is_interpreted, levels, pack, power_of_two, triton_type
 from quant.cuda.layout import Tiled, Unquantized, tiled
-from quant.cuda.rows import quantize_groups
+from quant.cuda.rows import Rows, rows_for
 from quant.cuda.tiles import Activations, ExpertTile
 from quant.dtypes import short_name
 from quant.modules.experts import QuantExperts, RoutedExperts
@@ -30,6 +31,32 @@ COLUMNS = 64
 COMBINE_COLUMNS = 1024
 MAX_PAIRS = 8192
 """Pairs that are sorted at once: each program holds all of them, and with more it would run out of registers."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Blocks:
+    """Pairs in the order of their experts, cut into blocks of one expert each.
+
+    Attributes:
+        order: int32 [P], the pairs; those of one expert ascending.
+        experts, starts, counts: int32 [blocks], each block's expert, or -1 if it is not needed, its first place in
+            `order`, and its number of pairs.
+        rows: the most pairs that a block has.
+    """
+
+    order: Tensor
+    experts: Tensor
+    starts: Tensor
+    counts: Tensor
+    rows: int
+
+    def __len__(self) -> int:
+        return len(self.experts)
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Them all, as kernels take them."""
+        return self.order, self.experts, self.starts, self.counts
 
 
 class CudaExperts(RoutedExperts):
@@ -77,99 +104,93 @@ class CudaExperts(RoutedExperts):
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _outputs_at_once(self, x: Tensor, expert_ids: Tensor) -> Tensor:
-        from quant.cuda import expert_kernels as kernels
-
         rows, width = x.shape
-        experts, _, inner = self._down.shape
         top_k = expert_ids.shape[1]
-        pairs = rows * top_k
-        if not pairs:
+        if not expert_ids.numel():
             return x.new_empty(rows, top_k, width)
-        is_int8 = self.activations == "a8"
-        tile = tiles.EXPERTS[tiles.mma_kind(x.device)][self.activations]
-        may_have_table = self._may_have_table(kernels.gate_up_kernel, self._gate_up, tile, x.dtype)
-        block_rows = tile.rows(pairs, experts, by_table=may_have_table)
-        blocks = min(pairs, pairs // block_rows + experts)
-        order, *of_blocks = (x.new_empty(size, dtype=torch.int32) for size in (pairs, blocks, blocks, blocks))
-        kernels.sort_pairs_kernel[(experts,)](
-            expert_ids.contiguous(),
-            order,
-            *of_blocks,
-            pairs,
-            experts,
-            blocks,
-            ROWS=block_rows,
-            PAIRS=power_of_two(pairs),
-            BINS=power_of_two(experts + 1),
-            BLOCKS=power_of_two(blocks),
-            num_warps=8,
-        )
-        x = x.contiguous()
-        source, source_scales = x, x
-        hidden = hidden_scales = x.new_empty(pairs, inner)
-        if is_int8:
-            quantized = quantize_groups(x)
-            source, source_scales = quantized.codes, quantized.scales
-            hidden = x.new_empty(pairs, inner, dtype=torch.int8)
-            hidden_scales = x.new_empty(pairs, inner // GROUP, dtype=torch.float32)
-        table = self._table(kernels.gate_up_kernel, self._gate_up, tile, block_rows, x.dtype)
-        kernels.gate_up_kernel[(blocks, inner // COLUMNS)](
-            source,
-            source_scales,
+        blocks = _sorted(expert_ids, experts=self._down.shape[0], rows=self._block_rows(x, expert_ids.numel()))
+        hidden = self._gated(rows_for(x, self.activations), blocks, top_k, x.dtype)
+        return self._outputs_of(hidden, blocks, x.new_empty(rows, top_k, width))
+
+    def _gated(self, source: Rows, blocks: _Blocks, top_k: int, dtype: torch.dtype) -> Rows:
+        """`gelu(gate) * up` [P, I] of all pairs, in the order of their experts: the input of the down projection."""
+        from quant.cuda.expert_kernels import gate_up_kernel as kernel
+
+        width, inner = source.codes.shape[1], self._down.shape[2]
+        codes = source.codes.new_empty(len(blocks.order), inner)
+        scales = source.scales.new_empty(len(codes), inner // GROUP) if self.activations == "a8" else codes
+        tile = self._tile(codes.device)
+        kernel[(len(blocks), inner // COLUMNS)](
+            source.codes,
+            source.scales,
             self._gate_up.codes,
             self._gate_up.scale_words,
-            table,
-            order,
-            *of_blocks,
-            hidden,
-            hidden_scales,
+            self._levels(kernel, self._gate_up, blocks.rows, dtype),
+            *blocks.tensors,
+            codes,
+            scales,
             top_k,
             width,
             inner,
-            COMPUTE=triton_type(x.dtype),
+            COMPUTE=triton_type(dtype),
             COLUMNS=COLUMNS,
-            **self._constants(kernels.gate_up_kernel, self._gate_up),
-            ROWS=block_rows,
+            **self._constants(kernel, self._gate_up),
+            ROWS=blocks.rows,
             num_warps=tile.warps,
             num_stages=tile.stages,
         )
-        outputs = x.new_empty(rows, top_k, width)
+        return Rows(codes=codes, scales=scales)
+
+    def _outputs_of(self, hidden: Rows, blocks: _Blocks, outputs: Tensor) -> Tensor:
+        """Writes the down projection of all pairs to `outputs` [N, K, D], each to its place."""
+        from quant.cuda.expert_kernels import down_kernel as kernel
+
+        width, inner = outputs.shape[-1], hidden.codes.shape[1]
+        tile = self._tile(outputs.device)
         columns = COLUMNS if isinstance(self._down, Unquantized) or width % tile.down_columns else tile.down_columns
-        table = self._table(kernels.down_kernel, self._down, tile, block_rows, x.dtype)
+        table = self._levels(kernel, self._down, blocks.rows, outputs.dtype)
         several = tiles.DOWN_TILES_PER_TABLE if table.dtype == torch.int32 else 1
         if width % (several * columns):
             several = 1
-        kernels.down_kernel[(blocks, width // (several * columns))](
-            hidden,
-            hidden_scales,
+        kernel[(len(blocks), width // (several * columns))](
+            hidden.codes,
+            hidden.scales,
             self._down.codes,
             self._down.scale_words,
             table,
-            order,
-            *of_blocks,
+            *blocks.tensors,
             outputs,
             width,
             inner,
             COLUMNS=columns,
             TILES=several,
-            **self._constants(kernels.down_kernel, self._down),
-            ROWS=block_rows,
+            **self._constants(kernel, self._down),
+            ROWS=blocks.rows,
             num_warps=tile.warps,
             num_stages=tile.stages,
         )
         return outputs
 
-    def _table(
-        self, kernel: object, part: Tiled | Unquantized, tile: ExpertTile, rows: int, dtype: torch.dtype
-    ) -> Tensor:
-        """nf4's table of bytes (int32), where blocks of so many rows have one; elsewhere its levels."""
-        if rows == tile.few_rows and self._may_have_table(kernel, part, tile, dtype):
-            return byte_table(part.codes.device)
-        return levels(part.codes.device, self.activations)
+    def _tile(self, device: torch.device) -> ExpertTile:
+        return tiles.EXPERTS[tiles.mma_kind(device)][self.activations]
 
-    def _may_have_table(self, kernel: object, part: Tiled | Unquantized, tile: ExpertTile, dtype: torch.dtype) -> bool:
+    def _block_rows(self, x: Tensor, pairs: int) -> int:
+        """Rows of a block, the same in both GEMMs."""
+        from quant.cuda.expert_kernels import gate_up_kernel
+
+        by_table = self._may_have_table(gate_up_kernel, self._gate_up, x.dtype)
+        return self._tile(x.device).rows(pairs, self._down.shape[0], by_table=by_table)
+
+    def _levels(self, kernel: object, part: Tiled | Unquantized, rows: int, dtype: torch.dtype) -> Tensor:
+        """nf4's table of bytes (int32), where blocks of so many rows have one; elsewhere its levels."""
+        device = part.codes.device
+        if rows == self._tile(device).few_rows and self._may_have_table(kernel, part, dtype):
+            return byte_table(device)
+        return levels(device, self.activations)
+
+    def _may_have_table(self, kernel: object, part: Tiled | Unquantized, dtype: torch.dtype) -> bool:
         """Whether a table of bytes decodes a weight, in blocks of few rows."""
-        is_wanted = self._has_byte_table and tile.byte_table and dtype == torch.bfloat16
+        is_wanted = self._has_byte_table and self._tile(part.codes.device).byte_table and dtype == torch.bfloat16
         return is_wanted and part.is_nf4 and part.by_lanes and not is_interpreted(kernel)
 
     def _constants(self, kernel: object, part: Tiled | Unquantized) -> dict[str, Any]:
@@ -179,6 +200,29 @@ class CudaExperts(RoutedExperts):
             "PACK": pack(kernel, part.codes.device),
             "BY_LANES": part.by_lanes,
         }
+
+
+def _sorted(expert_ids: Tensor, *, experts: int, rows: int) -> _Blocks:
+    """The pairs of rows and their experts [N, K], sorted; there are as many blocks as any routing may need."""
+    from quant.cuda.expert_kernels import sort_pairs_kernel
+
+    pairs = expert_ids.numel()
+    count = min(pairs, pairs // rows + experts)
+    order, *of_blocks = (expert_ids.new_empty(size, dtype=torch.int32) for size in (pairs, count, count, count))
+    blocks = _Blocks(order=order, experts=of_blocks[0], starts=of_blocks[1], counts=of_blocks[2], rows=rows)
+    sort_pairs_kernel[(experts,)](
+        expert_ids.contiguous(),
+        *blocks.tensors,
+        pairs,
+        experts,
+        count,
+        ROWS=rows,
+        PAIRS=power_of_two(pairs),
+        BINS=power_of_two(experts + 1),
+        BLOCKS=power_of_two(count),
+        num_warps=8,
+    )
+    return blocks
 
 
 def _summed(outputs: Tensor, routing_weights: Tensor) -> Tensor:

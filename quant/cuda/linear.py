@@ -21,7 +21,7 @@ from quant.cuda import tiles
 from quant.cuda.decode import decode_tiled
 from quant.cuda.launch_arguments import levels, pack
 from quant.cuda.layout import HALF, tiled
-from quant.cuda.rows import quantize_groups
+from quant.cuda.rows import rows_for
 from quant.cuda.tiles import Activations, Tile
 from quant.modules.linear import QuantLinear
 from quant.modules.tensor import QuantTensor
@@ -160,17 +160,13 @@ class Weight:
         out = x.new_empty(rows, columns) if parts == 1 else x.new_empty(parts, rows, columns, dtype=torch.float32)
         if not rows:
             return out
-        source, source_scales = x.contiguous(), x
-        is_int8 = self.activations == "a8"
         tile = self._tile(x, columns, gated=gated)
         scales = self.scales.view(torch.int32) if self.is_tiled else self.scales
         with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
-            if is_int8:
-                quantized = quantize_groups(source)
-                source, source_scales = quantized.codes, quantized.scales
+            source = rows_for(x, self.activations)
             linear_kernel[(-(-rows // tile.rows), columns // tile.columns, parts)](
-                source,
-                source_scales,
+                source.codes,
+                source.scales,
                 self.codes,
                 scales,
                 levels(x.device, self.activations),
@@ -181,7 +177,7 @@ class Weight:
                 -(-width // GROUP // parts),
                 *self._strides(scales),
                 NF4=self.is_nf4,
-                INT8=is_int8,
+                INT8=self.activations == "a8",
                 GATED=gated,
                 PACK=pack(linear_kernel, x.device),
                 BY_LANES=self.by_lanes,
