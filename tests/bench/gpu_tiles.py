@@ -266,17 +266,22 @@ def _of_attention(contexts: Sequence[int], device: torch.device) -> Iterator[Pro
 
 @torch.inference_mode()
 def time_tiles(contexts: Sequence[int], results: Results, device: torch.device, names: Sequence[str] = ()) -> int:
-    """Microseconds of each product with each tile, and which is the fastest; 1 where one gives other results.
+    """Microseconds of each product with each tile, and which is the fastest.
 
     Args:
         names: how the names of products begin that are timed; all of them, if there are none.
+
+    Returns:
+        The exit code: 1 where a tile gives other results, or no product has a name that begins like one of `names`.
     """
     from triton.errors import TritonError
 
     torch.manual_seed(0)
-    wrong = 0
+    wrong, unknown = 0, set(names)
     for product in products(contexts, device):
-        if names and not product.name.startswith(tuple(names)):
+        asked_for = {name for name in names if product.name.startswith(name)}
+        unknown -= asked_for
+        if names and not asked_for:
             continue
         expected = product.whole(product.run().float())
         chosen = _microseconds(product.name, CHOSEN, product.run, results)
@@ -295,7 +300,9 @@ def time_tiles(contexts: Sequence[int], results: Results, device: torch.device, 
                 print(f"    {words(tile):{WIDE}} does not run here: {reason}", flush=True)
         fastest = min(taken, key=lambda name: taken[name])
         print(f"  {product.name}: {fastest}, {chosen / taken[fastest]:.2f} times as fast as what is chosen", flush=True)
-    return wrong
+    for name in sorted(unknown):
+        print(f"  no product's name begins with `{name}`", flush=True)
+    return 1 if unknown else wrong
 
 
 def _microseconds(product: str, tile: str, run: Callable[[], Tensor], results: Results) -> float:

@@ -183,6 +183,10 @@ def test_only_products_that_are_named_are_timed(
     assert small.time_tiles([20], Results(None), DEVICE, ["head", "soft"]) == 0
     out = capsys.readouterr().out
     assert "  head, w8a16: chosen" in out and "  soft embedding: chosen" in out and "a head" not in out
+    assert small.time_tiles([20], Results(None), DEVICE, ["head", "heads", "Soft"]) == 1
+    out = capsys.readouterr().out
+    assert "  head, w8a16: chosen" in out
+    assert out.count("no product's name begins with") == 2 and "`heads`" in out and "`Soft`" in out
 
 
 def test_a_tile_that_does_not_fit_the_card_is_left_out(
