@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import replace
 
 import torch
@@ -83,27 +84,26 @@ class Denoiser:
             progress: called with the share of these steps that is done.
         """
         began = time.perf_counter()
-        config, weight, noise = self._model.config, self._model.norm.weight, SeededNoise(0)
+        config, weight = self._model.config, self._model.norm.weight
         length = config.canvas_length
         cache = KVCache(config, 4 * length, weight.dtype, weight.device)
         kinds = ((0, False), (length, False), (2 * length, False), (0, True))  # commit rows, whether greedy
-        with shielded_children():
-            for done, (commit_rows, greedy) in enumerate(kinds):
-                progress("kernels", done / len(kinds))
-                block = BlockSettings(
-                    number=1,
-                    started=began,
-                    sampler=SamplerSettings(schedule_steps=1, greedy=greedy),
-                    stop_rule="never",
-                    pad_id=config.pad_token_id,
-                )
-                canvas = noise.canvas(length, config.vocab_size).to(weight.device)
-                for _ in self.denoise_block(cache, canvas, noise, block, [config.pad_token_id] * commit_rows):
-                    pass
+        for done, (commit_rows, greedy) in enumerate(kinds):
+            progress("kernels", done / len(kinds))
+            self._take_step(cache, commit_rows, greedy=greedy)
         progress("kernels", 1.0)
         _log.info(
             "a step of each kind took %.1f s, in which kernels that are new were compiled", time.perf_counter() - began
         )
+
+    def try_step(self, layer_devices: Sequence[torch.device]) -> None:
+        """Takes a step, whose outcome nobody needs.
+
+        Raises:
+            WeightsError: the logits are NaN or infinite.
+        """
+        config = self._model.config
+        self._take_step(KVCache(config, config.canvas_length, self._model.norm.weight.dtype, layer_devices))
 
     def parity(self) -> dict[str, float]:
         """How far the kernels of this path are from the plain one; see `step_parity`."""
@@ -141,6 +141,33 @@ class Denoiser:
         Raises:
             WeightsError: the logits are NaN or infinite.
         """
+        # A kernel whose shape is new is compiled by processes that Ctrl-C must not reach.
+        shield = shielded_children if canvas.device.type == "cuda" else nullcontext
+        with closing(self._steps(cache, canvas, noise, block, commit_ids)) as steps:
+            while True:
+                with shield():
+                    step = next(steps, None)
+                if step is None:
+                    return
+                yield step
+
+    def _take_step(self, cache: KVCache, commit_rows: int = 0, *, greedy: bool = False) -> None:
+        """The first step of a block, from a canvas of noise."""
+        config, noise = self._model.config, SeededNoise(0)
+        block = BlockSettings(
+            number=1,
+            started=time.perf_counter(),
+            sampler=SamplerSettings(schedule_steps=1, greedy=greedy),
+            stop_rule="never",
+            pad_id=config.pad_token_id,
+        )
+        canvas = noise.canvas(config.canvas_length, config.vocab_size).to(self._model.norm.weight.device)
+        for _ in self.denoise_block(cache, canvas, noise, block, [config.pad_token_id] * commit_rows):
+            pass
+
+    def _steps(
+        self, cache: KVCache, canvas: Tensor, noise: Noise, block: BlockSettings, commit_ids: Sequence[int]
+    ) -> Generator[Step, None, None]:
         static = self._static
         fits = len(canvas) == self._model.config.canvas_length
         if static is not None and fits and isinstance(noise, SeededNoise):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -55,7 +56,7 @@ def card() -> Iterator[Queue]:
         "device_of": lambda _: nullcontext(),
         "synchronize": lambda _=None: queue.wait("synchronize"),
         "empty_cache": lambda: queue.refuse("empty_cache"),
-        "Stream": Stream,
+        "Stream": partial(Stream, queue),
         "current_stream": lambda _=None: queue.stream,
         "stream": stream,
         "Event": lambda **_: Event(queue),

@@ -30,7 +30,7 @@ class Queue:
     def __init__(self) -> None:
         self.recorder = Recorder()
         self.waits: list[str] = []
-        self.stream = Stream()
+        self.stream = Stream(self)
         self._under_way: list[tuple[Stream, Callable[[], None]]] = []
         self._pinned: list[torch.UntypedStorage] = []  # kept, so that no other memory is at their addresses
 
@@ -94,9 +94,14 @@ def _copy(numbers: Tensor, memory: Tensor) -> None:
 class Stream:
     """What `torch.cuda.Stream` is to its users."""
 
-    def __init__(self, device: object = None) -> None:
+    def __init__(self, queue: Queue, device: object = None) -> None:
+        self._queue = queue
         self.device = torch.device("cuda", 0)
         assert device is None or torch.device(device) == self.device  # type: ignore[arg-type]
+
+    def synchronize(self) -> None:
+        """Waits for all of the queue: there is one stream, but for recordings."""
+        self._queue.wait("stream")
 
 
 class Event:

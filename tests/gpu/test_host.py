@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -162,6 +165,29 @@ def test_a_step_that_cannot_be_recorded_is_launched_kernel_by_kernel(
     assert not engine.denoiser.path_taken.captured
     assert queue.recorder.graphs[-1].replays == 0
     queue.recorder.assert_idle()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a terminal sends no signals there")
+def test_ctrl_c_reaches_no_compiler_in_plain_steps(
+    directory: Path, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They launch kernels, too, where experts or linear layers have them."""
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "all")
+    engine = Engine.load(directory, device="cuda", dtype="fp32", context_size=CONTEXT)
+    assert not engine.denoiser.path.static
+    denoise, inside, between = engine.model.denoise, [], []
+
+    def is_blocked() -> bool:
+        return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+    def noted(*arguments: Any) -> torch.Tensor:
+        inside.append(is_blocked())
+        return denoise(*arguments)
+
+    monkeypatch.setattr(engine.model, "denoise", noted)
+    for _ in engine.generate(PROMPT, OPTIONS):
+        between.append(is_blocked())
+    assert inside and all(inside) and not any(between)
 
 
 def test_what_the_allocator_was_told_not_to_take_is_not_free(directory: Path, queue: Queue) -> None:

@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import logging
 import time
-import weakref
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from localdiff.children import shielded_children
 from localdiff.denoising.plain import BlockSettings, Step, nested, not_numbers, step_event
 from localdiff.denoising.static.buffers import Exchange, StepBuffers
 from localdiff.denoising.static.cuda_graphs import GraphCapturer
 from localdiff.denoising.static.program import Program, Shape
+from localdiff.denoising.static.programs import Programs
 from localdiff.denoising.static.reading import Read
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.schedule import temperature_at
@@ -78,8 +78,7 @@ class StaticSteps:
         config, weight = model.config, model.norm.weight
         self._buffers = StepBuffers(config.canvas_length, config.hidden_size, weight.dtype, weight.device)
         self._exchange: Exchange
-        self._cache: weakref.ref[KVCache] | None = None
-        self._programs: dict[Shape, Program] = {}
+        self._programs: Programs | None = None
 
     @property
     def are_captured(self) -> bool:
@@ -96,16 +95,16 @@ class StaticSteps:
         self, cache: KVCache, canvas: Tensor, noise: SeededNoise, block: BlockSettings, commit_ids: Sequence[int]
     ) -> Iterator[Step]:
         """Denoises `canvas` [L], as `Denoiser.denoise_block` does."""
-        self._start(cache, canvas)
+        launch = partial(self._launch, self._start(cache, canvas), cache, noise, block)
         last, near_end = block.sampler.max_steps, False
         began = time.perf_counter()
-        program = self._launch(cache, noise, block, 1, commit_ids)
+        program = launch(1, commit_ids)
         cache.advance(len(commit_ids))
         for step in range(1, last + 1):
             mark = noise.mark()
             is_ahead = self._launches_ahead and step < last and not near_end
             if is_ahead:
-                program = self._launch(cache, noise, block, step + 1)
+                program = launch(step + 1)
             outcome = self._exchange.take(step)
             top_ids, top_probs = self._exchange.top(step)
             if not outcome[FINITE]:
@@ -121,7 +120,7 @@ class StaticSteps:
             goes_on = not converged and step < last
             if goes_on and not is_ahead:
                 # Ahead of the event, which the device need not wait for.
-                program = self._launch(cache, noise, block, step + 1)
+                program = launch(step + 1)
             event = step_event(
                 outcome[HEADER:].view(ROWS, -1),
                 step,
@@ -139,21 +138,30 @@ class StaticSteps:
             if not goes_on:
                 return
 
-    def _start(self, cache: KVCache, canvas: Tensor) -> None:
-        """Prepares the buffers, and drops the programs of another cache, whose addresses they hold."""
-        if self._cache is None or self._cache() is not cache:
-            self._cache = None  # so that programs without their graphs are never run, whatever cuts this short
-            self._programs.clear()
+    def _start(self, cache: KVCache, canvas: Tensor) -> Programs:
+        """Prepares the buffers, and drops the programs of another cache."""
+        if self._programs is None or not self._programs.are_for(cache):
+            self._programs = None  # so that programs without their graphs are never run, whatever cuts this short
             if self._capturer is not None:
                 self._capturer.forget()
-            self._cache = weakref.ref(cache)
+            make = partial(Program, self._model, self._buffers, read=self._read, sparse=self._sparse)
+            self._programs = Programs(
+                cache, canvas_length=len(self._buffers.canvas), make=make, capturer=self._capturer
+            )
         # For each block in new host memory: the device may still be copying what a discarded step was sent.
         self._exchange = Exchange(self._buffers)
         self._buffers.canvas.copy_(canvas)
         self._buffers.soft.zero_()
+        return self._programs
 
     def _launch(
-        self, cache: KVCache, noise: SeededNoise, block: BlockSettings, step: int, commit_ids: Sequence[int] = ()
+        self,
+        programs: Programs,
+        cache: KVCache,
+        noise: SeededNoise,
+        block: BlockSettings,
+        step: int,
+        commit_ids: Sequence[int] = (),
     ) -> Program:
         """Sends a step, runs it, and asks for its outcome; the host waits for none of that."""
         settings, config = block.sampler, self._model.config
@@ -171,29 +179,11 @@ class StaticSteps:
         uniforms = None if settings.greedy else noise.uniforms(config.canvas_length)
         self._exchange.send(step, controls, uniforms, noise.canvas(config.canvas_length, config.vocab_size))
         top_k = min(block.record_top_k, config.vocab_size)
-        program = self._program(Shape(commit_rows=len(commit_ids), sampled=not settings.greedy, top_k=top_k))
+        program = programs.of(Shape(commit_rows=len(commit_ids), sampled=not settings.greedy, top_k=top_k))
         if commit_ids:
             self._exchange.send_commit(commit_ids, program.commit)
-        with shielded_children():
-            program.run(cache)
+        program.run(cache)
         self._exchange.ask(step, program.top)
-        return program
-
-    def _program(self, shape: Shape) -> Program:
-        """A program of this shape: kept, and captured on a GPU, except for ends of prompts, which have any length."""
-        if shape in self._programs:
-            return self._programs[shape]
-        is_kept = shape.commit_rows in (0, len(self._buffers.canvas))
-        program = Program(
-            self._model,
-            self._buffers,
-            shape,
-            read=self._read,
-            sparse=self._sparse,
-            capturer=self._capturer if is_kept else None,
-        )
-        if is_kept:
-            self._programs[shape] = program
         return program
 
     def _check_tail(self, program: Program, outcome: Tensor) -> None:
