@@ -96,6 +96,10 @@ def _parts(scores: Tensor) -> Tensor:
     return scores.float() * (place == torch.arange(3, device=scores.device)[:, None])[:, None]
 
 
+def _one(compute: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, ...]:
+    return (compute(x),)
+
+
 def _merge_branches(x: Tensor, end: dict[str, Any], ops: LayerOps, dense: Tensor) -> tuple[Tensor, ...]:
     """With experts that give 0."""
     return (ops.merge_branches(x, dense, torch.zeros_like(x), None, **end),)
@@ -241,16 +245,17 @@ class _Parity:
         self._compare("attention", lambda: attended(fast=True), attended(fast=False))
 
     def try_projections(self, module: Projections, *, has_gate: bool) -> None:
-        """Several projections in one product, and a gate in the same launch."""
+        """Several projections in one product, and a gate in the same launch: of a canvas, and of a short piece."""
         fused = module.fused()
         if fused is None:
             return
-        x = self._normal(self._config.canvas_length, self._config.hidden_size)
-        parts = tuple(projection(x) for projection in module.projections())
-        self._compare("fused projections", lambda: fused(x), parts)
-        if has_gate and fused.gated(x) is not None:
-            gated = cast(Callable[[Tensor], Tensor], fused.gated)  # whether it can depends on the number of rows
-            self._compare("gated projections", lambda: (gated(x),), (PLAIN.gelu_mul(*parts),))
+        for rows in (self._config.canvas_length, max(1, self._config.canvas_length // _SHARES[-1])):
+            x = self._normal(rows, self._config.hidden_size)
+            parts = tuple(projection(x) for projection in module.projections())
+            self._compare("fused projections", partial(fused, x), parts)
+            if has_gate and fused.gated(x) is not None:  # whether it can depends on the number of rows
+                gated = cast(Callable[[Tensor], Tensor], fused.gated)
+                self._compare("gated projections", partial(_one, gated, x), (PLAIN.gelu_mul(*parts),))
 
     def try_logits(self, *, as_probabilities: bool) -> None:
         """Statistics and decision of a canvas that is partly decided, and what its logits are overwritten with."""

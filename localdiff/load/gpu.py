@@ -22,8 +22,8 @@ from quant.cuda.parity import Expectation
 
 _log = logging.getLogger(__name__)
 
-SHORT = 16
-"""A canvas is so much longer than a piece of a prompt that has other tiles: 256 rows and 16."""
+SHORT = 16, 8
+"""A canvas is so much longer than pieces of a prompt that have other tiles (`quant.cuda.tiles`): 256 rows, 16, 32."""
 
 
 def prepare_gpu(
@@ -45,7 +45,7 @@ def prepare_gpu(
 
     Returns:
         Plain results that the fast modules must give, too: for a canvas, one with a committed block, a chunk of a
-        prompt, and a short piece of one.
+        prompt, and short pieces of one.
 
     Raises:
         SwitchError: an environment variable has an invalid value.
@@ -57,7 +57,8 @@ def prepare_gpu(
         keep=adapted,
         absent=absent,
         parts=parts,
-        rows=(max(1, canvas // SHORT), canvas, 2 * canvas, PREFILL_CHUNK),
+        rows=(*(max(1, canvas // short) for short in SHORT), canvas, 2 * canvas, PREFILL_CHUNK),
+        canvas=canvas,
         dtype=network.norm.weight.dtype,
     )
     for path in prepared.paths:

@@ -82,6 +82,7 @@ def prepare(
     absent: Collection[str] = (),
     parts: Iterable[Part] = (),
     rows: Sequence[int] = (),
+    canvas: int = 256,
     dtype: torch.dtype = torch.bfloat16,
 ) -> Prepared:
     """Replaces the quantized modules of a model on a GPU, with its weights assigned.
@@ -92,6 +93,7 @@ def prepare(
         parts: what is prepared after the rest, each part before the next one is asked for.
         rows: numbers of rows of which the plain results are kept, to hold the fast ones against (`Expectation`); none
             are kept by default.
+        canvas: the same for an embedding, which takes the rows of a canvas and no others.
         dtype: of the activations.
 
     Raises:
@@ -110,7 +112,7 @@ def prepare(
             kind = _KINDS.get(type(plain), "experts")
             stored = tuple((name, tensor.shape, tensor.dtype) for name, tensor in plain.state_dict().items())
             format_ = (type(plain), part.device, *stored)
-            calls = plain_calls(plain, rows, dtype) if rows and format_ not in expectations else []
+            calls = plain_calls(plain, rows, dtype, canvas=canvas) if rows and format_ not in expectations else []
             fast = maker(plain).eval()
             owner, _, attribute = path.rpartition(".")
             setattr(model.get_submodule(owner), attribute, fast)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from typing import get_args
 
 import pytest
 import torch
 
 from localdiff.load import gpu
 from quant.cuda.choice import Prepared
+from quant.cuda.tiles import LINEAR, MmaKind, tile_of
 from quant.switch import SwitchError
 from tests.models import tiny
 
@@ -48,5 +50,14 @@ def test_what_is_compared_is_a_canvas_one_with_a_block_and_pieces_of_a_prompt(mo
     asked: dict[str, object] = {}
     monkeypatch.setattr(gpu, "prepare", lambda *_, **options: asked.update(options) or Prepared())
     gpu.prepare_gpu(tiny.model(), CARD)
-    assert asked["rows"] == (max(1, tiny.CANVAS // 16), tiny.CANVAS, 2 * tiny.CANVAS, 1024)
+    assert asked["rows"] == (1, max(1, tiny.CANVAS // 8), tiny.CANVAS, 2 * tiny.CANVAS, 1024)
+    assert asked["canvas"] == tiny.CANVAS
     assert asked["dtype"] == torch.float32
+
+
+@pytest.mark.parametrize("kind", get_args(MmaKind))
+def test_each_tile_that_a_number_of_rows_has_is_among_what_is_compared(kind: MmaKind) -> None:
+    canvas = 256
+    compared = {tile_of(canvas // short, 4096, LINEAR[kind]) for short in gpu.SHORT}
+    compared |= {tile_of(rows, 4096, LINEAR[kind]) for rows in (canvas, 2 * canvas)}
+    assert {tile_of(rows, 4096, LINEAR[kind]) for rows in range(1, 2 * canvas + 1)} == compared

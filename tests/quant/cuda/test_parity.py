@@ -19,6 +19,7 @@ from tests.gpu.kernels import DEVICE, HALVES, needs_triton
 from tests.models.quantized import plain_experts
 
 ROWS = (24, 40)
+CANVAS = 70
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -41,7 +42,7 @@ def network(codec: str, dtype: torch.dtype) -> nn.Module:
 
 def expectations(codec: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> tuple[Expectation, ...]:
     monkeypatch.setattr(choice, "why_unsupported", lambda _: None)
-    return choice.prepare(network(codec, dtype), DEVICE, rows=ROWS, dtype=dtype).expectations
+    return choice.prepare(network(codec, dtype), DEVICE, rows=ROWS, canvas=CANVAS, dtype=dtype).expectations
 
 
 @needs_triton
@@ -55,6 +56,8 @@ def test_kernels_agree(codec: str, activations: str, dtype: torch.dtype, monkeyp
     made = expectations(codec, dtype, monkeypatch)
     # A linear layer, of two, and the experts, for each number of rows; logits and soft embedding.
     assert len(made) == 6
+    rows = [len(one.call.arguments[0]) for one in made]
+    assert rows == [24, 40, 24, 40, CANVAS, CANVAS], "a step asks the embedding for a canvas, and so has other tiles"
     errors = {one.name: one.check() for one in made}
     assert all(error < (0.03 if activations == "a8" else 0.01) for error in errors.values()), errors
 
@@ -105,7 +108,7 @@ def test_nothing_is_computed_where_nothing_is_compared(monkeypatch: pytest.Monke
 
 
 def test_what_is_kept_is_in_host_memory() -> None:
-    (call,) = plain_calls(network("nf4", torch.float32).get_submodule("first"), (3,), torch.float32)
+    (call,) = plain_calls(network("nf4", torch.float32).get_submodule("first"), (3,), torch.float32, canvas=8)
     assert call.arguments[0].shape == (3, 128) and call.expected.shape == (3, 64)
     assert {tensor.device.type for tensor in (*call.arguments, call.expected)} == {"cpu"}
 
@@ -122,6 +125,20 @@ def changed(change: Callable[[Tensor], object]) -> Tensor:
     found = EXPECTED.clone()
     change(found)
     return found
+
+
+def test_where_the_plain_path_has_no_numbers_no_kernel_is_to_blame() -> None:
+    expected = EXPECTED.clone()
+    expected[7, 100], expected[8, 200] = math.nan, math.inf
+
+    def differing(found: Tensor) -> None:
+        found[:, 100] = math.nan
+        found[:, 200] = 5
+
+    assert parity_of(changed(differing), expected) == 0
+    with pytest.raises(ParityError, match="x: 256 of 76288 numbers differ"):
+        parity_of(changed(lambda found: found[:, 101].fill_(math.nan)), expected)
+    assert parity_of(EXPECTED, torch.full_like(EXPECTED, math.nan)) == 0
 
 
 def test_roundings_pass() -> None:
