@@ -15,7 +15,7 @@ Knows the model, its cache and the sampler; knows nothing about text or about wh
 from localdiff.denoising.denoiser import Denoiser
 from localdiff.denoising.path import StepPath
 from localdiff.denoising.plain import BlockSettings, Step, denoise_plainly
-from localdiff.denoising.trial import compare_kernels, try_kernels
+from localdiff.denoising.trial import compare_kernels, try_kernels, try_plainly
 from quant.cuda.parity import ParityError
 
 __all__ = [
@@ -27,4 +27,5 @@ __all__ = [
     "compare_kernels",
     "denoise_plainly",
     "try_kernels",
+    "try_plainly",
 ]

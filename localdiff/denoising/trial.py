@@ -15,10 +15,10 @@ from collections.abc import Sequence
 import torch
 
 from localdiff.denoising.denoiser import Denoiser
-from localdiff.errors import is_out_of_memory
+from localdiff.errors import WeightsError, is_out_of_memory
 from localdiff.load_progress import LoadProgress, tell_nobody
 from quant.cuda.parity import Expectation
-from quant.cuda.support import exclude
+from quant.cuda.support import exclude, readmit
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +51,23 @@ def try_kernels(
         exclude(device, error)
         return False
     return True
+
+
+def try_plainly(denoiser: Denoiser, device: torch.device, layer_devices: Sequence[torch.device]) -> None:
+    """Takes a step of a model that was loaded without kernels, because `try_kernels` found that they fail.
+
+    Args:
+        device: the one that it was told.
+
+    Raises:
+        WeightsError: what a model computes is NaN or infinite without kernels, too; none is at fault then, and models
+            prepared from now on may use them.
+    """
+    try:
+        denoiser.try_step(layer_devices)
+    except WeightsError:
+        readmit(device)
+        raise
 
 
 def compare_kernels(denoiser: Denoiser, expectations: Sequence[Expectation]) -> None:

@@ -21,12 +21,13 @@ from localdiff.diffusion.settings import SamplerSettings
 from localdiff.diffusion.stopping import StopRule
 from localdiff.download_plan import ConfirmDownload, confirm_silently
 from localdiff.engine.arguments import check_noise, check_prefix_cache, check_rule, checked_run, positive
+from localdiff.engine.blame import adapter_may_be_at_fault
 from localdiff.engine.draft import draft_block
 from localdiff.engine.prefill import prefill
 from localdiff.engine.prefix_cache import PrefixCache
 from localdiff.engine.run import Run, end_ids_of
 from localdiff.engine.stats import StatsKeeper
-from localdiff.errors import ContextError, UsageError, WeightsError
+from localdiff.errors import ContextError, UsageError
 from localdiff.events import BlockCommitted, Event, FinishReason, RunFinished, RunStarted, TextCommitted
 from localdiff.hardware import hardware_name
 from localdiff.identity import ModelIdentity
@@ -178,17 +179,14 @@ class Engine:
         run = self._start(prompt, options, noise, stop_rule, prefix_cache)
         runs = run.prefix_cache.runs
         try:
-            for event in chain((run.started,), self._answer(run, cancel)):
-                yield event
-                if run.prefix_cache.runs != runs and not isinstance(event, RunFinished):
-                    raise UsageError(
-                        "another run started on this prefix cache before this one was over",
-                        "finish a run, or close its iterator, before the next one on the same conversation",
-                    )
-        except WeightsError as error:
-            if self.identity.adapter is not None:
-                error.hint = f"the adapter `{self.identity.adapter}` makes values too large, or {error.hint}"
-            raise
+            with adapter_may_be_at_fault(self.identity.adapter):
+                for event in chain((run.started,), self._answer(run, cancel)):
+                    yield event
+                    if run.prefix_cache.runs != runs and not isinstance(event, RunFinished):
+                        raise UsageError(
+                            "another run started on this prefix cache before this one was over",
+                            "finish a run, or close its iterator, before the next one on the same conversation",
+                        )
         finally:
             if prefix_cache is None:
                 self._spare.append(run.prefix_cache)  # for the next run; one that began meanwhile has its own

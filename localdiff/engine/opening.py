@@ -5,7 +5,6 @@ Knows the order in which a reference becomes files, weights, a network and a tok
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -16,9 +15,10 @@ from typing import Any, TypedDict
 import torch
 
 from localdiff.adapter import StoredAdapter, open_adapter
-from localdiff.denoising import Denoiser, try_kernels
+from localdiff.denoising import Denoiser, try_kernels, try_plainly
 from localdiff.download_plan import ConfirmDownload, confirm_silently
 from localdiff.engine.arguments import check_callable, check_flag, device_of, positive, reference_of, text_of
+from localdiff.engine.blame import adapter_may_be_at_fault
 from localdiff.engine.loadable import open_text
 from localdiff.errors import UsageError
 from localdiff.fetching.source import find_source
@@ -31,6 +31,7 @@ from localdiff.load import (
     load_model,
     open_weights,
     plan_memory,
+    release_cached_memory,
     resolve_device,
     resolve_dtype,
     unused_gpu,
@@ -127,7 +128,7 @@ def open_model(
         progress=progress,
     )
     try:
-        loaded, denoiser = _load_and_try(load, where, progress)
+        loaded, denoiser = _load_and_try(load, where, adapter, progress)
     except SwitchError as error:
         raise UsageError(error.message, error.hint) from error
     return OpenedModel(
@@ -151,19 +152,24 @@ def open_model(
 
 
 def _load_and_try(
-    load: Callable[[], LoadedModel], device: torch.device, progress: LoadProgress
+    load: Callable[[], LoadedModel], device: torch.device, adapter: str | None, progress: LoadProgress
 ) -> tuple[LoadedModel, Denoiser]:
-    """Loads a model and tries its kernels; loads it again, without any, where one of them fails."""
+    """Loads a model and tries its kernels; loads it again, without any, where one of them fails.
+
+    Raises:
+        WeightsError: what it computes is NaN or infinite without kernels, too.
+    """
     loaded = load()
     denoiser = _denoiser(loaded)
     if not try_kernels(denoiser, device, progress, expectations=loaded.expectations):
         # `try_kernels` has excluded the device: the second model uses none.
         _log.warning("a GPU kernel failed while it was tried: the model is loaded again, without kernels")
         del loaded, denoiser  # there is no memory for a second model
-        gc.collect()
-        torch.cuda.empty_cache()
+        release_cached_memory()
         loaded = load()
         denoiser = _denoiser(loaded)
+        with adapter_may_be_at_fault(adapter):
+            try_plainly(denoiser, device, loaded.placement.layers)
     return loaded, denoiser
 
 

@@ -13,6 +13,7 @@
     streaming    layers that a GPU has no room for, copied to it in turn
     offload      layers that are read from their files for each pass
     loader       all of these, in order
+    unloading    what is given back before another model is loaded
 
 Knows checkpoints, devices and bytes; knows nothing about generation.
 """
@@ -25,6 +26,7 @@ from localdiff.load.memory_plan import MemoryPlan, plan_memory
 from localdiff.load.placement import Placement
 from localdiff.load.stored import StoredWeights, open_weights
 from localdiff.load.threads import limit_threads
+from localdiff.load.unloading import release_cached_memory
 
 __all__ = [
     "LoadedModel",
@@ -37,6 +39,7 @@ __all__ = [
     "load_model",
     "open_weights",
     "plan_memory",
+    "release_cached_memory",
     "resolve_device",
     "resolve_dtype",
     "limit_threads",

@@ -64,6 +64,11 @@ def exclude(device: torch.device, error: Exception) -> None:
     _failed[device] = Unsupported(reason, f"{_VERSIONS}, and {_SKIP}")
 
 
+def readmit(device: torch.device) -> None:
+    """Takes `exclude` back, because it was no kernel that failed."""
+    _failed.pop(device, None)
+
+
 @cache
 def _tried(device: torch.device) -> Unsupported | None:
     if device.type != "cuda" or not torch.cuda.is_available():

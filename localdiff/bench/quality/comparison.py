@@ -6,20 +6,18 @@ of the first one are kept in host memory.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Protocol, TypeAlias, TypeVar
 
-import torch
-
 from localdiff.bench.quality.answers import Answer, ask
 from localdiff.bench.quality.canvases import Beliefs, Canvas, agreement, believe, divergence
 from localdiff.bench.quality.questions import Question
 from localdiff.demo.estimate import Estimate, estimate
 from localdiff.engine import Engine, ModelIdentity
+from localdiff.load import release_cached_memory
 from localdiff.options import GenerateOptions
 
 WALKS = 20
@@ -200,9 +198,7 @@ def _observe(
         beliefs={index: beliefs for index, (_, _, beliefs) in enumerate(results) if beliefs is not None},
     )
     del engine
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    release_cached_memory()
     return observed
 
 

@@ -13,6 +13,7 @@ import torch
 from localdiff.denoising import Denoiser, StepPath, compare_kernels, try_kernels
 from localdiff.denoising.static.program import Program
 from localdiff.engine import Engine, opening
+from localdiff.errors import WeightsError
 from localdiff.events import RunFinished
 from localdiff.load.loader import LoadedModel
 from localdiff.load_progress import LoadProgress, tell_nobody
@@ -75,6 +76,42 @@ def test_a_kernel_that_fails_costs_speed_and_no_answer(
     assert unsupported is not None
     assert unsupported.reason == "a kernel fails here (RuntimeError: out of resource: shared memory)"
     assert "LOCALDIFF_CUDA_PLAIN=all" in unsupported.remedy
+
+
+def with_nan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models whose last norm is damaged."""
+    right = opening.load_model
+
+    def load_model(*arguments: Any, **options: Any) -> LoadedModel:
+        loaded = right(*arguments, **options)
+        with torch.no_grad():
+            loaded.network.norm.weight[0] = torch.nan
+        return loaded
+
+    monkeypatch.setattr(opening, "load_model", load_model)
+
+
+@pytest.mark.parametrize("adapter", [None, "sudoku"])
+def test_weights_that_give_no_numbers_are_not_a_kernels_fault(
+    adapter: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_nan(monkeypatch)
+    with pytest.raises(WeightsError, match="the logits of block 1, step 1 are not finite") as raised:
+        Engine.load("demo", device="cpu", dtype="fp32", context_size=256, offline=True, adapter=adapter)
+    hint = raised.value.hint or ""
+    assert "the weights are damaged" in hint
+    assert hint.startswith("the adapter `sudoku` makes values too large, or ") == (adapter is not None)
+    assert why_unsupported(CPU) is None, "the next model may use kernels"
+
+
+def test_numbers_that_only_kernels_lack_are_theirs(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = answer(load())
+    failing(WeightsError("the logits of block 1, step 1 are not finite (NaN or infinity)"), monkeypatch)
+    engine = load()
+    assert caplog.messages == ["a GPU kernel failed while it was tried: the model is loaded again, without kernels"]
+    assert answer(engine) == expected and why_unsupported(CPU) is not None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,28 @@
+"""What is given back before another model is loaded; the GPU is not there."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from localdiff.load import release_cached_memory
+
+
+def test_without_a_gpu_there_is_nothing_to_give_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "empty_cache", None)
+    release_cached_memory()
+
+
+@pytest.mark.parametrize("has_public_function", [True, False])
+def test_page_locked_memory_is_given_back_too(has_public_function: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    given_back: list[str] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: given_back.append("GPU"))
+    if has_public_function:
+        monkeypatch.setattr(torch.accelerator, "empty_host_cache", lambda: given_back.append("host"), raising=False)
+    else:
+        monkeypatch.delattr(torch.accelerator, "empty_host_cache", raising=False)
+        monkeypatch.setattr(torch._C, "_host_emptyCache", lambda: given_back.append("host"), raising=False)
+    release_cached_memory()
+    assert given_back == ["GPU", "host"]
