@@ -222,5 +222,14 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
 
 
+def main(arguments: Sequence[str]) -> int:
+    """Prints the tables of a file; 2 where none is named, or it is not there."""
+    if len(arguments) != 1 or not Path(arguments[0]).is_file():
+        print("usage: python -m tests.bench.gpu_results FILE, one that `--results FILE` has written", file=sys.stderr)
+        return 2
+    print(tables(list(Results(Path(arguments[0])).lines())))
+    return 0
+
+
 if __name__ == "__main__":
-    print(tables(list(Results(Path(sys.argv[1])).lines())))
+    sys.exit(main(sys.argv[1:]))
