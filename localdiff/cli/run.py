@@ -129,7 +129,11 @@ def run_command(
     verbose: Annotated[
         bool,
         typer.Option(
-            "-v", "--verbose", help="Print the seed and one line per block on stderr.", rich_help_panel=options.OUTPUT
+            "-v",
+            "--verbose",
+            help="Print on stderr the seed, one line per block, and what is of note while the model loads: on a GPU, "
+            "which path each part takes.",
+            rich_help_panel=options.OUTPUT,
         ),
     ] = False,
 ) -> int:
