@@ -104,7 +104,7 @@ def quantize_command(
     """Quantize published weights: 52 GB become 15 GB, which run on a GPU with 24 GB.
 
     Shows a plan, asks, fetches what is missing, quantizes and verifies. Stopped at any point, the same command resumes.
-    The path of the result is the last line on stdout.
+    The path of the result is all that goes to stdout, or with --dry-run the plan.
     """
     streams = decide_streams(context, color, quiet=quiet)
     request = QuantizeRequest(
