@@ -30,6 +30,7 @@ from localdiff.diffusion.settings import SamplerSettings
 from localdiff.load_progress import LoadProgress, tell_nobody
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.model.residence import Residence
 from quant.cuda.soft import SparseSoft
 
 _log = logging.getLogger(__name__)
@@ -54,22 +55,13 @@ class Denoiser:
         self._has_warned = False
 
     @classmethod
-    def for_device(
-        cls,
-        model: DiffusionGemma,
-        device: torch.device,
-        *,
-        one_device: bool = True,
-        resident: bool = True,
-        streamed: bool = False,
-    ) -> Denoiser:
+    def for_device(cls, model: DiffusionGemma, device: torch.device, residence: Residence = "whole") -> Denoiser:
         """A denoiser on the path of `StepPath.for_device`, for which it prepares the model.
 
         Raises:
             SwitchError: an environment variable has an invalid value.
         """
-        path = StepPath.for_device(model, device, one_device=one_device, resident=resident, streamed=streamed)
-        path = path.prepare(model)
+        path = StepPath.for_device(model, device, residence).prepare(model)
         if device.type == "cuda":
             _log.info("steps: %s", path)
         return cls(model, path)

@@ -12,6 +12,7 @@ from localdiff.model.block import Layer
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.layer_ops import set_layer_ops
 from localdiff.model.projections import fuse_projections
+from localdiff.model.residence import Residence
 from quant.cpu.choice import logits_kernel
 from quant.cpu.native.logits import NativeLogits
 from quant.cuda.support import why_unsupported
@@ -72,20 +73,17 @@ class StepPath:
         cls,
         model: DiffusionGemma,
         device: torch.device,
-        *,
-        one_device: bool = True,
-        resident: bool = True,
-        streamed: bool = False,
+        residence: Residence = "whole",
     ) -> StepPath:
         """The fastest path that works on a device; without an NVIDIA GPU, steps are plain.
 
+        Only a model that is there as a whole has all parts. Where layers are copied to it for each pass, projections
+        are not fused, since a copy needs to know each tensor; steps are not captured, and none is launched before it is
+        known to be needed: the copies take most of its time. Where layers are read from files, a step is plain, which
+        has nothing to warm up: that would read them several times while the model loads.
+
         Args:
-            one_device: whether all layers compute on it.
-            resident: whether all of their weights stay on it. Where some are copied there for each pass, projections
-                are not fused, steps are not captured, and none is launched before it is known to be needed: the copies
-                take most of its time.
-            streamed: whether those that do not stay are copied from memory. Where they are read from files, a step is
-                plain, which has nothing to warm up: that would read them several times while the model loads.
+            device: of everything outside the layers.
 
         Raises:
             SwitchError: an environment variable has an invalid value.
@@ -96,19 +94,20 @@ class StepPath:
             return cls(native_logits=native_logits_kernel(model) is not None)
         if device.type != "cuda":
             return cls()
-        triton = one_device and why_unsupported(device) is None
+        triton = residence != "spread" and why_unsupported(device) is None
         attention = triton and not plain["attention"] and _can_attend(model)
-        static = attention and (resident or streamed) and not plain["step"]
+        static = attention and residence != "from files" and not plain["step"]
+        is_whole = residence == "whole"
         return cls(
             static=static,
-            captured=static and resident and not plain["graph"] and _can_be_captured(model),
+            captured=static and is_whole and not plain["graph"] and _can_be_captured(model),
             logits=static and not plain["logits"],
             attention=attention,
             layer_ops=triton and not plain["layer-ops"],
-            projections=triton and resident and not plain["projections"],
+            projections=triton and is_whole and not plain["projections"],
             fuses_commits=not plain["commit"],
             sparse=static and is_sparse(),
-            ahead=resident,
+            ahead=is_whole,
         )
 
     def prepare(self, model: DiffusionGemma) -> StepPath:

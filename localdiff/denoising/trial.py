@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import torch
 
+from localdiff.children import shielded_children
 from localdiff.denoising.denoiser import Denoiser
 from localdiff.errors import WeightsError, is_out_of_memory
 from localdiff.load_progress import LoadProgress, tell_nobody
@@ -42,7 +43,8 @@ def try_kernels(
     try:
         if expectations or denoiser.path.has_kernels:
             progress("kernels", 0.0)
-            compare_kernels(denoiser, expectations)
+            with shielded_children():  # kernels are compiled, by processes that Ctrl-C must not reach
+                compare_kernels(denoiser, expectations)
         if denoiser.path.static:
             denoiser.warm_up(progress)
     except Exception as error:  # of a compiler, of a launch, or results that are no numbers: they share no class

@@ -192,7 +192,8 @@ class Engine:
                 self._spare.append(run.prefix_cache)  # for the next run; one that began meanwhile has its own
 
     def new_prefix_cache(self) -> PrefixCache:
-        """An empty prefix cache for `generate`."""
+        """An empty prefix cache for `generate`; the one that is kept for runs without makes room for it."""
+        self._spare.clear()
         return PrefixCache(self.model, self.layer_devices)
 
     def _answer(self, run: Run, cancel: threading.Event) -> Iterator[Event]:
@@ -323,11 +324,16 @@ class Engine:
         return SeededNoise(seed)
 
     def _take_spare(self) -> PrefixCache:
-        """An empty prefix cache, in the buffers of an earlier run if there was one."""
+        """An empty prefix cache, in the buffers of an earlier run if there was one.
+
+        It has room for the whole context that the model was loaded for: graphs of steps hold its addresses, so a longer
+        prompt must not need another one.
+        """
         try:
             prefix_cache = self._spare.pop()
         except IndexError:
-            return self.new_prefix_cache()
+            prefix_cache = PrefixCache(self.model, self.layer_devices)
+            prefix_cache.min_capacity = self.context_size(GenerateOptions())
         prefix_cache.clear()
         return prefix_cache
 

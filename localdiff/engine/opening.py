@@ -174,11 +174,4 @@ def _load_and_try(
 
 
 def _denoiser(loaded: LoadedModel) -> Denoiser:
-    placement = loaded.placement
-    return Denoiser.for_device(
-        loaded.network,
-        placement.main,
-        one_device=placement.is_on_one_device,
-        resident=placement.is_whole,
-        streamed=placement.streamed,
-    )
+    return Denoiser.for_device(loaded.network, loaded.placement.main, loaded.placement.residence)

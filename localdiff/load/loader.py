@@ -21,11 +21,12 @@ import torch
 from localdiff.adapter import StoredAdapter
 from localdiff.load.cpu import prepare_cpu
 from localdiff.load.gpu import load_for_gpu
-from localdiff.load.memory_plan import DEFAULT_CONTEXT, plan_memory
+from localdiff.load.memory_plan import plan_memory
 from localdiff.load.placement import Placement
 from localdiff.load.stored import StoredWeights
 from localdiff.load_progress import LoadProgress, tell_nobody
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.options import CONTEXT_SIZE
 from quant.cuda.parity import Expectation
 
 _log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ def load_model(
     dtype: torch.dtype,
     *,
     further: Sequence[torch.device] = (),
-    context: int = DEFAULT_CONTEXT,
+    context: int = CONTEXT_SIZE,
     max_memory: int | None = None,
     may_offload: bool = False,
     adapter: StoredAdapter | None = None,

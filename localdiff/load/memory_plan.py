@@ -16,8 +16,7 @@ from localdiff.load.devices import free_bytes
 from localdiff.load.placement import Budget, Demand, Placement, cost, place, streamed
 from localdiff.load.skeleton import Skeleton
 from localdiff.load.stored import StoredWeights
-
-DEFAULT_CONTEXT = 8192
+from localdiff.options import CONTEXT_SIZE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +61,7 @@ def plan_memory(
     dtype: torch.dtype,
     *,
     further: Sequence[torch.device] = (),
-    context: int = DEFAULT_CONTEXT,
+    context: int = CONTEXT_SIZE,
     max_memory: int | None = None,
     may_offload: bool = False,
     adapter: StoredAdapter | None = None,

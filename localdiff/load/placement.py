@@ -19,6 +19,7 @@ import torch
 
 from localdiff.errors import ResourceError
 from localdiff.memory_account import MemoryAccount
+from localdiff.model.residence import Residence
 from localdiff.sizes import shown_size
 
 FILE_BYTES_PER_SECOND, HOST_BYTES_PER_SECOND = 10e9, 20e9
@@ -101,6 +102,15 @@ class Placement:
     def is_whole(self) -> bool:
         """Whether all layers are on one device, and stay there."""
         return self.is_on_one_device and not self.offloaded
+
+    @property
+    def residence(self) -> Residence:
+        """Where the layers' weights are while they compute."""
+        if not self.is_on_one_device:
+            return "spread"
+        if not self.offloaded:
+            return "whole"
+        return "streamed" if self.streamed else "from files"
 
 
 def place(demand: Demand, budgets: Sequence[Budget], *, may_offload: bool) -> Placement:

@@ -18,13 +18,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
-
-from quant.cuda.experts import CudaExperts
-from quant.cuda.linear import CudaLinear
 
 MIN_BYTES = 1 << 20
 """Smaller tensors stay on the device: of a layer of the released model its norms, its router, and the scales of dense
@@ -33,6 +30,14 @@ ALIGNMENT = 256
 """Of each tensor's address, in bytes, as torch's allocator aligns them; kernels are compiled for multiples of 16."""
 
 _log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class _HoldsWeights(Protocol):
+    """A fast module: its weights are neither parameters nor buffers."""
+
+    def weights(self) -> tuple[Tensor, ...]:
+        """The stored tensors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +145,7 @@ def _tensors_of(layer: nn.Module) -> Iterator[Tensor]:
     for module in layer.modules():
         yield from module.parameters(recurse=False)
         yield from module.buffers(recurse=False)
-        if isinstance(module, CudaExperts | CudaLinear):
+        if isinstance(module, _HoldsWeights):
             yield from module.weights()
 
 

@@ -9,6 +9,7 @@
     cache                            keys and values of a sequence
     moe                              router and experts
     layers, projections, formulas    norm and gated MLP; projections of the same rows; RMSNorm, RoPE
+    residence                        where the layers' weights are
     layer_ops                        what a layer computes between its GEMMs
 
 Knows rows of activations; knows nothing about sampling or text.

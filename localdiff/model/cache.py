@@ -87,6 +87,15 @@ class KVCache:
         ]
         self._snapshots: OrderedDict[int, list[tuple[Tensor, Tensor]]] = OrderedDict()
 
+    def require(self, count: int) -> None:
+        """Checks that `count` more positions fit, before a pass writes them.
+
+        Raises:
+            ValueError: they do not.
+        """
+        if self.length + count > self.capacity:
+            raise ValueError(f"{self.length=} + {count=} exceeds {self.capacity=}")
+
     def advance(self, count: int) -> None:
         """Adds `count` positions, which every layer has written, to the length."""
         self.length += count

@@ -65,8 +65,7 @@ class DiffusionGemma(nn.Module):
             ValueError: the commit rows do not fit the cache.
         """
         commit_rows, rows = len(commit_ids), len(commit_ids) + len(canvas_ids)
-        if cache.length + commit_rows > cache.capacity:
-            raise ValueError(f"{cache.length=} + {commit_rows=} exceeds {cache.capacity=}")
+        cache.require(commit_rows)
         positions = torch.arange(cache.length, cache.length + rows, device=commit_ids.device)
         hidden = self.rows(commit_ids, canvas_ids, soft, positions, self._attends(cache, commit_rows))
         cache.advance(commit_rows)

@@ -35,7 +35,7 @@ class GraphCapturer:
         device: the GPU; it need not be the current one.
 
     Attributes:
-        has_failed: whether something could not be captured.
+        has_failed: whether something could not be captured since the last `forget`.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -114,6 +114,7 @@ class GraphCapturer:
 
     def forget(self) -> None:
         """Resets all graphs, whoever still has them, and begins again with a new memory pool."""
+        self.has_failed = False
         if not self._graphs:
             return
         with _capturing:

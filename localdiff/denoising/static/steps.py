@@ -82,7 +82,7 @@ class StaticSteps:
 
     @property
     def are_captured(self) -> bool:
-        """Whether steps are replayed: there is a capturer, and it has captured all that it was given."""
+        """Whether steps are replayed: there is a capturer, and for this cache it has captured all that it was given."""
         return self._capturer is not None and not self._capturer.has_failed
 
     @property
@@ -95,6 +95,7 @@ class StaticSteps:
         self, cache: KVCache, canvas: Tensor, noise: SeededNoise, block: BlockSettings, commit_ids: Sequence[int]
     ) -> Iterator[Step]:
         """Denoises `canvas` [L], as `Denoiser.denoise_block` does."""
+        cache.require(len(commit_ids))
         launch = partial(self._launch, self._start(cache, canvas), cache, noise, block)
         last, near_end = block.sampler.max_steps, False
         began = time.perf_counter()

@@ -9,6 +9,7 @@ import torch
 
 from localdiff.denoising import Denoiser, StepPath
 from localdiff.model.moe import Experts
+from localdiff.model.residence import Residence
 from quant.switch import SwitchError
 from tests.models import tiny
 
@@ -24,27 +25,24 @@ def test_on_a_cpu_nothing_changes_by_itself() -> None:
     ("where", "words"),
     [
         (
-            {},
+            "whole",
             "static step, logits in Triton, attention in Triton, layer ops in Triton, fused projections, commit fused",
         ),
-        ({"resident": False}, "plain step, attention in Triton, layer ops in Triton, commit fused"),
-        (
-            {"resident": False, "streamed": True},
-            "static step, logits in Triton, attention in Triton, layer ops in Triton, commit fused",
-        ),
-        ({"one_device": False}, "plain step, commit fused"),
+        ("from files", "plain step, attention in Triton, layer ops in Triton, commit fused"),
+        ("streamed", "static step, logits in Triton, attention in Triton, layer ops in Triton, commit fused"),
+        ("spread", "plain step, commit fused"),
     ],
     ids=str,
 )
 def test_where_layers_are_decides_what_a_card_can_do(
-    monkeypatch: pytest.MonkeyPatch, where: dict[str, bool], words: str
+    monkeypatch: pytest.MonkeyPatch, where: Residence, words: str
 ) -> None:
     """Weights that are copied there for each pass are neither fused nor captured, nor copied for a step that may be
     discarded."""
     monkeypatch.setattr("localdiff.denoising.path.why_unsupported", lambda _: None)
-    path = StepPath.for_device(tiny.model().to(torch.bfloat16), CARD, **where)
+    path = StepPath.for_device(tiny.model().to(torch.bfloat16), CARD, where)
     assert str(path) == words
-    assert path.ahead == where.get("resident", True)
+    assert path.ahead == (where == "whole")
 
 
 @pytest.mark.parametrize(

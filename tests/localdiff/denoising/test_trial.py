@@ -18,6 +18,7 @@ from localdiff.events import RunFinished
 from localdiff.load.loader import LoadedModel
 from localdiff.load_progress import LoadProgress, tell_nobody
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.model.residence import Residence
 from localdiff.options import GenerateOptions
 from quant.cuda import support
 from quant.cuda.parity import ParityError
@@ -41,7 +42,7 @@ def answer(engine: Engine) -> tuple[int, ...]:
 def gpu(monkeypatch: pytest.MonkeyPatch, attention_in_torch: None) -> None:
     """Static steps wherever kernels run, as on a GPU."""
 
-    def for_device(network: DiffusionGemma, device: torch.device, **_: bool) -> Denoiser:
+    def for_device(network: DiffusionGemma, device: torch.device, _: Residence) -> Denoiser:
         return denoiser_of(network, static=why_unsupported(device) is None)
 
     monkeypatch.setattr(support, "_tried", lambda _: None)

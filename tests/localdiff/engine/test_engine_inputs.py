@@ -164,14 +164,21 @@ def test_an_answer_does_not_depend_on_a_run_that_was_left_in_the_middle(engine: 
     assert drafts(run(engine)) == expected
 
 
-def test_a_longer_run_gets_a_larger_cache_and_a_shorter_one_reuses_it(engine: Engine) -> None:
+def test_runs_of_any_length_have_one_cache(engine: Engine) -> None:
+    """What is captured on a GPU holds its addresses."""
     first = run(engine, max_tokens=8)
-    small = engine._spare[0].kv_cache
+    cache = engine._spare[0].kv_cache
+    assert cache.capacity == engine.context_size(GenerateOptions())
     run(engine, "a much longer prompt", max_tokens=40)
-    large = engine._spare[0].kv_cache
-    assert large.capacity > small.capacity
     assert drafts(run(engine, max_tokens=8)) == drafts(first)
-    assert engine._spare[0].kv_cache is large
+    assert engine._spare[0].kv_cache is cache
+
+
+def test_it_is_not_kept_beside_that_of_a_conversation(engine: Engine) -> None:
+    run(engine, max_tokens=8)
+    assert engine._spare
+    engine.new_prefix_cache()
+    assert not engine._spare
 
 
 @pytest.mark.parametrize("seed", range(5))

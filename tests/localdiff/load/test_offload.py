@@ -22,6 +22,7 @@ from localdiff.load import LoadedModel, StoredWeights, load_model, memory_plan, 
 from localdiff.load.placement import Placement
 from localdiff.load.skeleton import Skeleton
 from localdiff.model.cache import KVCache
+from localdiff.model.residence import Residence
 from localdiff.options import GenerateOptions
 from quant.cuda import choice
 from quant.cuda.experts import CudaExperts
@@ -155,16 +156,16 @@ def test_a_tiny_budget_gives_the_same_text_and_tells_the_cost(
 
 
 @pytest.mark.parametrize("offloaded", [(), (1, 2)], ids=len)
-def test_steps_are_told_whether_all_weights_stay(
+def test_steps_are_told_where_the_weights_are(
     directories: dict[str, Path], monkeypatch: pytest.MonkeyPatch, offloaded: tuple[int, ...]
 ) -> None:
     """A fused projection of weights that come and go would compute with what was there when it was made: nothing."""
-    told: list[dict[str, bool]] = []
+    told: list[Residence] = []
     placement = Placement(main=CPU, layers=(CPU,) * len(SPEC.layers), offloaded=offloaded)
     monkeypatch.setattr(memory_plan, "place", lambda *_, **__: placement)
-    monkeypatch.setattr(Denoiser, "for_device", lambda model, device, **where: told.append(where) or Denoiser(model))
+    monkeypatch.setattr(Denoiser, "for_device", lambda model, _, where: told.append(where) or Denoiser(model))
     Engine.load(str(directories["4bit"]), device="cpu", dtype="fp32", context_size=64)
-    assert told == [{"one_device": True, "resident": not offloaded, "streamed": False}]
+    assert told == ["from files" if offloaded else "whole"]
 
 
 @needs_interpreter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from localdiff.errors import ResourceError
 from localdiff.load.placement import Budget, Demand, LayerDemand, Placement, cost, place, streamed
 from localdiff.memory_account import MemoryAccount
+from localdiff.model.residence import Residence
 
 CARD, SECOND, THIRD, CPU = (torch.device(name) for name in ("cuda:0", "cuda:1", "cuda:2", "cpu"))
 MB = 10**6
@@ -127,6 +129,21 @@ def test_the_cost_of_a_stream_is_that_of_faster_copies() -> None:
     sentence = cost(big, budgets(50), placement, 30_000 * MB)
     assert sentence is not None
     assert sentence.endswith("in every pass, which takes about 1 s each time at 20 GB/s")
+
+
+@pytest.mark.parametrize(
+    ("layers", "how", "residence"),
+    [
+        ((CARD, CARD), {}, "whole"),
+        ((CARD, CARD), {"offloaded": (1,), "streamed": True}, "streamed"),
+        ((CARD, CARD), {"offloaded": (1,)}, "from files"),
+        ((CARD, SECOND), {}, "spread"),
+        ((CARD, SECOND), {"offloaded": (0,)}, "spread"),
+    ],
+    ids=str,
+)
+def test_where_the_layers_are(layers: tuple[torch.device, ...], how: dict[str, Any], residence: Residence) -> None:
+    assert Placement(main=CARD, layers=layers, **how).residence == residence
 
 
 @pytest.mark.parametrize(("free", "is_streamed"), [(25 * MB, True), (25 * MB - 1, False), (None, False)])

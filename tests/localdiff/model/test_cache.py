@@ -163,7 +163,7 @@ def test_a_rewind_out_of_range_says_so(length: int) -> None:
 def test_more_than_the_capacity_is_refused_and_changes_nothing() -> None:
     cache = new_cache(capacity=10)
     MODEL.encode(IDS[:8], cache)
-    with pytest.raises(ValueError, match=r"cache.length=8 \+ commit_rows=3 exceeds cache.capacity=10"):
+    with pytest.raises(ValueError, match=r"self.length=8 \+ count=3 exceeds self.capacity=10"):
         MODEL.encode(IDS[8:11], cache)
     assert cache.length == 8
 

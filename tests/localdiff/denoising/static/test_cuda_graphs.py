@@ -47,6 +47,17 @@ def test_the_end_of_a_recording_may_be_what_fails(graphs: list[Any], caplog: pyt
     assert graphs[0].is_reset
 
 
+def test_what_could_not_be_captured_for_one_cache_says_nothing_of_the_next(graphs: list[Any]) -> None:
+    def work() -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    capturer = GraphCapturer(CARD)
+    assert capturer.capture(work) is None and capturer.has_failed
+    capturer.forget()
+    assert not capturer.has_failed
+    assert capturer.capture(lambda: None) is graphs[1]
+
+
 @pytest.mark.parametrize("error", [RuntimeError("no such thing"), KeyboardInterrupt("by hand")], ids=type)
 @pytest.mark.parametrize("is_broken", [False, True], ids=["whole", "broken"])
 @pytest.mark.parametrize("version", ["2.12", "2.13.0", "2.14"])
