@@ -130,6 +130,7 @@ ALLOWED: dict[str, set[str]] = {
         "quant.planning",
     },
     "load": {
+        "children",
         "host_memory",
         "memory_account",
         "adapter",

@@ -11,6 +11,7 @@ from functools import partial
 
 import torch
 
+from localdiff.children import shielded_children
 from localdiff.load.memory_plan import MemoryPlan
 from localdiff.load.skeleton import layer_of
 from localdiff.load.streaming import LayerStream
@@ -51,16 +52,17 @@ def prepare_gpu(
         SwitchError: an environment variable has an invalid value.
     """
     canvas = network.config.canvas_length
-    prepared = prepare(
-        network,
-        device,
-        keep=adapted,
-        absent=absent,
-        parts=parts,
-        rows=(*(max(1, canvas // short) for short in SHORT), canvas, 2 * canvas, PREFILL_CHUNK),
-        canvas=canvas,
-        dtype=network.norm.weight.dtype,
-    )
+    with shielded_children():  # kernels are tried, and compiled for that
+        prepared = prepare(
+            network,
+            device,
+            keep=adapted,
+            absent=absent,
+            parts=parts,
+            rows=(*(max(1, canvas // short) for short in SHORT), canvas, 2 * canvas, PREFILL_CHUNK),
+            canvas=canvas,
+            dtype=network.norm.weight.dtype,
+        )
     for path in prepared.paths:
         _log.info("%s", path)
     if adapted:
