@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from localdiff.denoising.fused_layer_ops import FusedLayerOps
-from localdiff.denoising.path import StepPath
+from localdiff.denoising.path import StepPath, int8_embedding
 from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.static.reading import Read, read_through_torch, read_through_triton
 from localdiff.kernels.decision_layout import (
@@ -46,11 +46,15 @@ from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.layer_ops import PLAIN, LayerOps
 from localdiff.model.projections import Projections, last_projection
 from quant.cuda.parity import Draws, ParityError, assert_parity
+from quant.cuda.soft import SparseSoft
+from quant.modules.embedding import QuantEmbedding, probabilities
 
 Op: TypeAlias = Callable[[LayerOps], tuple[Tensor, ...]]
 
 _SPREAD, _PEAK = 4.0, 20.0
 """Standard deviation of logits, and the highest of each row."""
+_SPARSE_SPREAD = 3.0
+"""The same where probable ids are counted: of 262,144 some forty are, and not more than there is room for."""
 _KEPT = 16
 """Rows of processed logits that are compared; a copy of all would not fit beside a large model."""
 _SHARES = 2, 4, 16
@@ -78,6 +82,8 @@ def step_parity(model: DiffusionGemma, path: StepPath) -> dict[str, float]:
             raise ParityError(f"a layer of {kind} attention: {error}") from None
     if path.logits:
         parity.try_logits(as_probabilities=not path.sparse)
+    if path.sparse:
+        parity.try_sparse_soft()
     return parity.errors
 
 
@@ -286,6 +292,21 @@ class _Parity:
         right, decided = read(read_through_torch)
         self._compare("statistics of logits", lambda: read(read_through_triton)[0], right)
         assert_decided_alike(read(read_through_triton)[1], decided)
+
+    def try_sparse_soft(self) -> None:
+        """Self-conditioning over the probable ids, of a few rows, against the same sum through torch."""
+        embedding = int8_embedding(self._model)
+        if embedding is None:
+            return
+        sparse, vocab_size = SparseSoft(embedding), self._config.vocab_size
+        logits = _SPARSE_SPREAD * self._normal(_KEPT, vocab_size)
+        logits.scatter_(1, self._ids(_KEPT)[:, None], _PEAK)
+        normalizer = logits.float().logsumexp(dim=-1)
+        probs = probabilities(logits, normalizer, torch.float32)
+        kept = torch.where(probs > sparse.threshold, probs, 0.0)
+        tail = 1 - kept.sum(dim=-1, keepdim=True)
+        right = QuantEmbedding.mean(embedding, kept.to(embedding.dtype)).float() + tail * sparse.mean
+        self._compare("sparse self-conditioning", lambda: (sparse(logits, normalizer).embedding,), (right,))
 
     def _hold_op(self, name: str, op: Op) -> None:
         self._compare(name, lambda: op(self._fused), op(PLAIN))

@@ -44,17 +44,21 @@ class SparseSoft:
     Args:
         embedding: holds the matrix; its mean row is computed here, once.
         threshold: probability above which an id counts.
+
+    Attributes:
+        threshold: the same.
+        mean: fp32 [D], the mean row.
     """
 
     def __init__(self, embedding: QuantEmbedding, threshold: float = THRESHOLD) -> None:
         if embedding.weight.codec.name != "int8":
             raise ValueError(f"embedding.weight.codec={embedding.weight.codec.name!r} should be 'int8'")
-        self._weight, self._dtype, self._threshold = embedding.weight, embedding.dtype, threshold
+        self._weight, self._dtype, self.threshold = embedding.weight, embedding.dtype, threshold
         rows, width = embedding.weight.shape
         total = torch.zeros(width, dtype=torch.float32, device=embedding.weight.codes.device)
         for start in range(0, rows, BLOCK):
             total += embedding.weight.decode(torch.float32, slice(start, min(start + BLOCK, rows))).sum(dim=0)
-        self._mean = total / rows
+        self.mean = total / rows
 
     def __call__(self, logits: Tensor, log_normalizer: Tensor, *, block: int = BLOCK) -> Soft:
         """Mean embedding under `softmax(logits)`.
@@ -74,7 +78,7 @@ class SparseSoft:
         totals, tails = counts.new_empty(length), kept_sums.new_empty(length)
         ids = logits.new_empty(length, CAPACITY, dtype=torch.int32)
         probabilities = logits.new_empty(length, CAPACITY, dtype=torch.float32)
-        shape = (self._threshold, logits.stride(0), vocab_size, blocks)
+        shape = (self.threshold, logits.stride(0), vocab_size, blocks)
         with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
             count_kernel[(length, blocks)](logits, log_normalizer, counts, kept_sums, *shape, BLOCK=block, num_warps=8)
             collect_kernel[(length, blocks)](
@@ -100,7 +104,7 @@ class SparseSoft:
                 tails,
                 self._weight.codes,
                 self._weight.scales,
-                self._mean,
+                self.mean,
                 soft,
                 width,
                 CAPACITY=CAPACITY,
