@@ -60,6 +60,7 @@ ALLOWED: dict[str, set[str]] = {
         "memory_account",
         "model_reference",
         "model_store",
+        "private_file",
         "quant",
         "quant.files",
         "quant.jobs",

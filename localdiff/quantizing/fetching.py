@@ -6,14 +6,16 @@ nobody else would look for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from localdiff.errors import WeightsError
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.repository import CONFIG
+from localdiff.quantizing import source_hashes
 from localdiff.quantizing.origin import Origin
+from localdiff.quantizing.source_hashes import State, state_of
 from quant.errors import SourceError
 from quant.files.source import INDEX_FILE, SourceFile, SourceStoppedError
 from quant.hashing import file_sha256
@@ -34,6 +36,7 @@ class WeightFetcher:
     ) -> None:
         self._origin, self._downloads, self._scratch, self._stopped = origin, downloads, scratch, stopped
         self._unread: tuple[str, ...] = ()
+        self._states: dict[str, State] = {}
 
     def begin(self, names: Iterable[str]) -> None:
         """Start fetching files ahead, unless each is to be deleted before the next one arrives."""
@@ -58,6 +61,9 @@ class WeightFetcher:
         """
         here = self._origin.local_path(file)
         path = here or self._fetch(file.name)
+        if self._origin.directory is not None:
+            with suppress(OSError):  # reading it will say so
+                self._states[file.name] = state_of(path)
         try:
             yield path
         except SourceError as error:
@@ -87,6 +93,12 @@ class WeightFetcher:
         if not repository.files[name].matches(content):
             raise WeightsError(f"`{name}` of `{repository.name}` is damaged", "run the same command again")
         return content
+
+    def record(self, sha256: Mapping[str, str]) -> None:
+        """Record that the files of a directory that were opened had these hashes, by name."""
+        if self._origin.directory is not None:
+            opened = {name: (state, sha256[name]) for name, state in self._states.items() if name in sha256}
+            source_hashes.record(self._origin.directory, opened)
 
     def _fetch(self, name: str) -> Path:
         if self._downloads is None:

@@ -6,49 +6,69 @@ sound is decided in `commands.quantize.verification`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 from localdiff import paths
 from localdiff.hub.files import TEXT_FILES
 from localdiff.hub.repository import CONFIG
 from localdiff.model_reference import resolve_local
-from localdiff.model_store import DEMO
-from localdiff.quantizing.origin import small_files
+from localdiff.quantizing.origin import name_of, small_files
 from localdiff.quantizing.request import QuantizeRequest
-from quant import MANIFEST_FILE
+from localdiff.quantizing.source_hashes import hashes
 from quant.files.manifest import Manifest
+from quant.files.source import read_source
 from quant.hashing import file_sha256
 
+Show: TypeAlias = Callable[[int, int], None]
+"""Is told the bytes of a source read so far, and the bytes to read."""
 
-def difference(manifest: Manifest, target: Path, request: QuantizeRequest) -> str | None:
+
+def difference(manifest: Manifest, request: QuantizeRequest, show: Show = lambda done, total: None) -> str | None:
     """How a finished output differs from the one requested, as the end of a sentence about it; or None.
 
     Whether the Hub has a newer revision by now is not checked.
 
     Args:
         manifest: that of the output.
-        target: the output's directory.
         request: what is asked for.
+        show: shows how far the source has been read, where that is needed.
 
     Raises:
         LocaldiffError: what is to be quantized is missing.
+        SourceError: it is no whole checkpoint.
     """
     if manifest.recipe.name != request.recipe:
         return f"is `{manifest.recipe.name}`, not `{request.recipe}`"
-    local = resolve_local(request.model, revision=request.revision)
-    name = request.model
-    if local is not None and request.model != DEMO:
-        name = local.directory.resolve().name
+    other = source_difference(manifest, request.model, request.revision, show)
+    if other is not None or (local := resolve_local(request.model, revision=request.revision)) is None:
+        return other
+    return changed_config(manifest, request) or _lost(manifest, local.directory)
+
+
+def source_difference(
+    manifest: Manifest, model: str, revision: str | None = None, show: Show = lambda done, total: None
+) -> str | None:
+    """How the weights that an output was made from differ from those of a model, as of `difference`; or None.
+
+    Args:
+        manifest: that of the output.
+        model: `demo`, a directory or a Hub id.
+        revision: that of a model on the Hub; any where it is not given.
+        show: as of `difference`.
+
+    Raises:
+        LocaldiffError: the model is missing.
+        SourceError: it is no whole checkpoint.
+    """
+    local = resolve_local(model, revision=revision)
+    name = model if local is None else name_of(model, local.directory)
     if manifest.model != name:
         return f"was made from `{manifest.model}`, not from `{name}`"
-    if request.revision not in (None, manifest.revision):
+    if revision not in (None, manifest.revision):
         return f"was made from revision {manifest.revision}"
-    if local is None:
-        return None
-    changed = _changed(manifest, target, local.directory)
-    if changed is not None:
-        return _made_before(changed)
-    return changed_config(manifest, request) or _lost(manifest, local.directory)
+    return None if local is None else _changed_weights(manifest, local.directory, show)
 
 
 def changed_config(manifest: Manifest, request: QuantizeRequest) -> str | None:
@@ -71,21 +91,32 @@ def copied_files(request: QuantizeRequest) -> dict[str, bytes]:
 def _lost(manifest: Manifest, source: Path) -> str | None:
     """A file of the output that its source no longer has. Nothing is deleted here: the output may be all there is."""
     lost = [name for name in TEXT_FILES if name in manifest.files and not (source / name).exists()]
-    return f"was made while there was `{paths.shown(source / lost[0])}`" if lost else None
+    return _made_while_there_was(source / lost[0]) if lost else None
 
 
 def _made_before(path: Path) -> str:
     return f"was made before `{paths.shown(path)}` changed"
 
 
-def _changed(manifest: Manifest, target: Path, source: Path) -> Path | None:
-    """A weight file that is not what the output was made from; only one that is newer than the output is read."""
-    made_at = (target / MANIFEST_FILE).stat().st_mtime_ns
+def _made_while_there_was(path: Path) -> str:
+    return f"was made while there was `{paths.shown(path)}`"
+
+
+def _changed_weights(manifest: Manifest, source: Path, show: Show) -> str | None:
+    """How the weight files of a directory are not those that the output was made from.
+
+    Other weights may have the same names and sizes, and older times: only their hashes tell.
+    """
+    lost = [name for name in manifest.sources if not (source / name).is_file()]
+    if lost:
+        return _made_while_there_was(source / lost[0])
+    dropped = set(manifest.dropped)
+    files = {file.name: file for file in read_source(source) if not {tensor.name for tensor in file.tensors} <= dropped}
+    if others := sorted(files.keys() ^ manifest.sources.keys()):
+        return _made_before(source / others[0])
     for name, entry in manifest.sources.items():
-        path = source / name
-        if not path.is_file():
-            continue
-        newer = path.stat().st_mtime_ns > made_at
-        if path.stat().st_size != entry.nbytes or (newer and file_sha256(path) != entry.sha256):
-            return path
-    return None
+        if files[name].nbytes != entry.nbytes:
+            return _made_before(source / name)
+    found = hashes(source, manifest.sources, show)
+    changed = [name for name, entry in manifest.sources.items() if found[name] != entry.sha256]
+    return _made_before(source / changed[0]) if changed else None

@@ -113,7 +113,7 @@ def _from_directory(reference: str, directory: Path) -> Origin:
         ) from error
     return Origin(
         reference=reference,
-        model=directory.resolve().name if reference != DEMO else reference,
+        model=name_of(reference, directory),
         revision=None,
         config=model_config(reference, config),
         files=_require_text_model(read_source(directory), reference),
@@ -146,6 +146,11 @@ def _from_hub(repository: Repository, recipe: Recipe) -> Origin:
         license=repository.license,
         repository=repository,
     )
+
+
+def name_of(reference: str, directory: Path) -> str:
+    """What the weights of a directory are called where its path does not belong: `demo`, or the directory's name."""
+    return reference if reference == DEMO else directory.resolve().name
 
 
 def _dropped_file(name: str, index: Mapping[str, str], recipe: Recipe) -> SourceFile | None:

@@ -5,14 +5,14 @@ Knows the messages about it; `localdiff.quantizing.finished` says in which way i
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from localdiff.commands.quantize import verification
 from localdiff.commands.quantize.source_check import require_runnable
+from localdiff.commands.record import hashing_shown_by
+from localdiff.commands.status_line import status_line
 from localdiff.engine.loadable import require_text, require_weights
 from localdiff.load import open_weights
 from localdiff.quantizing.card import documents
-from localdiff.quantizing.finished import changed_config, copied_files, difference
+from localdiff.quantizing.finished import copied_files, difference
 from localdiff.quantizing.lock import locked
 from localdiff.quantizing.origin import find_origin
 from localdiff.quantizing.planned_job import accounts
@@ -43,7 +43,7 @@ def damage_of(request: QuantizeRequest, output: Output) -> dict[str, str]:
 
     Raises:
         DamagedError: not even its manifest can be read.
-        OutputError: what it was made from has changed, so that it cannot be repaired.
+        OutputError: it was made from something else, or in another way, so that it cannot be repaired.
     """
     target = request.target
     try:
@@ -52,8 +52,8 @@ def damage_of(request: QuantizeRequest, output: Output) -> dict[str, str]:
         raise
     except DamagedError as error:
         raise DamagedError(f"`{target}` is damaged: {error.message}", "`--force` rebuilds it") from error
-    if damage and (other := changed_config(read_manifest(target), request)) is not None:
-        raise _made_otherwise(target, other)
+    if damage:
+        _require_same(read_manifest(target), request, output)
     return damage
 
 
@@ -69,8 +69,7 @@ def bring_up_to_date(request: QuantizeRequest, output: Output) -> tuple[str, ...
     """
     target = request.target
     manifest = read_manifest(target)
-    if (other := difference(manifest, target, request)) is not None:
-        raise _made_otherwise(target, other)
+    _require_same(manifest, request, output)
     changed = stale(manifest, copied_files(request))
     if changed:
         contents = _renewed(manifest, request)
@@ -92,7 +91,16 @@ def _renewed(manifest: Manifest, request: QuantizeRequest) -> dict[str, bytes]:
     return {name: origin.read(name) for name in origin.small_files} | texts
 
 
-def _made_otherwise(target: Path, other: str) -> OutputError:
-    return OutputError(
-        f"`{target}` already exists, and {other}", "another `--output` makes a second one, `--force` rebuilds it"
-    )
+def _require_same(manifest: Manifest, request: QuantizeRequest, output: Output) -> None:
+    """Refuse an output that was made from something else, or in another way.
+
+    Raises:
+        OutputError: it was.
+    """
+    with status_line(output) as status:
+        other = difference(manifest, request, hashing_shown_by(status))
+    if other is not None:
+        raise OutputError(
+            f"`{request.target}` already exists, and {other}",
+            "another `--output` makes a second one, `--force` rebuilds it",
+        )

@@ -234,6 +234,8 @@ class Quantization:
             for event in run(job, cancelled=stop.is_set):
                 display.on_event(event)
                 if isinstance(event, JobFinished):
+                    sources = read_manifest(self._target).sources
+                    fetcher.record({name: entry.sha256 for name, entry in sources.items()})
                     return event
                 if isinstance(event, JobStopped):
                     stopped = event

@@ -1,0 +1,128 @@
+"""SHA-256 of the weight files of a directory, without reading again what nobody has touched since it was read.
+
+Knows one small file for each directory, and when a hash in it still counts. A copy may keep the time of its original
+(`cp -p`, `rsync -a`), so the time of the last write alone proves nothing. The time of the last change of a file's
+status comes from the kernel and cannot be set; only on Windows there is none, and the rest has to do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from localdiff import paths
+from localdiff.private_file import make_private_folder, write_private
+from quant.hashing import file_sha256
+
+State: TypeAlias = tuple[int, int, int, int]
+
+_SETTLED_NS = 2_000_000_000
+"""A file that changed so recently may change again without another time: file systems count in steps of up to 2 s."""
+
+
+def state_of(path: Path) -> State:
+    """Size, inode number and times of a file: other ones once it was written, or another file took its name.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    status = path.stat()
+    return status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+
+
+def hashes(
+    directory: Path, names: Iterable[str], show: Callable[[int, int], None] = lambda done, total: None
+) -> dict[str, str]:
+    """SHA-256 of files of a directory, in hex, by name; what had to be read is recorded.
+
+    Args:
+        show: called with the bytes read so far and the bytes to read.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    states = {name: state_of(directory / name) for name in names}
+    known = _recorded(directory)
+    found = {name: known[name][1] for name, state in states.items() if name in known and known[name][0] == state}
+    unread = [name for name in states if name not in found]
+    total, done = sum(states[name][0] for name in unread), 0
+    for name in unread:
+        before = done
+        found[name] = file_sha256(directory / name, lambda nbytes, before=before: show(before + nbytes, total))  # type: ignore[misc]
+        done += states[name][0]
+    record(directory, {name: (states[name], found[name]) for name in unread})
+    return found
+
+
+def record(directory: Path, read: Mapping[str, tuple[State, str]]) -> None:
+    """Record what files have been found to hash to.
+
+    Args:
+        read: name → its state from before it was read, and its SHA-256 in hex. One that has changed since is left out.
+    """
+    now = time.time_ns()
+    settled = {
+        name: (state, sha256)
+        for name, (state, sha256) in read.items()
+        if max(state[2:]) < now - _SETTLED_NS and _is_still(directory / name, state)
+    }
+    if not settled:
+        return
+    with suppress(OSError):  # then they are read again
+        files = {name: [list(state), sha256] for name, (state, sha256) in (_recorded(directory) | settled).items()}
+        content = {"directory": str(directory.resolve()), "files": files}
+        make_private_folder(_folder())
+        write_private(_file(directory), json.dumps(content, indent=2).encode())
+        _forget_what_is_gone()
+
+
+def _is_still(path: Path, state: State) -> bool:
+    try:
+        return state_of(path) == state
+    except OSError:
+        return False
+
+
+def _folder() -> Path:
+    return paths.state_dir() / "sources"
+
+
+def _file(directory: Path) -> Path:
+    return _folder() / (hashlib.sha256(os.fsencode(directory.resolve())).hexdigest() + ".json")
+
+
+def _recorded(directory: Path) -> dict[str, tuple[State, str]]:
+    """Name → state and hash, as recorded; nothing where the record cannot be read."""
+    try:
+        files = _read(_file(directory))["files"]
+        return {name: (_state(state), str(sha256)) for name, (state, sha256) in files.items()}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return {}
+
+
+def _state(value: Any) -> State:
+    nbytes, inode, modified, changed = map(int, value)
+    return nbytes, inode, modified, changed
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """A record; one that cannot be read counts as empty."""
+    try:
+        content = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _forget_what_is_gone() -> None:
+    """Delete the records of directories that are no longer there, unless that could be a disk that is not mounted."""
+    for file in _folder().glob("*.json"):
+        directory = _read(file).get("directory")
+        if isinstance(directory, str) and not os.path.isdir(directory) and os.path.isdir(os.path.dirname(directory)):
+            file.unlink(missing_ok=True)

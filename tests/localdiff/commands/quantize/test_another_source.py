@@ -1,0 +1,104 @@
+"""`localdiff quantize` where a finished output has the name of the one requested, and may be another model's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from localdiff.quantizing import source_hashes
+from tests.checkpoints.weights import write_small_text, write_small_weights
+from tests.screens.processes import Cli
+
+SHARD = "model-00001-of-00002.safetensors"
+LONG_AGO = 1_600_000_000
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_small_text(write_small_weights(tmp_path / "a" / "small"))
+
+
+@pytest.fixture
+def output(home: Path) -> Path:
+    return home / "models" / "small-4bit"
+
+
+def tree(directory: Path) -> Mapping[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def age(directory: Path) -> None:
+    for path in directory.iterdir():
+        os.utime(path, (LONG_AGO, LONG_AGO))
+
+
+def damage(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 8]))
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_other_weights_of_the_same_name_and_sizes_are_not_taken_for_those_it_was_made_from(
+    cli: Cli, source: Path, output: Path, tmp_path: Path, damaged: bool
+) -> None:
+    other = write_small_text(write_small_weights(tmp_path / "b" / "small", seed=1))
+    age(other)
+    assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
+    if damaged:
+        damage(output / SHARD)
+    before = tree(output)
+    result = cli("quantize", str(other), "--yes", stdin=b"")
+    assert (result.code, result.stdout) == (2, "")
+    changed = min(other.glob("*.safetensors"))
+    assert f"`{output}` already exists, and was made before `{changed}` changed" in result.stderr
+    assert "rebuilt" not in result.stderr
+    assert tree(output) == before
+    # a copy of what it was made from is as good
+    copy = shutil.copytree(source, tmp_path / "c" / "small")
+    assert cli("quantize", str(copy), "--yes", stdin=b"").code == 0
+
+
+def test_weights_copied_in_place_with_their_times_are_found(
+    cli: Cli, source: Path, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_hashes, "_SETTLED_NS", 0)
+    age(source)
+    other = write_small_weights(tmp_path / "other", seed=1)
+    age(other)
+    for _ in range(2):
+        assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
+    for file in other.glob("*.safetensors"):
+        shutil.copy2(file, source / file.name)
+    result = cli("quantize", str(source), "--yes", stdin=b"")
+    assert (result.code, result.stdout) == (2, "")
+    assert f"was made before `{min(source.glob('*.safetensors'))}` changed" in result.stderr
+
+
+def test_weights_in_other_files_are_found(cli: Cli, source: Path) -> None:
+    assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
+    first = min(source.glob("*.safetensors"))
+    shutil.copy2(first, source / "model.safetensors")  # from now on it is read in place of the others
+    result = cli("quantize", str(source), "--yes", stdin=b"")
+    assert result.code == 2
+    assert " changed\n" in result.stderr
+    (source / "model.safetensors").unlink()
+    first.unlink()
+    result = cli("quantize", str(source), "--yes", stdin=b"")
+    assert (result.code, f"was made while there was `{first}`" in result.stderr) == (2, True)
+
+
+def test_a_source_that_nobody_touched_is_not_read_again(
+    cli: Cli, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_hashes, "_SETTLED_NS", 0)
+    assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
+
+    def read(path: Path, progress: object) -> str:
+        raise AssertionError(f"{path} is read")
+
+    monkeypatch.setattr(source_hashes, "file_sha256", read)
+    assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
