@@ -65,8 +65,8 @@ def output_name(model: str, recipe: str) -> str:
 def default_model(env: Mapping[str, str] = os.environ) -> str:
     """The default: the quantized released model, else the only other quantized model here; never one of demo.
 
-    Of several recipes of the released model it is the first in the order of `quant.RECIPES`. Why never demo is in
-    `docs/decisions/0005`.
+    Of several recipes of the released model it is the first in the order of `quant.RECIPES`; weights of another origin
+    may have its name, and are one of the others. Why never demo is in `docs/decisions/0005`.
 
     Raises:
         WeightsError: there is none, or more than one candidate; or the folder of models, or the only model that could
@@ -75,7 +75,8 @@ def default_model(env: Mapping[str, str] = os.environ) -> str:
     directories = list(_directories(env))
     finished = [directory.name for directory in directories if is_finished(directory)]
     for recipe in RECIPES:
-        if (name := output_name(MODEL, recipe)) in finished:
+        name = f"{MODEL.split('/')[-1]}-{recipe}"
+        if name in finished and _source(paths.models_dir(env) / name) == MODEL:
             return name
     demos = [name for name in finished if is_demo(paths.models_dir(env) / name)]
     others = [name for name in finished if name not in demos]

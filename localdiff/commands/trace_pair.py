@@ -34,11 +34,11 @@ from localdiff.paths import expanded
 from localdiff.quoting import printable, shell_word
 from localdiff.trace.reader import read_trace
 from localdiff.trace.trace import Trace
-from localdiff.ui.interrupt import cancel_on_interrupt
+from localdiff.ui.interrupt import cancel_on_interrupt, interruptible
 from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
 from localdiff.ui.status import StatusLine
-from quant import recipe_named
+from quant import QuantError, recipe_named
 
 PUBLISHED = "bf16"
 """The recipe of weights as they are published, for which no quantized model is needed."""
@@ -152,7 +152,7 @@ def trace_pair(
     Raises:
         LocaldiffError: any error that a user can act on.
     """
-    sides = _sides(request)
+    sides = _sides(request, output)
     form = diff_form(request.to, request.output, output)
     prompt = read_prompt(request.prompt, request.file, stdin, Waiting(output=output))
     keep = None if request.keep is None else expanded(request.keep)
@@ -182,13 +182,13 @@ def trace_pair(
     return 0
 
 
-def _sides(request: PairRequest) -> tuple[Side, Side]:
-    """The two models, checked to exist.
+def _sides(request: PairRequest, output: Output) -> tuple[Side, Side]:
+    """The two models, checked to exist and, where they are recipes, to be made of the same weights.
 
     Raises:
         UsageError: neither two different recipes nor an adapter, or both; or recipes of what is quantized already.
         RecipeError: there is no such recipe.
-        WeightsError: the weights of a recipe have not been made, or there is no such adapter.
+        WeightsError: the weights of a recipe have not been made, or of another model; or there is no such adapter.
     """
     choice = request.choice
     if (request.recipes is None) == (choice.adapter is None):
@@ -210,7 +210,7 @@ def _sides(request: PairRequest) -> tuple[Side, Side]:
             recipe_named(recipe)
     if choice.model is not None and _is_quantized(choice.model):
         raise UsageError(f"`{choice.model}` is already quantized", "`-m` takes the model that it was made from")
-    first, second = (_quantized(choice, recipe) for recipe in recipes)
+    first, second = (_quantized(choice, recipe, output) for recipe in recipes)
     return first, second
 
 
@@ -218,12 +218,32 @@ def _is_quantized(model: str) -> bool:
     return quantized_directory(model) is not None or model_store.is_finished(expanded(model))
 
 
-def _quantized(choice: ModelChoice, recipe: str) -> Side:
+def _quantized(choice: ModelChoice, recipe: str, output: Output) -> Side:
     model = choice.model or model_store.MODEL
-    name = model if recipe == PUBLISHED else model_store.output_name(model, recipe)
-    if recipe != PUBLISHED and quantized_directory(name) is None:
-        raise WeightsError(
-            f"there are no `{recipe}` weights of `{model}` here",
-            f"`localdiff quantize {shell_word(model)} --recipe {recipe}` makes them",
-        )
+    if recipe == PUBLISHED:
+        return Side(recipe, replace(choice, model=model))
+    name = model_store.output_name(model, recipe)
+    directory = quantized_directory(name)
+    command = f"localdiff quantize {shell_word(model)} --recipe {recipe}"
+    if directory is None:
+        raise WeightsError(f"there are no `{recipe}` weights of `{model}` here", f"`{command}` makes them")
+    if (other := _difference(directory, replace(choice, model=model), recipe, output)) is not None:
+        raise WeightsError(f"`{name}` {other}", f"`{command} --force` replaces it")
     return Side(recipe, replace(choice, model=name))
+
+
+def _difference(directory: Path, choice: ModelChoice, recipe: str, output: Output) -> str | None:
+    """How a quantized model is not that recipe of the chosen model, which only its manifest tells; or None."""
+    with interruptible():
+        from localdiff.quantizing.finished import recipe_difference, source_difference
+        from quant.files.manifest import read_manifest
+
+    assert choice.model is not None
+    try:
+        manifest = read_manifest(directory)
+        with status_line(output) as status:
+            return recipe_difference(manifest, recipe) or source_difference(
+                manifest, choice.model, choice.revision, hashing_shown_by(status)
+            )
+    except QuantError as error:
+        raise WeightsError(error.message, error.hint) from error

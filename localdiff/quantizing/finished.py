@@ -39,12 +39,16 @@ def difference(manifest: Manifest, request: QuantizeRequest, show: Show = lambda
         LocaldiffError: what is to be quantized is missing.
         SourceError: it is no whole checkpoint.
     """
-    if manifest.recipe.name != request.recipe:
-        return f"is `{manifest.recipe.name}`, not `{request.recipe}`"
-    other = source_difference(manifest, request.model, request.revision, show)
+    other = recipe_difference(manifest, request.recipe)
+    other = other or source_difference(manifest, request.model, request.revision, show)
     if other is not None or (local := resolve_local(request.model, revision=request.revision)) is None:
         return other
     return changed_config(manifest, request) or _lost(manifest, local.directory)
+
+
+def recipe_difference(manifest: Manifest, recipe: str) -> str | None:
+    """How the recipe of an output differs from the one of that name, as of `difference`; or None."""
+    return None if manifest.recipe.name == recipe else f"is `{manifest.recipe.name}`, not `{recipe}`"
 
 
 def source_difference(

@@ -65,13 +65,25 @@ def test_the_released_model_is_the_default_in_the_first_recipe_that_is_here(env:
         default_model(env)
     assert raised.value.hint == "`-m` takes one of mine-4bit, other-4bit"
     assert not is_default("mine-4bit", env)
-    make(env, f"{RELEASED}-int8", "int8")
+    make(env, f"{RELEASED}-int8", "int8", source=model_store.MODEL)
     assert default_model(env) == f"{RELEASED}-int8"
-    make(env, f"{RELEASED}-4bit-small", "4bit-small")
+    make(env, f"{RELEASED}-4bit-small", "4bit-small", source=model_store.MODEL)
     assert default_model(env) == f"{RELEASED}-4bit-small"
-    make(env, f"{RELEASED}-4bit")
+    make(env, f"{RELEASED}-4bit", source=model_store.MODEL)
     assert default_model(env) == f"{RELEASED}-4bit"
     assert is_default(f"{RELEASED}-4bit", env)
+
+
+@pytest.mark.parametrize("source", [RELEASED, f"somebody/{RELEASED}"])
+def test_a_model_that_only_has_the_name_of_the_released_one_is_one_of_the_others(
+    env: dict[str, str], source: str
+) -> None:
+    make(env, f"{RELEASED}-4bit", source=source)
+    assert default_model(env) == f"{RELEASED}-4bit", "the only one"
+    make(env, f"{RELEASED}-int8", "int8", source=model_store.MODEL)
+    assert default_model(env) == f"{RELEASED}-int8"
+    make(env, "mine-4bit")
+    assert default_model(env) == f"{RELEASED}-int8"
 
 
 def test_the_demo_model_never_stands_in(env: dict[str, str]) -> None:

@@ -17,11 +17,16 @@ from localdiff.commands.model_choice import ModelChoice
 from localdiff.errors import LocaldiffError, ResourceError, TraceError, UsageError, WeightsError
 from localdiff.events import BlockCommitted, DenoiseStep, Event
 from localdiff.identity import ModelIdentity
+from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.options import GenerateOptions
 from localdiff.trace.header import Header, Message
 from localdiff.trace.reader import read_trace
 from localdiff.ui.output import Output, Stream
 from quant.errors import RecipeError
+from quant.files.manifest import FileEntry, read_manifest
+from quant.hashing import file_sha256
+from tests.checkpoints.manifest import MANIFEST
+from tests.checkpoints.weights import write_small_weights
 from tests.fakes.engine import IDENTITY, Block, ScriptedEngine
 from tests.fakes.traces import HEADER, condensing, record, word_pieces
 from tests.screens.processes import CapturedStream, Cli
@@ -236,13 +241,23 @@ def pair_request(**fields: object) -> trace_pair.PairRequest:
 
 @pytest.fixture
 def quantized(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A folder of models in which the demo model stands quantized."""
+    """A folder of models in which the demo model stands quantized, as far as its manifest says."""
     home = tmp_path / "home"
     directory = home / "models" / "demo-4bit"
     directory.mkdir(parents=True)
-    (directory / "quant.json").write_text("{}")
+    write_manifest(directory, "demo", DEMO_DIRECTORY)
     monkeypatch.setenv("LOCALDIFF_HOME", str(home))
     return directory
+
+
+def write_manifest(directory: Path, model: str, source: Path) -> None:
+    """The manifest of weights that were made from those of `source`, under that name."""
+    sources = {
+        path.name: FileEntry(nbytes=path.stat().st_size, sha256=file_sha256(path))
+        for path in source.glob("*.safetensors")
+    }
+    manifest = dataclasses.replace(MANIFEST, model=model, revision=None, sources=sources, dropped=())
+    (directory / "quant.json").write_text(manifest.to_text())
 
 
 class PairLoad:
@@ -372,6 +387,39 @@ def test_what_cannot_be_paired(
     assert words in caught.value.message
     assert caught.value.hint
     assert load.models == []
+
+
+def test_what_only_has_the_name_of_a_recipe_of_the_model_is_not_paired_with_it(
+    quantized: Path, streams: Output, tmp_path: Path
+) -> None:
+    """A name is the last part of an id or of a path, which different models may share."""
+
+    def refused(model: str, words: str) -> None:
+        load = PairLoad()
+        with pytest.raises(WeightsError, match=words) as caught:
+            trace_pair.trace_pair(pair_request(model=model), streams, stdin=None, load=load)
+        assert caught.value.hint == f"`localdiff quantize {model} --recipe 4bit --force` replaces it"
+        assert load.models == []
+
+    mine = write_small_weights(tmp_path / "mine" / "demo")
+    refused("x/demo", "`demo-4bit` was made from `demo`, not from `x/demo`")
+    refused(str(mine), "`demo-4bit` was made ")
+    directory = quantized.rename(quantized.with_name("small-4bit"))
+    one, other = (write_small_weights(tmp_path / f"{seed}" / "small", seed=seed) for seed in range(2))
+    write_manifest(directory, "small", one)
+    request = pair_request(model=str(one))
+    assert trace_pair.trace_pair(request, streams, stdin=None, load=PairLoad()) == 0
+    refused(str(other), "`small-4bit` was made before `.*` changed")
+    write_manifest(directory, "y/small", one)
+    assert trace_pair.trace_pair(pair_request(model="y/small"), streams, stdin=None, load=PairLoad()) == 0
+    refused("x/small", "`small-4bit` was made from `y/small`, not from `x/small`")
+    manifest = read_manifest(directory)
+    int8 = dataclasses.replace(manifest, recipe=dataclasses.replace(manifest.recipe, name="int8"))
+    (directory / "quant.json").write_text(int8.to_text())
+    refused("y/small", "`small-4bit` is `int8`, not `4bit`")
+    (directory / "quant.json").write_text("{}")
+    with pytest.raises(WeightsError, match=r"`quant.json` is damaged"):
+        trace_pair.trace_pair(pair_request(model="y/small"), streams, stdin=None, load=PairLoad())
 
 
 def test_the_command_that_makes_what_is_missing_can_be_copied(quantized: Path, streams: Output) -> None:
