@@ -58,6 +58,8 @@ class StoredModel:
 
 def output_name(model: str, recipe: str) -> str:
     """The default name of a model: the last part of its source's name, and the recipe."""
+    if model == DEMO:  # whatever has that name here
+        return f"{model}-{recipe}"
     directory = paths.expanded(model)
     return f"{directory.resolve().name if directory.is_dir() else model.split('/')[-1]}-{recipe}"
 
@@ -285,7 +287,8 @@ def _command(directory: Path, recipe: str | None, problem: str | None) -> str | 
         for candidate_recipe in RECIPES:
             if model is None and output_name(candidate, candidate_recipe) == name:
                 model, recipe = candidate, candidate_recipe
-    if model is None or recipe is None or not (model == DEMO or "/" in model):
+    is_found = model == DEMO or (model is not None and "/" in model and not model.startswith("./"))
+    if model is None or recipe is None or not is_found:
         return None
     words = ["localdiff quantize", *([] if model == MODEL else [shell_word(model)]), "--recipe", recipe]
     if (revision := _manifest_value(directory, "source", "revision")) is not None:

@@ -33,7 +33,7 @@ class Origin:
 
     Attributes:
         reference: what the user called it.
-        model: the same, without a path of this machine.
+        model: the same, without a path of this machine; see `name_of`.
         revision: the commit, for the Hub.
         config: its `config.json`.
         files: its weight files.
@@ -149,8 +149,12 @@ def _from_hub(repository: Repository, recipe: Recipe) -> Origin:
 
 
 def name_of(reference: str, directory: Path) -> str:
-    """What the weights of a directory are called where its path does not belong: `demo`, or the directory's name."""
-    return reference if reference == DEMO else directory.resolve().name
+    """What the weights of a directory are called where its path does not belong: `demo`, or the directory's name.
+
+    A directory of that name is `./demo`: `demo` is the model of this package, whose licence is known, and nothing else.
+    """
+    name = directory.resolve().name
+    return reference if reference == DEMO else f"./{name}" if name == DEMO else name
 
 
 def _dropped_file(name: str, index: Mapping[str, str], recipe: Recipe) -> SourceFile | None:

@@ -47,6 +47,8 @@ def test_names_of_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert output_name("demo", "int8") == "demo-int8"
     assert output_name("weights/mine/", "4bit") == "mine-4bit"
     assert output_name(str(tmp_path / "weights" / "mine"), "4bit") == "mine-4bit"
+    (tmp_path / "demo").symlink_to("weights")
+    assert output_name("demo", "4bit") == "demo-4bit", "the model of this package, whatever is here"
     monkeypatch.chdir(tmp_path / "weights")
     assert output_name(".", "4bit") == "weights-4bit"
 
@@ -142,6 +144,7 @@ def test_damage_is_seen_without_reading_weights_and_its_remedy_is_a_command(env:
         ("a-int8", "owner/a", "int8", "c0ffee"),
         ("demo-4bit", "demo", "4bit", None),
         ("mine", "checkpoint", "4bit", None),
+        ("mine too", "./demo", "4bit", None),
         ("my own", model_store.MODEL, "mixed", None),
     ):
         directory = make(env, name)
@@ -152,12 +155,14 @@ def test_damage_is_seen_without_reading_weights_and_its_remedy_is_a_command(env:
     (folder / "a-int8" / "config.json").unlink()
     os.truncate(folder / "demo-4bit" / "model.safetensors", 999)
     (folder / "mine" / "model.safetensors").unlink()
+    (folder / "mine too" / "model.safetensors").unlink()
     (folder / "my own" / "config.json").write_text("{ }")
     found = {model.name: model for model in stored_models(env)}
     assert {model.state for model in found.values()} == {"damaged"}
     assert [(model.problem, model.command) for model in found.values()] == [
         ("`config.json` is missing", "localdiff quantize owner/a --recipe int8 --revision c0ffee"),
         ("`model.safetensors` has 999 bytes instead of 1000", "localdiff quantize demo --recipe 4bit"),
+        ("`model.safetensors` is missing", None),
         ("`model.safetensors` is missing", None),
         (
             "`config.json` has 3 bytes instead of 2",

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from localdiff.errors import UsageError, WeightsError
 from localdiff.fetching import contents
 from localdiff.hub.problems import UnreachableError
+from localdiff.quantizing.card import license_of
 from localdiff.quantizing.origin import find_origin
 from quant.errors import SourceError
 from quant.files.source import read_source
@@ -50,6 +51,14 @@ def test_a_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.small_bytes == sum(len(found.read(name)) for name in found.small_files) > 0
         assert found.read("LICENSE") == b"LICENSE"
         assert found.config["canvas_length"] == 8
+
+
+def test_a_directory_called_demo_is_not_the_model_of_this_package(directory: Path) -> None:
+    found = find_origin(str(directory.rename(directory.with_name("demo"))), RECIPE)
+    assert found.model == "./demo"
+    assert license_of(found) is None
+    shipped = find_origin("demo", RECIPE)
+    assert (shipped.model, license_of(shipped)) == ("demo", "apache-2.0")
 
 
 def test_names_and_words_that_could_steer_something_are_not_taken_over(directory: Path, use_hub: UseHub) -> None:

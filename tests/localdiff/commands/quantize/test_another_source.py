@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from localdiff import model_store
 from localdiff.quantizing import source_hashes
+from quant.files.manifest import read_manifest
 from tests.checkpoints.weights import write_small_text, write_small_weights
 from tests.screens.processes import Cli
 
@@ -60,6 +62,19 @@ def test_other_weights_of_the_same_name_and_sizes_are_not_taken_for_those_it_was
     # a copy of what it was made from is as good
     copy = shutil.copytree(source, tmp_path / "c" / "small")
     assert cli("quantize", str(copy), "--yes", stdin=b"").code == 0
+
+
+def test_a_directory_called_demo_is_not_taken_for_the_demo_model(cli: Cli, home: Path, tmp_path: Path) -> None:
+    mine = write_small_text(write_small_weights(tmp_path / "demo"))
+    result = cli("quantize", str(mine), "--yes", stdin=b"")
+    directory = home / "models" / "demo-4bit"
+    assert (result.code, result.stdout) == (0, f"{directory}\n")
+    assert read_manifest(directory).model == "./demo"
+    assert "license:" not in (directory / "README.md").read_text()
+    assert not model_store.is_demo(directory)
+    assert model_store.default_model() == "demo-4bit"
+    result = cli("quantize", "demo", "--yes", stdin=b"")
+    assert (result.code, "was made from `./demo`, not from `demo`" in result.stderr) == (2, True)
 
 
 def test_weights_copied_in_place_with_their_times_are_found(
