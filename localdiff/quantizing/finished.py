@@ -6,7 +6,8 @@ sound is decided in `commands.quantize.verification`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -20,6 +21,7 @@ from localdiff.quantizing.source_hashes import hashes
 from quant.files.manifest import Manifest
 from quant.files.source import read_source
 from quant.hashing import file_sha256
+from quant.jobs.identity import Difference, Identity, SourceState
 
 Show: TypeAlias = Callable[[int, int], None]
 """Is told the bytes of a source read so far, and the bytes to read."""
@@ -43,12 +45,13 @@ def difference(manifest: Manifest, request: QuantizeRequest, show: Show = lambda
     other = other or source_difference(manifest, request.model, request.revision, show)
     if other is not None or (local := resolve_local(request.model, revision=request.revision)) is None:
         return other
-    return changed_config(manifest, request) or _lost(manifest, local.directory)
+    return _changed_config(manifest, local.directory) or _lost(manifest, local.directory)
 
 
 def recipe_difference(manifest: Manifest, recipe: str) -> str | None:
     """How the recipe of an output differs from the one of that name, as of `difference`; or None."""
-    return None if manifest.recipe.name == recipe else f"is `{manifest.recipe.name}`, not `{recipe}`"
+    made = Identity.of_manifest(manifest)
+    return _words(made.difference(replace(made, recipe=recipe)))
 
 
 def source_difference(
@@ -68,19 +71,11 @@ def source_difference(
     """
     local = resolve_local(model, revision=revision)
     name = model if local is None else name_of(model, local.directory)
-    if manifest.model != name:
-        return f"was made from `{manifest.model}`, not from `{name}`"
-    if revision not in (None, manifest.revision):
-        return f"was made from revision {manifest.revision}"
-    return None if local is None else _changed_weights(manifest, local.directory, show)
-
-
-def changed_config(manifest: Manifest, request: QuantizeRequest) -> str | None:
-    """The same as `difference`, of a `config.json` that has changed: it says what the weights mean."""
-    local = resolve_local(request.model, revision=request.revision)
-    if local is None or not (path := local.directory / CONFIG).is_file() or CONFIG not in manifest.files:
-        return None
-    return None if file_sha256(path) == manifest.files[CONFIG].sha256 else _made_before(path)
+    made = Identity.of_manifest(manifest)
+    other = made.difference(replace(made, model=name, revision=revision or made.revision))
+    if other is None and local is not None:
+        return _changed_weights(manifest, local.directory, show)
+    return _words(other)
 
 
 def copied_files(request: QuantizeRequest) -> dict[str, bytes]:
@@ -92,14 +87,18 @@ def copied_files(request: QuantizeRequest) -> dict[str, bytes]:
     return {name: (local.directory / name).read_bytes() for name in names}
 
 
+def _changed_config(manifest: Manifest, source: Path) -> str | None:
+    """Whether `config.json` has changed, which says what the weights mean."""
+    path = source / CONFIG
+    if not path.is_file() or CONFIG not in manifest.files or file_sha256(path) == manifest.files[CONFIG].sha256:
+        return None
+    return f"was made before `{paths.shown(path)}` changed"
+
+
 def _lost(manifest: Manifest, source: Path) -> str | None:
     """A file of the output that its source no longer has. Nothing is deleted here: the output may be all there is."""
     lost = [name for name in TEXT_FILES if name in manifest.files and not (source / name).exists()]
     return _made_while_there_was(source / lost[0]) if lost else None
-
-
-def _made_before(path: Path) -> str:
-    return f"was made before `{paths.shown(path)}` changed"
 
 
 def _made_while_there_was(path: Path) -> str:
@@ -114,13 +113,18 @@ def _changed_weights(manifest: Manifest, source: Path, show: Show) -> str | None
     lost = [name for name in manifest.sources if not (source / name).is_file()]
     if lost:
         return _made_while_there_was(source / lost[0])
-    dropped = set(manifest.dropped)
-    files = {file.name: file for file in read_source(source) if not {tensor.name for tensor in file.tensors} <= dropped}
-    if others := sorted(files.keys() ^ manifest.sources.keys()):
-        return _made_before(source / others[0])
-    for name, entry in manifest.sources.items():
-        if files[name].nbytes != entry.nbytes:
-            return _made_before(source / name)
-    found = hashes(source, manifest.sources, show)
-    changed = [name for name, entry in manifest.sources.items() if found[name] != entry.sha256]
-    return _made_before(source / changed[0]) if changed else None
+    made, dropped = Identity.of_manifest(manifest), set(manifest.dropped)
+    files = [file for file in read_source(source) if not {tensor.name for tensor in file.tensors} <= dropped]
+    there = {file.name: SourceState(file.nbytes) for file in files}
+
+    def difference_to(sources: Mapping[str, SourceState]) -> str | None:
+        return _words(made.difference(replace(made, sources=sources), lambda name: paths.shown(source / name)))
+
+    if (other := difference_to(there)) is not None:
+        return other
+    found = hashes(source, there, show)
+    return difference_to({name: SourceState(state.nbytes, found[name]) for name, state in there.items()})
+
+
+def _words(difference: Difference | None) -> str | None:
+    return None if difference is None else f"was made {difference.words}"

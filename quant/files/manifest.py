@@ -26,6 +26,11 @@ from quant.recipe import Recipe, Rule
 
 FORMAT = "localdiff-quant"
 VERSION = 2
+FIRST_ENCODING = 1
+ENCODING = 1
+"""To be raised whenever the same weights and recipe give other shards, though readers of `VERSION` still read them: by
+another fit of scales, another rounding, another layout of a shard. Jobs and damaged outputs of another number are not
+gone on with, since their shards would not match; those of another version of the program are."""
 _HASH = re.compile(r"[0-9a-f]{64}")
 _HINT = "rebuild it with the `localdiff quantize` command that made it, and `--force`"
 
@@ -111,7 +116,7 @@ class TensorEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Manifest:
-    """All of `quant.json`; the attributes are its keys."""
+    """All of `quant.json`; the attributes are its keys. The first `encoding` is not written, as it was not at first."""
 
     tool: str
     model: str | None
@@ -122,6 +127,7 @@ class Manifest:
     dropped: tuple[str, ...]
     shards: Mapping[str, ShardEntry]
     files: Mapping[str, FileEntry]
+    encoding: int = FIRST_ENCODING
 
     @property
     def nbytes(self) -> int:
@@ -130,7 +136,7 @@ class Manifest:
 
     def to_text(self) -> str:
         """The content of the file."""
-        content = {
+        content: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
             "tool": self.tool,
@@ -144,6 +150,8 @@ class Manifest:
             "shards": _json(self.shards),
             "files": _json(self.files),
         }
+        if self.encoding != FIRST_ENCODING:
+            content["encoding"] = self.encoding
         content["checksum"] = hashlib.sha256(_text(content).encode()).hexdigest()
         return _text(content)
 
@@ -173,7 +181,11 @@ class Manifest:
     def _from_json(cls, content: dict[str, Any]) -> Self:
         source, recipe = content["source"], content["recipe"]
         rules = tuple(Rule(pattern=_string(pattern), scheme=scheme) for pattern, scheme in recipe["rules"])
+        encoding = content.get("encoding", FIRST_ENCODING)
+        if type(encoding) is not int:
+            raise FormError("its encoding is not a number")
         manifest = cls(
+            encoding=encoding,
             tool=_string(content["tool"]),
             model=None if source["model"] is None else _string(source["model"]),
             revision=None if source["revision"] is None else _string(source["revision"]),

@@ -1,6 +1,7 @@
 """Jobs that can be stopped anywhere, and the verification of their outputs.
 
     job             the description of a job
+    identity        what decides an output, and how two of these differ
     run             from the first byte to the renamed directory
     shard, pool     one file of weights; its slices, encoded in parallel
     output          the output directory, from unfinished to published

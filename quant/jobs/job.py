@@ -1,6 +1,7 @@
 """The description of a quantization job.
 
-Knows everything that decides the output, and what two runs must have in common; knows nothing about the disk.
+Knows everything that decides the output; knows nothing about the disk. What two jobs must have in common for one to
+continue the other is said in `quant.jobs.identity`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 
@@ -63,21 +64,6 @@ class Job:
             raise ValueError(f"{self.workers=} should be at least 1")
         if not self.plan.shards:
             raise ValueError("a plan without weight files cannot be carried out")
-
-    def identity(self) -> dict[str, Any]:
-        """What two runs must have in common for one to continue the other, as JSON values.
-
-        The device is not part of it: weights are encoded on a GPU only while it has room, and a GPU that is busy by now
-        is no reason to start over. A few nf4 scales may then differ in the last bit from those of the other device.
-        """
-        sources = [shard.source for shard in self.plan.shards]
-        return {
-            "tool": self.tool,
-            "model": self.model,
-            "revision": self.revision,
-            "rules": [[rule.pattern, rule.scheme] for rule in self.plan.recipe.rules],
-            "sources": {file.name: [file.nbytes, file.sha256, file.modified_ns] for file in sources},
-        }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

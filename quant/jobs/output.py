@@ -11,10 +11,10 @@ two operations:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from quant import MANIFEST_FILE
 from quant.errors import DamagedError, OutputError
@@ -23,6 +23,7 @@ from quant.files.manifest import Manifest, ShardEntry, read_manifest
 from quant.files.source import INDEX_FILE
 from quant.files.writer import PARTIAL
 from quant.jobs.events import FileChecked
+from quant.jobs.identity import Difference, Identity
 from quant.jobs.job import JOB_FILE, Job, Note, is_unfinished
 from quant.jobs.verify import verify
 
@@ -89,9 +90,32 @@ class Output:
         if (self.directory / MANIFEST_FILE).exists():
             shards = (shard.file for shard in self._job.plan.shards)
             return frozenset(shard for shard in shards if (self.directory / shard).exists())
-        if self._read_job()[0] != self._job.identity():
+        begun = self._read_job()
+        if begun is None or self._is_other(begun):
             return frozenset()
         return frozenset(self._finished_notes())
+
+    def require_possible(self) -> None:
+        """Refuse what `prepare` would refuse, as far as that is known without reading a shard; changes nothing.
+
+        Raises:
+            OutputError: the output was made, or an unfinished job was begun, from something else or in another way.
+        """
+        require_free(self._target, force=self._job.force)
+        if self._job.force:
+            return
+        if (self.directory / MANIFEST_FILE).exists():
+            self._require_replaceable()
+            with suppress(DamagedError):
+                self._require_same_job(read_manifest(self.directory))
+            return
+        if _occupied(self._target):
+            self._require_repairable(self._target_manifest())
+        if _occupied(self.directory):
+            begun = self._read_job()
+            self._require_not_in_the_way(begun)
+            if begun is not None:
+                self._require_own(begun)
 
     def prepare(self) -> Iterator[FileChecked]:
         """Make the directory ready to write into, and find out what an earlier run has finished.
@@ -151,24 +175,36 @@ class Output:
         """A directory has the output's name: refuse it, replace it later, or repair it now."""
         if self._job.force:
             return
+        manifest, problem = self._target_manifest(), None
         sound: list[str] = []
+        for checked in verify(self._target):
+            problem = problem or checked.problem
+            sound += [checked.file] if checked.problem is None else []
+            yield checked
+        if problem is None:
+            raise self._already_there()
+        self._require_repairable(manifest)
+        self._disk.rename(self._target, self.directory)
+        self._keep(manifest, sound)
+
+    def _target_manifest(self) -> Manifest:
         try:
-            manifest, problem = read_manifest(self._target), None
-            for checked in verify(self._target):
-                problem = problem or checked.problem
-                sound += [checked.file] if checked.problem is None else []
-                yield checked
+            return read_manifest(self._target)
         except DamagedError as error:
             raise OutputError(f"`{self._target}` exists, and {error.message}", "`--force` rebuilds it") from error
-        if problem is None or not self._would_write(manifest):
-            raise self._already_there()
+
+    def _require_repairable(self, manifest: Manifest) -> None:
+        """Refuse to repair an output that this job would not write, or beside which a job is unfinished."""
+        if (other := self._difference(manifest)) is not None:
+            raise OutputError(
+                f"`{self._target}` already exists, and was made {other.words}",
+                "another `--output` makes a second one, `--force` rebuilds it",
+            )
         if _occupied(self.directory):
             raise OutputError(
                 f"`{self._target}` is damaged, and `{self.directory}` holds an unfinished job",
                 "`--force` finishes that job and puts it in its place",
             )
-        self._disk.rename(self._target, self.directory)
-        self._keep(manifest, sound)
 
     def _reopen(self) -> Iterator[FileChecked]:
         """Turn a directory with a manifest back into an unfinished one that keeps its sound shards."""
@@ -180,9 +216,9 @@ class Output:
             else:
                 self._discard()
             return
-        if not self._would_write(manifest):
+        if self._difference(manifest) is not None:
             if not self._job.force:
-                raise self._other_job()
+                self._require_same_job(manifest)
             self._discard()
             return
         sound = []
@@ -202,16 +238,20 @@ class Output:
 
     def _resume(self) -> None:
         """Read the notes of an unfinished directory of this job; delete one of another job if `force` is set."""
-        job, sources = self._read_job()
-        if job is None and any(path.suffix != PARTIAL for path in self.directory.iterdir()):
-            raise OutputError(f"`{self.directory}` is in the way", "move it, or choose another directory")
-        if job != self._job.identity():
-            if job is not None and not self._job.force:
-                raise self._other_job()
+        begun = self._read_job()
+        self._require_not_in_the_way(begun)
+        if begun is None or self._is_other(begun):
+            if begun is not None and not self._job.force:
+                self._require_own(begun)
             self._discard()
             return
-        self.source_hashes = sources
+        self.source_hashes = dict(begun.hashes)
         self.notes = self._finished_notes()
+
+    def _require_not_in_the_way(self, begun: _Begun | None) -> None:
+        """Refuse a directory in the place of an unfinished one that no job began."""
+        if begun is None and any(path.suffix != PARTIAL for path in self.directory.iterdir()):
+            raise OutputError(f"`{self.directory}` is in the way", "move it, or choose another directory")
 
     def _finished_notes(self) -> dict[str, Note]:
         """Notes of the shards that are finished in the unfinished directory."""
@@ -252,48 +292,68 @@ class Output:
                     "move it elsewhere, or choose another directory",
                 )
 
-    def _other_job(self) -> OutputError:
-        job = self._read_job()[0]
-        revision = job.get("revision") if isinstance(job, dict) else None
-        remedy = "finish that one"
-        if isinstance(revision, str) and revision != self._job.revision:
-            remedy = f"`--revision {revision}` continues it"
-        return OutputError(
-            f"`{self.directory}` holds an unfinished job with other settings or weights",
-            f"{remedy}, or `--force` starts over",
-        )
+    def _difference(self, manifest: Manifest) -> Difference | None:
+        """How a manifest differs from the one that this job would write."""
+        return Identity.of_manifest(manifest).difference(Identity.of_job(self._job))
 
-    def _would_write(self, manifest: Manifest) -> bool:
-        """Whether this job would write that manifest."""
-        sources = {shard.source.name: shard.source for shard in self._job.plan.shards}
-        return (
-            manifest.tool == self._job.tool
-            and manifest.model == self._job.model
-            and manifest.revision == self._job.revision
-            and manifest.recipe == self._job.plan.recipe
-            and manifest.sources.keys() == sources.keys()
-            and all(
-                sources[name].nbytes == entry.nbytes and sources[name].sha256 in (None, entry.sha256)
-                for name, entry in manifest.sources.items()
+    def _is_other(self, begun: _Begun) -> bool:
+        """Whether an unfinished job is not this one."""
+        return begun.identity is None or begun.identity.difference(Identity.of_job(self._job)) is not None
+
+    def _require_same_job(self, manifest: Manifest) -> None:
+        """Refuse an unfinished directory with a manifest that this job would not write."""
+        self._require_own(_Begun(Identity.of_manifest(manifest), {}))
+
+    def _require_own(self, begun: _Begun) -> None:
+        """Refuse to go on with, or to drop, an unfinished job that is not this one.
+
+        Raises:
+            OutputError: it is another one.
+        """
+        if begun.identity is None:
+            raise OutputError(
+                f"`{self.directory}` holds an unfinished job, and its `{JOB_FILE}` cannot be read",
+                "`--force` starts over",
             )
+        other = begun.identity.difference(Identity.of_job(self._job))
+        if other is None:
+            return
+        remedies = {
+            "recipe": "finish that one, or ",
+            "model": "finish that one, or ",
+            "revision": f"`--revision {begun.identity.revision}` continues it, or ",
+            "encoding": "that version can finish it, or ",
+            "weights": "",
+        }
+        raise OutputError(
+            f"`{self.directory}` holds an unfinished job, begun {other.words}",
+            f"{remedies[other.aspect]}`--force` starts over",
         )
 
     def _put_job(self) -> None:
-        content = {"job": self._job.identity(), "sources": self.source_hashes}
+        content = {"job": Identity.of_job(self._job).to_json(), "sources": self.source_hashes}
         write_atomically(self._disk, self.directory / JOB_FILE, json.dumps(content, indent=2).encode())
 
-    def _read_job(self) -> tuple[Any, dict[str, str]]:
+    def _read_job(self) -> _Begun | None:
+        """The unfinished job; None where there is none."""
         try:
             content = json.loads((self.directory / JOB_FILE).read_bytes())
-            return content["job"], dict(content["sources"])
+            return _Begun(Identity.from_json(content["job"]), dict(content["sources"]))
         except (FileNotFoundError, NotADirectoryError):
-            return None, {}
+            return None
         except OSError as error:
             raise OutputError(
                 f"`{self.directory}` cannot be read: {error.strerror}", "choose a directory that you may write to"
             ) from error
-        except (ValueError, KeyError, TypeError, RecursionError):
-            return "unreadable", {}
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return _Begun(None, {})
+
+
+class _Begun(NamedTuple):
+    """An unfinished job: what it makes, or None where that cannot be read; SHA-256 of sources that are known."""
+
+    identity: Identity | None
+    hashes: Mapping[str, str]
 
 
 def _occupied(path: Path) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from quant import MANIFEST_FILE
 from quant.files.disk import Disk, write_atomically
-from quant.files.manifest import FileEntry, Manifest, read_manifest
+from quant.files.manifest import ENCODING, FileEntry, Manifest, read_manifest
 from quant.files.source import INDEX_FILE, SourceStoppedError
 from quant.hashing import file_sha256
 from quant.jobs.events import JobEvent, JobFinished, JobStarted, JobStopped, ShardStarted, ShardWritten
@@ -133,6 +133,7 @@ def _finish(job: Job, contents: Mapping[str, bytes], output: Output, disk: Disk)
         files[name] = FileEntry(nbytes=len(content), sha256=file_sha256(output.directory / name))
     notes = [output.notes[shard.file] for shard in job.plan.shards]
     manifest = Manifest(
+        encoding=ENCODING,
         tool=job.tool,
         model=job.model,
         revision=job.revision,

@@ -416,7 +416,7 @@ def test_what_only_has_the_name_of_a_recipe_of_the_model_is_not_paired_with_it(
     manifest = read_manifest(directory)
     int8 = dataclasses.replace(manifest, recipe=dataclasses.replace(manifest.recipe, name="int8"))
     (directory / "quant.json").write_text(int8.to_text())
-    refused("y/small", "`small-4bit` is `int8`, not `4bit`")
+    refused("y/small", "`small-4bit` was made as `int8`, not as `4bit`")
     (directory / "quant.json").write_text("{}")
     with pytest.raises(WeightsError, match=r"`quant.json` is damaged"):
         trace_pair.trace_pair(pair_request(model="y/small"), streams, stdin=None, load=PairLoad())

@@ -111,7 +111,7 @@ def test_what_is_finished_can_be_told_without_touching_anything(job: Job, tmp_pa
     for event in run(job, cancelled=lambda: sum(isinstance(event, ShardStarted) for event in events) == 2):
         events.append(event)
     assert finished() == {"model-00001-of-00002.safetensors"}
-    assert Output(replace(job, tool="other"), Disk()).finished() == frozenset()
+    assert Output(replace(job, model="other"), Disk()).finished() == frozenset()
     run_until(job, FileChecked)
     assert finished() == {shard.file for shard in job.plan.shards}
 

@@ -221,7 +221,7 @@ def test_a_finished_model_of_something_else_is_refused_without_force(
 
     cli("quantize", str(source), "--yes", stdin=b"")
     before = tree(output)
-    refuses(str(source), "--recipe", "int8", "-o", str(output), because="is `4bit`, not `int8`")
+    refuses(str(source), "--recipe", "int8", "-o", str(output), because="was made as `4bit`, not as `int8`")
     other = write_small_weights(tmp_path / "other")
     refuses(str(other), "-o", str(output), because="was made from `small`, not from `other`")
     refuses("demo", "-o", str(output), because="was made from `small`, not from `demo`")

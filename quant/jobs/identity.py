@@ -1,0 +1,144 @@
+"""What decides an output: two jobs, a job and a finished output, or one of these and a request are the same if this is.
+
+Knows how it is said of a job, in `job.json` and in a manifest, and how to say in words what differs; reads no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Self
+
+from quant.files.manifest import ENCODING, FIRST_ENCODING, Manifest
+from quant.jobs.job import Job
+
+
+class SourceState(NamedTuple):
+    """A weight file as far as it is known: its size, its SHA-256 in hex, when it was last written to."""
+
+    nbytes: int
+    sha256: str | None = None
+    modified_ns: int | None = None
+
+    def may_be(self, other: SourceState) -> bool:
+        """Whether nothing that is known of both tells two files apart; times count where there are no hashes."""
+        if self.nbytes != other.nbytes:
+            return False
+        if self.sha256 is not None and other.sha256 is not None:
+            return self.sha256 == other.sha256
+        return None in (self.modified_ns, other.modified_ns) or self.modified_ns == other.modified_ns
+
+
+class Difference(NamedTuple):
+    """What differs, and how, in words that follow `made` or `begun`."""
+
+    aspect: Literal["recipe", "model", "revision", "weights", "encoding"]
+    words: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """What decides an output.
+
+    The device is not part of it: weights are encoded on a GPU only while it has room, and a GPU that is busy by now
+    is no reason to start over. A few nf4 scales may then differ in the last bit from those of the other device. Nor is
+    the program's version, as long as it encodes alike.
+
+    Attributes:
+        tool: name and version of the program; only named, never compared.
+        encoding: see `quant.files.manifest.ENCODING`.
+        recipe: the recipe's name; None where only the rules are known.
+        rules: pattern and scheme of each rule, with the layer numbers filled in.
+        model, revision: where the weights came from.
+        sources: the weight files that are read, by name.
+    """
+
+    tool: str
+    encoding: int
+    recipe: str | None
+    rules: tuple[tuple[str, str], ...]
+    model: str | None
+    revision: str | None
+    sources: Mapping[str, SourceState]
+
+    @classmethod
+    def of_job(cls, job: Job) -> Self:
+        """That of what a job will write."""
+        files = [shard.source for shard in job.plan.shards]
+        return cls(
+            tool=job.tool,
+            encoding=ENCODING,
+            recipe=job.plan.recipe.name,
+            rules=tuple((rule.pattern, rule.scheme) for rule in job.plan.recipe.rules),
+            model=job.model,
+            revision=job.revision,
+            sources={file.name: SourceState(file.nbytes, file.sha256, file.modified_ns) for file in files},
+        )
+
+    @classmethod
+    def of_manifest(cls, manifest: Manifest) -> Self:
+        """That of a finished output."""
+        return cls(
+            tool=manifest.tool,
+            encoding=manifest.encoding,
+            recipe=manifest.recipe.name,
+            rules=tuple((rule.pattern, rule.scheme) for rule in manifest.recipe.rules),
+            model=manifest.model,
+            revision=manifest.revision,
+            sources={name: SourceState(entry.nbytes, entry.sha256) for name, entry in manifest.sources.items()},
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The same for `job.json`."""
+        return {
+            "tool": self.tool,
+            "encoding": self.encoding,
+            "recipe": self.recipe,
+            "rules": [list(rule) for rule in self.rules],
+            "model": self.model,
+            "revision": self.revision,
+            "sources": {name: list(state) for name, state in self.sources.items()},
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        """What `to_json` gave; `encoding` and `recipe` were not in it at first.
+
+        Raises:
+            ValueError, KeyError, TypeError, AttributeError: it did not give this.
+        """
+        return cls(
+            tool=str(value["tool"]),
+            encoding=int(value.get("encoding", FIRST_ENCODING)),
+            recipe=value.get("recipe"),
+            rules=tuple((str(pattern), str(scheme)) for pattern, scheme in value["rules"]),
+            model=value["model"],
+            revision=value["revision"],
+            sources={name: SourceState(*state) for name, state in value["sources"].items()},
+        )
+
+    def difference(self, wanted: Identity, shown: Callable[[str], str] = lambda name: name) -> Difference | None:
+        """How what was made or begun differs from what is wanted; None if it does not.
+
+        Args:
+            shown: what a weight file of this name is called.
+        """
+        if self.recipe is not None and wanted.recipe is not None and self.recipe != wanted.recipe:
+            return Difference("recipe", f"as `{self.recipe}`, not as `{wanted.recipe}`")
+        if self.model != wanted.model:
+            return Difference("model", f"from `{self.model}`, not from `{wanted.model}`")
+        if self.revision != wanted.revision:
+            return Difference("revision", f"from revision {self.revision}")
+        changed = [
+            name
+            for name in sorted(self.sources.keys() | wanted.sources.keys())
+            if not (name in self.sources and name in wanted.sources)
+            or not self.sources[name].may_be(wanted.sources[name])
+        ]
+        if changed:
+            return Difference("weights", f"before `{shown(changed[0])}` changed")
+        if self.rules != wanted.rules:
+            return Difference("recipe", f"by {self.tool}, with other rules than those of `{wanted.recipe}` here")
+        if self.encoding != wanted.encoding:
+            return Difference("encoding", f"by {self.tool}, which encodes otherwise")
+        return None

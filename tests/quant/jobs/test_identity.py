@@ -1,0 +1,196 @@
+"""When two jobs, or a job and an output, are the same, and what is said where they are not."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quant.errors import DamagedError, OutputError
+from quant.files.disk import Disk
+from quant.files.manifest import Manifest, read_manifest
+from quant.files.source import read_source
+from quant.jobs import identity
+from quant.jobs.events import JobEvent, JobFinished, JobStarted, ShardWritten
+from quant.jobs.identity import Identity, SourceState
+from quant.jobs.job import JOB_FILE, Job
+from quant.jobs.output import Output
+from quant.jobs.run import run
+from quant.planning.plan import make_plan
+from quant.recipe import RECIPES
+from tests.checkpoints.manifest import MANIFEST
+from tests.checkpoints.weights import write_small_weights
+
+SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+MADE = Identity(
+    tool="localdiff 0.1.0",
+    encoding=1,
+    recipe="4bit",
+    rules=(("*", "nf4"),),
+    model="a",
+    revision=None,
+    sources={"x": SourceState(10, "ab", None), "y": SourceState(10, None, 5)},
+)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_small_weights(tmp_path / "model")
+
+
+def make_job(source: Path, output: Path, **changes: Any) -> Job:
+    job = Job(
+        plan=make_plan(RECIPES["4bit"], read_source(source)),
+        output=output,
+        open_source=lambda file: nullcontext(source / file.name),
+        tool="test 1",
+        model="org/model",
+        files={"config.json": source / "config.json"},
+    )
+    return replace(job, **changes)
+
+
+def finish(job: Job) -> list[JobEvent]:
+    events = list(run(job))
+    assert isinstance(events[-1], JobFinished)
+    return events
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, None),
+        ({"tool": "localdiff 9"}, None),
+        ({"recipe": "int8", "rules": ()}, "as `4bit`, not as `int8`"),
+        ({"recipe": None}, None),
+        ({"rules": (("*", "int8"),)}, "by localdiff 0.1.0, with other rules than those of `4bit` here"),
+        ({"model": "b"}, "from `a`, not from `b`"),
+        ({"revision": "c"}, "from revision None"),
+        ({"encoding": 2}, "by localdiff 0.1.0, which encodes otherwise"),
+        ({"sources": {"x": SourceState(10), "y": SourceState(10)}}, None),
+        ({"sources": {"x": SourceState(10), "y": SourceState(10, "cd")}}, None),
+        ({"sources": {"x": SourceState(10, "ab", 6), "y": SourceState(10, "cd", 5)}}, None),
+        ({"sources": {"x": SourceState(11), "y": SourceState(10)}}, "before `x` changed"),
+        ({"sources": {"x": SourceState(10, "ac"), "y": SourceState(10)}}, "before `x` changed"),
+        ({"sources": {"x": SourceState(10), "y": SourceState(10, None, 6)}}, "before `y` changed"),
+        ({"sources": {"x": SourceState(10)}}, "before `y` changed"),
+        ({"sources": {**MADE.sources, "z": SourceState(1)}}, "before `z` changed"),
+    ],
+)
+def test_what_differs_is_said(changes: dict[str, Any], words: str | None) -> None:
+    wanted = replace(MADE, **changes)
+    difference = MADE.difference(wanted)
+    assert (None if difference is None else difference.words) == words
+    assert Identity.from_json(json.loads(json.dumps(wanted.to_json()))) == wanted
+
+
+def test_a_job_is_what_its_manifest_says(source: Path, tmp_path: Path) -> None:
+    job = make_job(source, tmp_path / "out")
+    finish(job)
+    assert Identity.of_manifest(read_manifest(tmp_path / "out")).difference(Identity.of_job(job)) is None
+
+
+def begin(job: Job) -> Path:
+    """Stops a job after its first shard; returns its `job.json`."""
+    for event in run(job):
+        if isinstance(event, ShardWritten):
+            break
+    return job.output.with_name(f"{job.output.name}.partial") / JOB_FILE
+
+
+def test_another_version_of_the_program_goes_on(source: Path, tmp_path: Path) -> None:
+    job = make_job(source, tmp_path / "out", tool="localdiff 1")
+    begin(job)
+    events = finish(replace(job, tool="localdiff 2"))
+    assert isinstance(events[0], JobStarted)
+    assert events[0].finished == 1
+    assert read_manifest(tmp_path / "out").tool == "localdiff 2"
+
+
+def test_a_job_from_before_encodings_were_counted_is_gone_on_with(source: Path, tmp_path: Path) -> None:
+    job = make_job(source, tmp_path / "out")
+    file = begin(job)
+    content = json.loads(file.read_bytes())
+    for key in ("encoding", "recipe"):
+        del content["job"][key]
+    file.write_text(json.dumps(content))
+    assert Output(job, Disk()).finished() == {SHARDS[0]}
+    events = finish(job)
+    assert isinstance(events[0], JobStarted)
+    assert events[0].finished == 1
+
+
+def test_another_encoding_goes_on_with_nothing(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = make_job(source, tmp_path / "out", tool="localdiff 1")
+    damaged = replace(job, output=tmp_path / "damaged")
+    begin(job)
+    finish(damaged)
+    (tmp_path / "damaged" / SHARDS[0]).unlink()
+    monkeypatch.setattr(identity, "ENCODING", 2)
+    for other, words, hint in (
+        (
+            job,
+            "holds an unfinished job, begun by localdiff 1, which",
+            "that version can finish it, or `--force` starts",
+        ),
+        (damaged, "already exists, and was made by localdiff 1, which encodes otherwise", "`--force` rebuilds it"),
+    ):
+        later = replace(other, tool="localdiff 2")
+        for refusal in (
+            lambda later=later: Output(later, Disk()).require_possible(),
+            lambda later=later: finish(later),
+        ):
+            with pytest.raises(OutputError, match=words) as caught:
+                refusal()
+            assert hint in (caught.value.hint or "")
+
+
+def test_an_encoding_is_written_unless_it_is_the_first() -> None:
+    assert "encoding" not in MANIFEST.to_text()
+    second = replace(MANIFEST, encoding=2)
+    assert Manifest.from_text(second.to_text()) == second
+    with pytest.raises(DamagedError):
+        Manifest.from_text(MANIFEST.to_text().replace('  "files": {', '  "encoding": 1,\n  "files": {', 1))
+    with pytest.raises(DamagedError):
+        Manifest.from_text(second.to_text().replace('"encoding": 2', '"encoding": true'))
+
+
+@pytest.mark.parametrize("job", ["{", '{"job": 1, "sources": {}}', '{"job": {"tool": "x"}, "sources": {}}'])
+def test_a_job_that_cannot_be_read_is_not_called_another_one(source: Path, tmp_path: Path, job: str) -> None:
+    begun = make_job(source, tmp_path / "out")
+    begin(begun).write_text(job)
+    with pytest.raises(OutputError, match=r"`job.json` cannot be read") as caught:
+        Output(begun, Disk()).require_possible()
+    assert caught.value.hint == "`--force` starts over"
+    finish(replace(begun, force=True))
+
+
+def test_what_a_job_would_refuse_is_refused_before_it_runs(source: Path, tmp_path: Path) -> None:
+    def refuses(job: Job, words: str) -> None:
+        with pytest.raises(OutputError, match=words):
+            Output(job, Disk()).require_possible()
+        with pytest.raises(OutputError, match=words):
+            finish(job)
+        Output(replace(job, force=True), Disk()).require_possible()
+
+    job = make_job(source, tmp_path / "out")
+    int8 = make_plan(RECIPES["int8"], read_source(source))
+    Output(job, Disk()).require_possible()
+    finish(job)
+    (tmp_path / "out" / SHARDS[0]).unlink()
+    Output(job, Disk()).require_possible()
+    refuses(replace(job, plan=int8), "already exists, and was made as `4bit`, not as `int8`")
+    refuses(replace(job, model="org/other"), "was made from `org/model`, not from `org/other`")
+    refuses(replace(job, revision="c"), "was made from revision None")
+    begin(replace(job, force=True))
+    refuses(job, "holds an unfinished job")
+    (tmp_path / "out").rename(tmp_path / "elsewhere")
+    Output(job, Disk()).require_possible()
+    refuses(replace(job, plan=int8), "an unfinished job, begun as `4bit`, not as `int8`")
+    (tmp_path / "out.partial" / JOB_FILE).unlink()
+    with pytest.raises(OutputError, match="is in the way"):
+        Output(job, Disk()).require_possible()
