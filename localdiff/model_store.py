@@ -26,6 +26,8 @@ MODEL = released.MODEL
 DEMO = "demo"
 PARTIAL, DISCARDED = ".partial", ".discarded"
 """Suffixes of directories that are not yet models, or no longer."""
+_JOB_FILE = "job.json"
+"""`quant.jobs.job.JOB_FILE`, which needs torch."""
 
 State = Literal["finished", "unfinished", "damaged", "unreadable"]
 
@@ -163,6 +165,8 @@ def remedy(model: StoredModel) -> str:
     if model.state == "unfinished" and not model.name.endswith(PARTIAL):
         return deletes  # `localdiff quantize` replaces nothing that it did not make
     continues = "rebuilds what is damaged" if model.state == "damaged" else "continues it"
+    if model.state == "damaged" and model.command is None:
+        continues += ", from the same source"
     verb = "made" if model.state == "damaged" else "began"
     command = "" if model.command is None else f"`{model.command}`"
     return f"{command or f'the `localdiff quantize` that {verb} it'} {continues}; {deletes}"
@@ -282,16 +286,18 @@ def _barred_file(directory: Path) -> str | None:
 def _command(directory: Path, recipe: str | None, problem: str | None) -> str | None:
     """The command that makes a model again, or goes on with it; a local checkpoint's place is not known."""
     name = directory.name.removesuffix(PARTIAL)
-    model = _source(directory) if recipe is not None else None
-    for candidate in (MODEL, DEMO):
+    job = _unfinished_job(directory)
+    model = job.get("model") if recipe is None else _source(directory)
+    recipe = job.get("recipe") if recipe is None else recipe
+    for candidate in (MODEL, DEMO) if model is None else (model,):
         for candidate_recipe in RECIPES:
-            if model is None and output_name(candidate, candidate_recipe) == name:
+            if (model is None or recipe is None) and output_name(candidate, candidate_recipe) == name:
                 model, recipe = candidate, candidate_recipe
     is_found = model == DEMO or (model is not None and "/" in model and not model.startswith("./"))
     if model is None or recipe is None or not is_found:
         return None
     words = ["localdiff quantize", *([] if model == MODEL else [shell_word(model)]), "--recipe", recipe]
-    if (revision := _manifest_value(directory, "source", "revision")) is not None:
+    if (revision := _manifest_value(directory, "source", "revision") or job.get("revision")) is not None:
         words += ["--revision", shell_word(revision)]
     if name != output_name(model, recipe):
         words += ["-o", shell_word(directory.with_name(name))]
@@ -305,6 +311,15 @@ def _command(directory: Path, recipe: str | None, problem: str | None) -> str | 
 def _source(directory: Path) -> str | None:
     """The source that a model was made from."""
     return _manifest_value(directory, "source", "model")
+
+
+def _unfinished_job(directory: Path) -> dict[str, str]:
+    """What an unfinished job says of itself, as far as that is text; nothing where it cannot be read."""
+    try:
+        job = json.loads((directory / _JOB_FILE).read_bytes())["job"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {}
+    return {key: value for key, value in job.items() if isinstance(value, str)} if isinstance(job, dict) else {}
 
 
 def _manifest_value(directory: Path, section: str, key: str) -> str | None:

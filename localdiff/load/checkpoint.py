@@ -26,7 +26,7 @@ CONFIG_FILE = "config.json"
 GENERATION_CONFIG_FILE = "generation_config.json"
 
 _INCOMPLETE = "download the checkpoint again, or point `--model` at a complete copy"
-_REBUILT = "the `localdiff quantize` that made it rebuilds what is damaged"
+_REBUILT = "the `localdiff quantize` that made it rebuilds what is damaged, from the same source"
 
 
 class Checkpoint:

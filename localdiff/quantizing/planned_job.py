@@ -78,6 +78,14 @@ class PlannedJob:
             force=self.force,
         )
 
+    def require_possible(self) -> None:
+        """Refuse what the job itself would refuse once it runs, as far as that is known before.
+
+        Raises:
+            OutputError: it would.
+        """
+        Output(self.job, Disk()).require_possible()
+
     @cached_property
     def unfinished(self) -> tuple[PlannedShard, ...]:
         """Shards that are still to be made."""

@@ -51,7 +51,9 @@ def require_sound(checked: FileChecked) -> None:
     """
     if checked.problem is not None:
         raise DamagedError(
-            checked.problem, "run the `localdiff quantize` command that made it again; only damaged shards are rebuilt"
+            checked.problem,
+            "run the `localdiff quantize` command that made it again: from the same source, only what is damaged is "
+            "rebuilt",
         )
 
 

@@ -43,6 +43,7 @@ class Repository:
         slow: the same for single files.
         sizes: name → size that a file is listed with, where it is not that of its content.
         has_sizes: whether files are listed with sizes and hashes.
+        newer: the commit that `main` is at by now, with the same files; `COMMIT` is still there.
     """
 
     files: dict[str, bytes]
@@ -60,6 +61,7 @@ class Repository:
     slow: dict[str, float] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     has_sizes: bool = True
+    newer: str | None = None
 
 
 @dataclass
@@ -118,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
         if kind == "cdn":
             return self._content(repository, rest[0], body)
         wanted = rest[1] if len(rest) > 1 else "main"
-        if wanted not in ("main", "v1", COMMIT):
+        if wanted not in ("main", "v1", COMMIT, repository.newer):
             return self._refuse(404, code="RevisionNotFound")
         if kind == "resolve":
             if repository.gated and not token:
@@ -130,7 +132,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not repository.has_sizes:
             siblings = [{"rfilename": name} for name in repository.files]
         card = {} if repository.license is None else {"cardData": {"license": repository.license}}
-        return self._json({"id": f"{owner}/{name}", "sha": COMMIT, "siblings": siblings, "tags": []} | card)
+        sha = repository.newer if repository.newer and wanted in ("main", repository.newer) else COMMIT
+        return self._json({"id": f"{owner}/{name}", "sha": sha, "siblings": siblings, "tags": []} | card)
 
     def _file(self, repository: Repository, id: str, name: str, body: bool) -> None:
         if name not in repository.files:

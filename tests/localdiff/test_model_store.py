@@ -172,7 +172,9 @@ def test_damage_is_seen_without_reading_weights_and_its_remedy_is_a_command(env:
     assert remedy(found["demo-4bit"]) == (
         "`localdiff quantize demo --recipe 4bit` rebuilds what is damaged; `localdiff models rm demo-4bit` deletes it"
     )
-    assert remedy(found["mine"]).startswith("the `localdiff quantize` that made it rebuilds")
+    assert remedy(found["mine"]).startswith(
+        "the `localdiff quantize` that made it rebuilds what is damaged, from the same source; "
+    )
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
@@ -206,6 +208,30 @@ def test_without_a_manifest_the_name_says_how_it_was_made(env: dict[str, str]) -
     assert alien.problem == "no `quant.json` can be read in it"
     assert remedy(alien) == "`localdiff models rm other` deletes it"
     assert remedy(gone) == "`localdiff models rm demo-4bit.discarded` deletes it"
+
+
+@pytest.mark.parametrize(
+    ("name", "job", "command"),
+    [
+        ("a-int8", {"model": "owner/a", "revision": "c0ffee"}, "owner/a --recipe int8 --revision c0ffee"),
+        ("b", {"model": "demo", "recipe": "int8", "revision": None}, "demo --recipe int8 -o {}/b"),
+        (f"{RELEASED}-4bit", {"model": f"somebody/{RELEASED}"}, f"somebody/{RELEASED} --recipe 4bit"),
+        (f"{RELEASED}-4bit", {"model": RELEASED}, None),
+        ("demo-4bit", {"model": "./demo"}, None),
+        ("demo-4bit", [], "demo --recipe 4bit"),
+    ],
+)
+def test_an_unfinished_job_says_how_it_is_continued(
+    env: dict[str, str], name: str, job: object, command: str | None
+) -> None:
+    directory = make(env, f"{name}.partial")
+    (directory / "quant.json").unlink()
+    (directory / "job.json").write_text(json.dumps({"job": job, "sources": {}}))
+    (model,) = stored_models(env)
+    expected = None if command is None else f"localdiff quantize {command.format(directory.parent)}"
+    assert model.command == expected
+    if command is None:
+        assert remedy(model).startswith("the `localdiff quantize` that began it continues it; ")
 
 
 def test_what_was_recorded_of_a_model_is_shown(env: dict[str, str]) -> None:

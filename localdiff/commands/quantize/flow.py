@@ -75,7 +75,7 @@ class Quantization:
         encoder = encoder_named(self._request.device)
         # 2. headers
         try:
-            origin = self._find_origin(recipe)
+            origin = self._find_origin(recipe, read_manifest(self._target).revision if damaged else None)
         except UnreachableError as error:
             return self._without_the_hub(recipe, encoder, error)
         # 3. plan
@@ -89,6 +89,8 @@ class Quantization:
             encoder=encoder,
         )
         require_runnable(origin)
+        if not self._request.dry_run:
+            planned.require_possible()
         self._show(planned.summary())
         if lacked := lacked_by(origin):
             names = " and no ".join(f"`{name}`" for name in lacked)
@@ -136,12 +138,13 @@ class Quantization:
         self._output.stdout.write_path(self._target)
         return 0
 
-    def _find_origin(self, recipe: Recipe) -> Origin:
+    def _find_origin(self, recipe: Recipe, made_from: str | None) -> Origin:
+        """The weights that are asked for; those of the revision `made_from` where an output of it is to be repaired."""
         request = self._request
         status = StatusLine(self._output.stderr, shown=not self._output.quiet)
         status.show(f"looking at {printable(request.model)}")
         try:
-            origin = find_origin(request.model, recipe, revision=request.revision, offline=request.offline)
+            origin = find_origin(request.model, recipe, revision=request.revision or made_from, offline=request.offline)
         finally:
             status.clear()
         if request.stream and origin.repository is None:

@@ -23,7 +23,7 @@ from quant.files.manifest import Manifest, read_manifest
 from quant.jobs.events import FileChecked
 from quant.jobs.verify import verify, worst_tensors
 
-AGAIN = "run the `localdiff quantize` command that made it again: only what is damaged is rebuilt"
+AGAIN = "run the `localdiff quantize` command that made it again: from the same source, only what is damaged is rebuilt"
 
 
 class BarredError(DamagedError):

@@ -18,7 +18,7 @@ from quant.files.manifest import read_manifest
 from tests.checkpoints.quantized import quantize
 from tests.fakes.permissions import as_anyone
 
-REBUILT = "the `localdiff quantize` that made it rebuilds what is damaged"
+REBUILT = "the `localdiff quantize` that made it rebuilds what is damaged, from the same source"
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,8 @@ TENSORS = {
     "c": torch.full((1,), 0.5),
 }
 
+REBUILT = "the `localdiff quantize` that made it rebuilds what is damaged, from the same source"
+
 
 @pytest.fixture
 def single(tmp_path: Path) -> Path:
@@ -229,7 +231,7 @@ def test_quantized_weights_are_made_again_and_not_downloaded(single: Path) -> No
     weights.write_bytes(weights.read_bytes()[:-1])
     assert "download" in (refusal(single).hint or "")
     (single / "quant.json").touch()
-    assert refusal(single).hint == "the `localdiff quantize` that made it rebuilds what is damaged"
+    assert refusal(single).hint == REBUILT
 
 
 def test_weights_that_are_no_safetensors_file(single: Path) -> None:
@@ -287,4 +289,4 @@ def test_a_damaged_index_of_quantized_weights_is_rebuilt_and_not_downloaded(shar
     write_index(sharded, {})
     assert "download" in (refusal(sharded).hint or "")
     (sharded / "quant.json").touch()
-    assert refusal(sharded).hint == "the `localdiff quantize` that made it rebuilds what is damaged"
+    assert refusal(sharded).hint == REBUILT

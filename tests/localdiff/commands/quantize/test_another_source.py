@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from localdiff import model_store
-from localdiff.quantizing import source_hashes
+from localdiff.quantizing import planned_job, source_hashes
+from localdiff.quantizing.planned_job import TOOL
 from quant.files.manifest import read_manifest
+from quant.jobs import identity
 from tests.checkpoints.weights import write_small_text, write_small_weights
 from tests.screens.processes import Cli
 
@@ -91,6 +93,26 @@ def test_weights_copied_in_place_with_their_times_are_found(
     result = cli("quantize", str(source), "--yes", stdin=b"")
     assert (result.code, result.stdout) == (2, "")
     assert f"was made before `{min(source.glob('*.safetensors'))}` changed" in result.stderr
+
+
+def test_what_is_refused_is_refused_before_anybody_is_asked(
+    cli: Cli, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
+    damage(output / SHARD)
+    with monkeypatch.context() as patch:  # a later version that would store the same weights otherwise
+        patch.setattr(identity, "ENCODING", 2)
+        result = cli("quantize", str(source), "--yes", stdin=b"")
+    assert (result.code, result.stdout) == (2, "")
+    assert result.stderr.endswith(
+        f"error: `{output}` already exists, and was made by {TOOL}, which encodes otherwise\n"
+        "hint: another `--output` makes a second one, `--force` rebuilds it\n"
+    )
+    assert "will be rebuilt" not in result.stderr
+    # one that would store them alike repairs it
+    monkeypatch.setattr(planned_job, "TOOL", "localdiff 99")
+    assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
+    assert read_manifest(output).tool == "localdiff 99"
 
 
 def test_weights_in_other_files_are_found(cli: Cli, source: Path) -> None:
