@@ -22,7 +22,7 @@ EVERYWHERE = {"errors", "config", "paths", "options", "sizes", "utf8", "quoting"
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"conversation", "engine", "events"},
     "__main__": {"cli"},
-    "cli": {"adapter_reference", "chat", "commands", "quant", "model_store", "ui", "view"},
+    "cli": {"abandonable", "adapter_reference", "chat", "commands", "quant", "model_store", "ui", "view"},
     "commands": {
         "adapter_reference",
         "chat",
@@ -119,6 +119,7 @@ ALLOWED: dict[str, set[str]] = {
     "host_memory": set(),
     "memory_account": {"diffusion", "model", "quant.cuda", "quant.modules", "quant.planning"},
     "fetching": {
+        "abandonable",
         "disk_space",
         "download_plan",
         "hub",
@@ -174,6 +175,7 @@ ALLOWED: dict[str, set[str]] = {
         "view",
     },
     "doctor": {
+        "abandonable",
         "diffusion",
         "engine",
         "events",
@@ -200,6 +202,7 @@ ALLOWED: dict[str, set[str]] = {
     "sizes": set(),
     "utf8": set(),
     "quoting": set(),
+    "abandonable": set(),
     "events": set(),
     "load_progress": set(),
     "download_plan": set(),
@@ -220,6 +223,7 @@ ALLOWED: dict[str, set[str]] = {
 ALLOWED_LATE: dict[str, set[str]] = {"cli": {"demo"}, "engine": {"engine.opening"}, "commands": {"trace.probe"}}
 
 TORCH_FREE = {
+    "abandonable",
     "cli",
     "adapter_reference",
     "chat",

@@ -20,10 +20,10 @@ from typing import Annotated
 import typer
 
 from localdiff import __version__
+from localdiff.abandonable import leave
 from localdiff.cli.exits import Invocation
 from localdiff.cli.lazy import lazy_group
 from localdiff.ui import standard_streams
-from localdiff.ui.abandonable import leave
 from localdiff.ui.output import decide
 
 PROGRAM = "localdiff"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from localdiff.ui.abandonable import AbandonableThread
+from localdiff.abandonable import AbandonableThread
 
 T = TypeVar("T")
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from localdiff.abandonable import each
 from localdiff.errors import WeightsError
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import Repository
@@ -58,12 +58,13 @@ def weight_files(weight_map: Mapping[str, str]) -> tuple[str, ...]:
 def headers(repository: Repository, names: Iterable[str]) -> tuple[SourceFile, ...]:
     """Weight files of a repository, described by their headers, which are fetched a few at a time.
 
+    Ctrl-C waits for none that is on its way: a server that says nothing would hold it up for half a minute.
+
     Raises:
         SourceError: a header is damaged.
         WeightsError: access is refused, or the network failed.
     """
-    with ThreadPoolExecutor(_CONNECTIONS) as pool:
-        return tuple(pool.map(lambda name: _header(repository, name), names))
+    return each(lambda name: _header(repository, name), names, threads=_CONNECTIONS)
 
 
 def missing_files(repository: Repository, names: Sequence[str]) -> WeightsError:

@@ -15,7 +15,6 @@
     progress_terminal                       the same where bars are drawn
     keyboard_echo                           that keys are not echoed into what is drawn
     replay_screen                           the terminal during a replay
-    abandonable                             threads that the process may leave behind
 
 Knows events and streams; knows nothing about the engine, and never imports torch.
 """

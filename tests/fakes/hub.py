@@ -41,6 +41,7 @@ class Repository:
         ranges: whether ranges are understood.
         pace: seconds between two pieces of a large file.
         slow: the same for single files.
+        stalled: names of large files whose first bytes are asked for in vain: nothing comes until the client gives up.
         sizes: name → size that a file is listed with, where it is not that of its content.
         has_sizes: whether files are listed with sizes and hashes.
         newer: the commit that `main` is at by now, with the same files; `COMMIT` is still there.
@@ -59,6 +60,7 @@ class Repository:
     ranges: bool = True
     pace: float = 0.0
     slow: dict[str, float] = field(default_factory=dict)
+    stalled: set[str] = field(default_factory=set)
     sizes: dict[str, int] = field(default_factory=dict)
     has_sizes: bool = True
     newer: str | None = None
@@ -66,12 +68,17 @@ class Repository:
 
 @dataclass
 class Hub:
-    """What is on the server, what it was asked for, and about how many bytes of files it has sent."""
+    """What is on the server, what it was asked for, and about how many bytes of files it has sent.
+
+    Attributes:
+        kept_waiting: names of the files for which clients have waited in vain.
+    """
 
     url: str
     repositories: dict[str, Repository]
     requests: list[str] = field(default_factory=list)
     sent: int = 0
+    kept_waiting: list[str] = field(default_factory=list)
 
     def fetched(self) -> list[str]:
         """Names of the large files of which all or the rest was asked for, in order."""
@@ -154,6 +161,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _content(self, repository: Repository, name: str, body: bool) -> None:
         if name in repository.gone and self._last() is None:
             return self._refuse(404)
+        if name in repository.stalled and self._last() is not None:
+            self.hub.kept_waiting.append(name)
+            self.rfile.read(1)  # until the client closes the connection
+            self.close_connection = True
+            return None
         data = repository.files[name]
         etag = hashlib.sha256(data).hexdigest() if is_large(name) else _blob(data)
         if name in repository.wrong:

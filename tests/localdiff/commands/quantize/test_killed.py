@@ -187,6 +187,26 @@ def test_ctrl_c_on_a_terminal(remote: Place, server: Hub, whole: Mapping[str, Ma
     assert tree(remote.output) == whole["owner/small"]
 
 
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        pytest.param(signal.SIGINT, 130, id="int"),
+        pytest.param(signal.SIGTERM, 143, id="term", marks=pytest.mark.slow),
+    ],
+)
+def test_a_hub_that_sends_no_headers_holds_up_nobody_who_stops_it(
+    remote: Place, server: Hub, how: signal.Signals, code: int
+) -> None:
+    server.repositories["owner/small"].stalled |= {FIRST, LAST}
+    running = remote.start()
+    wait_until(lambda: {FIRST, LAST} <= {*server.kept_waiting})
+    running.send_signal(how)
+    stdout, stderr = running.communicate(timeout=10)  # requests time out after 30 s
+    assert (running.returncode, stdout) == (code, b"")
+    assert b"Traceback" not in stderr
+    assert not remote.models.exists()
+
+
 @pytest.mark.slow
 def test_no_on_a_terminal(remote: Place, server: Hub) -> None:
     screen = terminal("quantize", "owner/small", env=remote.env, rows=40)

@@ -1,0 +1,83 @@
+"""Threads that the process may leave behind: a dead disk hangs for minutes, and torch cannot be interrupted."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from typing import NoReturn, TypeVar
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+_POLL = 0.1
+"""Seconds between two looks at what is waited for: on Windows, Ctrl-C does not end a wait for a lock."""
+
+
+class AbandonableThread(threading.Thread):
+    """A daemon thread; `leave` ends the process even while it runs foreign code."""
+
+    def __init__(self, target: Callable[[], None]) -> None:
+        super().__init__(target=target, daemon=True)
+
+
+def each(work: Callable[[S], T], items: Iterable[S], *, threads: int) -> tuple[T, ...]:
+    """The results of `work` for every item, in order, computed a few at a time.
+
+    Whatever ends it early, Ctrl-C among others, waits for no thread, as `ThreadPoolExecutor` would, and the interpreter
+    after it: what a thread is in the middle of is left behind, and what none has begun is dropped.
+
+    Raises:
+        Exception: what `work` raised for the first item for which it did.
+    """
+    waiting = deque((item, Future[T]()) for item in items)
+    futures = [future for _, future in waiting]
+
+    def run() -> None:
+        with suppress(IndexError):
+            while True:
+                item, future = waiting.popleft()
+                _fulfil(future, work, item)
+
+    for _ in range(min(threads, len(futures))):
+        AbandonableThread(run).start()
+    try:
+        return tuple(_awaited(future) for future in futures)
+    finally:
+        waiting.clear()
+
+
+def _fulfil(future: Future[T], work: Callable[[S], T], item: S) -> None:
+    try:
+        future.set_result(work(item))
+    except BaseException as error:  # whatever it is, somebody waits for this
+        future.set_exception(error)
+
+
+def _awaited(future: Future[T]) -> T:
+    while not wait([future], _POLL).done:
+        pass
+    return future.result()
+
+
+def leave(code: int) -> NoReturn:
+    """Ends the process with an exit code, once everything is flushed.
+
+    Beside an abandoned thread the interpreter is not finalized: native code that the thread runs would abort it. A
+    Ctrl-C from here on ends the process without a word: nothing is left that could be stopped in good order.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if any(isinstance(thread, AbandonableThread) for thread in threading.enumerate()):
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+        os._exit(code)
+    sys.exit(code)

@@ -1,0 +1,113 @@
+"""Leaving a thread, or the process, while it is in the middle of something that cannot be stopped."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from localdiff.abandonable import AbandonableThread, each, leave
+from tests.screens.processes import ROOT, environment
+
+PROGRAM = """
+import atexit, sys, threading, time
+from localdiff.abandonable import AbandonableThread, leave
+atexit.register(print, "put in order")
+started = threading.Event()
+def hang():
+    started.set()
+    time.sleep(60)
+AbandonableThread(hang).start()
+started.wait()
+leave(3)
+"""
+
+
+def test_a_thread_that_hangs_keeps_nobody() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=30
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (3, "put in order\n", "")
+
+
+def test_without_such_a_thread_it_is_an_exit_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("threading.enumerate", list)
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # this process goes on
+    with pytest.raises(SystemExit) as caught:
+        leave(5)
+    assert caught.value.code == 5
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there a process does not end by a signal")
+def test_a_ctrl_c_while_it_leaves_prints_no_traceback() -> None:
+    program = """
+import atexit, signal
+from localdiff.abandonable import leave
+atexit.register(signal.raise_signal, signal.SIGINT)  # as torch's own callbacks take their time
+leave(130)
+"""
+    done = subprocess.run([sys.executable, "-c", program], env=environment(), cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_results_come_in_the_order_of_items_whichever_is_ready_first() -> None:
+    ready = threading.Event()
+
+    def work(item: int) -> int:
+        if item == 0:
+            assert ready.wait(10)
+        elif item == 3:
+            ready.set()
+        return item * item
+
+    assert each(work, range(4), threads=2) == (0, 1, 4, 9)
+    assert each(work, (), threads=2) == ()
+
+
+def test_of_two_errors_the_first_in_order_is_raised_and_what_is_left_is_not_begun() -> None:
+    begun: list[int] = []
+    second = threading.Event()
+
+    def work(item: int) -> None:
+        begun.append(item)
+        if item == 0:
+            assert second.wait(10)
+            raise ValueError("first")
+        if item == 1:
+            second.set()
+            raise ValueError("second")
+        time.sleep(0.5)
+
+    with pytest.raises(ValueError, match="first"):
+        each(work, range(50), threads=2)
+    time.sleep(1.5)
+    assert len(begun) < 10
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there a process does not end by a signal")
+def test_a_ctrl_c_waits_for_no_thread() -> None:
+    hang, hangs = threading.Event(), threading.Event()
+
+    def work(_item: int) -> None:
+        hangs.set()
+        hang.wait(60)
+
+    def press() -> None:
+        hangs.wait(10)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    threading.Thread(target=press).start()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    started = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            each(work, range(4), threads=2)
+        assert time.monotonic() - started < 5
+        assert any(isinstance(thread, AbandonableThread) for thread in threading.enumerate())
+    finally:
+        signal.signal(signal.SIGINT, before)
+        hang.set()
