@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,23 +21,75 @@ from localdiff.private_file import make_private_folder, write_private
 from quant import MANIFEST_FILE
 
 
-def record_verified(directory: Path, *, now: datetime | None = None, env: Mapping[str, str] = os.environ) -> None:
-    """Record that all bytes of a model have just been verified.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class State:
+    """What tells two versions of a model apart without reading it all: hashes, None where there is nothing to hash.
+
+    Attributes:
+        manifest: of the manifest.
+        files: of the sizes and times of the files that it lists.
+    """
+
+    manifest: str | None
+    files: str | None
+
+
+def state_of(directory: Path) -> State:
+    """The state that a model is in, to be taken before the first of its bytes is read."""
+    manifest = files = None
+    with suppress(OSError):
+        manifest = _manifest_hash(directory)
+    with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
+        files = _files_hash(directory)
+    return State(manifest=manifest, files=files)
+
+
+def record_verified(
+    directory: Path,
+    *,
+    since: State | None = None,
+    now: datetime | None = None,
+    env: Mapping[str, str] = os.environ,
+) -> bool:
+    """Record that all bytes of a model have just been verified, and return whether that was done.
+
+    Args:
+        directory: the model's.
+        since: its state before they were read. Where it is another one now, what was read may not be what is there,
+            and nothing is recorded. None where nobody else can have written to it.
+        now: the time to record.
+        env: says where records are.
 
     Raises:
         OSError: the record cannot be written.
     """
+    state = State(manifest=_manifest_hash(directory), files=_files_hash(directory))
+    if since is not None and since != state:
+        return False
     moment = (now or datetime.now(UTC)).isoformat(timespec="seconds")
-    _write(directory, {"files": _files_hash(directory), "at": moment}, env)
+    _write(directory, {"manifest": state.manifest, "files": state.files, "at": moment}, env)
+    return True
 
 
-def record_damaged(directory: Path, problem: str, *, env: Mapping[str, str] = os.environ) -> None:
-    """Record what is damaged of a model, until it is rebuilt or verified again.
+def record_damaged(
+    directory: Path, problem: str, *, since: State | None = None, env: Mapping[str, str] = os.environ
+) -> bool:
+    """Record what is damaged of a model, until it is rebuilt or verified again, and return whether that was done.
+
+    Args:
+        directory: the model's.
+        problem: what is damaged.
+        since: as for `record_verified`: a model that was rebuilt meanwhile is not a damaged one.
+        env: says where records are.
 
     Raises:
         OSError: the record cannot be written.
     """
-    _write(directory, {"problem": problem}, env)
+    manifest = _manifest_hash(directory)
+    if since is not None and since != state_of(directory):
+        return False
+    _write(directory, {"manifest": manifest, "problem": problem}, env)
+    return True
 
 
 def verified_at(directory: Path, *, env: Mapping[str, str] = os.environ) -> datetime | None:
@@ -91,8 +144,8 @@ def _read(file: Path) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-def _write(directory: Path, found: dict[str, str], env: Mapping[str, str]) -> None:
-    record = {"directory": str(directory.resolve()), "manifest": _manifest_hash(directory), **found}
+def _write(directory: Path, found: dict[str, str | None], env: Mapping[str, str]) -> None:
+    record = {"directory": str(directory.resolve()), **found}
     make_private_folder(_folder(env))
     write_private(_file(directory, env), json.dumps(record, indent=2).encode())
     _forget_what_is_gone(_folder(env))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from localdiff import paths, verification_record
-from localdiff.verification_record import record_damaged, record_verified, recorded_damage, verified_at
+from localdiff.verification_record import record_damaged, record_verified, recorded_damage, state_of, verified_at
 
 NOW = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
 
@@ -74,6 +74,35 @@ def test_damage_outlives_a_change_of_the_files_but_not_of_the_manifest(model: Pa
     record_damaged(model, "one file is damaged", env=env)
     write_manifest(model, "int8")
     assert (verified_at(model, env=env), recorded_damage(model, env=env)) == (None, None)
+
+
+def test_what_was_read_of_a_file_that_was_written_since_is_not_recorded(model: Path, env: dict[str, str]) -> None:
+    since = state_of(model)
+    assert record_verified(model, since=since, now=NOW, env=env)
+    assert verified_at(model, env=env) == NOW
+    os.utime(model / "model.safetensors", ns=(10**18, 10**18))
+    assert not record_verified(model, since=since, env=env)
+    assert verified_at(model, env=env) is None
+
+
+def test_damage_of_a_model_that_was_rebuilt_since_is_not_recorded(model: Path, env: dict[str, str]) -> None:
+    since = state_of(model)
+    write_manifest(model, "int8")
+    record_verified(model, now=NOW, env=env)
+    assert not record_damaged(model, "one file is damaged", since=since, env=env)
+    assert (verified_at(model, env=env), recorded_damage(model, env=env)) == (NOW, None)
+
+
+def test_a_file_that_is_missing_and_a_manifest_that_cannot_be_parsed_can_be_recorded(
+    model: Path, env: dict[str, str]
+) -> None:
+    (model / "model.safetensors").unlink()
+    assert record_damaged(model, "a file is missing", since=state_of(model), env=env)
+    assert recorded_damage(model, env=env) == "a file is missing"
+    for content in (b"nonsense", b"[]", b"[" * 100_000):
+        (model / "quant.json").write_bytes(content)
+        assert record_damaged(model, "it is damaged", since=state_of(model), env=env)
+        assert recorded_damage(model, env=env) == "it is damaged"
 
 
 def test_a_link_to_a_model_is_that_model(model: Path, env: dict[str, str], tmp_path: Path) -> None:

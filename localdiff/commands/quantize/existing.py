@@ -18,6 +18,7 @@ from localdiff.quantizing.origin import find_origin
 from localdiff.quantizing.planned_job import accounts
 from localdiff.quantizing.request import QuantizeRequest
 from localdiff.ui.output import Output
+from localdiff.verification_record import verified_at
 from quant import MANIFEST_FILE
 from quant.errors import DamagedError, OutputError
 from quant.files.manifest import Manifest, read_manifest
@@ -74,8 +75,10 @@ def bring_up_to_date(request: QuantizeRequest, output: Output) -> tuple[str, ...
     if changed:
         contents = _renewed(manifest, request)
         with locked(target):
+            is_verified = verified_at(target) is not None  # else a file was written to since all were read
             refresh(target, {name: contents[name] for name in stale(manifest, contents)})
-        verification.record_sound(target, output)
+        if is_verified:
+            verification.record_sound(target, output)
     weights = open_weights(target)
     require_weights(weights)
     require_text(weights)

@@ -5,8 +5,7 @@ Knows the messages and the record of verifications; `quant.jobs.verify` defines 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from localdiff import verification_record
@@ -16,6 +15,7 @@ from localdiff.quoting import printable
 from localdiff.sizes import counted, shown_size
 from localdiff.ui.output import Output
 from localdiff.ui.progress import ProgressDisplay, progress_display
+from localdiff.verification_record import State
 from quant import MANIFEST_FILE
 from quant.codecs import CODECS
 from quant.errors import DamagedError
@@ -62,21 +62,24 @@ def verify_alone(directory: Path, output: Output) -> int:
 def recorded_damage(directory: Path, output: Output) -> dict[str, str]:
     """What is wrong with which file of a directory; `localdiff models` shows it, or that there is nothing.
 
+    Not where it was changed while it was read: what was found may be of what it was before.
+
     Raises:
         DamagedError: its manifest cannot be read.
         BarredError: a file cannot.
     """
+    since = verification_record.state_of(directory)
     try:
         with progress_display(output) as progress:
             found = list(_damaged_files(directory, progress))
     except DamagedError as error:
-        _record_damage(directory, error.message, output)
+        _record_damage(directory, error.message, since, output)
         raise
     damage = {checked.file: checked.problem or "" for checked in found if not checked.is_barred}
     if damage:
         first, *others = damage.values()
         more = f", beside {counted(len(others), 'other damaged file')}" if others else ""
-        _record_damage(directory, first + more, output)
+        _record_damage(directory, first + more, since, output)
     if barred := [checked.problem or "" for checked in found if checked.is_barred]:
         for problem in (*damage.values(), *barred[:-1]):
             output.error(problem)
@@ -87,7 +90,7 @@ def recorded_damage(directory: Path, output: Output) -> dict[str, str]:
             refusal.exit_code = DamagedError.exit_code
         raise refusal
     if not damage:
-        record_sound(directory, output)
+        record_sound(directory, output, since)
     return damage
 
 
@@ -115,22 +118,30 @@ def worst_lines(manifest: Manifest) -> list[str]:
     ]
 
 
-def record_sound(directory: Path, output: Output) -> None:
-    """Record for `localdiff models` that a directory is sound."""
-    with _recording("the time of verification", output):
-        verification_record.record_verified(directory)
+def record_sound(directory: Path, output: Output, since: State | None = None) -> None:
+    """Record for `localdiff models` that a directory is sound.
+
+    Args:
+        directory: the one.
+        output: takes a note where that is not done.
+        since: its state before its bytes were read; None where whoever holds its lock has just written it.
+    """
+    what = "the time of verification"
+    _record(what, directory, lambda: verification_record.record_verified(directory, since=since), output)
 
 
-def _record_damage(directory: Path, problem: str, output: Output) -> None:
-    with _recording("the damage", output):
-        verification_record.record_damaged(directory, problem)
+def _record_damage(directory: Path, problem: str, since: State, output: Output) -> None:
+    what = "the damage"
+    _record(what, directory, lambda: verification_record.record_damaged(directory, problem, since=since), output)
 
 
-@contextmanager
-def _recording(what: str, output: Output) -> Iterator[None]:
-    """Prints a note if a record cannot be written, instead of failing."""
+def _record(what: str, directory: Path, record: Callable[[], bool], output: Output) -> None:
+    """Prints a note if something is not recorded, instead of failing."""
     try:
-        yield
+        if record():
+            return
+        why = f"is not recorded: `{directory}` was changed while it was read"
     except OSError as error:
-        if not output.quiet:
-            output.stderr.write(f"note: {what} could not be recorded: {error.strerror}\n")
+        why = f"could not be recorded: {error.strerror}"
+    if not output.quiet:
+        output.stderr.write(f"note: {what} {why}\n")

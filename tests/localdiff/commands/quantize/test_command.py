@@ -7,13 +7,14 @@ import os
 import shutil
 import sys
 from collections import namedtuple
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 import torch
 
-from localdiff import disk_space, paths
+from localdiff import disk_space, paths, verification_record
+from localdiff.commands.quantize import verification
 from localdiff.commands.quantize.display import Display
 from localdiff.model_store import find, stored_models
 from localdiff.quantizing.lock import locked
@@ -21,6 +22,7 @@ from quant.errors import SpaceError
 from quant.files.disk import Disk
 from quant.files.manifest import read_manifest
 from quant.jobs.events import FileChecked, JobEvent
+from quant.jobs.verify import verify
 from tests.checkpoints.weights import write_small_text, write_small_weights
 from tests.screens.processes import Cli, Result
 
@@ -397,6 +399,47 @@ def watched(on_event: Callable[[Display, JobEvent], None], checked: list[str]) -
         on_event(display, event)
 
     return on
+
+
+def when_read(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Let something happen once, when the first file of a finished model has just been checked."""
+    acts = [act]
+
+    def verify_and_act(directory: Path) -> Iterator[FileChecked]:
+        for checked in verify(directory):
+            if acts:
+                acts.pop()()
+            yield checked
+
+    monkeypatch.setattr(verification, "verify", verify_and_act)
+
+
+def test_a_file_that_is_written_to_after_it_was_read_is_not_called_verified(
+    cli: Cli, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("quantize", str(source), "--yes", stdin=b"")
+    when_read(monkeypatch, lambda: flip(output / SHARDS[0], -1))
+    result = cli("quantize", str(source), "--verify-only", stdin=b"")
+    assert f"note: the time of verification is not recorded: `{output}` was changed" in result.stderr
+    assert [(model.state, model.verified) for model in stored_models()] == [("finished", None)]
+
+
+def test_a_model_that_is_replaced_while_it_is_checked_is_not_recorded_as_damaged(
+    cli: Cli, source: Path, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("quantize", str(source), "--yes", "--recipe", "int8", "-o", str(tmp_path / "new"), stdin=b"")
+    cli("quantize", str(source), "--yes", stdin=b"")
+
+    def publish() -> None:
+        output.rename(tmp_path / "old")
+        (tmp_path / "new").rename(output)
+        verification_record.record_verified(output)
+
+    when_read(monkeypatch, publish)
+    result = cli("quantize", str(source), "--verify-only", stdin=b"")
+    assert result.code == 5
+    assert f"note: the damage is not recorded: `{output}` was changed" in result.stderr
+    assert [(model.state, model.verified is None) for model in stored_models()] == [("finished", False)]
 
 
 def test_a_flipped_bit_in_the_manifest_is_found_too(cli: Cli, source: Path, output: Path) -> None:
