@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
@@ -63,22 +63,29 @@ def keys_as_usual(keyboard: BinaryIO) -> Iterator[None]:
 
 @contextmanager
 def _changed(keyboard: BinaryIO, change: _Change) -> Iterator[None]:
-    before = _change(keyboard, change)
+    before: _Habits | None = None
+
+    def noted(habits: _Habits) -> _Habits:
+        nonlocal before
+        before = habits  # before the change, which Ctrl-C may follow at once
+        return change(habits)
+
     try:
+        _change(keyboard, noted)
         yield
     finally:
-        if before is not None:
-            _change(keyboard, lambda _: before)
+        if (habits := before) is not None:
+            _change(keyboard, lambda _: habits)
 
 
-def _change(keyboard: BinaryIO, change: _Change) -> _Habits | None:
-    """Gives a terminal other habits, and returns those that it had; None where it is another job's now, or gone.
+def _change(keyboard: BinaryIO, change: _Change) -> None:
+    """Gives a terminal other habits, made of those that it has, unless it is another job's now, or gone.
 
     A process that is told to end after it was stopped has its terminal no more: there a change would stop it again.
     """
     if sys.platform == "win32" or is_in_background(keyboard):
-        return None
-    try:
+        return
+    with suppress(OSError, ValueError, termios.error):
         attributes = termios.tcgetattr(keyboard.fileno())
         flags, modes, characters = attributes[0], attributes[3], attributes[6]
         unset = bytes([os.fpathconf(keyboard.fileno(), "PC_VDISABLE") & 0xFF])
@@ -95,6 +102,3 @@ def _change(keyboard: BinaryIO, change: _Change) -> _Habits | None:
         for place, character in zip(places, after.editing or (unset,) * len(places), strict=True):
             characters[place] = character
         termios.tcsetattr(keyboard.fileno(), termios.TCSANOW, attributes)
-    except (OSError, ValueError, termios.error):
-        return None
-    return before

@@ -40,7 +40,7 @@ class KeyboardEcho:
                 return
             settings = termios.tcgetattr(descriptor)
             if self._before is None:
-                self._before = list(settings)
+                self._before = list(settings)  # before the change, which Ctrl-C may follow at once
             # Ctrl-C would discard what a slow terminal has not read yet: text of the answer, and half a frame. Without
             # that, it does not discard what was typed either, nor does Ctrl-Z; `discard` does.
             settings[3] = settings[3] & ~termios.ECHO | termios.NOFLSH
@@ -61,12 +61,14 @@ class KeyboardEcho:
 
     def restore(self) -> None:
         """Make it what it was; a second call does nothing."""
-        if self._before is None or self._keyboard is None or sys.platform == "win32":
+        if self._keyboard is None or sys.platform == "win32":
             return
-        settings, self._before = self._before, None
-        if is_in_background(self._keyboard):
-            return  # whoever has taken it has set it up, and this process would be stopped
-        try:
-            termios.tcsetattr(self._keyboard.fileno(), termios.TCSANOW, settings)
-        except (OSError, ValueError, termios.error):
-            return
+        # It is forgotten once it is set again: Ctrl-C may come before, and the next call is to set it. After a Ctrl-Z
+        # in between, there is a new one.
+        while (settings := self._before) is not None:
+            # In the background whoever has taken it has set it up, and this process would be stopped.
+            if not is_in_background(self._keyboard):
+                with suppress(OSError, ValueError, termios.error):  # the terminal is gone
+                    termios.tcsetattr(self._keyboard.fileno(), termios.TCSANOW, settings)
+            if self._before is settings:
+                self._before = None

@@ -5,6 +5,7 @@ Knows how `rich` redraws rows in place, and signals; knows nothing about what th
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -55,8 +56,13 @@ class ProgressTerminal:
         return self
 
     def __enter__(self) -> ProgressTerminal:
-        self._echo.silence()
-        self._signals.start()
+        atexit.register(self._echo.restore)
+        try:
+            self._echo.silence()
+            self._signals.start()
+        except BaseException:  # Ctrl-C, or a signal that ends the process: `__exit__` will not be called
+            self._leave()
+            raise
         return self
 
     def __exit__(
@@ -64,8 +70,12 @@ class ProgressTerminal:
     ) -> None:
         if isinstance(error, KeyboardInterrupt) or self._interrupted():
             self._echo.discard()
+        self._leave()
+
+    def _leave(self) -> None:
         self._echo.restore()
         self._signals.stop()
+        atexit.unregister(self._echo.restore)
 
     def write(self, text: str) -> int:
         """Write a frame, or drop it."""

@@ -6,6 +6,7 @@ erased first; only rows that changed are sent.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import select
@@ -81,16 +82,25 @@ class ReplayScreen:
         self._signals = TerminalSignals(give_back=self._give_back, take=self._on_continued, more=changes)
 
     def __enter__(self) -> ReplayScreen:
-        self._screen.flush()
-        self._signals.start()
-        self._take()
+        atexit.register(self._give_back)
+        try:
+            self._screen.flush()
+            self._signals.start()
+            self._take()
+        except BaseException:  # Ctrl-C, or a signal that ends the process: `__exit__` will not be called
+            self._leave()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
         self._give_back()
         self._signals.stop()
+        atexit.unregister(self._give_back)
         os.close(self._wake_read)
         os.close(self._wake_write)
 
@@ -157,11 +167,14 @@ class ReplayScreen:
     def _give_back(self) -> None:
         if sys.platform == "win32":
             return
-        modes, self._modes = self._modes, []
-        if modes:
-            with suppress(OSError, termios.error):  # a terminal that hung up is gone, and its modes with it
+        # They are forgotten once they are set again: Ctrl-C may come before, and the next call is to set them. After a
+        # Ctrl-Z in between, there are new ones.
+        while modes := self._modes:
+            with suppress(OSError, ValueError, termios.error):  # a terminal that hung up is gone, its modes with it
                 termios.tcsetattr(self._keyboard.fileno(), termios.TCSADRAIN, modes)
                 self._write(RESTORE + ALTERNATE_OFF + RESTORE)
+            if self._modes is modes:
+                self._modes = []
 
     def _write(self, text: str) -> None:
         """Write past the stream's buffer, which a signal handler must not re-enter."""

@@ -1,0 +1,156 @@
+"""Ctrl-C, or a signal that ends the process, while a terminal is being set up or restored: it ends as it was."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pty
+import signal
+import termios
+import tty
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO
+
+import pytest
+
+from localdiff.chat.terminal_habits import keys_as_typed
+from localdiff.ui.keyboard_echo import KeyboardEcho
+from localdiff.ui.output import Stream
+from localdiff.ui.progress_terminal import ProgressTerminal
+from localdiff.ui.replay_screen import ALTERNATE_OFF, ALTERNATE_ON, ReplayScreen
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[TextIO]:
+    """A terminal that is this process's own, as far as it asks."""
+    master, slave = pty.openpty()
+    monkeypatch.setattr(os, "tcgetpgrp", lambda _descriptor: os.getpgrp())
+    with open(slave, "w", encoding="utf-8") as stream:
+        yield stream
+    os.close(master)
+
+
+@pytest.fixture
+def at_exit(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
+    """What the process would call at its end."""
+    registered: list[Callable[[], object]] = []
+    monkeypatch.setattr(atexit, "register", registered.append)
+    monkeypatch.setattr(atexit, "unregister", lambda call: registered.remove(call) if call in registered else None)
+    return registered
+
+
+def interrupted_after(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, times: int = 1) -> None:
+    """Ctrl-C as soon as a function has done its work, so many times."""
+    _interrupted(monkeypatch, owner, name, times, works=True)
+
+
+def interrupted_before(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, times: int = 1) -> None:
+    """Ctrl-C before a function does anything, so many times."""
+    _interrupted(monkeypatch, owner, name, times, works=False)
+
+
+def _interrupted(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, times: int, *, works: bool) -> None:
+    real, left = getattr(owner, name), [None] * times
+
+    def function(*arguments: Any, **options: Any) -> Any:
+        is_interrupted = bool(left)
+        if is_interrupted:
+            left.pop()
+        result = real(*arguments, **options) if works or not is_interrupted else None
+        if is_interrupted:
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(owner, name, function)
+
+
+def handlers() -> list[object]:
+    return [signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT)]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(tty, "setcbreak"), (ReplayScreen, "_write")], ids=["after the modes", "after the screen"]
+)
+def test_a_replay_that_is_stopped_as_it_begins(
+    terminal: TextIO, at_exit: list[Callable[[], object]], monkeypatch: pytest.MonkeyPatch, owner: object, name: str
+) -> None:
+    before, handled = termios.tcgetattr(terminal), handlers()
+    interrupted_after(monkeypatch, owner, name)
+    with pytest.raises(KeyboardInterrupt), ReplayScreen(terminal, terminal):
+        pytest.fail("it did not begin")
+    assert (termios.tcgetattr(terminal), handlers(), at_exit) == (before, handled, [])
+
+
+def test_a_replay_that_is_stopped_as_it_ends_is_restored_at_exit(
+    terminal: TextIO, at_exit: list[Callable[[], object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = termios.tcgetattr(terminal)
+    sent: list[str] = []
+    monkeypatch.setattr(ReplayScreen, "_write", lambda _screen, text: sent.append(text))
+    with pytest.raises(KeyboardInterrupt), ReplayScreen(terminal, terminal):
+        assert termios.tcgetattr(terminal) != before
+        interrupted_before(monkeypatch, termios, "tcsetattr")
+    assert termios.tcgetattr(terminal) != before
+    for call in at_exit:
+        call()
+    assert termios.tcgetattr(terminal) == before
+    assert (sent[0].startswith(ALTERNATE_ON), ALTERNATE_OFF in sent[-1], len(sent)) == (True, True, 2)
+
+
+def test_bars_that_are_stopped_as_they_begin(
+    terminal: TextIO, at_exit: list[Callable[[], object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, handled = termios.tcgetattr(terminal), handlers()
+    interrupted_after(monkeypatch, termios, "tcsetattr")
+    with pytest.raises(KeyboardInterrupt), ProgressTerminal(Stream(file=terminal, moving=True)):
+        pytest.fail("it did not begin")
+    assert (termios.tcgetattr(terminal), handlers(), at_exit) == (before, handled, [])
+
+
+def test_bars_that_are_stopped_as_they_end_are_restored_at_exit(
+    terminal: TextIO, at_exit: list[Callable[[], object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = termios.tcgetattr(terminal)
+    with pytest.raises(KeyboardInterrupt), ProgressTerminal(Stream(file=terminal, moving=True)):
+        assert termios.tcgetattr(terminal) != before
+        interrupted_before(monkeypatch, termios, "tcsetattr")
+    for call in at_exit:
+        call()
+    assert termios.tcgetattr(terminal) == before
+
+
+def test_an_echo_that_was_not_restored_is_by_the_next_call(terminal: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, echo = termios.tcgetattr(terminal), KeyboardEcho(terminal)
+    echo.silence()
+    interrupted_before(monkeypatch, termios, "tcsetattr")
+    with pytest.raises(KeyboardInterrupt):
+        echo.restore()
+    echo.restore()
+    assert termios.tcgetattr(terminal) == before
+
+
+def test_an_echo_that_is_turned_off_anew_while_it_is_restored_comes_back(
+    terminal: TextIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by Ctrl-Z, whose handler restores it, stops the process, and turns it off once the process goes on."""
+    before, echo = termios.tcgetattr(terminal), KeyboardEcho(terminal)
+    echo.silence()
+    real = termios.tcsetattr
+
+    def stopped(*arguments: Any) -> None:
+        real(*arguments)
+        monkeypatch.setattr(termios, "tcsetattr", real)
+        echo.restore()
+        echo.silence()
+
+    monkeypatch.setattr(termios, "tcsetattr", stopped)
+    echo.restore()
+    assert termios.tcgetattr(terminal) == before
+
+
+def test_keys_come_back_where_ctrl_c_follows_their_change(terminal: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = termios.tcgetattr(terminal)
+    interrupted_after(monkeypatch, termios, "tcsetattr")
+    with pytest.raises(KeyboardInterrupt), keys_as_typed(terminal):  # type: ignore[arg-type]
+        pytest.fail("it did not begin")
+    assert termios.tcgetattr(terminal) == before
