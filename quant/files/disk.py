@@ -52,8 +52,10 @@ class Disk:
             os.fsync(file.fileno())
 
     def rename(self, old: Path, new: Path) -> None:
-        """Rename a file or directory, replacing a file of that name."""
+        """Rename a file or directory, replacing a file or an empty directory of that name."""
         with _translated_errors(new):
+            if os.name == "nt" and old.is_dir() and new.is_dir():
+                os.rmdir(new)  # Windows replaces no directory, not even an empty one
             replace(old, new)
             _sync_directory(new.parent)
 

@@ -3,7 +3,8 @@
 What modules of `localdiff` and `quant` import is not what is there, but what Python has on Windows: `sys.platform` and
 `os.name`, no `termios` and the like, no signals of job control, `select` for sockets alone, a console behind every
 terminal whose escape codes are off, locks of `msvcrt`. All modules, the library's too, find that a file which is open
-cannot be renamed, replaced or deleted, and that pipes are in cp1252. Paths stay those of this system.
+cannot be renamed, replaced or deleted, that nothing replaces a directory, and that pipes are in cp1252. Paths stay
+those of this system.
 
 It changes the whole process, for good. Variables say what differs between machines, and where to look:
 
@@ -152,6 +153,8 @@ def _keep_open_files(busy: int) -> None:
         def operation(*paths: Any, **options: Any) -> Any:
             if replaces and left[0] > 0:
                 left[0] -= 1
+                raise PermissionError(errno.EACCES, "Access is denied", os.fspath(paths[0]), 5, os.fspath(paths[1]))
+            if replaces and os.path.isdir(paths[1]):
                 raise PermissionError(errno.EACCES, "Access is denied", os.fspath(paths[0]), 5, os.fspath(paths[1]))
             if not options and (held := in_use(*paths)):
                 raise PermissionError(

@@ -138,6 +138,19 @@ def test_files_that_a_scanner_has_open_for_a_moment_get_their_names(tmp_path: Pa
     assert sorted(path.name for path in (tmp_path / "models").iterdir()) == ["demo-4bit"]
 
 
+def test_a_model_takes_the_place_of_an_empty_folder_and_one_under_repair_does(tmp_path: Path) -> None:
+    output, partial = tmp_path / "models" / "demo-4bit", tmp_path / "models" / "demo-4bit.partial"
+    output.mkdir(parents=True)
+    done = there("quantize", "demo", "--yes", LOCALDIFF_HOME=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    partial.mkdir()
+    shard = output / "model-00001-of-00001.safetensors"
+    shard.write_bytes(shard.read_bytes()[:-1])
+    done = there("quantize", "demo", "--yes", LOCALDIFF_HOME=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (tmp_path / "models").iterdir()) == ["demo-4bit"]
+
+
 def test_a_backslash_is_part_of_a_path_and_commands_can_be_copied(tmp_path: Path) -> None:
     paths = r"C:\Users\me\it's.txt " + r'"D:\my notes.txt"'
     (tmp_path / "my notes.txt").touch()
