@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -148,7 +149,8 @@ def _xdg(env: Mapping[str, str], variable: str, default: str) -> Path:
 
 
 def _home(env: Mapping[str, str]) -> Path:
-    return Path(env["HOME"] if env.get("HOME") else Path.home())
+    """The folder that Python has for `~`: on Windows `HOME`, which some shells set to another one, is not asked."""
+    return Path(env.get("USERPROFILE" if sys.platform == "win32" else "HOME") or Path.home())
 
 
 def _filled_in(path: str) -> str:

@@ -151,6 +151,15 @@ def test_a_model_takes_the_place_of_an_empty_folder_and_one_under_repair_does(tm
     assert sorted(path.name for path in (tmp_path / "models").iterdir()) == ["demo-4bit"]
 
 
+def test_the_cache_of_the_hub_is_in_the_folder_that_python_has_for_home(tmp_path: Path) -> None:
+    code = """
+from localdiff import paths
+print(paths.hub_cache_dir({"HOME": "/bash", "USERPROFILE": "/user"}), paths.hub_cache_dir({"HOME": "/bash"}))
+"""
+    user, default = code_there(code, HOME=str(tmp_path)).split()
+    assert (user, default) == ("/user/.cache/huggingface/hub", f"{tmp_path}/.cache/huggingface/hub")
+
+
 def test_a_backslash_is_part_of_a_path_and_commands_can_be_copied(tmp_path: Path) -> None:
     paths = r"C:\Users\me\it's.txt " + r'"D:\my notes.txt"'
     (tmp_path / "my notes.txt").touch()
