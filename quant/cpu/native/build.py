@@ -5,6 +5,7 @@ Knows compilers, flags and files; knows nothing about what they compute.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shlex
@@ -28,6 +29,8 @@ FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-shared", "
 NAMES = ("cc", "gcc", "clang")
 TIMEOUT = 30
 """Time limit of the compiler, which usually takes one or two seconds."""
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a folder about which a linker complains, and which are not the sources'."""
 MAX_QUOTE = 200
 """Maximum number of characters that are quoted from a compiler's output."""
 
@@ -59,7 +62,7 @@ def build_library(command: Sequence[str], folder: Path, flags: Sequence[str] = F
 
     Raises:
         BuildError: it does not compile.
-        OSError: the folder is not ours alone or cannot be written, or the compiler does not start.
+        OSError: the folder is not ours alone, cannot be written or is full, or the compiler does not start.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not _is_ours(folder):  # what lies there is run
@@ -111,11 +114,20 @@ def _is_intact(path: Path) -> bool:
 def _compile(command: list[str]) -> None:
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=TIMEOUT
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "LC_ALL": "C"},  # its errors in English, as they are looked for
+            timeout=TIMEOUT,
         )
     except subprocess.TimeoutExpired:
         raise BuildError(f"it took more than {TIMEOUT} s") from None
     if done.returncode != 0:
+        for code in _FULL:
+            if os.strerror(code) in done.stderr:
+                raise OSError(code, os.strerror(code), command[-1])
         raise BuildError(_reason(done.stderr, done.returncode)[:MAX_QUOTE])
     if not Path(command[-1]).is_file():
         raise BuildError("it wrote no file")

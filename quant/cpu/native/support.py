@@ -66,7 +66,7 @@ def _tried() -> NativeLibrary | Unsupported:
 def _opened(command: Sequence[str]) -> NativeLibrary:
     try:
         return NativeLibrary(build.build_library(command, build.cache_dir()))
-    except (build.BuildError, OSError, RuntimeError):  # no home, or one that takes no file, or runs none
+    except (OSError, RuntimeError):  # no home, or one that takes no file, or runs none; not what does not compile
         with tempfile.TemporaryDirectory() as folder:
             return NativeLibrary(build.build_library(command, Path(folder)))  # stays open when its file is gone
 

@@ -107,6 +107,20 @@ def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @needs_native
+@pytest.mark.parametrize(
+    ("error", "calls"),
+    [("fatal error: stdint.h: No such file", 1), ("ld: final link failed: No space left on device", 2)],
+)
+def test_only_what_is_the_folder_s_fault_is_tried_in_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str, calls: int
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("CC", stand_in(tmp_path, f"echo >> {tmp_path}/calls; echo '{error}' >&2; exit 1"))
+    assert error.rpartition(": ")[2] in unsupported().reason
+    assert len((tmp_path / "calls").read_text().splitlines()) == calls
+
+
+@needs_native
 @pytest.mark.parametrize("left", [0, 7, 8192, -1])
 def test_a_damaged_library_is_made_anew(left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's loader dies of one that was cut off in the middle."""
