@@ -26,7 +26,7 @@ PREFILL_CHUNK = 1024
 """Maximum rows of a prompt per pass: the engine's default, and what this account assumes."""
 SLACK = 1_500_000_000
 """What a GPU holds besides tensors: on an H100 and an H200, with `4bit`, 0.8 to 0.9 GB for context, kernels and CUDA
-graphs, and 0.4 to 0.7 GB that torch's allocator had reserved and could not use (`docs/gpu-measured.md`)."""
+graphs, and 0.34 to 0.69 GB that torch's allocator had reserved and could not use (`docs/gpu-measured.md`)."""
 SLACK_BESIDES_CONTEXT = SLACK - 400_000_000
 """The same where free memory is asked for, by a process that has a CUDA context: that has been taken off already. An
 H100's takes 0.56 GB; other GPUs' may take less."""
