@@ -14,7 +14,7 @@ from localdiff.errors import WeightsError
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import Repository
 from localdiff.model.config import MODEL_TYPE
-from quant.files.source import INDEX_FILE, SINGLE_FILE, SourceFile, header_length, parse_header, parse_index
+from quant.files.source import INDEX_FILE, SINGLE_FILE, SourceFile, entry_file, header_length, parse_header, parse_index
 
 HEADER_GUESS = 100_000
 """Bytes to request at first; the header of a published file has about 30,000."""
@@ -45,7 +45,7 @@ def weight_map(repository: Repository) -> Mapping[str, str]:
     Raises:
         SourceError: the index is damaged.
     """
-    if INDEX_FILE in repository.files and SINGLE_FILE not in repository.files:
+    if entry_file(repository.files) == INDEX_FILE:
         return parse_index(repository.read(INDEX_FILE))
     return {}
 

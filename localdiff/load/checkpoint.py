@@ -20,7 +20,7 @@ from localdiff.paths import require_readable, require_utf8
 from quant import MANIFEST_FILE
 from quant.dtypes import HEADER_DTYPES
 from quant.errors import SourceError
-from quant.files.source import INDEX_FILE, SINGLE_FILE, parse_index
+from quant.files.source import INDEX_FILE, SINGLE_FILE, entry_file, parse_index
 
 CONFIG_FILE = "config.json"
 GENERATION_CONFIG_FILE = "generation_config.json"
@@ -105,9 +105,10 @@ class Checkpoint:
 
     def _locate(self) -> dict[str, str]:
         """File of every tensor; opens every file, which checks its header against its size."""
-        if (self.directory / SINGLE_FILE).exists():
+        entry = entry_file(self.directory)
+        if entry == SINGLE_FILE:
             return dict.fromkeys(self._open(SINGLE_FILE), SINGLE_FILE)
-        if not (self.directory / INDEX_FILE).exists():
+        if entry is None:
             raise WeightsError(
                 f"`{self.directory}` has no weights: neither `{SINGLE_FILE}` nor `{INDEX_FILE}`", _INCOMPLETE
             )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import stat
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -192,13 +192,28 @@ def read_start(file: str, read: Callable[[int], bytes]) -> bytes:
     return start + read(header_length(file, start))
 
 
+def entry_file(files: Path | Container[str]) -> str | None:
+    """The file that a checkpoint's weights are found by: the only one, or the index; None where it has neither.
+
+    A single file comes before an index, as in transformers.
+
+    Args:
+        files: the checkpoint's directory, or the names of its files.
+    """
+    for name in (SINGLE_FILE, INDEX_FILE):
+        if (files / name).exists() if isinstance(files, Path) else name in files:
+            return name
+    return None
+
+
 def _weight_map(directory: Path) -> dict[str, str]:
     """The index's map from tensor to file; empty where a single file holds all tensors."""
     index = directory / INDEX_FILE
-    if (directory / SINGLE_FILE).exists():  # before an index, as in `localdiff.load.checkpoint` and transformers
-        return {}
-    if not index.exists():
+    entry = entry_file(directory)
+    if entry is None:
         raise SourceError(f"`{directory}` has neither `{SINGLE_FILE}` nor `{INDEX_FILE}`", HINT)
+    if entry == SINGLE_FILE:
+        return {}
     if not index.is_file():
         raise SourceError(f"`{index}` is not a file", HINT)
     return parse_index(index.read_bytes())

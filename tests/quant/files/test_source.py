@@ -19,7 +19,15 @@ from quant.errors import DamagedError, SourceError
 from quant.files.manifest import read_manifest
 from quant.files.reader import SourceReader
 from quant.files.slices import row_slices
-from quant.files.source import SourceFile, is_file_name, parse_header, read_source, read_start, tensors_of_shapes
+from quant.files.source import (
+    SourceFile,
+    entry_file,
+    is_file_name,
+    parse_header,
+    read_source,
+    read_start,
+    tensors_of_shapes,
+)
 from quant.released import released_shapes
 from tests.checkpoints.weights import small_weights, write_small_weights
 
@@ -226,6 +234,22 @@ def test_a_hash_takes_the_place_of_the_time_of_change(directory: Path) -> None:
     assert (files[known].sha256, files[known].modified_ns) == ("0" * 64, None)
     other: SourceFile = files["model-00003-of-00003.safetensors"]
     assert (other.sha256, other.modified_ns) == (None, (directory / other.name).stat().st_mtime_ns)
+
+
+@pytest.mark.parametrize(
+    ("names", "entry"),
+    [
+        ((), None),
+        (("config.json",), None),
+        (("model.safetensors.index.json",), "model.safetensors.index.json"),
+        (("model.safetensors.index.json", "model.safetensors"), "model.safetensors"),
+        (("model.safetensors",), "model.safetensors"),
+    ],
+)
+def test_a_single_file_comes_before_an_index(tmp_path: Path, names: tuple[str, ...], entry: str | None) -> None:
+    for name in names:
+        (tmp_path / name).touch()
+    assert entry_file(names) == entry_file(tmp_path) == entry
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
