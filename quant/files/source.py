@@ -127,12 +127,11 @@ def _stored_tensor(name: str, entry: dict[str, Any], file: str, base: int) -> St
     return tensor
 
 
-def read_source(directory: Path, sha256: dict[str, str] | None = None) -> tuple[SourceFile, ...]:
+def read_source(directory: Path) -> tuple[SourceFile, ...]:
     """The weight files of a checkpoint directory, from their headers.
 
     Args:
         directory: holds `model.safetensors`, or an index and the files that it names.
-        sha256: what files must hash to, by name, as far as known.
 
     Raises:
         SourceError: files are missing, damaged, or contradict the index.
@@ -153,9 +152,9 @@ def read_source(directory: Path, sha256: dict[str, str] | None = None) -> tuple[
             SourceFile(
                 name=name,
                 nbytes=status.st_size,
-                sha256=(sha256 or {}).get(name),
+                sha256=None,
                 tensors=parse_header(name, start, status.st_size),
-                modified_ns=None if name in (sha256 or {}) else status.st_mtime_ns,
+                modified_ns=status.st_mtime_ns,
             )
         )
     return check_complete(files, weight_map, str(directory))
