@@ -26,6 +26,10 @@ if EMULATED:
     emulate(EMULATED)
 elif not HAS_CARD:
     os.environ["TRITON_INTERPRET"] = "1"
+    if HAS_TRITON:
+        from tests.gpu.interpreter import hasten
+
+        hasten()
 
 HALVES = [torch.float16, torch.bfloat16] if HAS_CARD or EMULATED else [torch.float16]
 """Types of 16 bits whose products are right here."""

@@ -1,0 +1,76 @@
+"""Triton's interpreter, without what it computes over and over: half of the time of tests that run kernels in it.
+
+What kernels are asked is the same, and so is what they compute.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+
+def hasten() -> None:
+    """Changes the interpreter for the rest of the process."""
+    from triton.runtime import interpreter
+
+    _patch_language_once_per_launch(interpreter)
+    _look_for_builtins_once(interpreter)
+    _keep_types(interpreter)
+
+
+def _patch_language_once_per_launch(interpreter: Any) -> None:
+    """A launch replaces functions of Triton's language, and every call of a device function does it again.
+
+    What is replaced follows from what the module of the function imports, so once for each module is enough. It is
+    undone at the end of the launch.
+    """
+    patch: Callable[[Any], Any] = interpreter._patch_lang
+    launch: Callable[..., None] = interpreter.GridExecutor.__call__
+    patched: set[str] = set()
+
+    def patch_once(function: Any) -> Any:
+        if function.__module__ in patched:
+            return None  # which no call of a device function looks at
+        patched.add(function.__module__)
+        return patch(function)
+
+    def launch_afresh(executor: Any, *args: Any, **kwargs: Any) -> None:
+        patched.clear()
+        try:
+            launch(executor, *args, **kwargs)
+        finally:
+            patched.clear()
+
+    interpreter._patch_lang = patch_once
+    interpreter.GridExecutor.__call__ = launch_afresh
+
+
+def _look_for_builtins_once(interpreter: Any) -> None:
+    """Which functions of a module or a class to replace is asked of some hundred names, with each launch."""
+    names: dict[Any, list[str]] = {}
+    is_builtin = interpreter.tl.core.is_builtin
+
+    def patch_builtins(owner: Any, builder: Any, *scope: Any) -> None:
+        if owner not in names:
+            names[owner] = [name for name, member in inspect.getmembers(owner) if is_builtin(member)]
+        for name in names[owner]:
+            member = getattr(owner, name)
+            if is_builtin(member):  # and not yet replaced
+                interpreter._patch_attr(owner, name, member, builder, *scope)
+
+    interpreter._patch_builtin = patch_builtins
+
+
+def _keep_types(interpreter: Any) -> None:
+    """NumPy's type of a tensor is looked up in a table that is made anew for each operation."""
+    look_up: Callable[[Any], Any] = interpreter._get_np_dtype
+    known: dict[str, Any] = {}
+
+    def kept(dtype: Any) -> Any:
+        name = dtype.scalar.name
+        if name not in known:
+            known[name] = look_up(dtype)
+        return known[name]
+
+    interpreter._get_np_dtype = kept
