@@ -1,4 +1,4 @@
-"""Triton's interpreter, without what it computes over and over: half of the time of tests that run kernels in it.
+"""Triton's interpreter, without what it computes over and over: most of the time of tests that run kernels in it.
 
 What kernels are asked is the same, and so is what they compute.
 """
@@ -17,6 +17,7 @@ def hasten() -> None:
     _patch_language_once_per_launch(interpreter)
     _look_for_builtins_once(interpreter)
     _keep_types(interpreter)
+    _keep_shapes(interpreter.tl.core)
 
 
 def _patch_language_once_per_launch(interpreter: Any) -> None:
@@ -74,3 +75,31 @@ def _keep_types(interpreter: Any) -> None:
         return known[name]
 
     interpreter._get_np_dtype = kept
+
+
+def _keep_shapes(core: Any) -> None:
+    """What is made of a shape for each result of an operation: its type's name, its dimensions as constants."""
+    make_type: Callable[..., None] = core.block_type.__init__
+    make_tensor: Callable[..., None] = core.tensor.__init__
+    types: dict[tuple[Any, ...], dict[str, Any]] = {}
+    shapes: dict[tuple[int, ...], tuple[Any, Any]] = {}
+
+    def kept_type(made: Any, element_ty: Any, shape: Any) -> None:
+        key = (element_ty.name, *shape)
+        if key in types:
+            vars(made).update(types[key])
+        else:
+            make_type(made, element_ty, shape)
+            types[key] = dict(vars(made))
+
+    def tensor_of_kept_shape(made: Any, handle: Any, type: Any) -> None:
+        key = type.shape if type.is_block() else ()
+        if key in shapes:
+            made.handle, made.type, made.dtype = handle, type, type.scalar
+            made.shape, made.numel = shapes[key]
+        else:
+            make_tensor(made, handle, type)
+            shapes[key] = made.shape, made.numel
+
+    core.block_type.__init__ = kept_type
+    core.tensor.__init__ = tensor_of_kept_shape
