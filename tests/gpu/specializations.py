@@ -33,7 +33,7 @@ from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.layer_ops import set_layer_ops
 from localdiff.model.projections import fuse_projections
 from quant.codecs import CODECS
-from quant.cuda import choice, tiles
+from quant.cuda import choice, layout, tiles
 from quant.cuda.launch_arguments import levels
 from quant.cuda.linear import Weight
 from quant.cuda.rows import quantize_groups
@@ -207,7 +207,11 @@ def on_card(config: ModelConfig, recipe: str, switches: dict[str, str]) -> Diffu
         for name, parameter in module.named_parameters(recurse=False):
             there = torch.empty(parameter.shape, dtype=torch.bfloat16, device=NOWHERE)
             setattr(module, name, nn.Parameter(there, requires_grad=False))
-    with mock.patch.dict(os.environ, switches), mock.patch.object(choice, "why_unsupported", _nothing):
+    with (
+        mock.patch.dict(os.environ, switches),
+        mock.patch.object(choice, "why_unsupported", _nothing),
+        mock.patch.object(layout, "range", _first, create=True),
+    ):
         choice.prepare(network, NOWHERE)
         if not is_plain("layer-ops"):
             set_layer_ops(network, FusedLayerOps())
@@ -218,6 +222,11 @@ def on_card(config: ModelConfig, recipe: str, switches: dict[str, str]) -> Diffu
 
 def _nothing(_: torch.device) -> None:
     return None
+
+
+def _first(experts: int) -> range:
+    """Each expert is converted where it is, in the same way: without numbers one is as good as all."""
+    return range(min(experts, 1))
 
 
 class Unfused(RoutedExperts):
