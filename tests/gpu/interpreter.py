@@ -1,6 +1,7 @@
 """Triton's interpreter, without what it computes over and over: most of the time of tests that run kernels in it.
 
-What kernels are asked is the same, and so is what they compute.
+What kernels are asked is the same, and so is what they compute. What is replaced is not public: it is that of one
+version, and other versions stay as they are.
 """
 
 from __future__ import annotations
@@ -10,10 +11,16 @@ from collections.abc import Callable
 from typing import Any
 
 
+VERSION = "3.7"
+
+
 def hasten() -> None:
-    """Changes the interpreter for the rest of the process."""
+    """Changes the interpreter of this version for the rest of the process."""
+    import triton
     from triton.runtime import interpreter
 
+    if triton.__version__.rpartition(".")[0] != VERSION:
+        return
     _patch_language_once_per_launch(interpreter)
     _look_for_builtins_once(interpreter)
     _keep_types(interpreter)
