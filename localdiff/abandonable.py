@@ -69,12 +69,16 @@ def _awaited(future: Future[T]) -> T:
 def leave(code: int) -> NoReturn:
     """Ends the process with an exit code, once everything is flushed.
 
-    Beside an abandoned thread the interpreter is not finalized: native code that the thread runs would abort it. A
-    Ctrl-C from here on ends the process without a word: nothing is left that could be stopped in good order.
+    Beside an abandoned thread the interpreter is not finalized: native code that the thread runs would abort it. With
+    torch it is not, either, unless a thread is to be waited for: taking its modules apart can take a second, in which
+    the shell shows no prompt. A Ctrl-C from here on ends the process without a word: nothing is left that could be
+    stopped in good order.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if any(isinstance(thread, AbandonableThread) for thread in threading.enumerate()):
+    others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
+    is_abandoned = any(isinstance(thread, AbandonableThread) for thread in others)
+    if is_abandoned or ("torch" in sys.modules and all(thread.daemon for thread in others)):
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError, AttributeError):
