@@ -16,7 +16,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
-from prompt_toolkit.filters import has_focus
+from prompt_toolkit.filters import emacs_insert_mode, has_focus, shift_selection_mode
 from prompt_toolkit.history import History
 from prompt_toolkit.input import Input
 from prompt_toolkit.input.typeahead import store_typeahead
@@ -149,6 +149,19 @@ class KeyboardReader:
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
         typing = has_focus(DEFAULT_BUFFER)
+
+        @keys.add(
+            Keys.Any,
+            filter=typing & emacs_insert_mode & ~shift_selection_mode,
+            save_before=lambda event: not event.is_repeat,
+        )
+        def _text(event: KeyPressEvent) -> None:
+            text = event.data * event.arg
+            # What came at once, as an unmarked paste does, is inserted at once: each key has a cost of its own.
+            queue = event.key_processor.input_queue
+            while queue and queue[0].key == queue[0].data and queue[0].data.isprintable():
+                text += queue.popleft().data
+            event.current_buffer.insert_text(text)
 
         @keys.add("enter", filter=typing)
         def _enter(event: KeyPressEvent) -> None:

@@ -5,11 +5,14 @@ Knows text only.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from os.path import commonprefix
 
 LONG = 20
 """A paste of more lines than this is folded."""
+_MARK = re.compile(r"\[pasted [0-9]+ lines(?:, [0-9]+)?\]")
+"""What `Pastes.fold` makes, and may have been typed as well."""
 
 
 class Pastes:
@@ -43,6 +46,8 @@ class Pastes:
         A mark is one character to whoever edits: what deletes a part of it deletes all of it, and what is typed into it
         stands behind it.
         """
+        if not self._whole:  # as in most lines, in which this is asked for every key
+            return None
         marks = [(start, start + len(mark)) for start, mark in self._marks(before)]
         if len(list(self._marks(after))) >= len(marks):
             return None
@@ -62,12 +67,9 @@ class Pastes:
 
     def _marks(self, line: str) -> Iterator[tuple[int, str]]:
         """Every mark in a line, and where it starts."""
-        place = 0
-        while place < len(line):
-            mark = next((mark for mark in self._whole if line.startswith(mark, place)), None)
-            if mark is not None:
-                yield place, mark
-            place += 1 if mark is None else len(mark)
+        for match in _MARK.finditer(line):
+            if match[0] in self._whole:
+                yield match.start(), match[0]
 
     def clear(self) -> None:
         """Forget everything; a new line begins."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -302,6 +303,39 @@ def test_of_very_many_paths_the_first_are_offered(tmp_path: Path, monkeypatch: p
         (tmp_path / f"{number:03}").touch()
     monkeypatch.chdir(tmp_path)
     assert candidates("/file ", list) == (0, [f"{number:03}" for number in range(MAX_PATHS)])
+
+
+def test_what_comes_at_once_takes_few_steps(typed: TypedReader) -> None:
+    """Counted in calls: an unmarked paste and what was typed ahead come so, and a line may have a folded paste."""
+    long, text, calls = "x\n" * 30, "some words " * 1_000, 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        line = typed(pasted(long) + text + ENTER)
+    finally:
+        sys.setprofile(None)
+    assert line == long + text
+    assert calls < 200 * len(text)
+
+
+def test_marks_are_looked_for_once_per_line_and_not_per_character() -> None:
+    pastes, line, calls = Pastes(), "word [pasted 21 lines " * 1_000, 0
+    pastes.fold("x\n" * (LONG + 1))
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        assert pastes.mended(line, line + "!") is None
+    finally:
+        sys.setprofile(None)
+    assert calls < 100
 
 
 def test_the_history_is_private_and_shared(tmp_path: Path) -> None:
