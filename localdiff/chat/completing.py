@@ -17,7 +17,6 @@ from localdiff.chat import settings
 from localdiff.chat.slash import BY_WORD, COMMANDS
 from localdiff.paths import expanded
 
-MAX_PATHS = 200
 # As in `files.split_words`.
 _ESCAPES = sys.platform != "win32"
 _QUOTES = ("'", '"') if _ESCAPES else ('"',)
@@ -74,7 +73,7 @@ def _paths(argument: str) -> tuple[int, list[str]]:
                     matches.append(_as_typed(path, word[:1] if word[:1] in _QUOTES else "", ends=not is_folder))
     except (OSError, ValueError):  # no such folder, an unreadable one, or no name of one: nothing to offer
         return 0, []
-    return len(word), sorted(matches)[:MAX_PATHS]
+    return len(word), sorted(matches)
 
 
 def _last_word(argument: str) -> tuple[str, str]:

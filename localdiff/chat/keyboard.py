@@ -25,10 +25,10 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import Output
-from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.utils import is_dumb_terminal
 
 from localdiff.chat.interrupts import Interrupts
+from localdiff.chat.offering import Offering
 from localdiff.chat.pastes import Pastes
 from localdiff.chat.slash import CONTINUATION, PROMPT, is_command, is_open
 
@@ -70,6 +70,7 @@ class KeyboardReader:
         self._ahead = ahead
         self._suspend = suspend
         self._pastes = Pastes()
+        self._offering = Offering()
         self._line = ""
         self._session: PromptSession[Any] = PromptSession(
             message=PROMPT,
@@ -79,7 +80,6 @@ class KeyboardReader:
             enable_history_search=True,
             completer=completer,
             complete_while_typing=False,
-            complete_style=CompleteStyle.READLINE_LIKE,
             key_bindings=self._keys(),
             input=input,
             output=output,
@@ -129,7 +129,7 @@ class KeyboardReader:
         self._interrupts.listen(press)
 
     def _press(self) -> None:
-        app = self._session.app
+        app = self._offering.question or self._session.app
         if app.is_running and not app.is_done:
             app.key_processor.send_sigint()
         else:
@@ -162,6 +162,8 @@ class KeyboardReader:
             while queue and queue[0].key == queue[0].data and queue[0].data.isprintable():
                 text += queue.popleft().data
             event.current_buffer.insert_text(text)
+
+        keys.add("tab", filter=typing)(self._offering.complete)
 
         @keys.add("enter", filter=typing)
         def _enter(event: KeyPressEvent) -> None:

@@ -122,6 +122,36 @@ def test_what_is_typed_before_it_is_stopped_is_for_the_next_line_and_not_for_the
     assert lines.index("the shell was given <>") < next(at for at, line in enumerate(lines) if expected in line)
 
 
+@pytest.mark.parametrize("answer", [CTRL_C, b"n", b"\x04"], ids=["ctrl-c", "n", "ctrl-d"])
+def test_no_at_the_question_of_tab_gives_the_line_back(chats: Chats, answer: bytes) -> None:
+    """Two quick Tabs ask once."""
+    chat = chats(script=HELLO, columns=20, rows=5)
+    chat.type(b"/\t\t")
+    chat.wait_for("(y/n)")
+    settle(chat)
+    chat.type(answer)
+    settle(chat)
+    chat.type(b"exit")
+    chat.wait_for(">>> /exit")
+    text = "".join(chat.lines())
+    assert text.count("possibilities") == 1
+    assert "Traceback" not in text and "ENTER" not in text
+    chat.type(ENTER)
+    assert chat.finish() == 0
+
+
+def test_tab_lists_page_by_page(chats: Chats) -> None:
+    chat = chats(script=HELLO, columns=40, rows=4)
+    chat.type(b"/\t")
+    chat.wait_for("Display all")
+    chat.type(b"y")
+    chat.wait_for("/help")
+    chat.wait_for("--MORE--")
+    chat.type(b" ")
+    chat.wait_for(">>> /")
+    assert any("/trace" in line for line in chat.lines())
+
+
 def test_ctrl_c_on_an_idle_line(chats: Chats) -> None:
     chat = chats(script=HELLO)
     chat.type(CTRL_C)

@@ -13,7 +13,7 @@ from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from localdiff.chat.completing import MAX_PATHS, ChatCompleter, candidates
+from localdiff.chat.completing import ChatCompleter, candidates
 from localdiff.chat.history import open_history
 from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.keyboard import KeyboardReader
@@ -298,11 +298,15 @@ def test_a_link_that_leads_nowhere_hides_no_other_path(tmp_path: Path, monkeypat
     assert candidates("/file ", list) == (0, ["loop", "notes"])
 
 
-def test_of_very_many_paths_the_first_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(MAX_PATHS + 1):
-        (tmp_path / f"{number:03}").touch()
+def test_of_very_many_paths_only_what_all_share_is_completed(
+    typed: TypedReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(300):
+        (tmp_path / f"name-a{number:03}").touch()
+    (tmp_path / "name-b").touch()
     monkeypatch.chdir(tmp_path)
-    assert candidates("/file ", list) == (0, [f"{number:03}" for number in range(MAX_PATHS)])
+    assert candidates("/file ", list)[1] == [*(f"name-a{number:03}" for number in range(300)), "name-b"]
+    assert typed(f"/file {TAB}{ENTER}") == "/file name-"
 
 
 def test_what_comes_at_once_takes_few_steps(typed: TypedReader) -> None:
