@@ -199,29 +199,28 @@ def _generate(
     output, status, mode = screen.output, screen.status, screen.mode
     cancel = threading.Event()
     answer = output.stdout if not request.json and request.output is None and request.events != STDOUT else None
+    # Two writers on one screen would draw over each other.
+    shares = mode != "off" and answer is not None and is_same_terminal(answer.file, output.stderr.file)
+    plain = Plain(
+        output,
+        status.above,
+        collector=collector,
+        context=engine.context_size(request.options),
+        max_context=engine.context_size(replace(request.options, context_size=MAX_TOKENS)),
+        answer=None if shares else answer,
+        thoughts=mode == "off",
+        slowed=request.live.slow > 0,
+    )
     with ExitStack() as stack:
         stack.enter_context(cancel_on_interrupt(cancel))
+        stack.enter_context(plain)  # before the canvas, which erases what stands in its place when it is closed
         if mode != "off":
-            # Two writers on one screen would draw over each other.
-            shares = answer is not None and is_same_terminal(answer.file, output.stderr.file)
             channels: tuple[Channel, ...] = ("answer", "thought") if shares else ("thought",)
             piped: tuple[Channel, ...] = ("answer",) if answer is not None and answer.piped else ()
             watch = Watch(prints=channels, elsewhere=piped, cancelled=cancel.is_set)
             live = live_view(request.live, mode, output, engine.tokenizer, watch)
-            answer = None if shares else answer
             status.give_way(live.above)
             observers.append(stack.enter_context(live))
-        plain = Plain(
-            output,
-            status.above,
-            collector=collector,
-            context=engine.context_size(request.options),
-            max_context=engine.context_size(replace(request.options, context_size=MAX_TOKENS)),
-            answer=answer,
-            thoughts=mode == "off",
-            slowed=request.live.slow > 0,
-        )
-        stack.callback(plain.close)
         observers.append(plain)
         for event in engine.generate(prompt, request.options, cancel=cancel):
             for observer in observers:

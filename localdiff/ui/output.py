@@ -19,6 +19,7 @@ from typing import Literal, TextIO, TypeAlias
 
 from localdiff.quoting import printable
 from localdiff.ui.console import is_terminal
+from localdiff.ui.region import ERASE_REST_OF_ROW
 from localdiff.ui.terminal import is_in_background, moves_cursor, terminal_size
 
 Color: TypeAlias = Literal["auto", "always", "never"]
@@ -115,6 +116,14 @@ class Stream:
     def styled(self, text: str, style: str) -> str:
         """The text in a style given as SGR parameters, or unchanged where there is no colour."""
         return f"\x1b[{style}m{text}\x1b[0m" if self.color and text else text
+
+    def line_start(self) -> str:
+        """What brings a terminal to the beginning of a line, of this one if it is there already.
+
+        Nobody can say where another program has left the cursor. So many blanks stay on an empty line, and run over
+        the end of any other; a terminal on which nothing moves gets a new line.
+        """
+        return " " * (self.columns - 1) + "\r" + ERASE_REST_OF_ROW if self.moving else "\n"
 
     def dot(self) -> str:
         """The separator of status and footer, in what the stream can encode."""

@@ -6,7 +6,9 @@ that draws on the answer's terminal, it prints the answer as well, and only the 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from types import TracebackType
 
 from localdiff.events import BlockCommitted, Event, RunFinished, RunStarted, RunStats, TextCommitted
 from localdiff.sizes import counted, rounded
@@ -15,6 +17,9 @@ from localdiff.ui.footer import CROWDED, footer
 from localdiff.ui.output import DIM, YELLOW, Output, Stream
 from localdiff.ui.reply import Collector, Reply
 from localdiff.ui.text_writer import TextWriter
+
+_READER_SECONDS = 0.05
+"""How long the reader of a pipe gets to print the end of an answer, before figures are printed below it."""
 
 
 class Plain:
@@ -52,7 +57,19 @@ class Plain:
         self._answer = None if answer is None else TextWriter(answer, whole_lines=one_screen)
         thinking = output.stderr if thoughts and output.notes else None
         self._thought = None if thinking is None else TextWriter(thinking, whole_lines=one_screen, style=DIM)
+        self._begins_line = False
         self._dot = output.stderr.dot()
+
+    def __enter__(self) -> Plain:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End an answer that was cut short; what is said about an error begins a line."""
+        self.close()
+        if isinstance(error, Exception) and (start := self._line_start()):
+            self._output.stderr.write(start)
 
     def on_event(self, event: Event) -> None:
         """Print what the event adds."""
@@ -70,10 +87,19 @@ class Plain:
                     self._finished(reply, event.stats)
 
     def close(self) -> None:
-        """End an answer that was cut short; for use when a run fails."""
+        """End an answer; a second call does nothing."""
         for text in (self._thought, self._answer):
             if text is not None:
                 text.end()
+
+    def _line_start(self) -> str:
+        """What lets the next line on stderr begin behind an answer in a pipe, if that may be read on this terminal."""
+        stderr = self._output.stderr
+        if self._begins_line or self._answer is None or not self._answer.leaves_line_open or not stderr.terminal:
+            return ""
+        self._begins_line = True
+        time.sleep(_READER_SECONDS)
+        return stderr.line_start()
 
     def _committed(self, event: BlockCommitted) -> None:
         if self._output.logs:
@@ -95,9 +121,9 @@ class Plain:
     def _finished(self, reply: Reply, stats: RunStats) -> None:
         output = self._output
         if reply.reason == "cancelled" and output.notes:
-            output.stderr.write(stopped(reply.where, stats.tokens) + "\n")
+            output.stderr.write(self._line_start() + stopped(reply.where, stats.tokens) + "\n")
         elif not reply.is_kept and output.notes:
-            output.stderr.write("The reply is empty.\n")
+            output.stderr.write(self._line_start() + "The reply is empty.\n")
         nothing = reply.reason == "cancelled" and not stats.tokens
         if output.stats or (output.notes and not nothing):
             self._footer(stats)
@@ -113,4 +139,4 @@ class Plain:
         width = stream.room
         line = footer(stats, context=self._context, width=width, dot=self._dot, slowed=self._slowed)
         crowded = stats.prompt_tokens + stats.tokens >= CROWDED * self._context
-        stream.write(stream.styled(line, YELLOW if crowded else DIM) + "\n")
+        stream.write(self._line_start() + stream.styled(line, YELLOW if crowded else DIM) + "\n")

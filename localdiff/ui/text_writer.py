@@ -42,6 +42,11 @@ class TextWriter:
             self._stream.write("\n")
             self._open = False
 
+    @property
+    def leaves_line_open(self) -> bool:
+        """Whether a pipe got a last line without an end, behind which its reader may have left a terminal's cursor."""
+        return self._open and self._stream.piped
+
     def _write(self, length: int) -> None:
         text, self._buffer = self._buffer[:length], self._buffer[length:]
         if not text:

@@ -1,8 +1,8 @@
 """The real command line with a scripted engine, as a process: `python -m tests.fakes.cli SCRIPT ARGUMENTS…`.
 
-SCRIPT is a JSON object: fields of `ScriptedEngine`, with blocks as objects, whose text is repeated `times` times; or,
-where it says `canvas`, fields of `CanvasPlayer`; or, where it says `replies`, fields of `ScriptedChatModel` for a chat,
-and how many seconds `loading` takes.
+SCRIPT is a JSON object: fields of `ScriptedEngine`, with blocks as objects, whose text is repeated `times` times, and
+an error as its message; or, where it says `canvas`, fields of `CanvasPlayer`; or, where it says `replies`, fields of
+`ScriptedChatModel` for a chat, and how many seconds `loading` takes.
 To look at the live canvas without a model:
 
     python -m tests.fakes.cli '{"canvas": "latin", "length": 256, "rate": 4}' run -m demo hi
@@ -20,6 +20,7 @@ from localdiff.commands import run as commands_run
 from localdiff.commands.chat import command as commands_chat
 from localdiff.commands.chat.command import chat
 from localdiff.commands.run import GeneratingEngine, run
+from localdiff.errors import ResourceError
 from tests.fakes.chat_model import ScriptedChatModel, chat_model_of
 from tests.fakes.engine import Block, ScriptedEngine
 from tests.fakes.player import CanvasPlayer
@@ -32,6 +33,8 @@ def engine_of(script: dict[str, object]) -> GeneratingEngine:
     described = script.pop("blocks", [{"text": "Hello."}])
     assert isinstance(described, list)
     blocks = tuple(Block(text=block.pop("text", "") * block.pop("times", 1), **block) for block in described)
+    if "error" in script:
+        script["error"] = ResourceError(str(script["error"]))
     return ScriptedEngine(blocks=blocks, **script)  # type: ignore[arg-type]
 
 

@@ -18,7 +18,8 @@ INTRODUCTION = """\
 ## Streams
 
 The answer goes to stdout, everything else to stderr. A pipe or a file gets the answer exactly as the model wrote it; on
-a terminal, control characters in it are replaced, and a missing newline at its end is added.
+a terminal, control characters in it are replaced, and a missing newline at its end is added. Where such an answer goes
+into a pipe, whose reader may print it on the terminal that stderr has, the footer or an error begins a line of its own.
 
 | stdout | stderr | stdout gets | stderr gets |
 |---|---|---|---|

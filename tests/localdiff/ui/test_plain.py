@@ -55,6 +55,30 @@ def test_stdout_in_a_pipe_and_stderr_on_the_terminal() -> None:
 
 
 @pytest.mark.parametrize(
+    ("script", "last"),
+    [(SCRIPT, "21 tokens"), (SCRIPT | {"error": "no more"}, "error:")],
+    ids=["a footer", "an error"],
+)
+@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
+def test_what_follows_an_answer_in_a_pipe_begins_a_line(script: dict[str, object], last: str, term: str) -> None:
+    """Wherever the reader has left the cursor: blanks that do not fit the line behind an answer, or a new one."""
+    run = terminal(*RUN, script=script, stdout=subprocess.PIPE, columns=100, env=environment(TERM=term))
+    run.finish()
+    assert run.child.stdout is not None
+    assert run.child.stdout.read().decode() == ANSWER
+    text = run.raw.decode()
+    before = text[: text.index(last)].removesuffix("\x1b[2m").removesuffix("\x1b[1;31m")
+    assert before.endswith("\n" if term == "dumb" else " " * 99 + "\r\x1b[K")
+    assert [line for line in run.lines() if line][0].startswith(last)
+
+
+def test_a_reader_on_the_same_terminal_leaves_the_footer_a_line_of_its_own() -> None:
+    run = terminal(*RUN, script=SCRIPT, columns=100, under=("sh", "-c", '"$@" | cat', "sh"))
+    assert run.finish() == 0
+    assert sorted(run.lines()) == sorted([*ANSWER.split("\n"), f"{FOOTER} ctx 27/8,192"])
+
+
+@pytest.mark.parametrize(
     ("options", "shown"),
     [
         ((), []),
