@@ -31,6 +31,7 @@ from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.offering import Offering
 from localdiff.chat.pastes import Pastes
 from localdiff.chat.slash import CONTINUATION, PROMPT, is_command, is_open
+from localdiff.chat.typeahead import PASTE
 
 _INTERRUPTED, _EDITED, _SUSPENDED = object(), object(), object()
 
@@ -93,10 +94,13 @@ class KeyboardReader:
         Raises:
             EOFError: Ctrl-D on an empty line, or the terminal is gone.
         """
+        ahead = self._ahead()
+        if text and ahead and (ahead[0].isprintable() or ahead.startswith(PASTE)):
+            ahead = f"\n{ahead}"  # not glued to a message that came back
         line = self._folded(text)
         while True:
             self._session.app.erase_when_done = False
-            store_typeahead(self._session.app.input, _presses(self._ahead()))
+            store_typeahead(self._session.app.input, _presses(ahead))
             try:
                 typed = self._session.prompt(default=line, pre_run=self._listen, handle_sigint=False)
             finally:
@@ -105,8 +109,10 @@ class KeyboardReader:
             if typed is _SUSPENDED and self._suspend is not None:
                 line = self._session.default_buffer.document
                 self._suspend()
+                ahead = self._ahead()
             elif typed is _EDITED:
                 line = self._folded(self._edit(self._line))
+                ahead = self._ahead()
             else:
                 return None if typed is _INTERRUPTED else typed
 

@@ -23,7 +23,9 @@ from localdiff.ui.terminal import is_in_background
 if TYPE_CHECKING or sys.platform != "win32":
     import termios
 
-_PASTE, _PASTE_END = b"\x1b[200~", b"\x1b[201~"
+PASTE = "\x1b[200~"
+"""What a terminal sends before a paste."""
+_PASTE, _PASTE_END = PASTE.encode(), b"\x1b[201~"
 # Of a paste that is still coming, in tenths of a second.
 _PATIENCE = 3
 

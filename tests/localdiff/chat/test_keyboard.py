@@ -32,9 +32,11 @@ class TypedReader:
 
     Attributes:
         on_stop: what the process is told while it is stopped.
+        ahead: what was typed before the line is read.
     """
 
     on_stop: BaseException | None = None
+    ahead = ""
 
     def __init__(self, keys: PipeInput) -> None:
         self.keys = keys
@@ -50,10 +52,15 @@ class TypedReader:
             multiline=lambda: self.multiline,
             interrupts=self.interrupts,
             edit=self.edit,
+            ahead=self.take,
             suspend=self.suspend,
             input=keys,
             output=self.screen,
         )
+
+    def take(self) -> str:
+        ahead, self.ahead = self.ahead, ""
+        return ahead
 
     def edit(self, text: str) -> str:
         self.edited.append(text)
@@ -182,6 +189,17 @@ def test_a_message_that_comes_back_stands_in_the_line(typed: TypedReader) -> Non
     assert typed(f"!{ENTER}", "hello") == "hello!"
     long = "x\n" * 30
     assert typed(f"!{ENTER}", long) == long + "!"
+
+
+@pytest.mark.parametrize(
+    ("ahead", "line"),
+    [("more", "hello\nmore"), (pasted("more"), "hello\nmore"), ("", "hello"), ("\x15more", "more"), (" ", "hello\n ")],
+)
+def test_what_was_typed_ahead_stands_below_a_message_that_came_back(typed: TypedReader, ahead: str, line: str) -> None:
+    typed.ahead = ahead
+    assert typed(ENTER, "hello") == line
+    typed.ahead = "more"
+    assert typed(ENTER) == "more"
 
 
 def test_ctrl_c_clears_the_line_and_says_so_only_on_an_empty_one(typed: TypedReader) -> None:
