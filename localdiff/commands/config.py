@@ -127,7 +127,8 @@ def show_paths(output: Output, *, as_json: bool) -> int:
         content = {name: str(path) for name, (path, _) in places.items()}
         output.stdout.write_json(content)
     else:
-        _write_table(output, [(name, printable(str(path)), moved_by) for name, (path, moved_by) in places.items()])
+        rows = [(name, printable(str(path)), moved_by) for name, (path, moved_by) in places.items()]
+        _write_table(output, rows, widest=None)  # all paths are as long as the home's
     return 0
 
 
@@ -152,8 +153,14 @@ def _value(setting: Setting) -> str:
     return printable(str(setting.value))
 
 
-def _write_table(output: Output, rows: Sequence[tuple[str, str, str]], dimmed: Set[str] = frozenset()) -> None:
-    """Write columns; rows named in `dimmed` are dim where there is colour."""
+def _write_table(
+    output: Output,
+    rows: Sequence[tuple[str, str, str]],
+    *,
+    dimmed: Set[str] = frozenset(),
+    widest: int | None = _WIDEST,
+) -> None:
+    """Write columns; rows named in `dimmed` are dim where there is colour, and `widest` is as in `aligned`."""
     stream = output.stdout
-    for row, line in zip(rows, aligned(rows, "<<<", widest=_WIDEST, width=stream.room), strict=True):
+    for row, line in zip(rows, aligned(rows, "<<<", widest=widest, width=stream.room), strict=True):
         stream.write((stream.styled(line, DIM) if row[0] in dimmed else line) + "\n")
