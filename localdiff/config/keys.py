@@ -222,6 +222,8 @@ def key_named(name: str) -> Key:
     """
     if name in KEYS:
         return KEYS[name]
+    if inside := [f"`{key}`" for key in KEYS if key.startswith(f"{name}.")]:
+        raise UsageError(f"`{name}` is a table of settings", f"its settings are {', '.join(inside)}")
     names = {key.word: key.name for key in KEYS.values()}
     near = get_close_matches(name.rpartition(".")[2].replace("-", "_"), names, 1)
     hint = f"did you mean `{names[near[0]]}`?" if near else "`localdiff config` lists every setting"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -369,6 +370,8 @@ def test_what_is_no_setting_can_be_taken_out(cli: Cli, home: Path) -> None:
     assert file.read_text().strip() == "[generate]\nsteps = 4"
     result = cli("config", "unset", "generate")
     assert (result.code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: `generate` is a table of settings\nhint: its settings are `generate.")
+    assert "`generate.steps`" in result.stderr
     assert file.read_text().strip() == "[generate]\nsteps = 4"
 
 
@@ -411,6 +414,13 @@ def test_set_repairs_a_value_and_names_another_that_is_wrong(cli: Cli, home: Pat
     assert f"{file}:1: there is no setting `stepps`" in cli("config", "set", "context", "99").stderr
     file.write_text("context = \n")
     assert "is not TOML" in cli("config", "set", "context", "99").stderr
+
+
+def test_columns_of_long_paths_are_aligned(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_HOME", f"/{'a' * 60}")
+    monkeypatch.setenv("HF_HUB_CACHE", "/cache")
+    lines = cli("config", "paths").stdout.splitlines()
+    assert len({re.search(r"  (LOCALDIFF_HOME|HF_HUB_CACHE)", line).start() for line in lines[:4]}) == 1  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("arguments", [["paths", "--json"], ["--json", "paths"]])
