@@ -134,6 +134,12 @@ def _rerun(
         others = "other devices and versions round differently"
         if any(message.role == "assistant" for message in trace.header.messages):
             others += ", and so does a chat, which reads its context in pieces"
+        if machine.device == "cpu":
+            # A name may stand for several: a virtual machine, for example, often has that of its host's family.
+            others += (
+                "; on a CPU the last bits depend on its vector instructions, which differ between machines of the same "
+                "name, too, so that a difference is normal there"
+            )
         raise TraceError(
             f"the rerun gave a different result: {printable(difference)}",
             f"it was recorded on {machine.device}, {printable(machine.hardware)}, with torch "

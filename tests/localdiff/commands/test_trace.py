@@ -129,7 +129,8 @@ def test_rerun_names_the_first_difference(file: Path, streams: Output) -> None:
     with pytest.raises(TraceError, match="block 1, step 2: `temperature` is 0.78") as caught:
         trace_check.trace_check(request, streams, load=Rerun(IDENTITY, change=True))
     assert "a made-up machine" in str(caught.value.hint)
-    assert str(caught.value.hint).endswith("; other devices and versions round differently")
+    assert "; other devices and versions round differently; on a CPU the last bits depend on " in str(caught.value.hint)
+    assert str(caught.value.hint).endswith("so that a difference is normal there")
 
 
 def test_a_later_reply_of_a_chat_may_differ_on_the_same_machine(file: Path, streams: Output) -> None:
@@ -140,7 +141,7 @@ def test_a_later_reply_of_a_chat_may_differ_on_the_same_machine(file: Path, stre
     request = trace_check.CheckRequest(file=str(file), rerun=True)
     with pytest.raises(TraceError) as caught:
         trace_check.trace_check(request, streams, load=Rerun(IDENTITY, change=True))
-    assert str(caught.value.hint).endswith(", and so does a chat, which reads its context in pieces")
+    assert ", and so does a chat, which reads its context in pieces; " in str(caught.value.hint)
 
 
 def test_rerun_of_a_run_that_was_stopped(file: Path, streams: Output) -> None:
