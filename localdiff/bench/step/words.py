@@ -25,6 +25,7 @@ WIDTH = (80, 120)
 
 _HEAD = ("part", "ms", "share", "GB", "GFLOP", "GB/s", "TFLOP/s", "floor ms")
 _MARGIN = 14
+_FEW = 99.5e9
 
 
 def table(report: Report, width: int = WIDTH[1]) -> str:
@@ -35,6 +36,11 @@ def table(report: Report, width: int = WIDTH[1]) -> str:
     lines += ["", "computed by", *(f"{part.part:<{margin}}{part.path}" for part in report.parts if part.path), ""]
     blocks = [_filled(line, width, margin if line.startswith(PARTS) else 0) for line in lines]
     return "\n".join([*blocks, *(_filled(line, width, _MARGIN) for line in _totals(report))]) + "\n"
+
+
+def _flops(rate: float) -> str:
+    """Operations per second with two digits that mean something; a small matrix reaches few of them."""
+    return f"{rate / 1e12:.2f} TFLOP/s" if rate >= _FEW else f"{rate / 1e9:.2g} GFLOP/s"
 
 
 def _filled(line: str, width: int, margin: int) -> str:
@@ -94,7 +100,7 @@ def _totals(report: Report) -> Iterator[str]:
             "has these in place of commit passes"
         )
     yield f"ceilings      copy {report.ceilings.copy_rate / 1e9:.1f} GB/s" + "".join(
-        f", {kind} {rate / 1e12:.2f} TFLOP/s" for kind, rate in report.ceilings.products.items()
+        f", {kind} {_flops(rate)}" for kind, rate in report.ceilings.products.items()
     )
     commit = "commit pass" if report.fused is None else "fused step"
     yield f"tok/s         {_rates(report.tokens_per_second)}, {commit} included"

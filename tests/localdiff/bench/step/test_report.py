@@ -8,6 +8,7 @@ import json
 import pytest
 import torch
 
+from localdiff.bench.step import words
 from localdiff.bench.step.parts import PARTS
 from localdiff.bench.step.words import json_line, table
 from tests.fakes.step_report import MEMORY, report
@@ -138,3 +139,11 @@ def test_the_line_of_json_is_one_line_with_the_same_figures() -> None:
     assert values["parts"]["experts"]["operations"] == figures.parts[PARTS.index("experts")].work.operations
     assert values["torch"] == torch.__version__
     assert values["peak_bytes"] == MEMORY.peak
+
+
+@pytest.mark.parametrize(
+    ("rate", "shown"),
+    [(4.1e9, "4.1 GFLOP/s"), (32e9, "32 GFLOP/s"), (99.6e9, "0.10 TFLOP/s"), (1.66e12, "1.66 TFLOP/s")],
+)
+def test_a_low_rate_has_digits_too(rate: float, shown: str) -> None:
+    assert words._flops(rate) == shown
