@@ -110,7 +110,7 @@ class ReplayView:
         timeline = player.timeline
         state = "playing" if player.playing else "at the end" if player.is_at_end else "paused"
         # Figures keep their width, so that the words after them stay in place.
-        place = f"{player.index + 1:{len(str(len(timeline)))}}/{len(timeline)}"
+        place = f"moment {player.index + 1:{len(str(len(timeline)))}}/{len(timeline)}"
         total = f"{timeline.seconds:.1f}"
         now = f"{state:10} {_speed(player.speed):>5}  {place}  {player.moment.seconds:{len(total)}.1f}/{total} s"
         keys = _KEYS_ASCII if self._palette.glyphs.ascii_only else _KEYS

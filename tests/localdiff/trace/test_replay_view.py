@@ -48,9 +48,9 @@ def test_title_text_canvas_and_controls_stand_in_their_order() -> None:
     line = Timeline(TRACE.events)
     place = line.find(2, 3)
     assert place is not None
-    shown = texts(view_of(TRACE), Player(timeline=line, index=place, playing=False), Size(100, 24))
+    shown = texts(view_of(TRACE), Player(timeline=line, index=place, playing=False), Size(110, 24))
     assert shown[0] == " scripted, bf16 · seed 0 · “Say hello.”"
-    assert shown[-1].startswith(f" paused        1×  {place + 1:2}/16  ")
+    assert shown[-1].startswith(f" paused        1×  moment {place + 1:2}/16  ")
     assert shown[-1].endswith("space play  ←→ step  ↑↓ block  +- speed  home end  q quit")
     header = next(index for index, row in enumerate(shown) if row.startswith(" block 2/≤3 · step  3/48"))
     first = TRACE.text().split()[:5]
