@@ -158,7 +158,7 @@ class PlannedJob:
 
 
 def offline_summary(
-    plan: Plan, *, model: str, target: Path, streams: bool, encoder: Encoder, error: UnreachableError
+    plan: Plan, *, model: str, target: Path, streams: bool, encoder: Encoder, error: UnreachableError | None
 ) -> PlanSummary:
     """The summary for weights that are known only from the built-in description, because the Hub could not be asked.
 
@@ -168,7 +168,7 @@ def offline_summary(
         target: directory of the result.
         streams: whether fetched files are deleted once read.
         encoder: the device that would encode the weights.
-        error: why the Hub could not be asked.
+        error: why the Hub could not be asked; None where that is said elsewhere.
     """
     cache = [] if streams else [(paths.hub_cache_dir(), plan.source_bytes)]
     return PlanSummary(
@@ -191,7 +191,7 @@ def offline_summary(
         gpu=encoder.gpu,
         alternative=_alternative(plan, {}, encoder.gpu),
         remarks=[
-            f"{error.message[:1].upper()}{error.message[1:]}.",
+            *([] if error is None else [f"{error.message[:1].upper()}{error.message[1:]}."]),
             "These figures come from the built-in description of the released weights, not from the Hub.",
         ],
     )

@@ -165,7 +165,7 @@ class Quantization:
                 target=self._target,
                 streams=self._request.stream,
                 encoder=encoder,
-                error=error,
+                error=error if self._request.dry_run else None,  # raised below
             )
         )
         if not self._request.dry_run:

@@ -14,8 +14,9 @@ import pytest
 import torch
 
 from localdiff import disk_space, paths, verification_record
-from localdiff.commands.quantize import verification
+from localdiff.commands.quantize import flow, verification
 from localdiff.commands.quantize.display import Display
+from localdiff.hub.problems import UnreachableError
 from localdiff.model_store import find, stored_models
 from localdiff.quantizing.lock import locked
 from quant.errors import SpaceError
@@ -48,6 +49,19 @@ def flip(path: Path, position: int) -> None:
     content = bytearray(path.read_bytes())
     content[position] ^= 8
     path.write_bytes(content)
+
+
+def test_without_a_network_that_is_said_once(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(*_arguments: object, **_options: object) -> None:
+        raise UnreachableError("the Hub is not there")
+
+    monkeypatch.setattr(flow, "find_origin", unreachable)
+    result = cli("quantize", "--yes", stdin=b"")
+    assert result.code != 0
+    assert "These figures come from the built-in description" in result.stderr
+    assert result.stderr.lower().count("the hub is not there") == 1
+    dry = cli("quantize", "--dry-run", stdin=b"")
+    assert (dry.code, dry.stdout.count("The Hub is not there.")) == (0, 1)
 
 
 def test_from_published_weights_to_a_verified_model(cli: Cli, source: Path, output: Path) -> None:
