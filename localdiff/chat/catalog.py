@@ -15,10 +15,11 @@ from localdiff.errors import UsageError
 from localdiff.sizes import counted
 from localdiff.view.columns import aligned
 from localdiff.view.sanitize import safe_text
-from localdiff.view.widths import shortened
+from localdiff.view.widths import shortened, text_width
 
 SHOWN_SESSIONS = 15
 _EXCERPT = 40
+_LEAST_SUMMARY = len("1 turn  W…")
 
 
 def settings_table(settings: ChatSettings, *, width: int | None) -> str:
@@ -44,13 +45,22 @@ def sessions_table(store: SessionStore, *, current: str | None, max_rows: int | 
         star = "*" if entry.name == current else " "
         when = datetime.fromtimestamp(entry.written).strftime("%Y-%m-%d %H:%M")
         rows.append((f"{star} {entry.name}", when, "  ".join(_summary(store, entry.name))))
-    lines = aligned(rows, "<<<")
+    columns = 3 if width is None else _columns_within(width, max(text_width(row[0]) for row in rows))
+    lines = aligned([row[:columns] for row in rows], "<" * columns)
     if width is not None:
         lines = [shortened(line, width, "…") for line in lines]
     more = len(entries) - len(rows)
     if more > 0:
         lines.append(f"  and {more} more; `/sessions all` lists them too")
     return "\n".join(lines)
+
+
+def _columns_within(width: int, names: int) -> int:
+    """How many columns have room beside names of this width: one of which nothing would be left has none."""
+    time = names + 2 + len("2026-11-21 12:00")
+    if width >= time + 2 + _LEAST_SUMMARY:
+        return 3
+    return 2 if width >= time else 1
 
 
 def delete_question(store: SessionStore, name: str) -> str:
