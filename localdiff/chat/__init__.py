@@ -11,7 +11,8 @@
     keyboard, pastes, typeahead, piped            terminal input, folded pastes, keys typed early; input from a pipe
     terminal_habits                               what a terminal does to keys before they are read
     interrupts                                    Ctrl-C, from the first line to the last
-    completing, history, editor                   Tab, earlier input, the user's editor
+    completing, offering                          what Tab completes, and how it is offered
+    history, editor                               earlier input, the user's editor
     files, clipboard                              text files in, answers out
 
 Knows turns, lines and words; knows a model only as `interfaces.ChatModel`.
