@@ -99,7 +99,7 @@ def undo(state: ChatState, argument: str) -> None:
 
 def clear(state: ChatState, argument: str) -> None:
     """Begin a new session."""
-    state.open(state.new_session())
+    state.open(state.new_session(), "/clear")
     state.say("Started a new session; settings are kept.")
 
 
@@ -115,7 +115,8 @@ def system(state: ChatState, argument: str) -> None:
     replace(state.options, system=prompt)  # raises if it is not text
     state.session.system = prompt
     state.save()
-    state.say("It applies from the next turn, and the whole context is read again.")
+    done = "The system prompt is removed" if prompt is None else "The system prompt is set"
+    state.say(f"{done}; {_from_next_turn(state)}.")
 
 
 def set_(state: ChatState, argument: str) -> None:
@@ -134,7 +135,8 @@ def set_(state: ChatState, argument: str) -> None:
     if state.settings.options.think != thought:
         state.session.think = state.settings.options.think
         state.save()
-        state.say("It applies from the next turn, and the whole context is read again.")
+        done = "The model is asked to think" if state.session.think else "The model is no longer asked to think"
+        state.say(f"{done}; {_from_next_turn(state)}.")
 
 
 def file(state: ChatState, argument: str) -> None:
@@ -222,9 +224,12 @@ def save(state: ChatState, argument: str) -> None:
         state.saves = True
         state.say(f"The session is saved as `{argument}` from its first turn on.")
         return
-    state.store.rename(state.session, argument)
+    left = state.store.rename(state.session, argument)
     state.saves, state.save_failed = True, False
-    state.say(f"Saved as `{state.session.name}`; `localdiff chat --session {state.session.name}` continues it.")
+    name = state.session.name
+    state.say(f"Saved as `{name}`; `localdiff chat --session {name}` continues it.")
+    if left is not None:
+        state.say(f"`{left}` stays as it was.")
 
 
 def load(state: ChatState, argument: str) -> None:
@@ -232,7 +237,7 @@ def load(state: ChatState, argument: str) -> None:
     if not argument:
         raise UsageError("`/load` needs a name", "`/sessions` lists the saved sessions")
     opened = state.store.open(argument)
-    state.open(opened.session)
+    state.open(opened.session, f"/load {argument}")
     if state.settings.options.think != opened.session.think:
         state.settings.set("think", "show" if opened.session.think else "off")
     if opened.damage is not None:
@@ -250,7 +255,11 @@ def delete(state: ChatState, argument: str) -> None:
     if state.ask is None:
         path = state.store.path(argument)
         raise UsageError("cannot ask for confirmation: there is no keyboard", f"the session is the file `{path}`")
-    if state.ask(question):
+    try:
+        agreed = state.ask(question)
+    except KeyboardInterrupt:
+        agreed = False
+    if agreed:
         state.store.delete(argument)
         state.say(f"Deleted session `{argument}`.")
     else:
@@ -321,6 +330,12 @@ def _whole(command: str, text: str, *, minimum: int, maximum: int | None = None)
         limit = f">= {minimum}" if maximum is None else f"from {minimum} to {maximum}"
         raise UsageError(f"`/{command} {text:.60}` needs a whole number {limit}")
     return number
+
+
+def _from_next_turn(state: ChatState) -> str:
+    """When a change of the beginning of the context applies, and what it costs where there is a context already."""
+    reading = ", for which the whole context is read again" if state.session.turns else ""
+    return f"this applies from the next turn{reading}"
 
 
 def _turns_left(state: ChatState) -> str:

@@ -163,8 +163,11 @@ class SessionStore:
         self._require_free(session, name)
         session.name = name
 
-    def rename(self, session: Session, name: str) -> None:
+    def rename(self, session: Session, name: str) -> str | None:
         """Keeps a session under a name from now on. A name that the user gave before stays with a copy.
+
+        Returns:
+            The name that stays with a copy, if there is one.
 
         Raises:
             UsageError: the name is taken, or cannot be one.
@@ -172,7 +175,7 @@ class SessionStore:
         """
         if name == session.name:
             self.save(session)
-            return
+            return None
         self._require_free(session, name)
         before, session.name = session.name, name
         try:
@@ -182,6 +185,8 @@ class SessionStore:
             raise
         if before is not None and _GIVEN_BY_US.fullmatch(before):
             self._delete_ours(before)
+            return None
+        return before if before is not None and self.exists(before) else None
 
     def delete(self, name: str) -> None:
         """Deletes a session; a copy of it that was kept because it was damaged stays.

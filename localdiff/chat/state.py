@@ -107,6 +107,7 @@ class ChatState:
         self.saves = not private
         self.save_failed = False
         self._was_refused = False  # to leave the session as it is in its file
+        self._unshown: LocaldiffError | None = None  # why a turn could not be saved, until its figures are shown
         self._private = private
         self.output = output
         self.folder = folder
@@ -167,8 +168,12 @@ class ChatState:
         old = self.session
         return Session(created=stamp(), system=old.system, think=old.think)
 
-    def open(self, session: Session) -> None:
+    def open(self, session: Session, command: str) -> None:
         """Continues a session with the model of this one; nothing else of the one before stays.
+
+        Args:
+            session: the one to continue.
+            command: what the user typed for it.
 
         Raises:
             ResourceError: the one before lacks what was last to be written to it, and still cannot be saved; asked
@@ -179,7 +184,7 @@ class ChatState:
                 self._write()
             except ResourceError as error:
                 self._was_refused = True
-                hint = f"{error.hint}; the same command again leaves it as it is there"
+                hint = f"{error.hint}; `{command}` again leaves this conversation unsaved"
                 raise ResourceError(error.message, hint) from error
         session.model, session.revision = self.session.model, self.session.revision
         session.adapter = self.session.adapter
@@ -193,15 +198,30 @@ class ChatState:
         """Take back the message that got no answer, also where it is on the input line."""
         self.unanswered, self.refused, self.line = None, False, ""
 
-    def save(self) -> None:
-        """Writes the session to its file, if it is saved at all; an error is printed and has no other effect."""
-        if not self.saves:
+    def save(self, *, last: bool = False) -> None:
+        """Writes the session to its file, if it is saved at all; an error is printed and has no other effect.
+
+        Args:
+            last: the chat ends; where nobody types, an error is known from the turn before.
+        """
+        error = self._save_error()
+        if error is None:
             return
+        if last and self.ask is None:
+            self.failure = error.exit_code
+        else:
+            self.show_error(error)
+
+    def _save_error(self) -> LocaldiffError | None:
+        """Writes the session to its file, if it is saved at all, and returns what prevented it."""
+        if not self.saves:
+            return None
         try:
             self._write()
         except LocaldiffError as error:
             self.save_failed = True
-            self.show_error(error)
+            return error
+        return None
 
     def _write(self) -> None:
         """Writes the session.
@@ -218,7 +238,15 @@ class ChatState:
             )
 
     def send(self, message: PendingMessage) -> None:
-        """Sends a message and keeps the reply; errors are printed."""
+        """Sends a message and keeps the reply; errors are printed, those of saving it behind the rest."""
+        try:
+            self._send(message)
+        finally:
+            error, self._unshown = self._unshown, None
+            if error is not None:
+                self.show_error(error)
+
+    def _send(self, message: PendingMessage) -> None:
         kept_turns = len(self.session.turns) - message.replaces
         content = content_of(message.text, message.files)
         messages = [*self.session.messages(kept_turns), {"role": "user", "content": content}]
@@ -278,7 +306,7 @@ class ChatState:
         )
         self.unanswered = None
         self.attachments = {path: file for path, file in self.attachments.items() if file not in message.files}
-        self.save()
+        self._unshown = self._save_error()
 
     def _remarks(self, reply: Reply) -> list[Remark]:
         stream = self.output.stderr

@@ -103,7 +103,7 @@ def _talk(request: ChatRequest, streams: Streams, trace: TraceFile | None, load:
             Chat(state, reader).run()
         finally:
             if state.save_failed:
-                state.save()  # the disk may have space again
+                state.save(last=True)  # the disk may have space again
     if user_output.notes and state.saves and state.session.turns and not state.save_failed:
         state.say(saved_line(store, state.session))
     return state.failure if keyboard is None else 0

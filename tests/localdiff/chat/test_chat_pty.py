@@ -319,7 +319,7 @@ def test_a_session_is_deleted_once_the_user_says_yes(chats: Chats) -> None:
     question = "Delete session `old` (cannot be read)? [y/N]"
     for answer, number, words in (
         (b"\r", 2, "Nothing was deleted."),
-        (CTRL_C, 3, "Stopped."),
+        (CTRL_C, 3, "Nothing was deleted."),
         (b"y\r", 4, "Deleted session `old`."),
     ):
         say(chat, "/delete old")
@@ -328,6 +328,7 @@ def test_a_session_is_deleted_once_the_user_says_yes(chats: Chats) -> None:
         chat.type(answer)
         wait_for_prompt(chat, number)
         assert words in chat.lines()
+        assert chat.lines().count("Nothing was deleted.") == min(number - 1, 2)
         assert (chats.home / "sessions" / "old.jsonl").exists() == (number < 4)
     say(chat, "/exit")
     assert chat.finish() == 0
@@ -476,7 +477,7 @@ def test_keys_typed_while_a_command_acts_are_shown_once(chats: Chats) -> None:
     wait_for_prompt(chat, 4)
     assert chat.lines()[1:] == [
         ">>> /system Be brief.",
-        "It applies from the next turn, and the whole context is read again.",
+        "The system prompt is set; this applies from the next turn.",
         ">>> /system",
         "Be brief.",
         ">>> /sessions",

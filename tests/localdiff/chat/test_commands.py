@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import errno
 import os
+import re
 import stat
 import sys
 from pathlib import Path
@@ -161,6 +162,15 @@ def test_a_session_is_one_row_of_the_terminal(room: Room) -> None:
     (row,) = (line for line in shown.splitlines() if line.startswith("* aaa"))
     assert row.endswith("1 turn  W…")
     assert len(row) == 72
+
+
+@pytest.mark.parametrize(
+    ("width", "rest"), [(20, ""), (31, ""), (32, r"  \d{4}-\d\d-\d\d \d\d:\d\d"), (44, r"  \S+ \S+  1 turn  A…")]
+)
+def test_columns_without_room_are_left_out(room: Room, width: int, rest: str) -> None:
+    shown = room("A question", "/save words-of-one", "/sessions", width=width, display=QUIET)
+    (row,) = (line for line in shown.splitlines() if line.startswith("* words"))
+    assert re.fullmatch(rf"\* words-of-one{rest}", row)
 
 
 @pytest.mark.parametrize("back", ["/undo", "/clear"])
@@ -502,7 +512,9 @@ def test_a_name_that_is_taken_is_not_written_over(room: Room, lines: tuple[str, 
 
 
 def test_a_named_session_saved_again_is_a_copy(room: Room) -> None:
-    room("First", "/save plans", "/save other", "More")
+    shown = room("First", "/save plans", "/save other", "/save other", "More")
+    assert shown.count("stays as it was") == 1
+    assert "`localdiff chat --session other` continues it.\n`plans` stays as it was.\n" in shown
     assert {path.name for path in room.sessions.iterdir()} == {"plans.jsonl", "other.jsonl"}
     assert len((room.sessions / "plans.jsonl").read_text().splitlines()) == 2
     assert len((room.sessions / "other.jsonl").read_text().splitlines()) == 3

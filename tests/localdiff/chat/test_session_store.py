@@ -504,6 +504,19 @@ def disk_is_full(monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
     monkeypatch.setattr(os, "fsync", fsync)
 
 
+def test_an_error_of_saving_stands_once_behind_the_figures(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    room("First", session="plans")
+    disk_is_full(monkeypatch, times=9)
+    shown = room("Second", session="plans", width=100)
+    assert re.search(r"\nHello\.\n6 tokens .*\nerror: the session cannot be saved: ", shown)
+    assert shown.count("error: ") == 1
+
+
+def test_somebody_who_types_is_told_again_at_the_end(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk_is_full(monkeypatch, times=9)
+    assert room("First", session="plans", ask=lambda _: False).count("error: the session cannot be saved: ") == 2
+
+
 def test_what_could_not_be_written_is_tried_again_at_the_end(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     room("First", session="plans")
     with monkeypatch.context() as patch:
@@ -537,7 +550,7 @@ def test_a_session_that_still_cannot_be_written_is_left_when_asked_again(
         disk_is_full(patch, times=2)
         shown = room("Second", "/clear", "/clear", session="plans")
     assert shown.count("error: the session cannot be saved: No space left on device\n") == 2
-    assert "; the same command again leaves it as it is there\n" in shown
+    assert "; `/clear` again leaves this conversation unsaved\n" in shown
     assert shown.count("Started a new session") == 1
     room("Third", session="plans")
     assert room.asked[-1] == ["First", "Hello.", "Third"]
@@ -656,7 +669,7 @@ def test_a_session_that_cannot_be_saved_goes_on(room: Room) -> None:
     room.sessions.write_text("in the way")
     shown = room("First", "/sessions", "Second")
     assert f"error: `{room.sessions}` cannot be read: Not a directory\n" in shown
-    assert shown.count("error: the session cannot be saved: ") == 3  # for each turn, and at the end
+    assert shown.count("error: the session cannot be saved: ") == 2  # for each turn
     assert "Saved as" not in shown
     assert room.asked[-1] == ["First", "Hello.", "Second"]
 

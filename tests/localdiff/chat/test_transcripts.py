@@ -395,16 +395,17 @@ def test_thoughts_are_shown_apart_and_never_part_of_the_conversation(room: Room)
 
 def test_thinking_belongs_to_the_whole_context(room: Room) -> None:
     shown = room("/set think show", "Hi", "/set think off", "/set think hide", "/set think show", "Hi", display=QUIET)
-    read_again = "It applies from the next turn, and the whole context is read again.\n"
-    assert f">>> /set think show\nthink show (/set)\n{read_again}" in shown
-    assert ">>> /set think off\nthink off (/set)\n" + read_again in shown
+    first = "The model is asked to think; this applies from the next turn.\n"
+    assert f">>> /set think show\nthink show (/set)\n{first}" in shown
+    again = "this applies from the next turn, for which the whole context is read again.\n"
+    assert f">>> /set think off\nthink off (/set)\nThe model is no longer asked to think; {again}" in shown
     assert ">>> /set think show\nthink show (/set)\n>>> Hi" in shown
 
 
 def test_a_system_prompt_that_stays_costs_nothing(room: Room) -> None:
     shown = room("/system off", "/system Be brief.", "/system Be brief.", display=QUIET)
     assert ">>> /system off\nThere is no system prompt.\n" in shown
-    assert shown.count("the whole context is read again") == 1
+    assert shown.count("The system prompt is set; this applies from the next turn.\n") == 1
     assert ">>> /system Be brief.\nThat is already the system prompt.\n" in shown
 
 
@@ -415,13 +416,13 @@ def test_the_system_prompt(room: Room) -> None:
         >>> /system
         There is no system prompt.
         >>> /system Be brief.
-        It applies from the next turn, and the whole context is read again.
+        The system prompt is set; this applies from the next turn.
         >>> /system
         Be brief.
         >>> Hi
         Hello.
         >>> /system off
-        It applies from the next turn, and the whole context is read again.
+        The system prompt is removed; this applies from the next turn, for which the whole context is read again.
         >>> /system
         There is no system prompt.
         >>> Hi
