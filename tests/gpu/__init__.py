@@ -1,6 +1,7 @@
 """What can be said of GPUs without one.
 
     kernels             where tests of kernels run: on a GPU, else in Triton's interpreter
+    interpreter         that interpreter, without what it computes over and over
     kernels_aot         every kernel compiled for every kind of GPU: `make kernels-aot`
     machine_code        what can be seen in the machine code that is made of one
     specializations     what the released model launches, found without numbers
