@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from localdiff import paths
-from localdiff.private_file import make_private_folder, write_private
+from localdiff.directory_record import read_record, write_record
 from quant import MANIFEST_FILE
 
 
@@ -122,44 +122,21 @@ def _folder(env: Mapping[str, str]) -> Path:
     return paths.state_dir(env) / "verified"
 
 
-def _file(directory: Path, env: Mapping[str, str]) -> Path:
-    return _folder(env) / (hashlib.sha256(os.fsencode(directory.resolve())).hexdigest() + ".json")
-
-
 def _found(directory: Path, env: Mapping[str, str]) -> dict[str, Any]:
     """What is recorded of a model, if its manifest is still the one of then."""
-    record = _read(_file(directory, env))
+    record = read_record(_folder(env), directory)
     try:
         return record if record["manifest"] == _manifest_hash(directory) else {}
     except (OSError, KeyError):
         return {}
 
 
-def _read(file: Path) -> dict[str, Any]:
-    """A record; one that cannot be read counts as empty."""
-    try:
-        record = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return record if isinstance(record, dict) else {}
-
-
 def _write(directory: Path, found: dict[str, str | None], env: Mapping[str, str]) -> None:
-    record = {"directory": str(directory.resolve()), **found}
-    make_private_folder(_folder(env))
-    write_private(_file(directory, env), json.dumps(record, indent=2).encode())
-    _forget_what_is_gone(_folder(env))
+    write_record(_folder(env), directory, found, is_there=_is_model)
 
 
-def _forget_what_is_gone(folder: Path) -> None:
-    """Delete the records of models that are no longer there, unless that could be a disk that is not mounted."""
-    for file in folder.glob("*.json"):
-        directory = _read(file).get("directory")
-        if not isinstance(directory, str) or os.path.isfile(os.path.join(directory, MANIFEST_FILE)):
-            continue
-        if os.path.isdir(os.path.dirname(directory)):
-            with suppress(OSError):  # another process may have deleted it
-                file.unlink()
+def _is_model(directory: str) -> bool:
+    return os.path.isfile(os.path.join(directory, MANIFEST_FILE))
 
 
 def _manifest_hash(directory: Path) -> str:

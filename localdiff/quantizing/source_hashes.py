@@ -7,9 +7,6 @@ status comes from the kernel and cannot be set; only on Windows there is none, a
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -17,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from localdiff import paths
-from localdiff.private_file import make_private_folder, write_private
+from localdiff.directory_record import read_record, write_record
 from quant.hashing import file_sha256
 
 State: TypeAlias = tuple[int, int, int, int]
@@ -76,10 +73,7 @@ def record(directory: Path, read: Mapping[str, tuple[State, str]]) -> None:
         return
     with suppress(OSError):  # then they are read again
         files = {name: [list(state), sha256] for name, (state, sha256) in (_recorded(directory) | settled).items()}
-        content = {"directory": str(directory.resolve()), "files": files}
-        make_private_folder(_folder())
-        write_private(_file(directory), json.dumps(content, indent=2).encode())
-        _forget_what_is_gone()
+        write_record(_folder(), directory, {"files": files})
 
 
 def _is_still(path: Path, state: State) -> bool:
@@ -93,14 +87,10 @@ def _folder() -> Path:
     return paths.state_dir() / "sources"
 
 
-def _file(directory: Path) -> Path:
-    return _folder() / (hashlib.sha256(os.fsencode(directory.resolve())).hexdigest() + ".json")
-
-
 def _recorded(directory: Path) -> dict[str, tuple[State, str]]:
     """Name → state and hash, as recorded; nothing where the record cannot be read."""
     try:
-        files = _read(_file(directory))["files"]
+        files = read_record(_folder(), directory)["files"]
         return {name: (_state(state), str(sha256)) for name, (state, sha256) in files.items()}
     except (KeyError, TypeError, ValueError, AttributeError):
         return {}
@@ -109,20 +99,3 @@ def _recorded(directory: Path) -> dict[str, tuple[State, str]]:
 def _state(value: Any) -> State:
     nbytes, inode, modified, changed = map(int, value)
     return nbytes, inode, modified, changed
-
-
-def _read(file: Path) -> dict[str, Any]:
-    """A record; one that cannot be read counts as empty."""
-    try:
-        content = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _forget_what_is_gone() -> None:
-    """Delete the records of directories that are no longer there, unless that could be a disk that is not mounted."""
-    for file in _folder().glob("*.json"):
-        directory = _read(file).get("directory")
-        if isinstance(directory, str) and not os.path.isdir(directory) and os.path.isdir(os.path.dirname(directory)):
-            file.unlink(missing_ok=True)

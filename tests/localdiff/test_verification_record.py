@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from localdiff import paths, verification_record
+from localdiff import directory_record, paths
 from localdiff.verification_record import record_damaged, record_verified, recorded_damage, state_of, verified_at
 
 NOW = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
@@ -115,15 +115,15 @@ def test_a_link_to_a_model_is_that_model(model: Path, env: dict[str, str], tmp_p
 def test_two_records_at_the_same_moment_are_both_kept(
     model: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, write = make(model.with_name("b")), verification_record.write_private
+    other, write = make(model.with_name("b")), directory_record.write_private
 
     def write_after_the_other(path: Path, data: bytes) -> os.stat_result:
         with monkeypatch.context() as patch:
-            patch.setattr(verification_record, "write_private", write)
+            patch.setattr(directory_record, "write_private", write)
             record_damaged(other, "another process found this", env=env)
         return write(path, data)
 
-    monkeypatch.setattr(verification_record, "write_private", write_after_the_other)
+    monkeypatch.setattr(directory_record, "write_private", write_after_the_other)
     record_verified(model, now=NOW, env=env)
     assert verified_at(model, env=env) == NOW
     assert recorded_damage(other, env=env) == "another process found this"

@@ -10,8 +10,10 @@ from localdiff.load import release_cached_memory
 
 def test_without_a_gpu_there_is_nothing_to_give_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.cuda, "empty_cache", None)
+    given_back: list[str] = []
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: given_back.append("GPU"))
     release_cached_memory()
+    assert not given_back
 
 
 @pytest.mark.parametrize("has_public_function", [True, False])
