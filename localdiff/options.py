@@ -41,7 +41,7 @@ class GenerateOptions:
         system: system prompt.
         steps: length of the temperature schedule, and so the maximum number of denoise steps per block.
         cap: a lower maximum that leaves the schedule unchanged.
-        entropy_bound: entropy in nats that the positions accepted in one step may sum to.
+        entropy_bound: nats; positions are accepted while the entropies of surer ones sum to at most this.
         t_min: temperature that the last step is just above, by the difference to `t_max` over the number of steps.
         t_max: temperature of the first step.
         temperature: 0 takes the most probable id in place of a drawn one; any other value is the temperature of every

@@ -77,7 +77,7 @@ def plan_memory(
     fitting = None if adapter is None else Adapter(adapter, config, dtype)
     demand = skeleton.demand(context, fitting)
     budgets = [_budget(device, max_memory)]
-    if not budgets[0].holds(demand.account.total):  # asking a GPU for its memory takes 0.4 GB of it: a context
+    if not budgets[0].holds(demand.account.total):  # asking a GPU for its memory takes half a GB of it: a context
         budgets += [_budget(there, max_memory) for there in further]
     placement = place(demand, budgets, may_offload=may_offload)
     if fitting is not None and placement.offloaded:
