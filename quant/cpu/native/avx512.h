@@ -3,7 +3,7 @@
 #include <immintrin.h>
 
 #define INSTRUCTIONS "AVX-512 VNNI"
-enum { LANES = 16, SHIFT = 128 };  // SHIFT: the levels are unsigned, and this much too large
+enum { LANES = 16, SHIFT = 128, MAX_ROWS = 128, UNROLLED = 16 };  // SHIFT: the levels are unsigned, and this much too large
 
 typedef __m512i whole;  // LANES sums, or LANES times four bytes
 typedef __m512 real;

@@ -27,8 +27,8 @@ SOURCES = tuple(
 FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC")
 """Without contraction a number is rounded as the expression says, by every compiler alike."""
 NAMES = ("cc", "gcc", "clang")
-TIMEOUT = 30
-"""Time limit of the compiler, which usually takes one or two seconds."""
+TIMEOUT = 120
+"""Time limit of the compiler in seconds. It usually takes three; on a machine that is busy with other work, thirty."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a folder about which a linker complains, and which are not the sources'."""
 MAX_QUOTE = 200

@@ -122,7 +122,7 @@ static inline __attribute__((always_inline)) void strip(const whole levels[QUADS
         x[m] = rows[m] + group;
         sum[m] = whole_of(x[m]->offset);
     }
-#pragma GCC unroll 16
+#pragma GCC unroll UNROLLED
     for (int quad = 0; quad < QUADS; ++quad) {
         const whole level = levels[quad];
 #pragma GCC unroll 8

@@ -5,7 +5,7 @@
 #include "stored.h"
 #include "vectors.h"
 
-enum { QUADS = GROUP / 4, MAX_ROWS = 128 };
+enum { QUADS = GROUP / 4 };
 
 // A row's activations in one group, four codes a word, in the order of `levels`.
 struct group {
