@@ -172,6 +172,7 @@ ALLOWED: dict[str, set[str]] = {
         "memory_account",
         "quant",
         "quant.codecs",
+        "quant.cpu",
         "quant.modules",
         "view",
     },

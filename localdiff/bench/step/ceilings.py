@@ -1,6 +1,6 @@
 """The best rates of this machine, measured: a large copy, and large matmuls.
 
-Knows torch and a clock; knows no model. A step is compared with these and not with a data sheet.
+Knows torch, the kernel in C and a clock; knows no model. A step is compared with these and not with a data sheet.
 """
 
 from __future__ import annotations
@@ -17,10 +17,16 @@ from localdiff.bench.step.parts import waiter
 from localdiff.bench.step.work import Work
 from localdiff.errors import is_out_of_memory
 from localdiff.load.devices import dtype_named
+from quant.codecs import CODECS
+from quant.cpu.native.products import NativeLinear
+from quant.cpu.native.support import native_library
+from quant.modules import QuantLinear, QuantTensor
+from quant.unsupported import Unsupported
 
 _COPY_BYTES = 1 << 29
 _LEAST_SECONDS = 0.05
 _LARGEST = 8192
+_LARGEST_OF_KERNEL = 2048
 _REPEATS = 7
 _QUEUED = 10
 """Runs that a GPU is given at once: a copy takes it as long as some ten launches take the host, and would be charged
@@ -34,7 +40,8 @@ class Ceilings:
     Attributes:
         copy_rate: bytes per second of a large copy, read and written bytes together.
         products: operations per second of large matmuls, by dtype of their factors; dtypes that the device cannot
-            multiply are left out.
+            multiply are left out. For int8 on a CPU, by torch or by the kernel in C, whichever is faster: where there
+            are no instructions for products of int8, torch computes them a hundred times as slowly.
     """
 
     copy_rate: float
@@ -55,9 +62,11 @@ def measure_ceilings(device: torch.device, *, copy_bytes: int = _COPY_BYTES, lar
     """
     products = {}
     for kind in ("fp32", "bf16", "int8"):
-        rate = _product_rate(kind, device, largest)
-        if rate is not None:
-            products[kind] = rate
+        rates = [_product_rate(kind, device, largest)]
+        if kind == "int8" and device.type == "cpu":
+            rates.append(_kernel_rate(min(largest, _LARGEST_OF_KERNEL)))
+        if known := [rate for rate in rates if rate is not None]:
+            products[kind] = max(known)
     return Ceilings(copy_rate=_copy_rate(device, copy_bytes), products=products)
 
 
@@ -81,6 +90,16 @@ def _product_rate(kind: str, device: torch.device, largest: int) -> float | None
         if seconds >= _LEAST_SECONDS or size >= largest:
             return 2 * size**3 / seconds
         size *= 2
+
+
+def _kernel_rate(size: int) -> float | None:
+    """Operations per second of a square product by the kernel in C, rounding to int8 included; None where it is not."""
+    library = native_library()
+    if isinstance(library, Unsupported):
+        return None
+    linear = QuantLinear(CODECS["int8"], size, size)
+    linear.weight = QuantTensor.of(CODECS["int8"], torch.randn(size, size))
+    return 2 * size**3 / _best(partial(NativeLinear(linear, library), torch.randn(size, size)), torch.device("cpu"))
 
 
 def _factor(kind: str, size: int, device: torch.device) -> Tensor:

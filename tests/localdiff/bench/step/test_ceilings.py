@@ -10,6 +10,8 @@ import torch
 from localdiff.bench.step import ceilings
 from localdiff.bench.step.ceilings import Ceilings, measure_ceilings
 from localdiff.bench.step.work import Work
+from quant.cpu.native.support import native_library
+from quant.unsupported import Unsupported
 
 KNOWN = Ceilings(copy_rate=100.0, products={"fp32": 10.0, "bf16": 20.0, "int8": 40.0})
 
@@ -53,6 +55,7 @@ def test_a_product_that_a_device_does_not_have_is_left_out(monkeypatch: pytest.M
         raise RuntimeError("not here")
 
     monkeypatch.setattr(ceilings.torch, "_int_mm", refuse)
+    monkeypatch.setattr(ceilings, "native_library", lambda: Unsupported("not here", ""))
     assert "int8" not in measure_ceilings(torch.device("cpu"), copy_bytes=1 << 16, largest=64).products
 
 
@@ -63,3 +66,14 @@ def test_memory_that_runs_out_is_no_missing_product(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(ceilings.torch, "_int_mm", refuse)
     with pytest.raises(RuntimeError, match="can't allocate"):
         measure_ceilings(torch.device("cpu"), copy_bytes=1 << 16, largest=64)
+
+
+def test_what_the_kernel_multiplies_faster_than_torch_is_the_ceiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a step on a CPU with AVX2 alone takes less than its lower bound."""
+    if isinstance(native_library(), Unsupported):
+        pytest.skip("the kernel in C does not run on this machine")
+    monkeypatch.setattr(ceilings, "_product_rate", lambda *_: 1.0)
+    products = measure_ceilings(torch.device("cpu"), copy_bytes=1 << 16, largest=64).products
+    assert products["fp32"] == products["bf16"] == 1.0 < products["int8"]
+    monkeypatch.setattr(ceilings, "_product_rate", lambda *_: 1e30)
+    assert measure_ceilings(torch.device("cpu"), copy_bytes=1 << 16, largest=64).products["int8"] == 1e30
