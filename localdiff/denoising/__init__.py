@@ -1,11 +1,12 @@
 """Denoises one block: from a canvas of noise to a draft that is stable and confident.
 
-    plain              the loop step by step, which everything else is held against
-    native_reading     reads its logits on a CPU through the kernel in C
+    step               what dynamic and static steps share: the settings of a block, and events
+    dynamic            steps whose shapes follow the cache, one after the other; all else is held against them
+    native_reading     reads their logits on a CPU through the kernel in C
     static             steps of fixed shape, launched ahead and captured as CUDA graphs
     path               the parts of a step that are static, captured, fused or in Triton, and how that is chosen
     fused_layer_ops    the ops between a layer's GEMMs in Triton
-    denoiser           blocks on that path, or on the plain one
+    denoiser           denoises blocks on that path
     trial              whether the path's kernels run here
     parity             whether they compute what the plain path does
 
@@ -13,8 +14,9 @@ Knows the model, its cache and the sampler; knows nothing about text or about wh
 """
 
 from localdiff.denoising.denoiser import Denoiser
+from localdiff.denoising.dynamic import dynamic_steps
 from localdiff.denoising.path import StepPath
-from localdiff.denoising.plain import BlockSettings, Step, denoise_plainly
+from localdiff.denoising.step import BlockSettings, Step
 from localdiff.denoising.trial import compare_kernels, try_kernels, try_plainly
 from quant.cuda.parity import ParityError
 
@@ -25,7 +27,7 @@ __all__ = [
     "Step",
     "StepPath",
     "compare_kernels",
-    "denoise_plainly",
+    "dynamic_steps",
     "try_kernels",
     "try_plainly",
 ]

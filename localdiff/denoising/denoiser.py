@@ -1,6 +1,6 @@
-"""Denoises blocks step by step: in static steps where they are supported, on the plain path elsewhere.
+"""Denoises blocks step by step: in static steps where they are supported, in dynamic ones elsewhere.
 
-Knows which blocks can be denoised in static steps; `static` and `plain` know how.
+Knows which blocks can be denoised in static steps; `static` and `dynamic` know how.
 Shape letters: L canvas.
 """
 
@@ -17,13 +17,14 @@ import torch
 from torch import Tensor
 
 from localdiff.children import shielded_children
+from localdiff.denoising.dynamic import dynamic_steps
 from localdiff.denoising.native_reading import NativeReader
 from localdiff.denoising.parity import step_parity
 from localdiff.denoising.path import StepPath, int8_embedding, native_logits_kernel
-from localdiff.denoising.plain import BlockSettings, Step, denoise_plainly
 from localdiff.denoising.static.cuda_graphs import GraphCapturer
 from localdiff.denoising.static.reading import read_through_torch, read_through_triton
 from localdiff.denoising.static.steps import StaticSteps
+from localdiff.denoising.step import BlockSettings, Step
 from localdiff.diffusion.noise import Noise, SeededNoise
 from localdiff.diffusion.reading import ReadLogits, read_logits
 from localdiff.diffusion.settings import SamplerSettings
@@ -40,7 +41,7 @@ class Denoiser:
     """Denoises the blocks of one model.
 
     Args:
-        path: as `StepPath.prepare` returned it for this model; by default the plain one.
+        path: as `StepPath.prepare` returned it for this model; by default dynamic steps, on the plain path.
 
     Raises:
         ValueError: the path names a kernel that is not there.
@@ -171,19 +172,19 @@ class Denoiser:
                 return
             self._warn_busy()
         commit = torch.tensor(commit_ids, dtype=torch.int64, device=canvas.device) if commit_ids else None
-        yield from denoise_plainly(self._model, cache, canvas, noise, block, commit, self._read)
+        yield from dynamic_steps(self._model, cache, canvas, noise, block, commit, self._read)
 
     def _warn_busy(self) -> None:
         """Says once that another run is using the buffers, which serve one block at a time."""
         if not self._has_warned:
             self._has_warned = True
             _log.warning(
-                "another answer of this model is still being generated, or was left unfinished: meanwhile, steps take "
-                "the plain path, which is slower"
+                "another answer of this model is still being generated, or was left unfinished: meanwhile, steps are "
+                "not static, which is slower"
             )
 
     def _reader(self) -> ReadLogits:
-        """What reads the logits of plain steps."""
+        """What reads the logits of dynamic steps."""
         if not self.path.native_logits:
             return read_logits
         kernel = native_logits_kernel(self._model)

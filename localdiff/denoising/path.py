@@ -25,12 +25,12 @@ _REQUIRED = {"static": "attention", "logits": "static", "captured": "static", "s
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepPath:
-    """How denoise steps are computed; by default step by step on the plain path.
+    """How denoise steps are computed; by default dynamic steps, on the plain path.
 
     Attributes:
         static: whether steps have static shapes and buffers, which requires `attention`: shapes of torch's attention
-            follow the number of cached positions. `logits`, `captured` and `sparse` require static steps, and
-            `ahead` means nothing without them.
+            follow the number of cached positions. If not, they are dynamic. `logits`, `captured` and `sparse` require
+            static steps, and `ahead` means nothing without them.
         captured: whether they are captured as CUDA graphs; their torch ops must then not synchronize.
         logits: whether statistics and decision run in Triton.
         attention: whether attention runs in Triton.
@@ -40,7 +40,7 @@ class StepPath:
             after it.
         sparse: whether self-conditioning uses only the probable ids, where a step has few enough of them and weights
             allow it.
-        native_logits: whether a CPU takes the statistics of plain steps through the kernel in C.
+        native_logits: whether a CPU takes the statistics of dynamic steps through the kernel in C.
         ahead: whether a step is launched before the outcome of the last one is read, unless that one may end the block.
 
     Raises:
@@ -75,12 +75,12 @@ class StepPath:
         device: torch.device,
         residence: Residence = "whole",
     ) -> StepPath:
-        """The fastest path that works on a device; without an NVIDIA GPU, steps are plain.
+        """The fastest path that works on a device; without an NVIDIA GPU, steps are dynamic.
 
         Only a model that is there as a whole has all parts. Where layers are copied to it for each pass, projections
         are not fused, since a copy needs to know each tensor; steps are not captured, and none is launched before it is
-        known to be needed: the copies take most of its time. Where layers are read from files, a step is plain, which
-        has nothing to warm up: that would read them several times while the model loads.
+        known to be needed: the copies take most of its time. Where layers are read from files, steps are dynamic, which
+        have nothing to warm up: that would read them several times while the model loads.
 
         Args:
             device: of everything outside the layers.
@@ -138,7 +138,9 @@ class StepPath:
             "sparse self-conditioning": self.sparse,
             "logits in C": self.native_logits,
         }
-        return ", ".join(["static step" if self.static else "plain step", *(part for part, on in parts.items() if on)])
+        return ", ".join(
+            ["static step" if self.static else "dynamic step", *(part for part, on in parts.items() if on)]
+        )
 
 
 def _can_be_captured(model: DiffusionGemma) -> bool:

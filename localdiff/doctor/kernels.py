@@ -42,7 +42,7 @@ def _finding(device: torch.device) -> Finding:
         status="warn",
         text=f"{unsupported}, so a quantized model decodes its experts one by one",
         advice=None if unsupported is None else unsupported.remedy,
-        facts={"device": str(device), "path": "plain step"},
+        facts={"device": str(device), "path": "dynamic step"},
     )
 
 

@@ -61,7 +61,7 @@ class Engine:
 
         Args:
             layer_devices: device of each layer, if not all are on one.
-            denoiser: how its blocks are denoised; by default on the plain path.
+            denoiser: how its blocks are denoised; by default in dynamic steps.
             context_size: maximum number of tokens of prompt and answer together, where options say nothing else.
         """
         self.model = model

@@ -1,6 +1,6 @@
 """The tensors of a checkpoint under their published names, however they are stored.
 
-    plain          NAME                                      as it is
+    published      NAME                                      as it is
     quantized      NAME.codes, NAME.scales, a manifest       as it is: the modules decode what they need
     bitsandbytes   NAME and NAME.absmax, NAME.quant_map, …   decoded while it is read
 
@@ -33,7 +33,7 @@ from quant.hashing import file_sha256
 from quant.jobs.job import is_unfinished
 
 KEEP = "keep"
-PLAIN_RECIPE = "bf16"
+PUBLISHED_RECIPE = "bf16"
 BITSANDBYTES_RECIPE = "bitsandbytes"
 _AGAIN = "run the `localdiff quantize` command that made it again"
 _NO_WEIGHTS = "quantized weights are read from what `localdiff quantize` or bitsandbytes wrote"
@@ -42,7 +42,7 @@ _SAME_IN_SOURCE = f"the checkpoint that it was made from has the same fault: men
 
 
 class StoredWeights:
-    """A plain checkpoint: every tensor is under its own name. The other forms derive from it.
+    """A checkpoint as published: every tensor is under its own name. The other forms derive from it.
 
     Attributes:
         checkpoint: the stored tensors.
@@ -51,7 +51,7 @@ class StoredWeights:
         shapes: published name → shape of the weight, whatever it is stored as.
     """
 
-    recipe = PLAIN_RECIPE
+    recipe = PUBLISHED_RECIPE
     names: tuple[str, ...] = ()
 
     def __init__(self, checkpoint: Checkpoint) -> None:

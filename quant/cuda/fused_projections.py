@@ -3,8 +3,8 @@
     gate [N, K] ┐
     up   [N, K] ┴─► one weight [2 N, K], of which each module keeps a view of its own rows
 
-Nothing is held twice, and a module that is saved or called by itself behaves as before. Knows linear layers, plain,
-quantized and fast; knows nothing about what they are for. The modules get no gradients.
+Nothing is held twice, and a module that is saved or called by itself behaves as before. Knows linear layers,
+unquantized, quantized and fast; knows nothing about what they are for. The modules get no gradients.
 Shape letters: M rows, N rows of a weight, K its input.
 """
 

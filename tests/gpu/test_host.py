@@ -168,7 +168,7 @@ def test_a_step_that_cannot_be_recorded_is_launched_kernel_by_kernel(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a terminal sends no signals there")
-def test_ctrl_c_reaches_no_compiler_in_plain_steps(
+def test_ctrl_c_reaches_no_compiler_in_dynamic_steps(
     directory: Path, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They launch kernels, too, where experts or linear layers have them."""

@@ -27,7 +27,7 @@ def paths_of(network: DiffusionGemma, dtype: torch.dtype, steps: str = "") -> di
 
     Args:
         dtype: that of the activations.
-        steps: how its steps are computed as a whole, where that is not the plain path.
+        steps: how its steps are taken, where they are not dynamic ones that read logits through torch.
     """
     layers = list(network.layers)
     attention = [layer.get_submodule("self_attn") for layer in layers]

@@ -10,5 +10,5 @@
     cuda_graphs  capture of CUDA graphs, and their memory
     steps        the steps of a block, launched ahead until it may be about to end
 
-On a CPU the same code runs eagerly, and is tested there against `localdiff.denoising.plain`.
+On a CPU the same code runs eagerly, and is tested there against `localdiff.denoising.dynamic`.
 """

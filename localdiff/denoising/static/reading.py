@@ -12,8 +12,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from localdiff.denoising.plain import event_rows
 from localdiff.denoising.static.buffers import StepBuffers
+from localdiff.denoising.step import event_rows
 from localdiff.diffusion.reading import LogitStatistics, read_logits
 from localdiff.diffusion.sampler import accept, renoise
 from localdiff.diffusion.search import inverse_cumulative

@@ -98,7 +98,7 @@ def test_a_block_is_denoised_as_by_torch(monkeypatch: pytest.MonkeyPatch) -> Non
     native = Denoiser.for_device(network, CPU)
     monkeypatch.setenv("LOCALDIFF_CPU_PATH", "plain")
     plain = Denoiser.for_device(network, CPU)
-    assert (str(native.path), str(plain.path)) == ("plain step, logits in C", "plain step")
+    assert (str(native.path), str(plain.path)) == ("dynamic step, logits in C", "dynamic step")
     pairs = list(zip(*(denoise(denoiser, network, SeededNoise(1)) for denoiser in (native, plain)), strict=True))
     assert len(pairs) == 3
     for mine, other in pairs:
@@ -112,6 +112,6 @@ def test_a_block_is_denoised_as_by_torch(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_model_that_the_kernel_does_not_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALDIFF_CPU_PATH", "fast")
-    assert str(Denoiser.for_device(tiny.model(), CPU).path) == "plain step", "64 ids are no whole chunk"
+    assert str(Denoiser.for_device(tiny.model(), CPU).path) == "dynamic step", "64 ids are no whole chunk"
     with pytest.raises(ValueError, match="does not serve this model"):
         Denoiser(tiny.model(), StepPath(native_logits=True))

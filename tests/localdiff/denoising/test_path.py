@@ -18,7 +18,7 @@ CPU, CARD = torch.device("cpu"), torch.device("cuda", 0)
 
 def test_on_a_cpu_nothing_changes_by_itself() -> None:
     denoiser = Denoiser.for_device(tiny.model(), CPU)
-    assert str(denoiser.path) == "plain step"
+    assert str(denoiser.path) == "dynamic step"
 
 
 @pytest.mark.parametrize(
@@ -28,9 +28,9 @@ def test_on_a_cpu_nothing_changes_by_itself() -> None:
             "whole",
             "static step, logits in Triton, attention in Triton, layer ops in Triton, fused projections, commit fused",
         ),
-        ("from files", "plain step, attention in Triton, layer ops in Triton, commit fused"),
+        ("from files", "dynamic step, attention in Triton, layer ops in Triton, commit fused"),
         ("streamed", "static step, logits in Triton, attention in Triton, layer ops in Triton, commit fused"),
-        ("spread", "plain step, commit fused"),
+        ("spread", "dynamic step, commit fused"),
     ],
     ids=str,
 )
@@ -54,7 +54,7 @@ def test_without_attention_in_triton_no_step_is_static_and_other_kernels_stay(
     monkeypatch.setattr("localdiff.denoising.path.why_unsupported", lambda _: None)
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", plain)
     path = StepPath.for_device(tiny.model().to(dtype), CARD)
-    assert str(path) == "plain step, layer ops in Triton, fused projections, commit fused"
+    assert str(path) == "dynamic step, layer ops in Triton, fused projections, commit fused"
     with pytest.raises(ValueError, match=r"self\.attention=False should be True where self\.static=True"):
         replace(path, static=True)
 
@@ -113,7 +113,7 @@ def test_a_word_switches_off_its_part_and_what_requires_it(
     model = tiny.model().to(torch.bfloat16)
     assert str(StepPath.for_device(model, CARD)) == ", ".join(ALL_PARTS)
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", word)
-    left = ["plain step"] * ("static step" in gone) + [part for part in ALL_PARTS if part not in gone]
+    left = ["dynamic step"] * ("static step" in gone) + [part for part in ALL_PARTS if part not in gone]
     assert str(StepPath.for_device(model, CARD)) == ", ".join(left)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from localdiff.denoising import BlockSettings, denoise_plainly
+from localdiff.denoising import BlockSettings, dynamic_steps
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.load import load_model, loader, open_weights
@@ -69,7 +69,7 @@ def test_a_card_takes_what_the_account_says(quantized: Path, account: MemoryAcco
     canvas = torch.randint(network.config.vocab_size, (network.config.canvas_length,), device=card)
     block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(schedule_steps=3), stop_rule="never", pad_id=0)
     torch.cuda.reset_peak_memory_stats(card)
-    assert len(list(denoise_plainly(network, cache, canvas, SeededNoise(0), block))) == 3
+    assert len(list(dynamic_steps(network, cache, canvas, SeededNoise(0), block))) == 3
     peak = torch.cuda.max_memory_allocated(card) - before
     assert peak < account.total - account.slack
     assert peak > 0.8 * (account.total - account.slack)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from localdiff.denoising import BlockSettings, denoise_plainly, plain
+from localdiff.denoising import BlockSettings, dynamic, dynamic_steps
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.kernels.decision_layout import ROWS
@@ -73,7 +73,7 @@ def test_denoise_steps_stay_within_the_limit_and_carry_no_logits(
     length, config = model.config.canvas_length, model.config
     cache.length = CONTEXT
     # The one copy to the host; a draft of padding never stops.
-    monkeypatch.setattr(plain, "event_rows", lambda *_: torch.zeros(ROWS, length, dtype=torch.int32))
+    monkeypatch.setattr(dynamic, "event_rows", lambda *_: torch.zeros(ROWS, length, dtype=torch.int32))
     canvas = torch.empty(length, dtype=torch.int64, device=META)
     block = BlockSettings(
         number=1, started=0.0, sampler=SamplerSettings(schedule_steps=3), stop_rule="both", pad_id=config.pad_token_id
@@ -81,7 +81,7 @@ def test_denoise_steps_stay_within_the_limit_and_carry_no_logits(
     carried: list[int] = []
     watched = Allocations([canvas, *held_before(model, cache)])
     with watched, model.register_forward_pre_hook(lambda *_: carried.append(watched.live)):
-        steps = len(list(denoise_plainly(model, cache, canvas, SeededNoise(0), block)))
+        steps = len(list(dynamic_steps(model, cache, canvas, SeededNoise(0), block)))
     logits = length * config.vocab_size * 2
     assert logits < watched.peak < LIMIT
     assert watched.largest == logits, "nothing is larger than the logits in bf16"

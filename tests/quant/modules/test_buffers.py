@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from localdiff.denoising import BlockSettings, denoise_plainly, plain
+from localdiff.denoising import BlockSettings, dynamic, dynamic_steps
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.kernels.decision_layout import ROWS
@@ -82,9 +82,9 @@ def test_denoise_steps(model: DiffusionGemma, buffers: int, monkeypatch: pytest.
     cache = KVCache(model.config, CONTEXT, torch.bfloat16, META)
     cache.length = CONTEXT - length
     # The one copy to the host; a draft of padding never stops.
-    monkeypatch.setattr(plain, "event_rows", lambda *_: torch.zeros(ROWS, length, dtype=torch.int32))
+    monkeypatch.setattr(dynamic, "event_rows", lambda *_: torch.zeros(ROWS, length, dtype=torch.int32))
     canvas = torch.empty(length, dtype=torch.int64, device=META)
     block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(schedule_steps=2), stop_rule="both", pad_id=0)
     with watched_from(model, cache, canvas) as watched:
-        assert len(list(denoise_plainly(model, cache, canvas, SeededNoise(0), block))) == 2
+        assert len(list(dynamic_steps(model, cache, canvas, SeededNoise(0), block))) == 2
     assert 0.5 * buffers < watched.peak < buffers

@@ -206,7 +206,7 @@ def test_clocked_steps_are_read_as_the_timed_ones_are(monkeypatch: pytest.Monkey
 
 
 def test_the_timed_steps_are_those_of_an_answer() -> None:
-    """Seconds are a clock's; what is computed under it is what `denoise_plainly` computes."""
+    """Seconds are a clock's; what is computed under it is what `dynamic_steps` computes."""
     subject = small_subject()
     entropies = [
         Stopwatch(subject.network, subject.denoiser, subject.dtype, subject.device, context=8)

@@ -1,4 +1,4 @@
-"""What only a card can show: recorded steps against plain ones, the same bits for a seed, memory that does not grow.
+"""What only a card can show: recorded steps against dynamic ones, the same bits for a seed, memory that does not grow.
 
 Without a card they can be run with `-m gpu` all the same: nothing is recorded then, and Triton's interpreter takes
 minutes.

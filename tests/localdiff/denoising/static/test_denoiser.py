@@ -1,4 +1,4 @@
-"""The static step against the plain one, and the fused commit against two passes: whole generations on a small model.
+"""The static step against the dynamic one, and the fused commit against two passes: whole generations on a small model.
 
 The same code runs on a CPU as on a card, uncaptured; attention, statistics and decision go through torch here, and
 through Triton's interpreter in `test_through_triton`.
@@ -53,7 +53,7 @@ CPU = torch.device("cpu")
 @pytest.mark.parametrize(
     "how", [{}, {"ahead": False}, {"fuses_commits": True}, {"fuses_commits": True, "projections": True}], ids=str
 )
-def test_a_generation_is_the_same_as_with_plain_steps(tmp_path: Path, how: Any, values: Any) -> None:
+def test_a_generation_is_the_same_as_with_dynamic_steps(tmp_path: Path, how: Any, values: Any) -> None:
     expected = list(engine(tmp_path).generate(PROMPT, options(**values)))
     assert len([event for event in expected if isinstance(event, DenoiseStep)]) > 5
     made = engine(tmp_path, static=True, **how)
@@ -92,7 +92,7 @@ def test_a_ring_that_fills_up_on_the_way(tmp_path: Path, how: Any) -> None:
 def test_it_really_is_another_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_top_k: int) -> None:
     made = engine(tmp_path, static=True, fuses_commits=True)
     monkeypatch.setattr(type(made.model), "denoise", None)
-    monkeypatch.setattr("localdiff.denoising.denoiser.denoise_plainly", None)
+    monkeypatch.setattr("localdiff.denoising.denoiser.dynamic_steps", None)
     finished = list(made.generate(PROMPT, options(record_top_k=record_top_k)))[-1]
     assert isinstance(finished, RunFinished)
     assert len(finished.stats.blocks) == 5
@@ -217,7 +217,7 @@ def test_noise_of_each_step_is_the_same_where_steps_are_sent_ahead_and_read_the_
     assert_same(list(engine(tmp_path, static=True).generate(PROMPT, options(), noise=PairedNoise(5))), expected)
 
 
-def test_other_sources_of_noise_take_the_plain_step(tmp_path: Path) -> None:
+def test_other_sources_of_noise_take_dynamic_steps(tmp_path: Path) -> None:
     expected = list(engine(tmp_path).generate(PROMPT, options(noise="reference")))
     assert_same(list(engine(tmp_path, static=True).generate(PROMPT, options(noise="reference"))), expected)
 

@@ -1,4 +1,4 @@
-"""Whole generations with recorded steps against plain ones, over the stand-in for CUDA graphs of `tests.gpu.graphs`."""
+"""Whole generations with recorded steps against dynamic ones, over the stand-in for graphs of `tests.gpu.graphs`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def graphs(caplog: pytest.LogCaptureFixture) -> Iterator[list[Any]]:
     ids=str,
 )
 @pytest.mark.parametrize("how", [{}, {"ahead": False}, {"fuses_commits": True, "projections": True}], ids=str)
-def test_a_generation_is_the_same_as_with_plain_steps(tmp_path: Path, how: Any, values: Any, graphs: list[Any]) -> None:
+def test_a_generation_is_the_same_as_with_dynamic_steps(
+    tmp_path: Path, how: Any, values: Any, graphs: list[Any]
+) -> None:
     expected = list(engine(tmp_path).generate(PROMPT, options(**values)))
     assert_same(list(recorded(tmp_path, **how).generate(PROMPT, options(**values))), expected)
 

@@ -1,4 +1,4 @@
-"""Whole blocks with fused projections against the plain step, in each form weights have on a card."""
+"""Whole blocks with fused projections against dynamic steps without, in each form weights have on a card."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def parts(network: DiffusionGemma) -> list[Projections]:
         pytest.param("4bit-small", "a16", marks=pytest.mark.slow),
     ],
 )
-def test_a_block_is_the_same_as_with_plain_steps(recipe: str, dense: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_is_the_same_as_with_dynamic_steps(recipe: str, dense: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = block(small_subject(recipe).network.to(DEVICE))
     network = on_card(recipe, dense, monkeypatch)
     found = block(network, static=True, layer_ops=True, projections=True)

@@ -1,4 +1,4 @@
-"""Static steps through Triton's interpreter against the plain step: whole generations on a small model."""
+"""Static steps through Triton's interpreter against dynamic steps through torch: whole generations."""
 
 from __future__ import annotations
 

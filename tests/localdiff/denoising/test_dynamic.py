@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from localdiff.denoising import BlockSettings, Step, denoise_plainly
+from localdiff.denoising import BlockSettings, Step, dynamic_steps
 from localdiff.diffusion.noise import Noise, SeededNoise
 from localdiff.diffusion.schedule import temperature_at
 from localdiff.diffusion.settings import SamplerSettings
@@ -114,7 +114,7 @@ def denoise(
         pad_id=tiny.PAD,
     )
     cache = KVCache(model.config, 16, torch.float32, CPU)
-    return list(denoise_plainly(model, cache, START, noise or SeededNoise(0), block, commit)), model
+    return list(dynamic_steps(model, cache, START, noise or SeededNoise(0), block, commit)), model
 
 
 def events(steps: Sequence[Step]) -> list[DenoiseStep]:
@@ -252,7 +252,7 @@ def test_a_block_that_is_left_early_computes_no_further_step() -> None:
     model = Scripted([unsure(ONE)])
     settings = SamplerSettings(schedule_steps=6)
     block = BlockSettings(number=1, started=0.0, sampler=settings, stop_rule="both", pad_id=tiny.PAD)
-    steps = denoise_plainly(model, KVCache(model.config, 16, torch.float32, CPU), START, SeededNoise(0), block)
+    steps = dynamic_steps(model, KVCache(model.config, 16, torch.float32, CPU), START, SeededNoise(0), block)
     next(steps)
     del steps
     assert len(model.seen) == 1
