@@ -136,6 +136,7 @@ ALLOWED: dict[str, set[str]] = {
         "host_memory",
         "memory_account",
         "adapter",
+        "kernels",
         "load_progress",
         "model",
         "quant",

@@ -4,10 +4,9 @@
     dynamic            steps whose shapes follow the cache, one after the other; all else is held against them
     native_reading     reads their logits on a CPU through the kernel in C
     static             steps of fixed shape, launched ahead and captured as CUDA graphs
-    path               the parts of a step that are static, captured, fused or in Triton, and how that is chosen
-    fused_layer_ops    the ops between a layer's GEMMs in Triton
+    path               which of these a model takes, captured or not, and how that is chosen
     denoiser           denoises blocks on that path
-    trial              whether the path's kernels run here
+    trial              whether the kernels of a model and of its steps run here
     parity             whether they compute what the plain path does
 
 Knows the model, its cache and the sampler; knows nothing about text or about what came before a block.

@@ -41,10 +41,10 @@ class Denoiser:
     """Denoises the blocks of one model.
 
     Args:
-        path: as `StepPath.prepare` returned it for this model; by default dynamic steps, on the plain path.
+        path: by default dynamic steps.
 
     Raises:
-        ValueError: the path names a kernel that is not there.
+        ValueError: the path needs of the model what it does not have.
     """
 
     def __init__(self, model: DiffusionGemma, path: StepPath | None = None) -> None:
@@ -57,15 +57,15 @@ class Denoiser:
 
     @classmethod
     def for_device(cls, model: DiffusionGemma, device: torch.device, residence: Residence = "whole") -> Denoiser:
-        """A denoiser on the path of `StepPath.for_device`, for which it prepares the model.
+        """A denoiser on the path of `StepPath.for_device`.
 
         Raises:
             SwitchError: an environment variable has an invalid value.
         """
-        path = StepPath.for_device(model, device, residence).prepare(model)
+        denoiser = cls(model, StepPath.for_device(model, device, residence))
         if device.type == "cuda":
-            _log.info("steps: %s", path)
-        return cls(model, path)
+            _log.info("steps: %s", denoiser)
+        return denoiser
 
     def warm_up(self, progress: LoadProgress = tell_nobody) -> None:
         """Takes steps that together launch every kernel of a run, so that they are compiled before its clock starts.
@@ -99,8 +99,17 @@ class Denoiser:
         self._take_step(KVCache(config, config.canvas_length, self._model.norm.weight.dtype, layer_devices))
 
     def parity(self) -> dict[str, float]:
-        """How far the kernels of this path are from the plain one; see `step_parity`."""
+        """How far kernels of its steps are from the plain path; see `step_parity`."""
         return step_parity(self._model, self.path)
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether a step takes kernels, apart from those of modules over stored weights."""
+        return bool(self._model.kernels)
+
+    def __str__(self) -> str:
+        """How a step is taken and computed, in words."""
+        return ", ".join((str(self.path_taken), *self._model.kernels))
 
     def without_graphs(self) -> Denoiser:
         """A denoiser of the same path, launched kernel by kernel and never ahead, so that parts can be clocked."""
@@ -194,7 +203,11 @@ class Denoiser:
 
     def _static_steps(self) -> StaticSteps:
         path = self.path
+        if not self._model.attends_through_triton:
+            raise ValueError(f"{path.static=}, but the model attends through torch")
         embedding = int8_embedding(self._model) if path.sparse else None
+        if path.sparse and embedding is None:
+            raise ValueError(f"{path.sparse=}, but the embedding of the model is not in int8")
         return StaticSteps(
             self._model,
             read=read_through_triton if path.logits else read_through_torch,

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from localdiff.denoising.fused_layer_ops import FusedLayerOps
 from localdiff.denoising.path import StepPath, int8_embedding
 from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.static.reading import Read, read_through_torch, read_through_triton
@@ -43,6 +42,7 @@ from localdiff.model.block import Layer
 from localdiff.model.cache import LayerCache
 from localdiff.model.config import LayerConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.model.fused_layer_ops import FusedLayerOps
 from localdiff.model.layer_ops import PLAIN, LayerOps
 from localdiff.model.projections import Projections, last_projection
 from quant.cuda.parity import Draws, ParityError, assert_parity
@@ -65,7 +65,7 @@ _SAME = 0.9
 
 @torch.inference_mode()
 def step_parity(model: DiffusionGemma, path: StepPath) -> dict[str, float]:
-    """The relative errors of the kernels that steps on a path take, by what they compute.
+    """The relative errors of the kernels that a model and its steps on a path take, by what they compute.
 
     One layer of each kind is tried, of those whose weights are on the device of the model's last norm.
 
@@ -76,7 +76,7 @@ def step_parity(model: DiffusionGemma, path: StepPath) -> dict[str, float]:
     for config, layer in parity.kinds().items():
         try:
             with layer.present():
-                parity.try_layer(config, layer, path)
+                parity.try_layer(config, layer)
         except ParityError as error:
             kind = "full" if config.window is None else "sliding"
             raise ParityError(f"a layer of {kind} attention: {error}") from None
@@ -144,17 +144,17 @@ class _Parity:
                 layers.setdefault(config, layer)
         return layers
 
-    def try_layer(self, config: LayerConfig, layer: Layer, path: StepPath) -> None:
-        """Every kernel of a layer that a path has."""
-        if path.layer_ops:
+    def try_layer(self, config: LayerConfig, layer: Layer) -> None:
+        """Every kernel that a layer takes."""
+        is_fused = isinstance(layer.layer_ops, FusedLayerOps)
+        if is_fused:
             self.try_layer_ops(config, layer)
-        if path.attention:
+        if self._model.attends_through_triton:
             self.try_attention(config)
-        if path.layer_ops:
+        if is_fused:
             self.try_parts(config, layer)
-        if path.projections:
-            self.try_projections(layer.self_attn, has_gate=False)
-            self.try_projections(layer.mlp, has_gate=True)
+        self.try_projections(layer.self_attn, has_gate=False)
+        self.try_projections(layer.mlp, has_gate=True)
 
     def try_layer_ops(self, config: LayerConfig, layer: Layer) -> None:
         """The ops between a layer's products, for a committed block and a canvas."""

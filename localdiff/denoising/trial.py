@@ -31,7 +31,7 @@ def try_kernels(
     *,
     expectations: Sequence[Expectation] = (),
 ) -> bool:
-    """Whether kernels run and compute what they should; if not, models prepared from now on use none on this device.
+    """Whether kernels run and compute what they should; if not, models loaded from now on use none on this device.
 
     Args:
         progress: called with the share of the trial that is over.
@@ -41,7 +41,7 @@ def try_kernels(
         RuntimeError: the memory is too small, or what failed has left a GPU that computes nothing any more.
     """
     try:
-        if expectations or denoiser.path.has_kernels:
+        if expectations or denoiser.has_kernels:
             progress("kernels", 0.0)
             with shielded_children():  # kernels are compiled, by processes that Ctrl-C must not reach
                 compare_kernels(denoiser, expectations)
@@ -63,7 +63,7 @@ def try_plainly(denoiser: Denoiser, device: torch.device, layer_devices: Sequenc
 
     Raises:
         WeightsError: what a model computes is NaN or infinite without kernels, too; none is at fault then, and models
-            prepared from now on may use them.
+            loaded from now on may use them.
     """
     try:
         denoiser.try_step(layer_devices)
@@ -73,7 +73,7 @@ def try_plainly(denoiser: Denoiser, device: torch.device, layer_devices: Sequenc
 
 
 def compare_kernels(denoiser: Denoiser, expectations: Sequence[Expectation]) -> None:
-    """Holds the kernels of a path, and a model's fast modules, against the plain path, and logs how near they are.
+    """Holds the kernels of steps, and a model's fast modules, against the plain path, and logs how near they are.
 
     Args:
         expectations: plain results that the fast modules must give.

@@ -51,7 +51,7 @@ def compare_captured(engine: Engine, subject: str) -> Finding:
     captured = _drafts(engine)
     denoiser = engine.denoiser
     taken, graphs = denoiser.path_taken, denoiser.graphs
-    path = str(taken)
+    path = str(denoiser)
     facts = {"device": engine.identity.device, "path": path, "steps": len(captured), "graphs": graphs}
     if not denoiser.path.captured:
         text = f"kernels run, and are launched one by one ({path})"

@@ -123,9 +123,9 @@ def make_fast(model: nn.Module, device: torch.device) -> None:
         SwitchError: an environment variable has an invalid value.
     """
     if device.type == "cpu":
-        cpu.prepare(model, min_weights=0)
+        cpu.replace_modules(model, min_weights=0)
     elif device.type == "cuda":
-        cuda.prepare(model, device)
+        cuda.replace_modules(model, device)
 
 
 @torch.inference_mode()

@@ -18,7 +18,7 @@ from localdiff.load.streaming import LayerStream
 from localdiff.load_progress import LoadProgress
 from localdiff.memory_account import PREFILL_CHUNK
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from quant.cuda.choice import Part, prepare
+from quant.cuda.choice import Part, replace_modules
 from quant.cuda.parity import Expectation
 
 _log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ SHORT = 16, 8
 """A canvas is so much longer than pieces of a prompt that have other tiles (`quant.cuda.tiles`): 256 rows, 16, 32."""
 
 
-def prepare_gpu(
+def replace_gpu_modules(
     network: DiffusionGemma,
     device: torch.device,
     *,
@@ -42,7 +42,7 @@ def prepare_gpu(
         adapted: paths of experts with an adapter hook, which the fused kernels do not support.
         absent: paths of modules whose weights are not on this GPU, or during their pass only; they stay as they are,
             but for those that are in `parts`.
-        parts: layers on other GPUs, and layers that are streamed, which are prepared after the others, one by one.
+        parts: layers on other GPUs, and layers that are streamed, which come after the others, one by one.
 
     Returns:
         Plain results that the fast modules must give, too: for a canvas, one with a committed block, a chunk of a
@@ -53,7 +53,7 @@ def prepare_gpu(
     """
     canvas = network.config.canvas_length
     with shielded_children():  # kernels are tried, and compiled for that
-        prepared = prepare(
+        replaced = replace_modules(
             network,
             device,
             keep=adapted,
@@ -63,7 +63,7 @@ def prepare_gpu(
             canvas=canvas,
             dtype=network.norm.weight.dtype,
         )
-    for path in prepared.paths:
+    for path in replaced.paths:
         _log.info("%s", path)
     if adapted:
         _log.warning(
@@ -72,9 +72,9 @@ def prepare_gpu(
             len(adapted),
             "s" * (len(adapted) > 1),
         )
-    if prepared.warning is not None:
-        _log.warning("%s", prepared.warning)
-    return prepared.expectations
+    if replaced.warning is not None:
+        _log.warning("%s", replaced.warning)
+    return replaced.expectations
 
 
 def load_for_gpu(plan: MemoryPlan, progress: LoadProgress) -> tuple[Expectation, ...]:
@@ -99,7 +99,7 @@ def load_for_gpu(plan: MemoryPlan, progress: LoadProgress) -> tuple[Expectation,
         progress("weights", 1.0)
 
     there = {index for index, device in enumerate(placement.layers) if device == main} - {*placement.offloaded}
-    expectations = prepare_gpu(
+    expectations = replace_gpu_modules(
         network,
         main,
         adapted=() if plan.adapter is None else plan.adapter.experts,

@@ -3,7 +3,7 @@
     config.json ─► DiffusionGemma on `meta` ─► account for names and shapes ─► quantized modules in place
                                                                                     │
                    model ◄─ hooks, where layers are offloaded ◄─ assign tensors ◄─ place, or refuse
-                            fast modules, for streamed layers one by one
+                            fast modules, for streamed layers one by one; then the adapter; then kernels
 
 Knows the order of these steps; knows nothing about generation. On a CPU, tensors that are stored in the wanted dtype,
 and codes and scales, stay mapped from the file, so the weights are never held twice; fast modules that store them in
@@ -19,8 +19,9 @@ from dataclasses import dataclass
 import torch
 
 from localdiff.adapter import StoredAdapter
-from localdiff.load.cpu import prepare_cpu
+from localdiff.load.cpu import replace_cpu_modules
 from localdiff.load.gpu import load_for_gpu
+from localdiff.load.kernels import take_kernels
 from localdiff.load.memory_plan import plan_memory
 from localdiff.load.placement import Placement
 from localdiff.load.stored import StoredWeights
@@ -95,11 +96,12 @@ def load_model(
     if device.type == "cpu" and not placement.offloaded:
         # Mapped file pages are not counted as used, but without room for them every pass would read them again.
         spare = None if plan.free is None else max(0, plan.free - plan.needed)
-        prepare_cpu(skeleton.network, spare=spare, progress=lambda done, of: progress("modules", done / of))
+        replace_cpu_modules(skeleton.network, spare=spare, progress=lambda done, of: progress("modules", done / of))
     expectations: tuple[Expectation, ...] = ()
     if device.type == "cuda":
         expectations = load_for_gpu(plan, progress)
     network = skeleton.network.requires_grad_(False).eval()
     if fitting is not None:
         fitting.attach(network, (*names, *weights.names), placement.layers)
+    take_kernels(network, device, placement.residence)
     return LoadedModel(network=network, placement=placement, expectations=expectations)

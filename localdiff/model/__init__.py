@@ -10,7 +10,7 @@
     moe                              router and experts
     layers, projections, formulas    norm and gated MLP; projections of the same rows; RMSNorm, RoPE
     residence                        where the layers' weights are
-    layer_ops                        what a layer computes between its GEMMs
+    layer_ops, fused_layer_ops       what a layer computes between its GEMMs, in torch and in Triton
 
 Knows rows of activations; knows nothing about sampling or text.
 """

@@ -27,7 +27,9 @@ from localdiff.model.cache import KVCache
 from localdiff.model.config import LayerConfig, ModelConfig
 from localdiff.model.embedding import TiedEmbedding
 from localdiff.model.formulas import rotary_table
+from localdiff.model.fused_layer_ops import FusedLayerOps
 from localdiff.model.layers import RMSNorm
+from localdiff.model.projections import Projections
 from localdiff.model.self_conditioning import SelfConditioning
 
 
@@ -48,6 +50,18 @@ class DiffusionGemma(nn.Module):
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.attends_through_triton = False
         self.attention_kernel: AttentionKernel | None = None
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """What its passes compute in Triton or fused, apart from modules over stored weights, in words."""
+        parts = {
+            "attention in Triton": self.attends_through_triton,
+            "layer ops in Triton": isinstance(self.norm.layer_ops, FusedLayerOps),
+            "fused projections": any(
+                isinstance(part, Projections) and part.fused() is not None for part in self.modules()
+            ),
+        }
+        return tuple(part for part, on in parts.items() if on)
 
     def forward(self, commit_ids: Tensor, canvas_ids: Tensor, cache: KVCache, soft: Tensor | None = None) -> Tensor:
         """One pass over commit rows and canvas rows; either may be empty.

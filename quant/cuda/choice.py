@@ -31,7 +31,7 @@ from quant.modules.embedding import QuantEmbedding
 from quant.modules.experts import QuantExperts
 from quant.modules.linear import QuantLinear
 
-__all__ = ["Part", "Prepared", "prepare"]
+__all__ = ["Part", "Replaced", "replace_modules"]
 
 _Fast: TypeAlias = CudaExperts | CudaLinear | CudaEmbedding | DecodedLinear
 
@@ -44,8 +44,8 @@ _KINDS: dict[type[nn.Module], str] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Prepared:
-    """How a model's modules are computed after `prepare`.
+class Replaced:
+    """How a model's modules are computed after `replace_modules`.
 
     Attributes:
         paths: what was done, a line each.
@@ -74,7 +74,7 @@ class Part:
     present: Present = nullcontext
 
 
-def prepare(
+def replace_modules(
     model: nn.Module,
     device: torch.device,
     *,
@@ -84,13 +84,13 @@ def prepare(
     rows: Sequence[int] = (),
     canvas: int = 256,
     dtype: torch.dtype = torch.bfloat16,
-) -> Prepared:
+) -> Replaced:
     """Replaces the quantized modules of a model on a GPU, with its weights assigned.
 
     Args:
         keep: paths of modules that stay as they are.
         absent: paths of those whose weights are not on this GPU; they stay, too, unless they are in `parts`.
-        parts: what is prepared after the rest, each part before the next one is asked for.
+        parts: what comes after the rest; the modules of each are replaced before the next one is asked for.
         rows: numbers of rows of which the plain results are kept, to hold the fast ones against (`Expectation`); none
             are kept by default.
         canvas: the same for an embedding, which takes the rows of a canvas and no others.
@@ -128,7 +128,7 @@ def prepare(
                     for call in calls
                 ],
             )
-    return Prepared(
+    return Replaced(
         paths=tuple(
             f"{kind} ({kind_paths.count(path)}): {path}"
             for kind, kind_paths in paths.items()

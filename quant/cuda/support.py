@@ -53,7 +53,7 @@ def why_unsupported(device: torch.device) -> Unsupported | None:
 
 
 def exclude(device: torch.device, error: Exception) -> None:
-    """Excludes a device from kernels, for models prepared from now on, because one failed there."""
+    """Excludes a device from kernels, for models loaded from now on, because one failed there."""
     if _is_of_files(error):
         _failed[device] = _unwritable_cache(error)
         return

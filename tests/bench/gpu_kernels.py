@@ -93,7 +93,7 @@ def kernels(recipe: str, context: int, steps: int, results: Results) -> int:
     if not shares:
         print(f"the profiler has seen no `{EACH_STEP}`")
         return 1
-    print(f"kernels of a step, {recipe}, {context:,} tokens of context, {watch.denoiser.path_taken}:")
+    print(f"kernels of a step, {recipe}, {context:,} tokens of context, {watch.denoiser}:")
     for share in shares:
         kernel, each = share.kernel, share.microseconds / share.launches
         grid = words_of_grid(kernel.grid)

@@ -38,7 +38,7 @@ def stream(recipe: str, context: int, steps: int, results: Results) -> int:
     layers.start()
     after = _milliseconds(subject, context, steps)
     rate = layers.nbytes / (after - before) / 1e6
-    print(f"a step of {recipe}, {context:,} tokens of context, {subject.denoiser.path}:")
+    print(f"a step of {recipe}, {context:,} tokens of context, {subject.denoiser}:")
     print(f"  all layers on the card                   {before:8.2f} ms")
     print(f"  {STREAMED} of them streamed, {layers.nbytes / 1e9:5.2f} GB            {after:8.2f} ms, {rate:.1f} GB/s")
     key = {"part": "stream", "recipe": recipe, "context": context}

@@ -110,7 +110,7 @@ def our_seconds(recipe: str, layers: int, context: int, steps: int, device: str)
     make = random_subject(recipe=recipe, layers=layers, context=context, device=device, dtype="bf16")
     subject = make(lambda _: None)
     watch = Stopwatch(subject.network, subject.denoiser, subject.dtype, subject.device, context=context)
-    return list(watch.measure(steps).steps.seconds), str(watch.denoiser.path_taken)
+    return list(watch.measure(steps).steps.seconds), str(watch.denoiser)
 
 
 def row(way: str, layers: int, context: int, steps: int, results: Results) -> str:

@@ -23,11 +23,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import tests.gpu.kernels  # noqa: F401  # kernels are interpreted, and can be replaced
 from localdiff.bench.step.random_weights import random_model
-from localdiff.denoising.fused_layer_ops import FusedLayerOps
 from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.static.program import Program, Shape
 from localdiff.denoising.static.reading import read_through_torch
 from localdiff.model.cache import KVCache
+from localdiff.model.fused_layer_ops import FusedLayerOps
 from localdiff.model.layer_ops import set_layer_ops
 from localdiff.model.projections import fuse_projections
 from quant.cuda import choice
@@ -99,7 +99,7 @@ def count(
     length = config.canvas_length
     network = random_model(config, recipe_named(recipe), torch.bfloat16, CPU)
     with mock.patch.dict(os.environ, dense_switch(dense)), mock.patch.object(choice, "why_unsupported", _nothing):
-        choice.prepare(network, torch.device("cuda", 0))
+        choice.replace_modules(network, torch.device("cuda", 0))
     if layer_ops:
         set_layer_ops(network, FusedLayerOps())
     if projections:

@@ -22,7 +22,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from localdiff.bench.step.random_weights import stored_as
 from localdiff.bench.step.released import released_config
-from localdiff.denoising.fused_layer_ops import FusedLayerOps
 from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.static.program import Program, Shape
 from localdiff.denoising.static.reading import read_through_triton
@@ -30,6 +29,7 @@ from localdiff.model.attention import attend_through_triton
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.model.fused_layer_ops import FusedLayerOps
 from localdiff.model.layer_ops import set_layer_ops
 from localdiff.model.projections import fuse_projections
 from quant.codecs import CODECS
@@ -212,7 +212,7 @@ def on_card(config: ModelConfig, recipe: str, switches: dict[str, str]) -> Diffu
         mock.patch.object(choice, "why_unsupported", _nothing),
         mock.patch.object(layout, "range", _first, create=True),
     ):
-        choice.prepare(network, NOWHERE)
+        choice.replace_modules(network, NOWHERE)
         if not is_plain("layer-ops"):
             set_layer_ops(network, FusedLayerOps())
     fuse_projections(network)

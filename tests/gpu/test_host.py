@@ -13,12 +13,11 @@ from unittest import mock
 import pytest
 import torch
 
-from localdiff.denoising import path
 from localdiff.denoising.static.buffers import Exchange, StepBuffers
 from localdiff.engine import Engine
 from localdiff.errors import ResourceError
 from localdiff.events import BlockCommitted, DenoiseStep, Event
-from localdiff.load import open_weights, streaming
+from localdiff.load import kernels, open_weights, streaming
 from localdiff.load.devices import free_bytes
 from localdiff.load.skeleton import Skeleton
 from localdiff.options import GenerateOptions
@@ -50,7 +49,7 @@ def queue() -> Iterator[Queue]:
     from tests.gpu.host import card
 
     # As a GPU attends in 16 bits, whose products the interpreter gets wrong.
-    with card() as made, patched(), mock.patch.object(path, "can_attend", lambda *_: True):
+    with card() as made, patched(), mock.patch.object(kernels, "can_attend", lambda *_: True):
         yield made
 
 
@@ -134,7 +133,7 @@ def test_layers_that_are_streamed_compute_what_those_that_stay_do(
     demand = Skeleton.of(open_weights(directory), CARD, torch.float32).demand(CONTEXT)
     budget = demand.account.total - 1
     engine = Engine.load(directory, device="cuda", dtype="fp32", context_size=CONTEXT, max_memory=budget)
-    assert str(engine.denoiser.path) == "static step, logits in Triton, attention in Triton, commit fused"
+    assert str(engine.denoiser) == "static step, logits in Triton, commit fused, attention in Triton"
     layers = engine.model.layers
     assert [type(layer.experts) for layer in layers] == [CudaExperts] * 2
     assert len({layer.experts.weights()[0].untyped_storage().data_ptr() for layer in layers}) == 1, "one place"

@@ -36,7 +36,7 @@ def test_kernels_of_the_released_model_can_be_held_against_the_plain_path(recipe
     from localdiff.denoising import StepPath, parity
     from tests.gpu import specializations as on_cards
 
-    path = StepPath(static=True, logits=True, attention=True, layer_ops=True, projections=True)
+    path = StepPath(static=True, logits=True)
     held = []
 
     def assert_shapes(name: str, compute: Any, expected: Any) -> float:

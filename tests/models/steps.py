@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from localdiff.denoising import Denoiser, StepPath
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.model.fused_layer_ops import FusedLayerOps
+from localdiff.model.layer_ops import set_layer_ops
+from localdiff.model.projections import fuse_projections
 
 
-def denoiser_of(model: DiffusionGemma, **parts: bool) -> Denoiser:
-    """One that takes the named parts of a `StepPath`, and what they need, on a model that is prepared for them."""
-    if parts.get("static"):
-        parts["attention"] = True
-    return Denoiser(model, StepPath(**parts).prepare(model))
+def denoiser_of(
+    model: DiffusionGemma,
+    *,
+    attention: bool = False,
+    layer_ops: bool = False,
+    projections: bool = False,
+    **parts: bool,
+) -> Denoiser:
+    """One that takes the named parts of a `StepPath`, on a model that takes the named kernels and what they need."""
+    if attention or parts.get("static"):
+        model.attends_through_triton = True
+    if layer_ops:
+        set_layer_ops(model, FusedLayerOps())
+    if projections:
+        fuse_projections(model)
+    return Denoiser(model, StepPath(**parts))

@@ -29,9 +29,10 @@ from localdiff.load import (
     resolve_device,
     resolve_dtype,
 )
-from localdiff.load.cpu import prepare_cpu
+from localdiff.load.cpu import replace_cpu_modules
 from localdiff.load.devices import dtype_named, free_bytes
-from localdiff.load.gpu import prepare_gpu
+from localdiff.load.gpu import replace_gpu_modules
+from localdiff.load.kernels import take_kernels
 from localdiff.load.matching import checkpoint_name
 from localdiff.memory_account import SLACK_BESIDES_CONTEXT, HeldTensor, MemoryAccount
 from localdiff.model.config import ModelConfig
@@ -123,8 +124,11 @@ def random_subject(
             progress=lambda done, of: progress(f"making random weights, {done} of {of} tensors"),
         )
         if where.type == "cpu":
-            prepare_cpu(network, progress=lambda done, of: progress(f"preparing weights for this CPU, {done} of {of}"))
-        expectations = prepare_gpu(network, where) if where.type == "cuda" else ()
+            replace_cpu_modules(
+                network, progress=lambda done, of: progress(f"preparing weights for this CPU, {done} of {of}")
+            )
+        expectations = replace_gpu_modules(network, where) if where.type == "cuda" else ()
+        take_kernels(network, where)
         denoiser = Denoiser.for_device(network, where)
         compare_kernels(denoiser, expectations)
         return Subject(

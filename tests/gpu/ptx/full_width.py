@@ -24,7 +24,6 @@ import torch
 from torch import Tensor
 
 from localdiff.bench.step.random_weights import random_model
-from localdiff.denoising.path import StepPath
 from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.static.program import Program, Shape
 from localdiff.denoising.static.reading import read_through_torch, read_through_triton
@@ -50,6 +49,7 @@ from quant.recipe import recipe_named
 from tests.fakes.attention import patched
 from tests.gpu.ptx.gpu import emulated
 from tests.gpu.specializations import kinds_of_layers
+from tests.models.steps import denoiser_of
 
 CPU = torch.device("cpu")
 CANVAS, PROMPT, COMMIT, CAPACITY = 16, 40, 24, 1024
@@ -102,8 +102,8 @@ def fast_model(config: ModelConfig, recipe: str) -> DiffusionGemma:
     """A model as a GPU has it."""
     model = random_model(config, recipe_named(recipe), torch.bfloat16, CPU)
     with mock.patch.object(choice, "why_unsupported", lambda _: None):
-        choice.prepare(model, CPU)
-    StepPath(static=True, attention=True, layer_ops=True, projections=True).prepare(model)
+        choice.replace_modules(model, CPU)
+    denoiser_of(model, attention=True, layer_ops=True, projections=True)
     return model
 
 

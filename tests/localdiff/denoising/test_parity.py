@@ -9,22 +9,24 @@ import pytest
 from torch import Tensor
 
 from localdiff.denoising import StepPath, parity
-from localdiff.denoising.fused_layer_ops import FusedLayerOps
 from localdiff.denoising.parity import step_parity
 from localdiff.denoising.static import reading
 from localdiff.model import attention
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.model.fused_layer_ops import FusedLayerOps
+from localdiff.model.layer_ops import PLAIN, set_layer_ops
+from localdiff.model.projections import Projections
 from quant.cuda import choice, tiles
 from quant.cuda.fused_projections import StackedCudaLinear
 from quant.cuda.parity import ParityError
 from quant.modules import QuantTensor
 from tests.gpu.kernels import DEVICE, HALVES, needs_triton
 from tests.localdiff.bench.step.small import small_subject
+from tests.models.steps import denoiser_of
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 
-READING = StepPath(static=True, logits=True, attention=True)
-FULL = StepPath(static=True, logits=True, attention=True, layer_ops=True, projections=True)
+READING = StepPath(static=True, logits=True)
 NAMES = {
     "norm",
     "ops after attention",
@@ -49,8 +51,8 @@ def model(monkeypatch: pytest.MonkeyPatch) -> DiffusionGemma:
     for module in network.modules():
         if isinstance(module, QuantTensor):
             module.scales = module.scales.bfloat16()  # the type that they are stored in
-    choice.prepare(network, DEVICE)
-    FULL.prepare(network)
+    choice.replace_modules(network, DEVICE)
+    denoiser_of(network, attention=True, layer_ops=True, projections=True)
     return network
 
 
@@ -65,29 +67,31 @@ def only(names: Collection[str], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_kernels_agree(model: DiffusionGemma) -> None:
-    errors = step_parity(model, FULL)
+    errors = step_parity(model, READING)
     assert set(errors) == NAMES
     assert max(errors.values()) < 0.01
 
 
-def test_what_a_path_leaves_to_torch_is_not_tried(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which those are: whether they agree is asked of the path that has them all."""
+def test_what_is_left_to_torch_is_not_tried(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which those are: whether they agree is asked of the model that has them all."""
     only((), monkeypatch)
+    of_projections = {"fused projections", "gated projections"}
+    assert set(step_parity(model, StepPath())) == NAMES - {"statistics of logits"}
+    model.attends_through_triton = False
+    assert set(step_parity(model, StepPath())) == NAMES - {"statistics of logits", "attention"}
+    set_layer_ops(model, PLAIN)
+    assert set(step_parity(model, StepPath())) == of_projections
+    for module in model.modules():
+        if isinstance(module, Projections):
+            module.stacked = None
     assert step_parity(model, StepPath()) == {}
-    assert set(step_parity(model, READING)) == {"attention", "statistics of logits"}
-    assert set(step_parity(model, StepPath(static=True, attention=True))) == {"attention"}
-    assert set(step_parity(model, StepPath(layer_ops=True))) == NAMES - {
-        "attention",
-        "fused projections",
-        "gated projections",
-        "statistics of logits",
-    }
+    assert set(step_parity(model, READING)) == {"statistics of logits"}
 
 
 def test_layers_in_host_memory_are_left_out(model: DiffusionGemma) -> None:
     for layer in model.layers:
         layer.to("meta")
-    assert set(step_parity(model, FULL)) == {"statistics of logits"}
+    assert set(step_parity(model, READING)) == {"statistics of logits"}
 
 
 def test_pieces_of_a_prompt_whose_keys_are_split_are_compared(
@@ -95,6 +99,7 @@ def test_pieces_of_a_prompt_whose_keys_are_split_are_compared(
 ) -> None:
     from localdiff.kernels import attention
 
+    only({"attention"}, monkeypatch)
     tried: list[tuple[int, int]] = []
     attend = attention.attend_rows
 
@@ -104,7 +109,7 @@ def test_pieces_of_a_prompt_whose_keys_are_split_are_compared(
 
     monkeypatch.setattr("localdiff.model.attention.attend_rows", noted, raising=False)
     monkeypatch.setattr(attention, "attend_rows", noted)
-    step_parity(model, StepPath(static=True, attention=True))
+    step_parity(model, StepPath())
     canvas = model.config.canvas_length
     assert {(2 * canvas, canvas), (canvas // 2, canvas // 2), (canvas // 4, canvas // 4)} <= set(tried)
 
@@ -152,7 +157,7 @@ def test_a_wrong_number_is_noticed(
     changed = wrong(*places)(getattr(owner, function))
     monkeypatch.setattr(owner, function, staticmethod(changed) if owner is FusedLayerOps else changed)
     with pytest.raises(ParityError) as raised:
-        step_parity(model, FULL)
+        step_parity(model, READING)
     assert str(raised.value).startswith(told)
     assert str(raised.value).endswith("numbers differ from those of the plain path")
 
@@ -163,7 +168,7 @@ OF_PARTS = {"ops after attention, of parts", "end of a layer, of parts"}
 def test_sums_of_parts_agree_where_there_are_parts(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:
     only(OF_PARTS | {"router", "fused projections", "gated projections"}, monkeypatch)  # all that have products
     monkeypatch.setattr(tiles, "parts_of", lambda _, groups, __: min(groups, 2))
-    errors = step_parity(model, FULL)
+    errors = step_parity(model, READING)
     assert set(errors) == NAMES | OF_PARTS
     assert max(errors.values()) < 0.01
 
@@ -184,7 +189,7 @@ def test_a_part_that_is_left_out_is_noticed(
     monkeypatch.setattr(tiles, "parts_of", lambda _, groups, __: min(groups, 2))
     monkeypatch.setattr(FusedLayerOps, function, staticmethod(forgetful))
     with pytest.raises(ParityError, match=told):
-        step_parity(model, FULL)
+        step_parity(model, READING)
 
 
 def test_attention_that_forgets_the_window_is_noticed(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,17 +198,19 @@ def test_attention_that_forgets_the_window_is_noticed(model: DiffusionGemma, mon
     def unbounded(*arguments: Any, window: int | None, **options: Any) -> Tensor:
         return right(*arguments, window=None, **options)
 
+    only({"attention"}, monkeypatch)
     monkeypatch.setattr(attention, "attend_rows", unbounded)
     with pytest.raises(ParityError, match="a layer of sliding attention: attention: "):
-        step_parity(model, StepPath(attention=True))
+        step_parity(model, StepPath())
 
 
 def test_a_block_that_is_not_written_into_the_cache_is_noticed(
     model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    only({"attention"}, monkeypatch)
     monkeypatch.setattr(attention, "write_cached", lambda *_, **__: None)
     with pytest.raises(ParityError, match="attention: "):
-        step_parity(model, StepPath(attention=True))
+        step_parity(model, StepPath())
 
 
 def test_wrong_statistics_are_noticed(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:

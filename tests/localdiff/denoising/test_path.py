@@ -1,4 +1,4 @@
-"""Which path is taken by itself: by the device, by where layers are, and by switches."""
+"""How steps are taken by themselves: by the model, by where layers are, and by switches."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from localdiff.denoising import Denoiser, StepPath
+from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.moe import Experts
 from localdiff.model.residence import Residence
 from quant.switch import SwitchError
+from tests.localdiff.bench.step.small import small_subject
 from tests.models import tiny
 
 CPU, CARD = torch.device("cpu"), torch.device("cuda", 0)
@@ -21,75 +23,63 @@ def test_on_a_cpu_nothing_changes_by_itself() -> None:
     assert str(denoiser.path) == "dynamic step"
 
 
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> DiffusionGemma:
+    """One that `localdiff.load` left as for a card."""
+    monkeypatch.setattr(Experts, "can_be_captured", True)
+    model = tiny.model().to(torch.bfloat16)
+    model.attends_through_triton = True
+    return model
+
+
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        (
-            "whole",
-            "static step, logits in Triton, attention in Triton, layer ops in Triton, fused projections, commit fused",
-        ),
-        ("from files", "dynamic step, attention in Triton, layer ops in Triton, commit fused"),
-        ("streamed", "static step, logits in Triton, attention in Triton, layer ops in Triton, commit fused"),
-        ("spread", "dynamic step, commit fused"),
+        ("whole", "static step, CUDA graph, logits in Triton, commit fused"),
+        ("streamed", "static step, logits in Triton, commit fused"),
+        ("from files", "dynamic step, commit fused"),
     ],
     ids=str,
 )
-def test_where_layers_are_decides_what_a_card_can_do(
-    monkeypatch: pytest.MonkeyPatch, where: Residence, words: str
-) -> None:
-    """Weights that are copied there for each pass are neither fused nor captured, nor copied for a step that may be
-    discarded."""
-    monkeypatch.setattr("localdiff.denoising.path.why_unsupported", lambda _: None)
-    path = StepPath.for_device(tiny.model().to(torch.bfloat16), CARD, where)
+def test_where_layers_are_decides_how_steps_are_taken(model: DiffusionGemma, where: Residence, words: str) -> None:
+    """Weights that are copied there for each pass are not captured, nor copied for a step that may be discarded."""
+    path = StepPath.for_device(model, CARD, where)
     assert str(path) == words
     assert path.ahead == (where == "whole")
 
 
-@pytest.mark.parametrize(
-    ("dtype", "plain"), [(torch.float32, ""), (torch.bfloat16, "attention")], ids=["fp32", "switched off"]
-)
-def test_without_attention_in_triton_no_step_is_static_and_other_kernels_stay(
-    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, plain: str
-) -> None:
-    monkeypatch.setattr("localdiff.denoising.path.why_unsupported", lambda _: None)
-    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", plain)
-    path = StepPath.for_device(tiny.model().to(dtype), CARD)
-    assert str(path) == "dynamic step, layer ops in Triton, fused projections, commit fused"
-    with pytest.raises(ValueError, match=r"self\.attention=False should be True where self\.static=True"):
-        replace(path, static=True)
+def test_of_a_model_that_attends_through_torch_no_step_is_static(model: DiffusionGemma) -> None:
+    model.attends_through_triton = False
+    path = StepPath.for_device(model, CARD)
+    assert str(path) == "dynamic step, commit fused"
+    with pytest.raises(ValueError, match=r"path\.static=True, but the model attends through torch"):
+        Denoiser(model, replace(path, static=True))
+
+
+def test_experts_that_ask_the_host_cannot_be_captured(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Experts, "can_be_captured", False)
+    assert str(StepPath.for_device(model, CARD)) == "static step, logits in Triton, commit fused"
 
 
 @pytest.mark.parametrize("part", ["logits", "captured", "sparse"])
 def test_parts_of_a_static_step_require_one(part: str) -> None:
     with pytest.raises(ValueError, match=rf"self\.static=False should be True where self\.{part}=True"):
-        StepPath(attention=True, **{part: True})
-    assert getattr(StepPath(static=True, attention=True, **{part: True}), part)
+        StepPath(**{part: True})
+    assert getattr(StepPath(static=True, **{part: True}), part)
 
 
-@pytest.mark.parametrize(
-    ("plain", "words"),
-    [
-        ("", "static step, CUDA graph, logits in Triton, attention in Triton"),
-        ("logits", "static step, CUDA graph, attention in Triton"),
-        ("graph", "static step, logits in Triton, attention in Triton"),
-    ],
-)
-def test_a_graph_is_captured_however_logits_are_read(monkeypatch: pytest.MonkeyPatch, plain: str, words: str) -> None:
-    monkeypatch.setattr("localdiff.denoising.path.why_unsupported", lambda _: None)
-    monkeypatch.setattr(Experts, "can_be_captured", True)
-    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", f"layer-ops,projections,commit,{plain}")
-    assert str(StepPath.for_device(tiny.model().to(torch.bfloat16), CARD)) == words
+def test_self_conditioning_is_sparse_over_int8_alone(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_CUDA_SOFT", "sparse")
+    path = StepPath.for_device(model, CARD)
+    assert not path.sparse
+    with pytest.raises(ValueError, match=r"path\.sparse=True, but the embedding of the model is not in int8"):
+        Denoiser(model, replace(path, captured=False, sparse=True))
+    quantized = small_subject("4bit").network
+    quantized.attends_through_triton = True
+    assert StepPath.for_device(quantized, CARD).sparse
 
 
-ALL_PARTS = (
-    "static step",
-    "CUDA graph",
-    "logits in Triton",
-    "attention in Triton",
-    "layer ops in Triton",
-    "fused projections",
-    "commit fused",
-)
+ALL_PARTS = ("static step", "CUDA graph", "logits in Triton", "commit fused")
 
 
 @pytest.mark.parametrize(
@@ -98,19 +88,13 @@ ALL_PARTS = (
         ("step", {"static step", "CUDA graph", "logits in Triton"}),
         ("graph", {"CUDA graph"}),
         ("logits", {"logits in Triton"}),
-        ("attention", {"static step", "CUDA graph", "logits in Triton", "attention in Triton"}),
-        ("layer-ops", {"layer ops in Triton"}),
-        ("projections", {"fused projections"}),
         ("commit", {"commit fused"}),
         ("all", set(ALL_PARTS)),
     ],
 )
 def test_a_word_switches_off_its_part_and_what_requires_it(
-    monkeypatch: pytest.MonkeyPatch, word: str, gone: set[str]
+    model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch, word: str, gone: set[str]
 ) -> None:
-    monkeypatch.setattr("localdiff.denoising.path.why_unsupported", lambda _: None)
-    monkeypatch.setattr(Experts, "can_be_captured", True)
-    model = tiny.model().to(torch.bfloat16)
     assert str(StepPath.for_device(model, CARD)) == ", ".join(ALL_PARTS)
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", word)
     left = ["dynamic step"] * ("static step" in gone) + [part for part in ALL_PARTS if part not in gone]

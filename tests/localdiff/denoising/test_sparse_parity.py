@@ -17,7 +17,7 @@ from tests.localdiff.bench.step.small import small_subject
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 
-SPARSE = StepPath(static=True, attention=True, sparse=True)
+SPARSE = StepPath(static=True, sparse=True)
 NAME = "sparse self-conditioning"
 
 
@@ -36,7 +36,7 @@ def test_it_agrees(model: DiffusionGemma) -> None:
 
 
 def test_a_path_without_it_does_not_try_it(model: DiffusionGemma) -> None:
-    assert step_parity(model, StepPath(static=True, attention=True)) == {}
+    assert step_parity(model, StepPath(static=True)) == {}
 
 
 def test_a_wrong_one_is_noticed(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,7 +160,7 @@ def test_kernels_that_compute_wrong_numbers_are_not_used(
 def test_how_near_kernels_are_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="localdiff")
     near: Any = SimpleNamespace(name="experts", check=lambda: 0.004)
-    denoiser: Any = SimpleNamespace(path=StepPath(layer_ops=True), parity=lambda: {"norm": 0.001, "gate": 0.002})
+    denoiser: Any = SimpleNamespace(path=StepPath(), has_kernels=True, parity=lambda: {"norm": 0.001, "gate": 0.002})
     assert try_kernels(denoiser, CPU, expectations=[near])
     (message,) = caplog.messages
     assert message.startswith("3 kernels agree with the plain path in ")
@@ -184,7 +184,7 @@ def test_one_wrong_module_among_right_ones_is_told_of() -> None:
 class Failing:
     """A denoiser whose steps end in an error."""
 
-    path = StepPath(static=True, attention=True)
+    path, has_kernels = StepPath(static=True), True
 
     def __init__(self, error: Exception) -> None:
         self._error = error

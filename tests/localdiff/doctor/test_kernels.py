@@ -74,7 +74,7 @@ def test_steps_that_compute_the_same_either_way(capturable: Engine) -> None:
 
 def test_steps_that_are_to_be_launched_one_by_one_are_compared_with_nothing(engine: Engine) -> None:
     finding = kernels.compare_captured(engine, "GPU kernels on cuda:0")
-    words = "kernels run, and are launched one by one (static step, attention in Triton, commit fused)"
+    words = "kernels run, and are launched one by one (static step, commit fused, attention in Triton)"
     assert (finding.status, finding.text) == ("ok", words)
 
 
@@ -103,7 +103,7 @@ def test_steps_that_could_not_be_recorded_are_not_said_to_be(engine: Engine, cap
         finding = kernels.compare_captured(engine, "GPU kernels on cuda:0")
     assert "could not be captured" in caplog.text
     assert finding.status == "warn" and finding.advice is not None
-    assert finding.text.endswith("launched one by one (static step, attention in Triton, commit fused)")
+    assert finding.text.endswith("launched one by one (static step, commit fused, attention in Triton)")
 
 
 @needs_triton

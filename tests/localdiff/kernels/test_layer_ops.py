@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from localdiff.denoising.fused_layer_ops import FusedLayerOps
 from localdiff.model.attention import Attention
 from localdiff.model.block import Layer
 from localdiff.model.formulas import rotary_table
+from localdiff.model.fused_layer_ops import FusedLayerOps
 from localdiff.model.layer_ops import PLAIN, UsesLayerOps, set_layer_ops
 from quant.cuda import choice, tiles
 from quant.cuda.experts import CudaExperts
@@ -286,7 +286,7 @@ def test_layers_leave_sums_in_parts_to_the_ops_behind_them(monkeypatch: pytest.M
     arguments = positions >= 2, rotary_table(positions, config, x.dtype), attend_to_all
     expected = layer(x, *arguments)
     monkeypatch.setattr(choice, "why_unsupported", lambda _: None)
-    choice.prepare(layer, DEVICE)
+    choice.replace_modules(layer, DEVICE)
     taken = []
     parts = Weight.parts
 

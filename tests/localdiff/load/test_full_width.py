@@ -43,7 +43,8 @@ def account(quantized: Path) -> MemoryAccount:
 @needs_status
 def test_the_account_is_what_is_held(quantized: Path, account: MemoryAccount, monkeypatch: pytest.MonkeyPatch) -> None:
     # What a processor holds besides for speed is taken from memory that is free, and tested with its modules.
-    monkeypatch.setattr(loader, "prepare_cpu", lambda network, **_: None)
+    monkeypatch.setattr(loader, "replace_cpu_modules", lambda network, **_: None)
+    monkeypatch.setattr(loader, "take_kernels", lambda *_: None)
     before = anonymous_bytes()
     network = load_model(open_weights(quantized), torch.device("cpu"), torch.bfloat16, context=CONTEXT).network
     taken = anonymous_bytes() - before

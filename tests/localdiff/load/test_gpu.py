@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from localdiff.load import gpu
-from quant.cuda.choice import Prepared
+from quant.cuda.choice import Replaced
 from quant.cuda.tiles import LINEAR, MmaKind, tile_of
 from quant.switch import SwitchError
 from tests.models import tiny
@@ -20,10 +20,10 @@ CARD = torch.device("cuda", 0)
 def test_what_is_missing_is_a_warning_and_what_was_done_is_not(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    prepared = Prepared(paths=("experts of 2 layers: w4a16",), warning="Triton is not installed: slow")
-    monkeypatch.setattr(gpu, "prepare", lambda *_, **__: prepared)
+    prepared = Replaced(paths=("experts of 2 layers: w4a16",), warning="Triton is not installed: slow")
+    monkeypatch.setattr(gpu, "replace_modules", lambda *_, **__: prepared)
     caplog.set_level(logging.INFO, logger="localdiff")
-    gpu.prepare_gpu(tiny.model(), CARD)
+    gpu.replace_gpu_modules(tiny.model(), CARD)
     assert [(record.levelname, record.message) for record in caplog.records] == [
         ("INFO", "experts of 2 layers: w4a16"),
         ("WARNING", "Triton is not installed: slow"),
@@ -34,8 +34,8 @@ def test_experts_that_an_adapter_adds_to_stay_plain(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept: list[object] = []
-    monkeypatch.setattr(gpu, "prepare", lambda *_, keep, **__: kept.append(keep) or Prepared())
-    gpu.prepare_gpu(tiny.model(), CARD, adapted={"layers.1.experts"})
+    monkeypatch.setattr(gpu, "replace_modules", lambda *_, keep, **__: kept.append(keep) or Replaced())
+    gpu.replace_gpu_modules(tiny.model(), CARD, adapted={"layers.1.experts"})
     assert kept == [{"layers.1.experts"}]
     assert "the adapter changes the experts of 1 layer: those are computed one by one" in caplog.text
 
@@ -43,13 +43,13 @@ def test_experts_that_an_adapter_adds_to_stay_plain(
 def test_a_switch_that_says_nothing_known_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALDIFF_CUDA_EXPERTS", "a7")
     with pytest.raises(SwitchError, match="LOCALDIFF_CUDA_EXPERTS=a7 should be a16 or a8"):
-        gpu.prepare_gpu(tiny.model(), CARD)
+        gpu.replace_gpu_modules(tiny.model(), CARD)
 
 
 def test_what_is_compared_is_a_canvas_one_with_a_block_and_pieces_of_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, object] = {}
-    monkeypatch.setattr(gpu, "prepare", lambda *_, **options: asked.update(options) or Prepared())
-    gpu.prepare_gpu(tiny.model(), CARD)
+    monkeypatch.setattr(gpu, "replace_modules", lambda *_, **options: asked.update(options) or Replaced())
+    gpu.replace_gpu_modules(tiny.model(), CARD)
     assert asked["rows"] == (1, max(1, tiny.CANVAS // 8), tiny.CANVAS, 2 * tiny.CANVAS, 1024)
     assert asked["canvas"] == tiny.CANVAS
     assert asked["dtype"] == torch.float32

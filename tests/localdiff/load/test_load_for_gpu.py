@@ -11,8 +11,6 @@ from typing import TypeAlias
 import pytest
 import torch
 
-from localdiff.denoising import StepPath
-from localdiff.denoising.parity import step_parity
 from localdiff.engine import Engine
 from localdiff.events import BlockCommitted
 from localdiff.load import LoadedModel, gpu, open_weights, plan_memory, streaming
@@ -114,13 +112,13 @@ def test_kernels_of_streamed_layers_are_compared_with_the_layer_in_its_place(
 
 def test_kernels_of_a_step_are_compared_with_the_layer_in_its_place(directories: dict[str, Path], load: Load) -> None:
     loaded = load(directories["4bit"], with_streamed(0, 1, 2, 3))
-    path = StepPath(layer_ops=True).prepare(loaded.network)
+    denoiser = denoiser_of(loaded.network, layer_ops=True)
     with torch.inference_mode():
         cache = KVCache(loaded.network.config, 32, torch.float32, loaded.placement.layers)
         loaded.network.encode(torch.tensor(PROMPT), cache)
     for weight in loaded.network.layers[3].experts.weights():
         weight.view(torch.uint8).fill_(0xFF)  # no numbers, wherever other layers are read in its place
-    assert max(step_parity(loaded.network, path).values()) < 0.01
+    assert max(denoiser.parity().values()) < 0.01
 
 
 def test_kernels_are_compared_on_each_device(directories: dict[str, Path], load: Load) -> None:

@@ -164,9 +164,7 @@ def test_clocked_steps_are_computed_as_the_timed_ones_but_for_the_recording() ->
     how = {"static": True, "logits": True, "attention": True, "fuses_commits": True, "sparse": True}
     with imitated():
         timed = denoiser_of(network, captured=True, **how)
-    assert str(timed.path) == (
-        "static step, CUDA graph, logits in Triton, attention in Triton, commit fused, sparse self-conditioning"
-    )
+    assert str(timed.path) == "static step, CUDA graph, logits in Triton, commit fused, sparse self-conditioning"
     clocked = timed.without_graphs()
     assert str(clocked.path) == str(timed.path).replace(", CUDA graph", "")
     plain = Denoiser(network)
@@ -189,7 +187,7 @@ def test_replayed_steps_are_warmed_up_for_longer_and_what_was_not_recorded_is_no
         timings = stopwatch.measure(1)
     assert len(timings.steps.seconds) == 1 and f"step 1 of {5 + 1 + CLOCKED}" in told
     assert graphs and not any(graph.replays for graph in graphs)
-    assert str(stopwatch.denoiser.path_taken) == "static step, attention in Triton"
+    assert str(stopwatch.denoiser) == "static step, attention in Triton"
 
 
 def test_clocked_steps_are_read_as_the_timed_ones_are(monkeypatch: pytest.MonkeyPatch) -> None:

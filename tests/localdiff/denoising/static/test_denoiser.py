@@ -97,7 +97,7 @@ def test_it_really_is_another_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert isinstance(finished, RunFinished)
     assert len(finished.stats.blocks) == 5
     assert finished.stats.commit_passes == 0
-    assert str(made.denoiser.path) == "static step, attention in Triton, commit fused"
+    assert str(made.denoiser) == "static step, commit fused, attention in Triton"
 
 
 @pytest.mark.parametrize("noise", ["seeded", "reference"])

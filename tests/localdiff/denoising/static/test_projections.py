@@ -14,6 +14,7 @@ from localdiff.adapter.modules import AdaptedLinear
 from localdiff.denoising import BlockSettings, Denoiser
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
+from localdiff.load import kernels
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.projections import Projections, fuse_projections
@@ -42,7 +43,7 @@ def on_card(recipe: str, dense: str, monkeypatch: pytest.MonkeyPatch) -> Diffusi
     for name, value in dense_switch(dense).items():
         monkeypatch.setenv(name, value)
     network = small_subject(recipe).network.to(DEVICE)
-    choice.prepare(network, CARD)
+    choice.replace_modules(network, CARD)
     return network
 
 
@@ -136,12 +137,12 @@ def test_an_adapter_keeps_the_products_of_its_module_apart(adapted_first: bool) 
 
 
 def test_the_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localdiff.denoising.path.why_unsupported", lambda _: None)
-    for plain, words in (("graph", True), ("graph,projections", False)):
+    monkeypatch.setattr(kernels, "why_unsupported", lambda _: None)
+    for plain, words in (("", True), ("projections", False)):
         monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", plain)
         network = tiny.model()
-        path = Denoiser.for_device(network, CARD).path
-        assert ("fused projections" in str(path)) is words
+        kernels.take_kernels(network, CARD)
+        assert ("fused projections" in network.kernels) is words
         assert any(part.fused() is not None for part in parts(network)) is words
 
 

@@ -1,0 +1,53 @@
+"""The kernels that all passes of a network take, beside those of its modules: on a GPU in Triton, on a CPU in C.
+
+Knows what switches, the device and the place of the layers allow; `quant` and `model` know what kernels can do.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from localdiff.children import shielded_children
+from localdiff.kernels.attention import can_attend
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.model.fused_layer_ops import FusedLayerOps
+from localdiff.model.layer_ops import set_layer_ops
+from localdiff.model.projections import fuse_projections
+from localdiff.model.residence import Residence
+from quant.cpu.choice import attention_kernel
+from quant.cuda.support import why_unsupported
+from quant.cuda.switches import is_plain
+
+
+def take_kernels(network: DiffusionGemma, device: torch.device, residence: Residence = "whole") -> None:
+    """Makes the passes of a network take the kernels that work on its device; all its modules are in their places.
+
+    An adapter is attached before, since projections that it wraps are not fused.
+
+    Args:
+        device: of everything outside the layers.
+
+    Raises:
+        SwitchError: an environment variable has an invalid value.
+    """
+    if device.type == "cpu" and residence == "whole":
+        config = network.config
+        head_sizes = {layer.head_dim for layer in config.layers}
+        weights = config.hidden_size * config.num_heads * max(head_sizes)
+        network.attention_kernel = attention_kernel(head_sizes, weights)
+    elif device.type == "cuda" and residence != "spread" and _run_on(device):
+        network.attends_through_triton = not is_plain("attention") and _can_attend(network)
+        if not is_plain("layer-ops"):
+            set_layer_ops(network, FusedLayerOps())
+        # Weights that are copied there for each pass are not fused: a copy needs to know each tensor.
+        if not is_plain("projections") and residence == "whole":
+            fuse_projections(network)
+
+
+def _run_on(device: torch.device) -> bool:
+    with shielded_children():  # kernels are tried, and compiled for that, unless modules have asked before
+        return why_unsupported(device) is None
+
+
+def _can_attend(network: DiffusionGemma) -> bool:
+    return all(can_attend(network.norm.weight.dtype, layer.head_dim) for layer in network.config.layers)
