@@ -185,6 +185,8 @@ def trace_pair(
 def _sides(request: PairRequest, output: Output) -> tuple[Side, Side]:
     """The two models, checked to exist and, where they are recipes, to be made of the same weights.
 
+    Weights on the Hub are the same at one commit: the one asked for, or the one that what is here was made from.
+
     Raises:
         UsageError: neither two different recipes nor an adapter, or both; or recipes of what is quantized already.
         RecipeError: there is no such recipe.
@@ -210,7 +212,13 @@ def _sides(request: PairRequest, output: Output) -> tuple[Side, Side]:
             recipe_named(recipe)
     if choice.model is not None and _is_quantized(choice.model):
         raise UsageError(f"`{choice.model}` is already quantized", "`-m` takes the model that it was made from")
-    first, second = (_quantized(choice, recipe, output) for recipe in recipes)
+    choice = replace(choice, model=choice.model or model_store.MODEL)
+    sides: dict[str, Side] = {}
+    for recipe in recipes:
+        if recipe != PUBLISHED:
+            sides[recipe], revision = _quantized(choice, recipe, output)
+            choice = replace(choice, revision=revision)
+    first, second = (sides.get(recipe) or Side(recipe, choice) for recipe in recipes)
     return first, second
 
 
@@ -218,32 +226,28 @@ def _is_quantized(model: str) -> bool:
     return quantized_directory(model) is not None or model_store.is_finished(expanded(model))
 
 
-def _quantized(choice: ModelChoice, recipe: str, output: Output) -> Side:
-    model = choice.model or model_store.MODEL
-    if recipe == PUBLISHED:
-        return Side(recipe, replace(choice, model=model))
+def _quantized(choice: ModelChoice, recipe: str, output: Output) -> tuple[Side, str | None]:
+    """A recipe of the chosen model, and the commit that it was made from."""
+    model = choice.model
+    assert model is not None
     name = model_store.output_name(model, recipe)
     directory = quantized_directory(name)
     command = f"localdiff quantize {shell_word(model)} --recipe {recipe}"
     if directory is None:
         raise WeightsError(f"there are no `{recipe}` weights of `{model}` here", f"`{command}` makes them")
-    if (other := _difference(directory, replace(choice, model=model), recipe, output)) is not None:
-        raise WeightsError(f"`{name}` {other}", f"`{command} --force` replaces it")
-    return Side(recipe, replace(choice, model=name))
-
-
-def _difference(directory: Path, choice: ModelChoice, recipe: str, output: Output) -> str | None:
-    """How a quantized model is not that recipe of the chosen model, which only its manifest tells; or None."""
     with interruptible():
         from localdiff.quantizing.finished import recipe_difference, source_difference
         from quant.files.manifest import read_manifest
 
-    assert choice.model is not None
     try:
         manifest = read_manifest(directory)
         with status_line(output) as status:
-            return recipe_difference(manifest, recipe) or source_difference(
-                manifest, choice.model, choice.revision, hashing_shown_by(status)
+            other = recipe_difference(manifest, recipe) or source_difference(
+                manifest, model, choice.revision, hashing_shown_by(status)
             )
     except QuantError as error:
         raise WeightsError(error.message, error.hint) from error
+    if other is not None:
+        commit = "" if choice.revision is None else f" --revision {shell_word(choice.revision)}"
+        raise WeightsError(f"`{name}` {other}", f"`{command}{commit} --force` replaces it")
+    return Side(recipe, replace(choice, model=name, revision=None)), manifest.revision

@@ -266,6 +266,7 @@ class PairLoad:
 
     def __init__(self) -> None:
         self.models: list[str] = []
+        self.revisions: list[str | None] = []
         self.adapters: list[str | None] = []
         self.options: list[GenerateOptions] = []
 
@@ -275,6 +276,7 @@ class PairLoad:
         model = side.choice.model
         assert model is not None
         self.models.append(model)
+        self.revisions.append(side.choice.revision)
         self.adapters.append(side.choice.adapter)
         text = "Hello." if len(self.models) == 1 else "Hallo."
         engine = ScriptedEngine(blocks=(Block(text=text),), identity=dataclasses.replace(IDENTITY, model=model))
@@ -421,6 +423,28 @@ def test_what_only_has_the_name_of_a_recipe_of_the_model_is_not_paired_with_it(
     (directory / "quant.json").write_text("{}")
     with pytest.raises(WeightsError, match=r"`quant.json` is damaged"):
         trace_pair.trace_pair(pair_request(model="y/small"), streams, stdin=None, load=PairLoad())
+
+
+def test_both_of_a_pair_are_of_the_commit_that_what_is_here_was_made_from(quantized: Path, streams: Output) -> None:
+    directories = {recipe: quantized.with_name(f"small-{recipe}") for recipe in ("4bit", "int8")}
+    for recipe, directory in directories.items():
+        recipe_of_it = dataclasses.replace(MANIFEST.recipe, name=recipe)
+        manifest = dataclasses.replace(MANIFEST, model="y/small", revision="a" * 40, recipe=recipe_of_it)
+        directory.mkdir()
+        (directory / "quant.json").write_text(manifest.to_text())
+    for recipes, revisions in (("bf16,4bit", ["a" * 40, None]), ("int8,bf16", [None, "a" * 40])):
+        load = PairLoad()
+        request = pair_request(model="y/small", recipes=recipes)
+        assert trace_pair.trace_pair(request, streams, stdin=None, load=load) == 0
+        assert load.revisions == revisions
+    (directories["int8"] / "quant.json").write_text(
+        dataclasses.replace(read_manifest(directories["int8"]), revision="b" * 40).to_text()
+    )
+    with pytest.raises(WeightsError, match=f"`small-int8` was made from revision {'b' * 40}") as caught:
+        trace_pair.trace_pair(pair_request(model="y/small", recipes="4bit,int8"), streams, stdin=None, load=PairLoad())
+    assert (caught.value.hint or "").startswith(
+        f"`localdiff quantize y/small --recipe int8 --revision {'a' * 40} --force`"
+    )
 
 
 def test_the_command_that_makes_what_is_missing_can_be_copied(quantized: Path, streams: Output) -> None:
