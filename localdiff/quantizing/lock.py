@@ -30,11 +30,14 @@ def lock_path(output: Path) -> Path:
 def locked(output: Path) -> Iterator[bool]:
     """Holds the lock of an output until the end of the block; false where its file system has no locks.
 
+    Folders that were made for it, and that are empty in the end, are deleted.
+
     Raises:
         UsageError: another process is working on it, or the folder is not writable.
-        ResourceError: the disk fails.
+        ResourceError: the disk is full, or fails.
     """
     path = lock_path(output)
+    made = [folder for folder in path.parents if not folder.exists()]
     lock = _acquire(path)
     if lock is None:
         raise UsageError(f"another process is working on `{output}`", "wait until it ends, or choose another directory")
@@ -48,6 +51,9 @@ def locked(output: Path) -> Iterator[bool]:
             path.unlink()
         if sys.platform != "win32":
             os.close(handle)
+        for folder in made:
+            with suppress(OSError):  # there is something in it now
+                folder.rmdir()
 
 
 def is_locked(output: Path) -> bool:
@@ -85,9 +91,10 @@ def _open(path: Path) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
     except OSError as error:
-        raise UsageError(
-            f"`{path.parent}` cannot be written: {error.strerror}", "choose a directory that you may write to"
-        ) from error
+        message = f"`{path.parent}` cannot be written: {error.strerror}"
+        if error.errno == errno.ENOSPC:
+            raise ResourceError(message, "free some space, or choose a directory on another disk") from error
+        raise UsageError(message, "choose a directory that you may write to") from error
 
 
 def _lock(handle: int, path: Path) -> bool | None:

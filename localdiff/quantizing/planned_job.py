@@ -75,6 +75,7 @@ class PlannedJob:
             files=documents(self.origin, self.plan, accounts(self.plan, self.origin.config), TOOL),
             workers=available_workers(self.encoder.device),
             device=self.encoder.device,
+            damaged=frozenset(self.damaged),
             force=self.force,
         )
 

@@ -44,6 +44,7 @@ class Job:
         inspect: is given their contents before any weight is read, and may refuse them with an error of its own.
         workers: slices that are encoded in parallel.
         device: where they are encoded; each run of a job may use another one.
+        damaged: files of a finished output that are not sound as of `verify`; without any it is not touched.
         force: replace a finished output, and drop an unfinished other job, of the same directory.
     """
 
@@ -57,6 +58,7 @@ class Job:
     inspect: Callable[[Mapping[str, bytes]], None] = lambda contents: None
     workers: int = 1
     device: torch.device = torch.device("cpu")
+    damaged: frozenset[str] = frozenset()
     force: bool = False
 
     def __post_init__(self) -> None:

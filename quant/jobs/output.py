@@ -11,7 +11,7 @@ two operations:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -121,10 +121,10 @@ class Output:
         """Make the directory ready to write into, and find out what an earlier run has finished.
 
         Yields:
-            One event for each file of a finished output that had to be checked.
+            One event for each file of an output that was whole, but not in its place, when an earlier run ended.
 
         Raises:
-            OutputError: the output is there and sound, or something else is in the way.
+            OutputError: the output is there and not known to be damaged, or something else is in the way.
         """
         require_free(self._target, force=self._job.force)
         if self._garbage.exists():
@@ -133,8 +133,8 @@ class Output:
         if (self.directory / MANIFEST_FILE).exists():
             self._require_replaceable()
             yield from self._reopen()
-        elif _occupied(self._target):
-            yield from self._check_target()
+        elif _occupied(self._target) and not self._job.force:
+            self._reopen_target()
         if _occupied(self.directory):
             self._resume()
         if not (self.directory / JOB_FILE).exists():
@@ -171,21 +171,14 @@ class Output:
     def _already_there(self) -> OutputError:
         return OutputError(f"`{self._target}` already exists", "`--force` replaces it")
 
-    def _check_target(self) -> Iterator[FileChecked]:
-        """A directory has the output's name: refuse it, replace it later, or repair it now."""
-        if self._job.force:
-            return
-        manifest, problem = self._target_manifest(), None
-        sound: list[str] = []
-        for checked in verify(self._target):
-            problem = problem or checked.problem
-            sound += [checked.file] if checked.problem is None else []
-            yield checked
-        if problem is None:
+    def _reopen_target(self) -> None:
+        """Turn a damaged output back into an unfinished one that keeps its sound shards."""
+        manifest = self._target_manifest()
+        if not self._job.damaged:
             raise self._already_there()
         self._require_repairable(manifest)
         self._disk.rename(self._target, self.directory)
-        self._keep(manifest, sound)
+        self._keep(manifest, manifest.shards.keys() - self._job.damaged)
 
     def _target_manifest(self) -> Manifest:
         try:
@@ -195,7 +188,7 @@ class Output:
 
     def _require_repairable(self, manifest: Manifest) -> None:
         """Refuse to repair an output that this job would not write, or beside which a job is unfinished."""
-        if (other := self._difference(manifest)) is not None:
+        if (other := self._difference(Identity.of_manifest(manifest))) is not None:
             raise OutputError(
                 f"`{self._target}` already exists, and was made {other.words}",
                 "another `--output` makes a second one, `--force` rebuilds it",
@@ -216,24 +209,26 @@ class Output:
             else:
                 self._discard()
             return
-        if self._difference(manifest) is not None:
+        if self._difference(Identity.of_manifest(manifest)) is not None:
             if not self._job.force:
                 self._require_same_job(manifest)
             self._discard()
             return
-        sound = []
+        sound = set()
         for checked in verify(self.directory):
-            sound += [checked.file] if checked.problem is None else []
+            sound |= {checked.file} if checked.problem is None else set()
             yield checked
         self._keep(manifest, sound)
 
-    def _keep(self, manifest: Manifest, sound: Sequence[str]) -> None:
+    def _keep(self, manifest: Manifest, sound: Set[str]) -> None:
         """Note the sound shards of a directory as finished; without a manifest it is an unfinished one."""
         self.source_hashes = {name: entry.sha256 for name, entry in manifest.sources.items()}
         self._put_job()
         for name, shard in manifest.shards.items():
             if name in sound:
                 self.note(name, _note(manifest, name, shard))
+            else:
+                self._disk.remove(self.directory / (name + NOTE))
         self._disk.remove(self.directory / MANIFEST_FILE)
 
     def _resume(self) -> None:
@@ -292,13 +287,13 @@ class Output:
                     "move it elsewhere, or choose another directory",
                 )
 
-    def _difference(self, manifest: Manifest) -> Difference | None:
-        """How a manifest differs from the one that this job would write."""
-        return Identity.of_manifest(manifest).difference(Identity.of_job(self._job))
+    def _difference(self, made: Identity) -> Difference | None:
+        """How what was made or begun differs from what this job makes."""
+        return made.difference(Identity.of_job(self._job))
 
     def _is_other(self, begun: _Begun) -> bool:
         """Whether an unfinished job is not this one."""
-        return begun.identity is None or begun.identity.difference(Identity.of_job(self._job)) is not None
+        return begun.identity is None or self._difference(begun.identity) is not None
 
     def _require_same_job(self, manifest: Manifest) -> None:
         """Refuse an unfinished directory with a manifest that this job would not write."""
@@ -315,7 +310,7 @@ class Output:
                 f"`{self.directory}` holds an unfinished job, and its `{JOB_FILE}` cannot be read",
                 "`--force` starts over",
             )
-        other = begun.identity.difference(Identity.of_job(self._job))
+        other = self._difference(begun.identity)
         if other is None:
             return
         remedies = {

@@ -77,8 +77,8 @@ def bring_up_to_date(request: QuantizeRequest, output: Output) -> tuple[str, ...
         with locked(target):
             is_verified = verified_at(target) is not None  # else a file was written to since all were read
             refresh(target, {name: contents[name] for name in stale(manifest, contents)})
-        if is_verified:
-            verification.record_sound(target, output)
+            if is_verified:
+                verification.record_sound(target, output)
     weights = open_weights(target)
     require_weights(weights)
     require_text(weights)

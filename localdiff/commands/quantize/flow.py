@@ -2,13 +2,15 @@
 
     1 what is there ─► 2 headers ─► 3 plan ─► 4 disks ─► 5 question ─► 6 fetch, quantize, verify ─► 7 summary
 
+From 2 on no other process can work on the same output; that it is finished and sound is said to many at once.
 Knows their order and the user's answers; `localdiff.quantizing` and `quant.jobs` carry them out.
 """
 
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,6 +41,7 @@ from localdiff.ui.progress import progress_display
 from localdiff.ui.question import AskUser
 from localdiff.ui.rate import shown_time
 from localdiff.ui.status import StatusLine
+from localdiff.verification_record import State, state_of
 from quant import recipe_named
 from quant.files.manifest import read_manifest
 from quant.jobs.events import JobFinished, JobStopped
@@ -68,10 +71,36 @@ class Quantization:
         """See `quantize`."""
         recipe = recipe_named(self._request.recipe)
         # 1. what is there
-        exists = is_kept(self._request)
-        damaged = damage_of(self._request, self._output) if exists else {}
-        if exists and not damaged:
-            return self._nothing_to_do()
+        found, damaged = state_of(self._target), dict[str, str]()
+        if is_kept(self._request):
+            damaged = damage_of(self._request, self._output)
+            if not damaged:
+                return self._nothing_to_do()
+        with nullcontext() if self._request.dry_run else self._alone(found):
+            return self._make(recipe, damaged)
+
+    @contextmanager
+    def _alone(self, found: State) -> Iterator[None]:
+        """Keeps other processes from the output, in which nobody has changed anything since it was `found`.
+
+        Raises:
+            UsageError: another one is working on it, or has done so.
+        """
+        with locked(self._target) as is_held:
+            if not is_held:
+                self._output.warning(
+                    f"`{self._target.parent}` is on a file system without locks: two jobs with the same output at the "
+                    "same time would spoil it"
+                )
+            if state_of(self._target) != found:
+                raise UsageError(
+                    f"`{self._target}` was changed by another process while it was looked at",
+                    "run the same command again",
+                )
+            yield
+
+    def _make(self, recipe: Recipe, damaged: Mapping[str, str]) -> int:
+        """Everything that follows where there is something to do."""
         encoder = encoder_named(self._request.device)
         # 2. headers
         try:
@@ -104,17 +133,11 @@ class Quantization:
             self._note("Nothing was done.")
             return INTERRUPTED
         # 6. fetch, quantize, verify
-        with locked(self._target) as is_held:
-            if not is_held:
-                self._output.warning(
-                    f"`{self._target.parent}` is on a file system without locks: two jobs with the same output at the "
-                    "same time would spoil it"
-                )
-            try:
-                finished = self._carry_out(agreed)
-            except SystemExit:  # terminated
-                self._note(f"Terminated. Finished output files are kept.\n{CONTINUE}")
-                raise
+        try:
+            finished = self._carry_out(agreed)
+        except SystemExit:  # terminated
+            self._note(f"Terminated. Finished output files are kept.\n{CONTINUE}")
+            raise
         # 7. summary
         if finished is None:
             return INTERRUPTED

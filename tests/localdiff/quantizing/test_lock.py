@@ -48,6 +48,20 @@ def test_a_second_job_is_refused_until_the_first_ends(tmp_path: Path) -> None:
         pass
 
 
+def test_folders_that_were_made_for_a_lock_alone_are_gone(tmp_path: Path) -> None:
+    output = tmp_path / "a" / "b" / "x"
+    with locked(output):
+        assert lock_path(output).exists()
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "a").mkdir()
+    with locked(output):
+        (tmp_path / "a" / "b" / "kept").touch()
+    assert (tmp_path / "a" / "b" / "kept").exists()
+    with locked(tmp_path / "x"):
+        pass
+    assert tmp_path.exists()
+
+
 def test_the_lock_of_a_killed_process_is_gone(tmp_path: Path) -> None:
     output = tmp_path / "x"
     holder = subprocess.Popen(
@@ -104,6 +118,15 @@ def test_what_is_no_answer_about_locks_is_an_error(tmp_path: Path, monkeypatch: 
             pass
         with pytest.raises(ResourceError, match="cannot be locked"):
             is_locked(output)
+
+
+def test_a_disk_without_room_for_a_lock_is_called_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(lock_module.os, "open", refuse)
+    with pytest.raises(ResourceError, match="cannot be written: No space left"), locked(tmp_path / "x"):
+        pass
 
 
 def test_a_folder_that_refuses(tmp_path: Path) -> None:

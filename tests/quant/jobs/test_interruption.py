@@ -136,7 +136,7 @@ def repairing(source: Path, output: Path) -> Job:
     list(run(make_job(source, output)))
     shard = output / "model-00002-of-00002.safetensors"
     shard.write_bytes(shard.read_bytes()[:-1] + b"!")
-    return make_job(source, output)
+    return make_job(source, output, damaged=frozenset({shard.name}))
 
 
 class Streaming:

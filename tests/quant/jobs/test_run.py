@@ -38,6 +38,7 @@ from quant.jobs.run import run
 from quant.jobs.verify import verify, worst_tensors
 from quant.planning.plan import make_plan
 from quant.recipe import RECIPES
+from tests.checkpoints.quantized import damaged_files
 from tests.checkpoints.weights import small_weights, write_small_weights
 
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
@@ -71,6 +72,10 @@ def finish(job: Job) -> list[JobEvent]:
     events = list(run(job))
     assert isinstance(events[-1], JobFinished)
     return events
+
+
+def first(events: list[JobEvent], kind: type[JobEvent]) -> JobEvent:
+    return next(event for event in events if isinstance(event, kind))
 
 
 def count(events: list[JobEvent], kind: type[JobEvent]) -> int:
@@ -503,7 +508,9 @@ def test_a_rerun_rebuilds_only_the_damaged_shard(source: Path, tmp_path: Path) -
     damaged = bytearray(path.read_bytes())
     damaged[-9] ^= 4
     path.write_bytes(damaged)
-    events = finish(job)
+    assert damaged_files(output) == {SHARDS[1]}
+    events = finish(replace(job, damaged=damaged_files(output)))
+    assert not any(isinstance(event, FileChecked) for event in events[: events.index(first(events, JobStarted))])
     assert [event.shard for event in events if isinstance(event, ShardStarted)] == [SHARDS[1]]
     assert content(output) == before
 
@@ -513,9 +520,10 @@ def test_a_repair_refuses_weights_that_are_not_those_of_the_rest(source: Path, t
     finish(make_job(source, output))
     (output / SHARDS[1]).write_bytes(b"x")
     write_small_weights(source, seed=1)
+    job = make_job(source, output, damaged=damaged_files(output))
     for _ in range(2):  # the second run knows it from the unfinished directory
         with pytest.raises(SourceError, match="SHA-256"):
-            finish(make_job(source, output))
+            finish(job)
 
 
 def test_a_rerun_repairs_a_small_file(source: Path, tmp_path: Path) -> None:
@@ -523,7 +531,7 @@ def test_a_rerun_repairs_a_small_file(source: Path, tmp_path: Path) -> None:
     finish(job)
     before = content(output)
     (output / "config.json").write_text("{}")
-    events = finish(job)
+    events = finish(replace(job, damaged=frozenset({"config.json"})))
     assert count(events, ShardStarted) == 0
     assert content(output) == before
 
@@ -613,7 +621,7 @@ def test_an_output_is_not_repaired_in_the_place_of_an_unfinished_job(source: Pat
     (output / SHARDS[1]).write_bytes(b"x")
     before = content(output), content(unfinished)
     with pytest.raises(OutputError, match="is damaged, and .* holds an unfinished job"):
-        finish(make_job(source, output))
+        finish(make_job(source, output, damaged=damaged_files(output)))
     assert (content(output), content(unfinished)) == before
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from quant import MANIFEST_FILE
 from quant.files.disk import Disk
 from quant.files.source import SourceFile, SourceStoppedError, read_source
 from quant.jobs.events import FileChecked, JobFinished, JobStarted, JobStopped, ShardStarted
@@ -61,13 +60,15 @@ def test_while_the_result_is_checked(job: Job) -> None:
     assert isinstance(again[-1], JobFinished)
 
 
-def test_while_a_finished_but_damaged_output_is_checked(job: Job) -> None:
-    list(run(job))
-    shard = job.output / "model-00002-of-00002.safetensors"
+def test_while_what_an_earlier_run_had_not_checked_to_the_end_is_checked(job: Job) -> None:
+    run_until(job, FileChecked)
+    shard = partial_directory(job.output) / "model-00002-of-00002.safetensors"
     shard.write_bytes(shard.read_bytes()[:-1] + b"!")
-    assert isinstance(run_until(job, FileChecked)[-1], JobStopped)
-    assert (job.output / MANIFEST_FILE).exists()
-    assert isinstance(list(run(job))[-1], JobFinished)
+    events = run_until(job, FileChecked)
+    assert [type(event) for event in events] == [FileChecked, JobStopped]
+    again = list(run(job))
+    assert [event.shard for event in again if isinstance(event, ShardStarted)] == [shard.name]
+    assert isinstance(again[-1], JobFinished)
 
 
 def test_while_a_source_file_is_waited_for(job: Job) -> None:

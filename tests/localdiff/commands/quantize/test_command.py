@@ -404,7 +404,7 @@ def test_a_repair_reads_what_is_there_once_more_and_not_twice(
     checked: list[str] = []
     monkeypatch.setattr(Display, "on_event", watched(Display.on_event, checked))
     assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
-    assert checked == [*SHARDS, *SHARDS], "before the repair and after it"
+    assert checked == [*SHARDS], "after the repair; what is damaged was known before the job"
 
 
 def watched(on_event: Callable[[Display, JobEvent], None], checked: list[str]) -> Callable[[Display, JobEvent], None]:
@@ -524,8 +524,26 @@ def test_a_disk_that_is_too_small_is_refused_with_the_numbers(
 def test_two_at_once_are_one_too_many(cli: Cli, source: Path, output: Path) -> None:
     with locked(output):
         result = cli("quantize", str(source), "--yes", stdin=b"")
+        assert cli("quantize", str(source), "--dry-run", stdin=b"").code == 0
     assert result.code == 2
-    assert "another process is working" in result.stderr
+    assert result.stderr.startswith(f"error: another process is working on `{output}`\n"), "before a plan is shown"
+    cli("quantize", str(source), "--yes", stdin=b"")
+    with locked(output):
+        assert cli("quantize", str(source), "--yes", stdin=b"").code == 0, "many may be told at once that it is here"
+
+
+def test_what_another_process_changes_while_it_is_checked_is_not_repaired(
+    cli: Cli, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("quantize", str(source), "--yes", stdin=b"")
+    flip(output / SHARDS[0], -1)
+    with monkeypatch.context() as patch:
+        when_read(patch, lambda: flip(output / SHARDS[1], -1))
+        result = cli("quantize", str(source), "--yes", stdin=b"")
+    assert result.code == 2
+    assert f"error: `{output}` was changed by another process while it was looked at\n" in result.stderr
+    assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
+    assert cli("quantize", str(source), "--verify-only", stdin=b"").code == 0
 
 
 def refused(result: Result, code: int, *words: str) -> None:
