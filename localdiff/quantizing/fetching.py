@@ -6,7 +6,7 @@ nobody else would look for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -94,11 +94,10 @@ class WeightFetcher:
             raise WeightsError(f"`{name}` of `{repository.name}` is damaged", "run the same command again")
         return content
 
-    def record(self, sha256: Mapping[str, str]) -> None:
-        """Record that the files of a directory that were opened had these hashes, by name."""
-        if self._origin.directory is not None:
-            opened = {name: (state, sha256[name]) for name, state in self._states.items() if name in sha256}
-            source_hashes.record(self._origin.directory, opened)
+    def record(self, name: str, sha256: str) -> None:
+        """Record what a file of a directory, as it was opened, was found to hash to."""
+        if self._origin.directory is not None and name in self._states:
+            source_hashes.record(self._origin.directory, {name: (self._states[name], sha256)})
 
     def _fetch(self, name: str) -> Path:
         if self._downloads is None:

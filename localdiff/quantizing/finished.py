@@ -6,10 +6,9 @@ sound is decided in `commands.quantize.verification`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 from localdiff import paths
 from localdiff.hub.files import TEXT_FILES
@@ -17,14 +16,11 @@ from localdiff.hub.repository import CONFIG
 from localdiff.model_reference import resolve_local
 from localdiff.quantizing.origin import name_of, small_files
 from localdiff.quantizing.request import QuantizeRequest
-from localdiff.quantizing.source_hashes import hashes
+from localdiff.quantizing.source_hashes import Show, hashes
 from quant.files.manifest import Manifest
 from quant.files.source import read_source
 from quant.hashing import file_sha256
 from quant.jobs.identity import Difference, Identity, SourceState
-
-Show: TypeAlias = Callable[[int, int], None]
-"""Is told the bytes of a source read so far, and the bytes to read."""
 
 
 def difference(manifest: Manifest, request: QuantizeRequest, show: Show = lambda done, total: None) -> str | None:
@@ -115,15 +111,9 @@ def _changed_weights(manifest: Manifest, source: Path, show: Show) -> str | None
         return _made_while_there_was(source / lost[0])
     made, dropped = Identity.of_manifest(manifest), set(manifest.dropped)
     files = [file for file in read_source(source) if not {tensor.name for tensor in file.tensors} <= dropped]
-    there = {file.name: SourceState(file.nbytes) for file in files}
-
-    def difference_to(sources: Mapping[str, SourceState]) -> str | None:
-        return _words(made.difference(replace(made, sources=sources), lambda name: paths.shown(source / name)))
-
-    if (other := difference_to(there)) is not None:
-        return other
-    found = hashes(source, there, show)
-    return difference_to({name: SourceState(state.nbytes, found[name]) for name, state in there.items()})
+    there = replace(made, sources={file.name: SourceState(file.nbytes) for file in files})
+    read = partial(hashes, source, show=show)
+    return _words(made.difference(there, lambda name: paths.shown(source / name), read))
 
 
 def _words(difference: Difference | None) -> str | None:

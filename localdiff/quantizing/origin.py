@@ -18,6 +18,7 @@ from localdiff.hub.files import TEXT_FILES
 from localdiff.hub.repository import CONFIG, LEGAL_FILES, Repository, is_license, look_up
 from localdiff.model_reference import resolve_local
 from localdiff.model_store import DEMO
+from localdiff.quantizing.source_hashes import Show, hashes
 from localdiff.quoting import shell_word
 from quant import MANIFEST_FILE
 from quant.files.source import SourceFile, StoredTensor, check_complete, read_source
@@ -67,6 +68,10 @@ class Origin:
         if self.repository is not None:
             return self.repository.files[file.name].local_path
         return None if self.directory is None else self.directory / file.name
+
+    def hash_sources(self, names: Iterable[str], show: Show = lambda done, total: None) -> dict[str, str]:
+        """SHA-256 of weight files of a directory, by name; those of the Hub have one in its listing."""
+        return {} if self.directory is None else hashes(self.directory, names, show)
 
 
 def find_origin(reference: str, recipe: Recipe, *, revision: str | None = None, offline: bool = False) -> Origin:

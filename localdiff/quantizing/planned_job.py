@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from localdiff import __version__, paths
@@ -18,6 +18,7 @@ from localdiff.memory_account import MemoryAccount, held_by_plan
 from localdiff.quantizing.card import documents
 from localdiff.quantizing.origin import Origin
 from localdiff.quantizing.plan_summary import Download, PlanSummary
+from localdiff.quantizing.source_hashes import Show
 from localdiff.sizes import counted, shown_size
 from quant import MANIFEST_FILE, RECIPES
 from quant.errors import RecipeError
@@ -52,6 +53,7 @@ class PlannedJob:
         force: whether a finished output may be replaced.
         damaged: files of a finished output that are not sound: name → what is wrong.
         encoder: the device that encodes the weights.
+        show: shows how far weight files have been read, to see whether an unfinished job began with them.
     """
 
     origin: Origin
@@ -61,6 +63,7 @@ class PlannedJob:
     force: bool
     damaged: Mapping[str, str]
     encoder: Encoder
+    show: Show
 
     @cached_property
     def job(self) -> Job:
@@ -69,6 +72,7 @@ class PlannedJob:
             plan=self.plan,
             output=self.target,
             open_source=_not_open,
+            hash_sources=partial(self.origin.hash_sources, show=self.show),
             tool=TOOL,
             model=self.origin.model,
             revision=self.origin.revision,

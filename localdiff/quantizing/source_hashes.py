@@ -18,6 +18,8 @@ from localdiff.directory_record import read_record, write_record
 from quant.hashing import file_sha256
 
 State: TypeAlias = tuple[int, int, int, int]
+Show: TypeAlias = Callable[[int, int], None]
+"""Is told the bytes of weight files read so far, and the bytes to read."""
 
 _SETTLED_NS = 2_000_000_000
 """A file that changed so recently may change again without another time: file systems count in steps of up to 2 s."""
@@ -33,13 +35,8 @@ def state_of(path: Path) -> State:
     return status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
 
-def hashes(
-    directory: Path, names: Iterable[str], show: Callable[[int, int], None] = lambda done, total: None
-) -> dict[str, str]:
+def hashes(directory: Path, names: Iterable[str], show: Show = lambda done, total: None) -> dict[str, str]:
     """SHA-256 of files of a directory, in hex, by name; what had to be read is recorded.
-
-    Args:
-        show: called with the bytes read so far and the bytes to read.
 
     Raises:
         OSError: a file cannot be read.

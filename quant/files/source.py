@@ -62,14 +62,12 @@ class SourceFile:
         nbytes: its size.
         sha256: what it must hash to, or None where that is unknown.
         tensors: its tensors in the order of their bytes.
-        modified_ns: when it was last written to, where that is what tells two versions of it apart.
     """
 
     name: str
     nbytes: int
     sha256: str | None
     tensors: tuple[StoredTensor, ...]
-    modified_ns: int | None = None
 
 
 def parse_header(file: str, start: bytes, nbytes: int) -> tuple[StoredTensor, ...]:
@@ -148,15 +146,8 @@ def read_source(directory: Path) -> tuple[SourceFile, ...]:
                 start = read_start(name, file.read)
         except OSError as error:
             raise SourceError(f"the weight file `{path}` cannot be read ({error.strerror})", HINT) from error
-        files.append(
-            SourceFile(
-                name=name,
-                nbytes=status.st_size,
-                sha256=None,
-                tensors=parse_header(name, start, status.st_size),
-                modified_ns=status.st_mtime_ns,
-            )
-        )
+        tensors = parse_header(name, start, status.st_size)
+        files.append(SourceFile(name=name, nbytes=status.st_size, sha256=None, tensors=tensors))
     return check_complete(files, weight_map, str(directory))
 
 

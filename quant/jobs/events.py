@@ -55,11 +55,18 @@ class TensorDone:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardWritten:
-    """A shard is finished, and stays finished if the job stops now."""
+    """A shard is finished, and stays finished if the job stops now.
+
+    Attributes:
+        shard, number, nbytes: its name, its number from 1 on, and its size.
+        source, source_sha256: the weight file that it was made from, and what that was found to hash to.
+    """
 
     shard: str
     number: int
     nbytes: int
+    source: str
+    source_sha256: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

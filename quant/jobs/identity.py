@@ -6,27 +6,22 @@ Knows how it is said of a job, in `job.json` and in a manifest, and how to say i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Self
 
 from quant.files.manifest import ENCODING, FIRST_ENCODING, Manifest
-from quant.jobs.job import Job
+from quant.jobs.job import HashSources, Job
 
 
 class SourceState(NamedTuple):
-    """A weight file as far as it is known: its size, its SHA-256 in hex, when it was last written to."""
+    """A weight file as far as it is known: its size, and its SHA-256 in hex."""
 
     nbytes: int
     sha256: str | None = None
-    modified_ns: int | None = None
 
     def may_be(self, other: SourceState) -> bool:
-        """Whether nothing that is known of both tells two files apart; times count where there are no hashes."""
-        if self.nbytes != other.nbytes:
-            return False
-        if self.sha256 is not None and other.sha256 is not None:
-            return self.sha256 == other.sha256
-        return None in (self.modified_ns, other.modified_ns) or self.modified_ns == other.modified_ns
+        """Whether nothing that is known of both tells two files apart."""
+        return self.nbytes == other.nbytes and (None in (self.sha256, other.sha256) or self.sha256 == other.sha256)
 
 
 class Difference(NamedTuple):
@@ -72,7 +67,7 @@ class Identity:
             rules=tuple((rule.pattern, rule.scheme) for rule in job.plan.recipe.rules),
             model=job.model,
             revision=job.revision,
-            sources={file.name: SourceState(file.nbytes, file.sha256, file.modified_ns) for file in files},
+            sources={file.name: SourceState(file.nbytes, file.sha256) for file in files},
         )
 
     @classmethod
@@ -102,7 +97,7 @@ class Identity:
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
-        """What `to_json` gave; `encoding` and `recipe` were not in it at first.
+        """What `to_json` gave; `encoding` and `recipe` were not in it at first, and times of weight files were.
 
         Raises:
             ValueError, KeyError, TypeError, AttributeError: it did not give this.
@@ -114,15 +109,34 @@ class Identity:
             rules=tuple((str(pattern), str(scheme)) for pattern, scheme in value["rules"]),
             model=value["model"],
             revision=value["revision"],
-            sources={name: SourceState(*state) for name, state in value["sources"].items()},
+            sources={name: SourceState(*state[:2]) for name, state in value["sources"].items()},
         )
 
-    def difference(self, wanted: Identity, shown: Callable[[str], str] = lambda name: name) -> Difference | None:
+    def with_hashes(self, hashes: Mapping[str, str]) -> Identity:
+        """The same with the SHA-256 of weight files, by name."""
+        sources = self.sources.items()
+        return replace(
+            self, sources={name: state._replace(sha256=hashes.get(name, state.sha256)) for name, state in sources}
+        )
+
+    def difference(
+        self,
+        wanted: Identity,
+        shown: Callable[[str], str] = lambda name: name,
+        hash_sources: HashSources = lambda names: {},
+    ) -> Difference | None:
         """How what was made or begun differs from what is wanted; None if it does not.
 
         Args:
             shown: what a weight file of this name is called.
+            hash_sources: reads the wanted weight files; asked last, for those that nothing but a hash tells apart.
         """
+        if (other := self._known_difference(wanted, shown)) is not None:
+            return other
+        untold = [name for name, state in self.sources.items() if state.sha256 and not wanted.sources[name].sha256]
+        return self._known_difference(wanted.with_hashes(hash_sources(untold)), shown) if untold else None
+
+    def _known_difference(self, wanted: Identity, shown: Callable[[str], str]) -> Difference | None:
         if self.recipe is not None and wanted.recipe is not None and self.recipe != wanted.recipe:
             return Difference("recipe", f"as `{self.recipe}`, not as `{wanted.recipe}`")
         if self.model != wanted.model:

@@ -7,7 +7,7 @@ continue the other is said in `quant.jobs.identity`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,8 @@ _IN_JOB = {"job", "sources"}
 
 Content: TypeAlias = Path | bytes | Callable[[], bytes]
 """A file to copy, its content, or what fetches it and may raise `SourceStoppedError`."""
+HashSources: TypeAlias = Callable[[Sequence[str]], Mapping[str, str]]
+"""Gives the SHA-256, in hex, of weight files by their names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,7 @@ class Job:
         output: directory that the result gets.
         open_source: gives a weight file's path while its shard is made; raises `SourceStoppedError` if the job
             is stopped before the file has arrived.
+        hash_sources: reads weight files of which the plan knows no hash; asked for those that an earlier run has read.
         tool: name and version of the program, for the manifest.
         model, revision: where the weights came from, for the manifest.
         files: the other files of the output.
@@ -52,6 +55,7 @@ class Job:
     output: Path
     open_source: Callable[[SourceFile], AbstractContextManager[Path]]
     tool: str
+    hash_sources: HashSources = lambda names: {}
     model: str | None = None
     revision: str | None = None
     files: Mapping[str, Content] = field(default_factory=dict)

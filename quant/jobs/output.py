@@ -289,7 +289,7 @@ class Output:
 
     def _difference(self, made: Identity) -> Difference | None:
         """How what was made or begun differs from what this job makes."""
-        return made.difference(Identity.of_job(self._job))
+        return made.difference(Identity.of_job(self._job), hash_sources=self._job.hash_sources)
 
     def _is_other(self, begun: _Begun) -> bool:
         """Whether an unfinished job is not this one."""
@@ -333,7 +333,7 @@ class Output:
         """The unfinished job; None where there is none."""
         try:
             content = json.loads((self.directory / JOB_FILE).read_bytes())
-            return _Begun(Identity.from_json(content["job"]), dict(content["sources"]))
+            identity, hashes = Identity.from_json(content["job"]), dict(content["sources"])
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -342,6 +342,8 @@ class Output:
             ) from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return _Begun(None, {})
+        read = {note.shard.source: note.source.sha256 for note in self._finished_notes().values()}
+        return _Begun(identity.with_hashes(hashes | read), hashes)
 
 
 class _Begun(NamedTuple):

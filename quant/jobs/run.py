@@ -79,7 +79,13 @@ def run(
                 yield JobStopped(finished=len(output.notes), shards=len(shards))
                 return
             if shard in missing:
-                yield ShardWritten(shard=shard.file, number=number, nbytes=shard.nbytes)
+                yield ShardWritten(
+                    shard=shard.file,
+                    number=number,
+                    nbytes=shard.nbytes,
+                    source=shard.source.name,
+                    source_sha256=output.notes[shard.file].source.sha256,
+                )
     seconds = watch.seconds()
     _finish(job, files, output, disk)
     for checked in verify(output.directory):

@@ -20,6 +20,8 @@ from localdiff.commands.quantize import verification
 from localdiff.commands.quantize.display import Display
 from localdiff.commands.quantize.existing import bring_up_to_date, damage_of, is_kept
 from localdiff.commands.quantize.source_check import are_here, lacked_by, require_runnable, require_texts
+from localdiff.commands.record import hashing_shown_by
+from localdiff.commands.status_line import status_line
 from localdiff.disk_space import shortage
 from localdiff.engine.loadable import lacking
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
@@ -44,7 +46,7 @@ from localdiff.ui.status import StatusLine
 from localdiff.verification_record import State, state_of
 from quant import recipe_named
 from quant.files.manifest import read_manifest
-from quant.jobs.events import JobFinished, JobStopped
+from quant.jobs.events import JobFinished, JobStopped, ShardWritten
 from quant.jobs.run import run
 from quant.planning.gpu import Encoder
 from quant.planning.plan import describe_plan, make_plan
@@ -108,19 +110,22 @@ class Quantization:
         except UnreachableError as error:
             return self._without_the_hub(recipe, encoder, error)
         # 3. plan
-        planned = PlannedJob(
-            origin=origin,
-            plan=make_plan(recipe, origin.files),
-            target=self._target,
-            streams=self._request.stream,
-            force=self._request.force,
-            damaged=damaged,
-            encoder=encoder,
-        )
-        require_runnable(origin)
-        if not self._request.dry_run:
-            planned.require_possible()
-        self._show(planned.summary())
+        with status_line(self._output) as status:
+            planned = PlannedJob(
+                origin=origin,
+                plan=make_plan(recipe, origin.files),
+                target=self._target,
+                streams=self._request.stream,
+                force=self._request.force,
+                damaged=damaged,
+                encoder=encoder,
+                show=hashing_shown_by(status),
+            )
+            require_runnable(origin)
+            if not self._request.dry_run:
+                planned.require_possible()
+            summary = planned.summary()
+        self._show(summary)
         if lacked := lacked_by(origin):
             names = " and no ".join(f"`{name}`" for name in lacked)
             them = "them" if lacked[1:] else "one"
@@ -254,14 +259,19 @@ class Quantization:
             fetcher = WeightFetcher(origin, downloads, scratch=scratch, stopped=stop.is_set)
             fetcher.begin(planned.to_fetch)
             texts = {name: partial(fetcher.read, name) for name in origin.small_files}
-            job = replace(planned.job, open_source=fetcher.open, files={**texts, **planned.job.files})
+            job = replace(
+                planned.job,
+                open_source=fetcher.open,
+                hash_sources=origin.hash_sources,  # what shows it gives way to the progress of the job
+                files={**texts, **planned.job.files},
+            )
             if not are_here(origin):
                 job = replace(job, inspect=partial(require_texts, origin))
             for event in run(job, cancelled=stop.is_set):
                 display.on_event(event)
+                if isinstance(event, ShardWritten):
+                    fetcher.record(event.source, event.source_sha256)
                 if isinstance(event, JobFinished):
-                    sources = read_manifest(self._target).sources
-                    fetcher.record({name: entry.sha256 for name, entry in sources.items()})
                     return event
                 if isinstance(event, JobStopped):
                     stopped = event

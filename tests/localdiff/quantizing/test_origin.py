@@ -99,7 +99,7 @@ def test_a_repository_says_the_same_as_the_directory(directory: Path, use_hub: U
         assert (found.reference, found.model, found.revision, found.license) == ("owner/small",) * 2 + (COMMIT, "mit")
         assert [file.tensors for file in found.files] == [file.tensors for file in local.files]
         assert [(file.name, file.nbytes) for file in found.files] == [(file.name, file.nbytes) for file in local.files]
-        assert all(file.sha256 and file.modified_ns is None for file in found.files)
+        assert all(file.sha256 for file in found.files)
         assert (found.small_files, found.small_bytes) == (local.small_files, local.small_bytes)
         assert found.config == local.config
         assert [found.local_path(file) for file in found.files] == [None] * 3

@@ -228,11 +228,6 @@ def test_described_tensors_have_sizes() -> None:
     assert sum(tensor.nbytes for tensor in tensors_of_shapes(released_shapes())) == 51_647_562_456
 
 
-def test_versions_of_a_file_in_a_directory_are_told_apart_by_the_time_of_change(directory: Path) -> None:
-    for file in read_source(directory):
-        assert (file.sha256, file.modified_ns) == (None, (directory / file.name).stat().st_mtime_ns)
-
-
 @pytest.mark.parametrize(
     ("names", "entry"),
     [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +16,11 @@ from quant.errors import DamagedError, OutputError
 from quant.files.disk import Disk
 from quant.files.manifest import Manifest, read_manifest
 from quant.files.source import read_source
+from quant.hashing import file_sha256
 from quant.jobs import identity
-from quant.jobs.events import JobEvent, JobFinished, JobStarted, ShardWritten
+from quant.jobs.events import FileChecked, JobEvent, JobFinished, JobStarted, ShardWritten
 from quant.jobs.identity import Identity, SourceState
-from quant.jobs.job import JOB_FILE, Job
+from quant.jobs.job import JOB_FILE, HashSources, Job
 from quant.jobs.output import Output
 from quant.jobs.run import run
 from quant.planning.plan import make_plan
@@ -33,7 +36,7 @@ MADE = Identity(
     rules=(("*", "nf4"),),
     model="a",
     revision=None,
-    sources={"x": SourceState(10, "ab", None), "y": SourceState(10, None, 5)},
+    sources={"x": SourceState(10, "ab"), "y": SourceState(10)},
 )
 
 
@@ -73,10 +76,8 @@ def finish(job: Job) -> list[JobEvent]:
         ({"encoding": 2}, "by localdiff 0.1.0, which encodes otherwise"),
         ({"sources": {"x": SourceState(10), "y": SourceState(10)}}, None),
         ({"sources": {"x": SourceState(10), "y": SourceState(10, "cd")}}, None),
-        ({"sources": {"x": SourceState(10, "ab", 6), "y": SourceState(10, "cd", 5)}}, None),
         ({"sources": {"x": SourceState(11), "y": SourceState(10)}}, "before `x` changed"),
         ({"sources": {"x": SourceState(10, "ac"), "y": SourceState(10)}}, "before `x` changed"),
-        ({"sources": {"x": SourceState(10), "y": SourceState(10, None, 6)}}, "before `y` changed"),
         ({"sources": {"x": SourceState(10)}}, "before `y` changed"),
         ({"sources": {**MADE.sources, "z": SourceState(1)}}, "before `z` changed"),
     ],
@@ -86,6 +87,26 @@ def test_what_differs_is_said(changes: dict[str, Any], words: str | None) -> Non
     difference = MADE.difference(wanted)
     assert (None if difference is None else difference.words) == words
     assert Identity.from_json(json.loads(json.dumps(wanted.to_json()))) == wanted
+
+
+def test_only_what_nothing_but_a_hash_tells_apart_is_read() -> None:
+    asked: list[Sequence[str]] = []
+
+    def read(sha256: str) -> HashSources:
+        def hashes(names: Sequence[str]) -> dict[str, str]:
+            asked.append(names)
+            return dict.fromkeys(names, sha256)
+
+        return hashes
+
+    wanted = replace(MADE, sources={"x": SourceState(10), "y": SourceState(10)})
+    other = MADE.difference(wanted, hash_sources=read("cd"))
+    assert other is not None and other.words == "before `x` changed"
+    assert MADE.difference(wanted, hash_sources=read("ab")) is None
+    assert asked == [["x"], ["x"]]
+    assert MADE.difference(MADE, hash_sources=read("cd")) is None
+    assert MADE.difference(replace(wanted, encoding=2), hash_sources=read("cd")) is not None
+    assert asked == [["x"], ["x"]]
 
 
 def test_a_job_is_what_its_manifest_says(source: Path, tmp_path: Path) -> None:
@@ -100,6 +121,74 @@ def begin(job: Job) -> Path:
         if isinstance(event, ShardWritten):
             break
     return job.output.with_name(f"{job.output.name}.partial") / JOB_FILE
+
+
+@pytest.fixture
+def reading(source: Path) -> HashSources:
+    return lambda names: {name: file_sha256(source / name) for name in names}
+
+
+def keep_times(directory: Path, write: Callable[[], object]) -> None:
+    times = {path: path.stat() for path in directory.iterdir()}
+    write()
+    for path, status in times.items():
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_other_weights_do_not_continue_what_was_begun_with_these(
+    source: Path, tmp_path: Path, reading: HashSources
+) -> None:
+    job = make_job(source, tmp_path / "out", hash_sources=reading)
+    begin(job)
+    keep_times(source, lambda: write_small_weights(source, seed=1))
+    assert Output(job, Disk()).finished() == set()
+    for refusal in (Output(job, Disk()).require_possible, lambda: finish(job)):
+        with pytest.raises(OutputError, match=r"begun before `model-00001-of-00003.safetensors` changed") as caught:
+            refusal()
+        assert caught.value.hint == "`--force` starts over"
+
+
+def test_the_same_weights_written_at_another_time_continue(source: Path, tmp_path: Path, reading: HashSources) -> None:
+    begin(make_job(source, tmp_path / "out"))
+    for path in source.iterdir():
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+    events = finish(make_job(source, tmp_path / "out", hash_sources=reading))
+    assert isinstance(events[0], JobStarted)
+    assert events[0].finished == 1
+
+
+def test_weights_that_nobody_has_read_yet_may_change(source: Path, tmp_path: Path, reading: HashSources) -> None:
+    begin(make_job(source, tmp_path / "out"))
+    first = "model-00001-of-00003.safetensors"
+    read = (source / first).read_bytes()
+    write_small_weights(source, seed=1)
+    (source / first).write_bytes(read)
+    finish(make_job(source, tmp_path / "out", hash_sources=reading))
+    assert {name: entry.sha256 for name, entry in read_manifest(tmp_path / "out").sources.items()} == reading(
+        [first, "model-00003-of-00003.safetensors"]
+    )
+
+
+def test_a_whole_output_that_was_not_put_in_its_place_is_not_that_of_other_weights(
+    source: Path, tmp_path: Path, reading: HashSources
+) -> None:
+    job = make_job(source, tmp_path / "out", hash_sources=reading)
+    for event in run(job):
+        if isinstance(event, FileChecked):
+            break
+    write_small_weights(source, seed=1)
+    with pytest.raises(OutputError, match="begun before `model-00001-of-00003.safetensors` changed"):
+        finish(job)
+    assert isinstance(finish(replace(job, force=True))[0], JobStarted)
+
+
+def test_a_job_that_kept_the_times_of_its_weights_is_gone_on_with(source: Path, tmp_path: Path) -> None:
+    job = make_job(source, tmp_path / "out")
+    file = begin(job)
+    content = json.loads(file.read_bytes())
+    content["job"]["sources"] = {name: [*state, 5] for name, state in content["job"]["sources"].items()}
+    file.write_text(json.dumps(content))
+    assert Output(job, Disk()).finished() == {SHARDS[0]}
 
 
 def test_another_version_of_the_program_goes_on(source: Path, tmp_path: Path) -> None:

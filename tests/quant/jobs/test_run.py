@@ -280,14 +280,6 @@ def test_another_revision_says_how_the_first_is_finished(source: Path, tmp_path:
     finish(make_job(source, tmp_path / "out", revision="abc"))
 
 
-def test_changed_weights_do_not_continue_an_unfinished_job(source: Path, tmp_path: Path) -> None:
-    list(run(make_job(source, tmp_path / "out"), cancelled=lambda: True))
-    write_small_weights(source, seed=1)
-    with pytest.raises(OutputError, match=r"begun before `model-00001-of-00003.safetensors` changed") as caught:
-        finish(make_job(source, tmp_path / "out"))
-    assert caught.value.hint == "`--force` starts over"
-
-
 def test_a_finished_output_is_refused_and_left_alone(source: Path, tmp_path: Path) -> None:
     job, output = make_job(source, tmp_path / "out"), tmp_path / "out"
     finish(job)

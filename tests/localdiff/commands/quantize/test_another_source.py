@@ -1,19 +1,23 @@
-"""`localdiff quantize` where a finished output has the name of the one requested, and may be another model's."""
+"""`localdiff quantize` where a finished or unfinished output of that name is there, and may be of other weights."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from localdiff import model_store
+from localdiff.commands.quantize import flow
 from localdiff.quantizing import planned_job, source_hashes
 from localdiff.quantizing.planned_job import TOOL
 from quant.files.manifest import read_manifest
 from quant.jobs import identity
+from quant.jobs.events import JobEvent, ShardWritten
+from quant.jobs.job import Job
+from quant.jobs.run import run
 from tests.checkpoints.weights import write_small_text, write_small_weights
 from tests.screens.processes import Cli
 
@@ -128,14 +132,61 @@ def test_weights_in_other_files_are_found(cli: Cli, source: Path) -> None:
     assert (result.code, f"was made while there was `{first}`" in result.stderr) == (2, True)
 
 
+def stopped_after_a_shard(job: Job, *, cancelled: Callable[[], bool]) -> Iterator[JobEvent]:
+    """A job that is told to stop when its first shard is written."""
+    written: list[JobEvent] = []
+    for event in run(job, cancelled=lambda: bool(written) or cancelled()):
+        if isinstance(event, ShardWritten):
+            written.append(event)
+        yield event
+
+
+@pytest.fixture
+def unfinished(cli: Cli, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_hashes, "_SETTLED_NS", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(flow, "run", stopped_after_a_shard)
+        result = cli("quantize", str(source), "--yes", stdin=b"")
+    assert (result.code, "1 of 2 output files are finished" in result.stderr) == (130, True)
+
+
+@pytest.mark.usefixtures("unfinished")
+def test_other_weights_of_the_same_times_do_not_continue_an_unfinished_job(
+    cli: Cli, source: Path, tmp_path: Path
+) -> None:
+    other = write_small_text(write_small_weights(tmp_path / "b" / "small", seed=1))
+    for path in other.iterdir():
+        os.utime(path, ns=((source / path.name).stat().st_mtime_ns,) * 2)
+    result = cli("quantize", str(other), "--yes", stdin=b"")
+    assert (result.code, result.stdout) == (2, "")
+    assert "holds an unfinished job, begun before `model-00001-of-00003.safetensors` changed" in result.stderr
+    assert cli("quantize", str(other), "--yes", "--force", stdin=b"").code == 0
+
+
+@pytest.mark.usefixtures("unfinished")
+def test_a_copy_of_the_weights_continues_an_unfinished_job(cli: Cli, source: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(source, tmp_path / "b" / "small")
+    age(copy)
+    result = cli("quantize", str(copy), "--yes", stdin=b"")
+    assert (result.code, "; 1 of them is finished" in result.stderr) == (0, True)
+
+
+@pytest.mark.usefixtures("unfinished")
+def test_what_an_unfinished_job_has_read_is_not_read_again(
+    cli: Cli, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_hashes, "file_sha256", read_in_vain)
+    assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
+
+
+def read_in_vain(path: Path, progress: object) -> str:
+    raise AssertionError(f"{path} is read")
+
+
 def test_a_source_that_nobody_touched_is_not_read_again(
     cli: Cli, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_hashes, "_SETTLED_NS", 0)
     assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
-
-    def read(path: Path, progress: object) -> str:
-        raise AssertionError(f"{path} is read")
-
-    monkeypatch.setattr(source_hashes, "file_sha256", read)
+    monkeypatch.setattr(source_hashes, "file_sha256", read_in_vain)
     assert cli("quantize", str(source), "--yes", stdin=b"").code == 0

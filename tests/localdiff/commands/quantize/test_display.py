@@ -67,7 +67,7 @@ def test_a_job_shows_where_it_is_and_what_was_lost_most() -> None:
         BytesDone(name="model.decoder.layers.3.mlp.up_proj.weight", source_bytes=80),
         TensorDone(name="model.decoder.layers.3.mlp.up_proj.weight", scheme="nf4", error=0.083),
         BytesDone(name="model.decoder.norm.weight", source_bytes=20),
-        ShardWritten(shard="s1", number=1, nbytes=50),
+        ShardWritten(shard="s1", number=1, nbytes=50, source="f1", source_sha256="0" * 64),
         ShardStarted(shard="s2", source="f2", number=2, source_bytes=100),
         BytesDone(name="x", source_bytes=100),
         FileChecked(file="s1", nbytes=50, problem=None),
