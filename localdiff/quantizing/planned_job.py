@@ -103,7 +103,13 @@ class PlannedJob:
     def to_fetch(self) -> dict[str, int]:
         """Weight files that have to be fetched, and their sizes."""
         sources = (shard.source for shard in self.unfinished)
-        return {source.name: source.nbytes for source in sources if self.origin.local_path(source) is None}
+        return {source.name: source.nbytes for source in sources if not self._is_here(source)}
+
+    def _is_here(self, file: SourceFile) -> bool:
+        """Whether a weight file is on this machine, if only as one of another commit in the Hub's cache."""
+        repository = self.origin.repository
+        is_stored = repository is not None and repository.files[file.name].is_stored
+        return self.origin.local_path(file) is not None or (is_stored and not self.streams)
 
     @property
     def scratch(self) -> Path:

@@ -257,7 +257,7 @@ class Quantization:
                 downloads = Downloads(origin.repository, display, directory=scratch, workers=workers)
                 stack.enter_context(downloads)
             fetcher = WeightFetcher(origin, downloads, scratch=scratch, stopped=stop.is_set)
-            fetcher.begin(planned.to_fetch)
+            fetcher.begin(shard.source.name for shard in planned.unfinished)
             texts = {name: partial(fetcher.read, name) for name in origin.small_files}
             job = replace(
                 planned.job,

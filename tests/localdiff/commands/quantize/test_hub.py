@@ -102,6 +102,16 @@ def test_what_is_damaged_is_rebuilt_from_its_own_revision(cli: Cli, server: Hub,
     assert tree(output) == before
 
 
+def test_weights_that_the_cache_has_of_another_commit_are_not_to_fetch(cli: Cli, server: Hub, home: Path) -> None:
+    assert cli("quantize", "owner/small", "--yes", stdin=b"").code == 0
+    server.requests.clear()
+    server.repositories["owner/small"].newer = "b" * 40
+    result = cli("quantize", "owner/small", "--recipe", "int8", "--yes", stdin=b"")
+    assert (result.code, "all here already" in result.stderr) == (0, True), result.stderr
+    assert server.fetched() == []
+    assert read_manifest(home / "models" / "small-int8").revision == "b" * 40
+
+
 @pytest.mark.parametrize("stream", [[], ["--stream"]], ids=["kept", "streamed"])
 def test_what_could_not_be_run_is_refused_before_a_weight_is_read(
     cli: Cli, server: Hub, output: Path, stream: list[str]
