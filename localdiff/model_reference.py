@@ -17,12 +17,12 @@ from localdiff.adapter_reference import shipped_adapters
 from localdiff.errors import ArgumentError, WeightsError
 from localdiff.model_store import (
     DEMO,
-    PARTIAL,
     quantized_directory,
     refused_directory,
     stored_models,
 )
 from quant import MANIFEST_FILE
+from quant.names import PARTIAL
 
 DEMO_DIRECTORY = Path(__file__).parent / "demo" / "checkpoint"
 KINDS = (

@@ -21,13 +21,10 @@ from localdiff.errors import ResourceError, UsageError, WeightsError
 from localdiff.quoting import shell_word
 from localdiff.verification_record import listed_files, recorded_damage, verified_at
 from quant import MANIFEST_FILE, RECIPES, released
+from quant.names import DISCARDED, JOB_FILE, PARTIAL, discarded_directory, output_directory
 
 MODEL = released.MODEL
 DEMO = "demo"
-PARTIAL, DISCARDED = ".partial", ".discarded"
-"""Suffixes of directories that are not yet models, or no longer."""
-_JOB_FILE = "job.json"
-"""`quant.jobs.job.JOB_FILE`, which needs torch."""
 
 State = Literal["finished", "unfinished", "damaged", "unreadable"]
 
@@ -180,7 +177,7 @@ def remove(model: StoredModel) -> None:
     Raises:
         ResourceError: the disk fails.
     """
-    discarded = model.directory.with_name(model.directory.name.removesuffix(DISCARDED) + DISCARDED)
+    discarded = discarded_directory(output_directory(model.directory))
     try:
         if model.directory.is_symlink():
             model.directory.unlink()
@@ -316,7 +313,7 @@ def _source(directory: Path) -> str | None:
 def _unfinished_job(directory: Path) -> dict[str, str]:
     """What an unfinished job says of itself, as far as that is text; nothing where it cannot be read."""
     try:
-        job = json.loads((directory / _JOB_FILE).read_bytes())["job"]
+        job = json.loads((directory / JOB_FILE).read_bytes())["job"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
     return {key: value for key, value in job.items() if isinstance(value, str)} if isinstance(job, dict) else {}

@@ -11,6 +11,7 @@
     released             the released checkpoint's tensors and shapes
     dtypes, switch       names of dtypes; variables that choose a path of the code
     errors, unsupported  errors for users; why a fast path does not run here
+    names                names of the files and directories of a quantized model
     renaming, hashing    names for files that are complete; SHA-256 of files
 
 Reads and writes tensors by name; does not know what a canvas is, and imports nothing of `localdiff`. This module
@@ -19,9 +20,7 @@ own module.
 """
 
 from quant.errors import QuantError
+from quant.names import MANIFEST_FILE
 from quant.recipe import DEFAULT_RECIPE, RECIPES, Recipe, Rule, recipe_named
-
-MANIFEST_FILE = "quant.json"
-"""The manifest's name; a directory with one holds a quantized model."""
 
 __all__ = ["DEFAULT_RECIPE", "MANIFEST_FILE", "RECIPES", "QuantError", "Recipe", "Rule", "recipe_named"]

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from localdiff import model_store, paths
 from localdiff.errors import INTERRUPTED, UsageError
-from localdiff.model_store import DISCARDED, PARTIAL, StoredModel, remedy
+from localdiff.model_store import StoredModel, remedy
 from localdiff.quantizing.lock import is_locked, locked
 from localdiff.quoting import printable
 from localdiff.sizes import shown_size
 from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
 from localdiff.view.columns import aligned
+from quant.names import output_directory
 
 HEAD = ("name", "recipe", "size", "verified")
 
@@ -59,7 +60,7 @@ def remove_model(name: str, output: Output, *, ask: AskUser | None, yes: bool = 
         ResourceError: the disk fails.
     """
     model = model_store.find(name)
-    target = model.directory.with_name(name.removesuffix(PARTIAL).removesuffix(DISCARDED))
+    target = output_directory(model.directory)
     if is_locked(target):
         raise UsageError(f"`localdiff quantize` is working on `{target.name}`", "stop it first, or wait until it ends")
     if not yes:

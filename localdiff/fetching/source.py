@@ -15,8 +15,8 @@ from localdiff.download_plan import ConfirmDownload, DownloadPlan, confirm_silen
 from localdiff.errors import ResourceError, WeightsError
 from localdiff.fetching.contents import headers, missing_files, model_config, weight_files, weight_map
 from localdiff.fetching.transfer import transfer
-from localdiff.hub.files import TEXT_FILES, TOKENIZER
-from localdiff.hub.repository import CONFIG, Repository, look_up
+from localdiff.hub.files import CONFIG, TEXT_FILES, TOKENIZER
+from localdiff.hub.repository import Repository, look_up
 from localdiff.load import MemoryPlan, StoredWeights, described_weights
 from localdiff.load_progress import LoadProgress, tell_nobody
 from localdiff.model_reference import ModelSource, resolve_local

@@ -21,8 +21,9 @@ from typing import Any, Protocol, Self
 
 from localdiff.config import is_set
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
+from localdiff.hub.files import CONFIG
 from localdiff.hub.problems import UnreachableError
-from localdiff.hub.repository import CONFIG, Repository
+from localdiff.hub.repository import Repository
 
 WORKERS = 2
 """Files fetched at a time: interrupted ones start over, and these have several gigabytes."""

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from quant import MANIFEST_FILE
 
+CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
 TEXT_FILES = (
-    "config.json",
+    CONFIG,
     "generation_config.json",
     TOKENIZER,
     "tokenizer_config.json",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from localdiff.errors import WeightsError
 from localdiff.hub.cache import linked_sha256
 from localdiff.hub.endpoint import require_readable
-from localdiff.hub.files import NEEDED
+from localdiff.hub.files import CONFIG, NEEDED
 from localdiff.hub.problems import UnreachableError, explain, not_downloaded
 from localdiff.model_reference import KINDS
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoSibling
 
 LEGAL_FILES = ("LICENSE*", "LICENCE*", "NOTICE*")
-CONFIG = "config.json"
 MAIN = "main"
 _RETRY_WAITS = (1.0, 3.0)
 _TIMEOUT, _SHORT_TIMEOUT = 30.0, 3.0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from localdiff.errors import WeightsError
 from localdiff.hub.downloads import Downloads
-from localdiff.hub.repository import CONFIG
+from localdiff.hub.files import CONFIG
 from localdiff.quantizing import source_hashes
 from localdiff.quantizing.origin import Origin
 from localdiff.quantizing.source_hashes import State, state_of

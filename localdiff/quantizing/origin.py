@@ -14,8 +14,8 @@ from typing import Any
 from localdiff import paths
 from localdiff.errors import UsageError, WeightsError
 from localdiff.fetching.contents import headers, missing_files, model_config, weight_files, weight_map
-from localdiff.hub.files import TEXT_FILES
-from localdiff.hub.repository import CONFIG, LEGAL_FILES, Repository, is_license, look_up
+from localdiff.hub.files import CONFIG, TEXT_FILES
+from localdiff.hub.repository import LEGAL_FILES, Repository, is_license, look_up
 from localdiff.model_reference import resolve_local
 from localdiff.model_store import DEMO
 from localdiff.quantizing.source_hashes import Show, hashes
@@ -108,12 +108,13 @@ def _require_text_model(files: tuple[SourceFile, ...], reference: str) -> tuple[
 def _from_directory(reference: str, directory: Path) -> Origin:
     names = sorted(path.name for path in directory.iterdir() if path.is_file())
     _refuse_quantized(reference, names)
-    paths.require_readable(directory / "config.json")
+    path = directory / CONFIG
+    paths.require_readable(path)
     try:
-        config = (directory / "config.json").read_bytes()
+        config = path.read_bytes()
     except OSError as error:
         raise WeightsError(
-            f"`{directory / 'config.json'}` cannot be read: {error.strerror}",
+            f"`{path}` cannot be read: {error.strerror}",
             "give the directory that the checkpoint was saved to",
         ) from error
     return Origin(

@@ -25,8 +25,9 @@ from quant.errors import RecipeError
 from quant.files.disk import Disk
 from quant.files.source import SourceFile
 from quant.jobs.job import Job
-from quant.jobs.output import SCRATCH, Output, partial_directory
+from quant.jobs.output import Output
 from quant.jobs.pool import available_workers
+from quant.names import SCRATCH, partial_directory
 from quant.planning.gpu import Encoder, Gpu
 from quant.planning.plan import Plan, PlannedShard, describe_plan, working_bytes
 

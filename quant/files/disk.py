@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from quant.errors import OutputError, SpaceError
+from quant.names import PARTIAL
 from quant.renaming import replace
 
 _LIMITS = {errno.EFBIG, errno.EDQUOT}
@@ -90,7 +91,7 @@ def _translated_errors(path: Path | str) -> Iterator[None]:
 
 def write_atomically(disk: Disk, path: Path, content: bytes) -> None:
     """Write a small file atomically."""
-    partial = path.with_name(path.name + ".partial")
+    partial = path.with_name(path.name + PARTIAL)
     with disk.create(partial) as file:
         disk.write(file, 0, content)
         disk.sync(file)

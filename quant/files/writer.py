@@ -20,9 +20,9 @@ from torch import Tensor
 from quant.dtypes import HEADER_DTYPES
 from quant.files.disk import Disk
 from quant.hashing import file_sha256
+from quant.names import PARTIAL
 
 ALIGNMENT = 64
-PARTIAL = ".partial"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

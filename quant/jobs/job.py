@@ -17,11 +17,8 @@ import torch
 
 from quant.files.manifest import FileEntry, ShardEntry, TensorEntry
 from quant.files.source import SourceFile
-from quant.files.writer import PARTIAL
+from quant.names import JOB_FILE, PARTIAL
 from quant.planning.plan import Plan
-
-JOB_FILE = "job.json"
-"""Present only in an unfinished output."""
 
 _IN_JOB = {"job", "sources"}
 

@@ -16,36 +16,28 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from quant import MANIFEST_FILE
 from quant.errors import DamagedError, OutputError
 from quant.files.disk import Disk, write_atomically
 from quant.files.manifest import Manifest, ShardEntry, read_manifest
 from quant.files.source import INDEX_FILE
-from quant.files.writer import PARTIAL
 from quant.jobs.events import FileChecked
 from quant.jobs.identity import Difference, Identity
-from quant.jobs.job import JOB_FILE, Job, Note, is_unfinished
+from quant.jobs.job import Job, Note, is_unfinished
 from quant.jobs.verify import verify
-
-NOTE = ".json"
-SCRATCH = "source.partial"
-"""Directory in the unfinished output where `Job.open_source` may keep files that it fetched."""
-
+from quant.names import (
+    JOB_FILE,
+    MANIFEST_FILE,
+    NOTE,
+    PARTIAL,
+    SCRATCH,
+    discarded_directory,
+    partial_directory,
+)
 
 _WRITTEN = (".safetensors", ".safetensors" + NOTE, PARTIAL)
 """How the names of shards, of their notes, and of files that are being written end."""
 _LITTER = {".DS_Store", "Thumbs.db", "desktop.ini"}
 """Files that desktops leave in folders."""
-
-
-def partial_directory(output: Path) -> Path:
-    """Where an output lies while it is unfinished."""
-    return output.with_name(output.name + PARTIAL)
-
-
-def discarded_directory(output: Path) -> Path:
-    """The name of an output, or of what was to become one, that is being deleted."""
-    return output.with_name(output.name + ".discarded")
 
 
 def require_free(output: Path, *, force: bool = False) -> None:

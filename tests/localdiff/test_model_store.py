@@ -259,10 +259,11 @@ def test_a_model_that_is_not_there(env: dict[str, str]) -> None:
     assert raised.value.hint == "there is `y`"
 
 
+@pytest.mark.parametrize("name", ["b-4bit", "b-4bit.partial"])
 def test_a_removal_that_is_cut_short_leaves_nothing_that_could_be_taken_for_a_model(
-    env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    env: dict[str, str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    model = make(env, "b-4bit")
+    model = make(env, name)
 
     def killed(path: Path) -> None:
         raise KeyboardInterrupt
@@ -270,10 +271,10 @@ def test_a_removal_that_is_cut_short_leaves_nothing_that_could_be_taken_for_a_mo
     with monkeypatch.context() as patch:
         patch.setattr(model_store.shutil, "rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
-            remove(find("b-4bit", env))
+            remove(find(name, env))
     assert [(found.name, found.state) for found in stored_models(env)] == [("b-4bit.discarded", "unfinished")]
-    make(env, "b-4bit")
-    remove(find("b-4bit", env))
+    make(env, name)
+    remove(find(name, env))
     assert not list(model.parent.iterdir())
 
 

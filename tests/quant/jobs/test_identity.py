@@ -20,9 +20,10 @@ from quant.hashing import file_sha256
 from quant.jobs import identity
 from quant.jobs.events import FileChecked, JobEvent, JobFinished, JobStarted, ShardWritten
 from quant.jobs.identity import Identity, SourceState
-from quant.jobs.job import JOB_FILE, HashSources, Job
+from quant.jobs.job import HashSources, Job
 from quant.jobs.output import Output
 from quant.jobs.run import run
+from quant.names import JOB_FILE
 from quant.planning.plan import make_plan
 from quant.recipe import RECIPES
 from tests.checkpoints.manifest import MANIFEST

@@ -18,9 +18,9 @@ from quant.files.disk import Disk
 from quant.files.manifest import read_manifest
 from quant.files.source import SourceFile, read_source
 from quant.jobs.job import Job
-from quant.jobs.output import SCRATCH, partial_directory
 from quant.jobs.run import run
 from quant.jobs.verify import verify
+from quant.names import SCRATCH, partial_directory
 from quant.planning.plan import make_plan
 from quant.recipe import Recipe, Rule
 

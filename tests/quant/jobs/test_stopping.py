@@ -13,8 +13,9 @@ from quant.files.disk import Disk
 from quant.files.source import SourceFile, SourceStoppedError, read_source
 from quant.jobs.events import FileChecked, JobFinished, JobStarted, JobStopped, ShardStarted
 from quant.jobs.job import Job
-from quant.jobs.output import SCRATCH, Output, discarded_directory, partial_directory
+from quant.jobs.output import Output
 from quant.jobs.run import run
+from quant.names import SCRATCH, discarded_directory, partial_directory
 from quant.planning.plan import make_plan
 from quant.recipe import RECIPES
 from tests.checkpoints.weights import write_small_weights
