@@ -23,6 +23,7 @@ from quant.files.writer import Part
 from quant.hashing import file_sha256
 from quant.jobs.events import FileChecked
 
+AGAIN = "run the `localdiff quantize` command that made it again: from the same source, only what is damaged is rebuilt"
 _WORST_COUNT = 5
 """Number of tensors that are named."""
 
@@ -50,11 +51,7 @@ def require_sound(checked: FileChecked) -> None:
         DamagedError: with the problem as its sentence.
     """
     if checked.problem is not None:
-        raise DamagedError(
-            checked.problem,
-            "run the `localdiff quantize` command that made it again: from the same source, only what is damaged is "
-            "rebuilt",
-        )
+        raise DamagedError(checked.problem, AGAIN)
 
 
 def worst_tensors(manifest: Manifest) -> tuple[tuple[str, str, float], ...]:

@@ -21,9 +21,7 @@ from quant.codecs import CODECS
 from quant.errors import DamagedError
 from quant.files.manifest import Manifest, read_manifest
 from quant.jobs.events import FileChecked
-from quant.jobs.verify import verify, worst_tensors
-
-AGAIN = "run the `localdiff quantize` command that made it again: from the same source, only what is damaged is rebuilt"
+from quant.jobs.verify import AGAIN, verify, worst_tensors
 
 
 class BarredError(DamagedError):
