@@ -358,8 +358,10 @@ def _foreign(output: Path) -> list[str]:
         manifest = read_manifest(output)
     except DamagedError:
         return folders
-    own = {MANIFEST_FILE, *manifest.shards, *manifest.files}
-    return [*folders, *(path.name for path in entries if not path.is_dir() and path.name not in own | _LITTER)]
+    own = {MANIFEST_FILE, *manifest.shards, *manifest.files} | _LITTER
+    files = [path.name for path in entries if not path.is_dir()]
+    # A refresh that was killed leaves one of them half written, under the name that it has until then.
+    return folders + [name for name in files if name.removesuffix(PARTIAL) not in own]
 
 
 def _note(manifest: Manifest, name: str, shard: ShardEntry) -> Note:

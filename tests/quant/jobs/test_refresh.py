@@ -9,6 +9,7 @@ import pytest
 from quant.errors import OutputError, SpaceError
 from quant.files.disk import Disk
 from quant.files.manifest import read_manifest
+from quant.jobs.output import require_free
 from quant.jobs.refresh import refresh, stale
 from quant.jobs.verify import verify
 from tests.checkpoints.quantized import quantize
@@ -44,6 +45,8 @@ def test_stopped_anywhere_the_same_job_repairs_it(tmp_path: Path, renames: int, 
     with pytest.raises(SpaceError):
         refresh(output, contents, FullDisk(renames))
     assert problems(output) == damaged
+    assert list(output.glob("*.partial"))
+    require_free(output, force=True)
     if damaged:
         quantize(source, output, "4bit")
     else:
