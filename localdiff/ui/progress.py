@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -36,50 +35,57 @@ MIN_SECONDS = 1.0
 """Minimum time between two lines."""
 
 
-class ProgressDisplay(Protocol):
-    """Shows progress."""
-
-    def start(self, name: str, total: int, *, whole: bool = False) -> None:
-        """Something of `total` bytes begins; `whole` if it is all of a phase."""
-
-    def show(self, name: str, done: int, detail: str = "") -> None:
-        """`done` bytes of it are done; `detail` says what it is working on, in parts `SPACE` apart, the first first."""
-
-    def end(self, name: str) -> None:
-        """It is over."""
-
-    def note(self, text: str) -> None:
-        """Print something that stays."""
-
-
-class Silent:
-    """Shows nothing."""
-
-    def start(self, name: str, total: int, *, whole: bool = False) -> None:
-        """See `ProgressDisplay`."""
-
-    def show(self, name: str, done: int, detail: str = "") -> None:
-        """See `ProgressDisplay`."""
-
-    def end(self, name: str) -> None:
-        """See `ProgressDisplay`."""
-
-    def note(self, text: str) -> None:
-        """See `ProgressDisplay`."""
-
-
-@dataclass(slots=True)
+@dataclass(kw_only=True, slots=True)
 class _Amount:
     total: int
     rate: Rate
+    told_at: float
     done: int = 0
-    task: TaskID | None = None
     told_percent: int = 0
-    told_at: float = 0.0
 
     def figures(self) -> str:
         """See `shown_amount`."""
         return shown_amount(self.done, self.total, self.rate)
+
+
+class ProgressDisplay:
+    """Follows what is in progress, and shows nothing; what shows it overrides `note` and the methods at the end."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._amounts: dict[str, _Amount] = {}
+        self._lock = threading.RLock()
+
+    def start(self, name: str, total: int, *, whole: bool = False) -> None:
+        """Something of `total` bytes begins; `whole` if it is all of a phase."""
+        with self._lock:
+            if name not in self._amounts:
+                amount = _Amount(total=total, rate=Rate(self._clock), told_at=self._clock())
+                self._amounts[name] = amount
+                self._begin(name, amount, whole=whole)
+
+    def show(self, name: str, done: int, detail: str = "") -> None:
+        """`done` bytes of it are done; `detail` says what it is working on, in parts `SPACE` apart, the first first."""
+        with self._lock:
+            if (amount := self._amounts.get(name)) is not None:
+                amount.done = done
+                amount.rate.see(done)
+                self._update(name, amount, detail)
+
+    def end(self, name: str) -> None:
+        """It is over."""
+        with self._lock:
+            if self._amounts.pop(name, None) is not None:
+                self._remove(name)
+
+    def note(self, text: str) -> None:
+        """Print something that stays."""
+
+    def _begin(self, name: str, amount: _Amount, *, whole: bool) -> None: ...
+
+    def _update(self, name: str, amount: _Amount, detail: str) -> None: ...
+
+    def _remove(self, name: str) -> None: ...
 
 
 class _Figures(ProgressColumn):
@@ -117,45 +123,13 @@ class _Parts:
         yield Text(text, no_wrap=True)
 
 
-class Bars:
-    """Bars on a terminal, one for each thing in progress.
-
-    Args:
-        bars: rich's progress display.
-        stream: the terminal that it is on.
-        clock: seconds.
-    """
+class Bars(ProgressDisplay):
+    """Bars on a terminal, one for each thing in progress, that for the whole on top."""
 
     def __init__(self, bars: Progress, stream: Stream, clock: Callable[[], float]) -> None:
-        self._bars, self._stream, self._clock = bars, stream, clock
-        self._amounts: dict[str, _Amount] = {}
-        self._lock = threading.RLock()
-
-    def start(self, name: str, total: int, *, whole: bool = False) -> None:
-        """See `ProgressDisplay`; the bar for the whole is on top."""
-        with self._lock:
-            if name in self._amounts:
-                return
-            amount = self._amounts[name] = _Amount(total=total, rate=Rate(self._clock))
-            label = name if whole else f"  {name}"
-            amount.task = self._bars.add_task(label, total=max(total, 1), amount=amount, detail="")
-
-    def show(self, name: str, done: int, detail: str = "") -> None:
-        """See `ProgressDisplay`."""
-        with self._lock:
-            amount = self._amounts.get(name)
-            if amount is None or amount.task is None:
-                return
-            amount.done = done
-            amount.rate.see(done)
-            self._bars.update(amount.task, completed=done, detail=detail)
-
-    def end(self, name: str) -> None:
-        """See `ProgressDisplay`."""
-        with self._lock:
-            amount = self._amounts.pop(name, None)
-            if amount is not None and amount.task is not None:
-                self._bars.remove_task(amount.task)
+        super().__init__(clock)
+        self._bars, self._stream = bars, stream
+        self._tasks: dict[str, TaskID] = {}
 
     def note(self, text: str) -> None:
         """See `ProgressDisplay`."""
@@ -164,49 +138,40 @@ class Bars:
         else:
             self._bars.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
+    def _begin(self, name: str, amount: _Amount, *, whole: bool) -> None:
+        label = name if whole else f"  {name}"
+        self._tasks[name] = self._bars.add_task(label, total=max(amount.total, 1), amount=amount, detail="")
 
-class Lines:
-    """A line for every tenth of the whole, or every half minute.
+    def _update(self, name: str, amount: _Amount, detail: str) -> None:
+        self._bars.update(self._tasks[name], completed=amount.done, detail=detail)
 
-    Args:
-        stream: where they go.
-        clock: seconds.
-    """
+    def _remove(self, name: str) -> None:
+        self._bars.remove_task(self._tasks.pop(name))
+
+
+class Lines(ProgressDisplay):
+    """A line for every tenth of the whole, or every half minute."""
 
     def __init__(self, stream: Stream, clock: Callable[[], float]) -> None:
-        self._stream, self._clock = stream, clock
-        self._amounts: dict[str, _Amount] = {}
-        self._lock = threading.RLock()
+        super().__init__(clock)
+        self._stream = stream
 
     def start(self, name: str, total: int, *, whole: bool = False) -> None:
-        """See `ProgressDisplay`."""
-        with self._lock:
-            if whole and name not in self._amounts:
-                self._amounts[name] = _Amount(total=total, rate=Rate(self._clock), told_at=self._clock())
-
-    def show(self, name: str, done: int, detail: str = "") -> None:
-        """See `ProgressDisplay`."""
-        with self._lock:
-            amount = self._amounts.get(name)
-            if amount is None:
-                return
-            amount.done = done
-            amount.rate.see(done)
-            percent = 100 * done // max(amount.total, 1) // STEP * STEP
-            since = self._clock() - amount.told_at
-            if (percent > amount.told_percent and since >= MIN_SECONDS) or since >= PAUSE:
-                amount.told_percent, amount.told_at = max(percent, amount.told_percent), self._clock()
-                self.note(f"{name} {100 * done // max(amount.total, 1)} %: {', '.join(amount.figures().split('  '))}")
-
-    def end(self, name: str) -> None:
-        """See `ProgressDisplay`."""
-        with self._lock:
-            self._amounts.pop(name, None)
+        """See `ProgressDisplay`; single files have no lines."""
+        if whole:
+            super().start(name, total, whole=True)
 
     def note(self, text: str) -> None:
         """See `ProgressDisplay`."""
         with self._lock:
             self._stream.write(printable(text) + "\n")
+
+    def _update(self, name: str, amount: _Amount, detail: str) -> None:
+        percent = 100 * amount.done // max(amount.total, 1)
+        tenth, since = percent // STEP * STEP, self._clock() - amount.told_at
+        if (tenth > amount.told_percent and since >= MIN_SECONDS) or since >= PAUSE:
+            amount.told_percent, amount.told_at = max(tenth, amount.told_percent), self._clock()
+            self.note(f"{name} {percent} %: {', '.join(amount.figures().split('  '))}")
 
 
 @contextmanager
@@ -219,13 +184,11 @@ def progress_display(
     """The display that suits stderr: bars, lines, or nothing with `--quiet`. Bars are removed when this ends.
 
     Args:
-        output: the streams.
         interrupted: whether Ctrl-C was pressed, if that raises nothing.
-        clock: seconds, monotonic.
     """
     stream = output.stderr
     if output.quiet:
-        yield Silent()
+        yield ProgressDisplay(clock)
     elif not stream.moving or stream.background:
         yield Lines(stream, clock)
     else:

@@ -9,7 +9,7 @@ from typing import TextIO
 import pytest
 
 from localdiff.ui.output import Output, Stream
-from localdiff.ui.progress import Bars, Lines, Silent, progress_display
+from localdiff.ui.progress import Bars, Lines, ProgressDisplay, progress_display
 from tests.fakes.clock import FakeClock
 from tests.screens.terminal import FakeTerminal
 
@@ -155,7 +155,7 @@ def test_what_starts_over_does_not_repeat_its_lines(clock: FakeClock) -> None:
 def test_quiet_is_quiet(clock: FakeClock) -> None:
     file = io.StringIO()
     with progress_display(output(file, quiet=True), clock=clock) as silent:
-        assert isinstance(silent, Silent)
+        assert type(silent) is ProgressDisplay
         silent.start("fetch", 100, whole=True)
         silent.show("fetch", 50)
         silent.note("x")
