@@ -16,11 +16,10 @@ from typing import Literal, TextIO, TypeAlias, get_args
 from localdiff.commands.live import palette_color
 from localdiff.commands.output_file import output_file
 from localdiff.errors import ArgumentError, UsageError
-from localdiff.trace.example import EXAMPLE
 from localdiff.trace.exports import animation, plain
 from localdiff.trace.exports.asciicast import asciicast
 from localdiff.trace.exports.unpacked import unpacked
-from localdiff.trace.opening import open_trace, shown_name
+from localdiff.trace.opening import EXAMPLE, open_trace, shown_name
 from localdiff.trace.player import Player
 from localdiff.trace.replay_view import ReplayView
 from localdiff.trace.timeline import Moment, Timeline
@@ -111,16 +110,7 @@ class ReplayRequest:
 
 
 def replay(request: ReplayRequest, output: Output, *, keyboard: TextIO | None) -> int:
-    """Play or write a trace.
-
-    Args:
-        request: what is asked for.
-        output: the streams.
-        keyboard: standard input, or None if there is none.
-
-    Raises:
-        LocaldiffError: any error that a user can act on.
-    """
+    """Play or write a trace."""
     form = request.form
     if output.stdout.missing and request.output is None:
         raise UsageError("stdout is closed, so nothing would be seen", "`-o FILE` writes it to a file")

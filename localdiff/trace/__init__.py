@@ -3,7 +3,7 @@
     trace, header                       a recorded run in memory, and its first line
     recorder, lines, packing            an observer that writes one; its lines, and the arrays in them
     reader, order                       reads one, and refuses what no run can have done
-    opening, example                    by the name that a user gives; the one that ships with the package
+    opening                             by the name that a user gives; `example` ships with the package
     hashing                             of weights and vocabulary
     repeat, probe                       what a rerun must give, and the rerun
     timeline, player, replay_view       moments of a run, playback, and the screen of it

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-from localdiff.errors import UsageError
+from localdiff.errors import UsageError, WeightsError
 from localdiff.paths import expanded
-from localdiff.trace.example import EXAMPLE, example_path
 from localdiff.trace.reader import read_stream, read_trace
 from localdiff.trace.trace import Trace
 
 STDIN = "-"
+EXAMPLE = "example"
+"""A run of the demo model, so that there is something to see without weights."""
+
+_EXAMPLE_FILE = Path(__file__).parent / "example.jsonl"
 _STDIN_NAME = "standard input"
 
 
@@ -28,6 +32,19 @@ def open_trace(name: str) -> Trace:
     if name == STDIN:
         return _piped()
     return read_trace(example_path() if name == EXAMPLE else expanded(name))
+
+
+def example_path() -> Path:
+    """The file of the example.
+
+    Raises:
+        WeightsError: this installation has none.
+    """
+    if not _EXAMPLE_FILE.is_file():
+        raise WeightsError(
+            "this installation has no example trace", "`localdiff run -m demo --record FILE PROMPT` records one"
+        )
+    return _EXAMPLE_FILE
 
 
 def shown_name(name: str) -> str:

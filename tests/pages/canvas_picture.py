@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from localdiff.trace.example import example_path
+from localdiff.trace.opening import example_path
 from localdiff.trace.reader import read_trace
 from localdiff.trace.replay_view import ReplayView
 from localdiff.trace.timeline import Timeline

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from localdiff.events import BlockStarted, DenoiseStep, Event, TextCommitted
-from localdiff.trace.example import example_path
+from localdiff.trace.opening import example_path
 from localdiff.trace.reader import read_trace
 from localdiff.trace.trace import Trace
 from localdiff.ui.painter import Frame, Painter

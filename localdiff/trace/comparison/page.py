@@ -10,7 +10,7 @@ from string import Template
 
 from localdiff.trace.comparison.compare import Comparison, Stretch
 from localdiff.trace.comparison.report import NO_DRAFTS
-from localdiff.trace.comparison.timing import HEAD, timing_rows
+from localdiff.trace.comparison.rows import BLOCK_HEAD, TIMING_HEAD, block_rows, gap_rows, timing_rows
 from localdiff.trace.page import assets, words
 from localdiff.trace.page.data import PageData, embedded
 from localdiff.trace.page.page import SHARED_SCRIPTS
@@ -83,8 +83,7 @@ def _verdict(comparison: Comparison) -> str:
 def _settings(comparison: Comparison) -> str:
     if not comparison.settings:
         return '<p class="quiet">Every setting is the same.</p>'
-    rows = [(name, one, other) for name, one, other in comparison.settings]
-    return _table(("differs before the start", "A", "B"), rows, kind=" settings")
+    return _table(("differs before the start", "A", "B"), comparison.settings, kind=" settings")
 
 
 def _counts(comparison: Comparison) -> str:
@@ -109,29 +108,15 @@ def _text(side: int, stretches: Sequence[Stretch]) -> str:
 
 
 def _blocks(comparison: Comparison) -> str:
-    head = ("block", "steps A", "B", "seconds A", "B", "diverge at step", "position", "tokens that differ")
-    rows = []
-    for block in comparison.blocks:
-        steps = ["–" if count is None else str(count) for count in block.steps]
-        seconds = ["–" if value is None else f"{value:.2f}" for value in block.seconds]
-        divergence = block.divergence
-        where = ("–", "–") if None in block.steps else ("never", "–")
-        if divergence is not None:
-            where = (str(divergence.step), str(divergence.position))
-        rows.append((str(block.number), *steps, *seconds, *where, f"{block.changed} of {block.length}"))
-    return _table(head, rows, wrapped=False)
+    return _table(BLOCK_HEAD, block_rows(comparison, missing="–"), wrapped=False)
 
 
 def _gaps(comparison: Comparison) -> str:
-    rows = [
-        (str(gap.step), str(gap.blocks), f"{gap.means[0]:.4f}", f"{gap.means[1]:.4f}", f"{gap.gap:+.4f}")
-        for gap in comparison.gaps
-    ]
-    return _table(("step", "blocks", "mean entropy A, nats", "B", "B minus A"), rows, wrapped=False)
+    return _table(("step", "blocks", "mean entropy A, nats", "B", "B minus A"), gap_rows(comparison), wrapped=False)
 
 
 def _timing(traces: tuple[Trace, Trace]) -> str:
-    return _table(HEAD, timing_rows(traces, missing="–"), wrapped=False)
+    return _table(TIMING_HEAD, timing_rows(traces, missing="–"), wrapped=False)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, kind: str = "", wrapped: bool = True) -> str:

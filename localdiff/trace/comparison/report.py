@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from localdiff.sizes import counted
-from localdiff.trace.comparison.compare import BlockPair, Comparison, Stretch
-from localdiff.trace.comparison.timing import HEAD, timing_rows
+from localdiff.trace.comparison.compare import Comparison, Stretch
+from localdiff.trace.comparison.rows import BLOCK_HEAD, TIMING_HEAD, block_rows, gap_rows, timing_rows
 from localdiff.trace.trace import Trace
 from localdiff.view.columns import aligned
 from localdiff.view.sanitize import safe_piece
@@ -21,18 +21,12 @@ _MAX_VALUE = 60
 
 
 def report(one: Trace, other: Trace, comparison: Comparison, names: tuple[str, str]) -> str:
-    """The whole report.
-
-    Args:
-        one, other: what was compared.
-        comparison: that of them, in this order.
-        names: what the user calls them.
-    """
+    """The whole report."""
     parts = [
         _heads((one, other), names),
         _settings(comparison),
         _divergence(comparison),
-        _blocks(comparison.blocks),
+        _blocks(comparison),
         _gaps(comparison),
         _tokens(comparison),
         _timing((one, other)),
@@ -73,29 +67,13 @@ def _divergence(comparison: Comparison) -> str:
     )
 
 
-def _blocks(blocks: Sequence[BlockPair]) -> str:
-    head = ["block", "steps A", "B", "seconds A", "B", "diverge at step", "position", "tokens that differ"]
-    rows = [head]
-    for block in blocks:
-        divergence = block.divergence
-        rows.append(
-            [
-                str(block.number),
-                *("-" if steps is None else str(steps) for steps in block.steps),
-                *("-" if seconds is None else f"{seconds:.2f}" for seconds in block.seconds),
-                "-" if None in block.steps else "never" if divergence is None else str(divergence.step),
-                "-" if divergence is None else str(divergence.position),
-                f"{block.changed} of {block.length}",
-            ]
-        )
-    return _table(rows, ">>>>>>>>")
+def _blocks(comparison: Comparison) -> str:
+    return _table([BLOCK_HEAD, *block_rows(comparison, missing="-")], ">>>>>>>>")
 
 
 def _gaps(comparison: Comparison) -> str:
-    rows = [["step", "blocks", "mean entropy A", "B", "B minus A"]]
-    for gap in comparison.gaps:
-        rows.append([str(gap.step), str(gap.blocks), f"{gap.means[0]:.4f}", f"{gap.means[1]:.4f}", f"{gap.gap:+.4f}"])
-    return _table(rows, ">>>>>") if len(rows) > 1 else ""
+    head = ("step", "blocks", "mean entropy A", "B", "B minus A")
+    return _table([head, *gap_rows(comparison)], ">>>>>") if comparison.gaps else ""
 
 
 def _tokens(comparison: Comparison) -> str:
@@ -126,7 +104,7 @@ def _stretch(stretch: Stretch) -> str:
 
 
 def _timing(traces: tuple[Trace, Trace]) -> str:
-    return _table([HEAD, *timing_rows(traces, missing="-")], "<>>>>>>")
+    return _table([TIMING_HEAD, *timing_rows(traces, missing="-")], "<>>>>>>")
 
 
 def _table(rows: Sequence[Sequence[str]], sides: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from localdiff.model_reference import DEMO_DIRECTORY
-from localdiff.trace.example import example_path
 from localdiff.trace.hashing import tokenizer_digest, weights_digest
+from localdiff.trace.opening import example_path
 from localdiff.trace.page.page import page
 from localdiff.trace.reader import read_trace
 from tests.screens.markup import words_of
