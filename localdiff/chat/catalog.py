@@ -23,11 +23,7 @@ _LEAST_SUMMARY = len("1 turn  W…")
 
 
 def settings_table(settings: ChatSettings, *, width: int | None) -> str:
-    """Every setting: name, value, origin.
-
-    Args:
-        width: columns of the terminal; None elsewhere.
-    """
+    """Every setting: name, value, origin; `width` is that of the terminal, None elsewhere."""
     return "\n".join(aligned([(row.name, row.value, row.origin) for row in settings.rows()], "<<<", width=width))
 
 

@@ -28,7 +28,6 @@ def candidates(line: str, sessions: Callable[[], Sequence[str]]) -> tuple[int, l
 
     Args:
         line: the line up to the cursor.
-        sessions: names of saved sessions.
 
     Returns:
         How many characters at the end of the line are replaced, and by what.
@@ -107,11 +106,7 @@ def _as_typed(path: str, quote: str, *, ends: bool) -> str:
 
 
 class ChatCompleter(Completer):
-    """Offers `candidates` to prompt-toolkit.
-
-    Args:
-        sessions: names of saved sessions.
-    """
+    """Offers `candidates` to prompt-toolkit."""
 
     def __init__(self, sessions: Callable[[], Sequence[str]]) -> None:
         self._sessions = sessions

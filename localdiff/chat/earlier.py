@@ -18,8 +18,6 @@ def earlier_turns(turns: Sequence[Turn], stream: Stream, *, markdown: bool) -> s
     """Messages as they were typed and answers as they were printed, without a newline at the end.
 
     Args:
-        turns: what to show.
-        stream: where it will be printed.
         markdown: whether answers are rendered, if it is a terminal.
     """
     return "".join(_turn_text(turn, stream, markdown=markdown) for turn in turns).removesuffix("\n")

@@ -20,12 +20,7 @@ _PATIENCE = 2.0
 
 
 class Chat:
-    """A chat from the first line to the last.
-
-    Args:
-        state: what commands act on.
-        reader: reads what is typed.
-    """
+    """A chat from the first line to the last."""
 
     def __init__(self, state: ChatState, reader: Reader) -> None:
         self._state = state

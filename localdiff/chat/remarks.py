@@ -31,12 +31,9 @@ def remarks(
     """The lines under a reply.
 
     Args:
-        reply: the reply.
         context: maximum tokens of prompt and answer together.
         room_hint: what makes room in it, in words.
-        stats: whether to add the figures.
         width: columns of the terminal, None for no limit.
-        dot: what stands between figures.
     """
     if reply.reason == "cancelled":
         yield Remark(stopped(reply.where, len(reply.ids) if reply.is_kept else 0))

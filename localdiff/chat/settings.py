@@ -86,7 +86,6 @@ class ChatSettings:
 
     Args:
         options: those of the generation; `system` and `think` come from elsewhere.
-        display: those of the chat.
         origins: where a value came from, by its name as in the configuration; what is not in it is the default.
         in_force: gives the sampler's values for fields that the options leave open, by the name of the field.
 

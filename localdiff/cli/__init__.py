@@ -77,11 +77,7 @@ def localdiff(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and leave the process with its exit code.
-
-    Args:
-        arguments: in place of those of the process.
-    """
+    """Run the command line, that of the process or these arguments, and leave the process with its exit code."""
     standard_streams.prepare()
     # Help pages contain characters that Windows code pages lack; configure the streams before Typer prints.
     decide()

@@ -18,7 +18,6 @@ class LazyCommand(Command):
     """Placeholder of a command until it is needed.
 
     Args:
-        name: of the command.
         summary: the first sentence of its help; a test checks that.
         module: the module whose `add_to` adds it.
     """

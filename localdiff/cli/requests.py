@@ -34,7 +34,6 @@ def generate_options(context: typer.Context, *names: str) -> GenerateOptions:
     """The settings of a generation, as typed and configured.
 
     Args:
-        context: that of the command.
         names: the fields that it has options for; the others are the default.
 
     Raises:

@@ -60,7 +60,6 @@ def set_setting(output: Output, name: str, text: str | None) -> int:
     """Set a setting in the configuration file, or take it out, and list it as it is now.
 
     Args:
-        output: the streams.
         name: of the setting; one that does not exist can be taken out too, since no file with it is read.
         text: its value as typed; None takes it out.
 

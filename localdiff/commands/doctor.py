@@ -47,8 +47,6 @@ def doctor(request: DoctorRequest, output: Output, *, keyboard: TextIO | None) -
     """Examine this machine.
 
     Args:
-        request: what is asked for.
-        output: the streams.
         keyboard: where the terminal answers a query, or None.
 
     Returns:

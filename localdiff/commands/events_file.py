@@ -21,11 +21,6 @@ STDOUT = "-"
 def event_recorders(events: str | None, output: Output, *, others: OtherFiles = ()) -> Iterator[list[Observer]]:
     """Open the file of `--events`, and yield the observers that write there: one, or none without the option.
 
-    Args:
-        events: the file, or `-` for stdout.
-        output: the streams.
-        others: other options that name files, and what they name.
-
     Raises:
         UsageError: the file cannot be opened for writing, or another option names it too.
         ResourceError: it could not be written.

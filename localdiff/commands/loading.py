@@ -31,10 +31,7 @@ class Loading:
     """Shows on a status line what is being loaded, and, called as a `LoadProgress`, how far that is.
 
     Args:
-        status: the line.
         model: what the user calls it.
-        output: the streams.
-        ask: asks the user a question; None where nobody can answer.
         yes: whether a download starts without asking.
     """
 

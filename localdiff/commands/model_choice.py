@@ -49,7 +49,6 @@ class ModelChoice:
             loading: is asked whether to download it, and told how far loading is.
 
         Raises:
-            LocaldiffError: any error that a user can act on.
             KeyboardInterrupt: the user said no to a download.
         """
         model = model_store.default_model() if self.model is None else self.model

@@ -46,12 +46,6 @@ def list_models(output: Output, *, as_json: bool = False) -> int:
 def remove_model(name: str, output: Output, *, ask: AskUser | None, yes: bool = False) -> int:
     """Delete a model after asking.
 
-    Args:
-        name: as the list shows it.
-        output: the streams.
-        ask: asks the user a question; None where nobody can answer.
-        yes: do not ask.
-
     Returns:
         0, or 130 if the user said no.
 

@@ -27,8 +27,6 @@ def read_prompt(argument: str | None, file: str | None, stdin: BinaryIO | None, 
     Args:
         argument: the words on the command line.
         file: a path, or `-` for standard input.
-        stdin: standard input; None if the process has none.
-        waiting: says that standard input is read.
 
     Returns:
         The argument, the file, or standard input; piped input follows an argument or a file after a blank line.

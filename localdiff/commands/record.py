@@ -52,12 +52,7 @@ class RecordOptions:
 
 
 class TraceFile:
-    """An open file that a recorder can write to.
-
-    Args:
-        file: where the lines go.
-        options: what to record.
-    """
+    """An open file that a recorder can write to."""
 
     def __init__(self, file: RunFile, options: RecordOptions) -> None:
         self._file = file
@@ -75,9 +70,6 @@ class TraceFile:
         """The observer that records the run which is about to begin.
 
         Args:
-            engine: what will answer.
-            prompt: what it will be asked.
-            options: with which options.
             progress: called with how many bytes of the weights have been hashed, and of how many.
             noise: how the noise follows from the seed, if not as the options say.
         """
@@ -112,11 +104,9 @@ def trace_file(
     """Open the file of `--record`, for its owner alone; None without the option.
 
     Args:
-        options: what to record.
         output: takes a remark about the finished trace.
         folder: the option that names its folder, where `--record` does not name the file.
         needed: whether a run is worth nothing without its trace.
-        others: other options that name files, and what they name.
 
     Raises:
         UsageError: the file cannot be opened for writing, or another option names it too.

@@ -39,11 +39,7 @@ class DiffRequest:
 
 
 def trace_diff(request: DiffRequest, output: Output) -> int:
-    """Compare two traces.
-
-    Raises:
-        LocaldiffError: any error that a user can act on.
-    """
+    """Compare two traces."""
     form = diff_form(request.to, request.output, output)
     if request.files == (STDIN, STDIN):
         raise UsageError("standard input has one trace, and is named twice", "give the other one as a file")

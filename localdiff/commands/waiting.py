@@ -37,9 +37,7 @@ class Waiting:
     def reading(self, stdin: BinaryIO, *, adds: bool) -> Iterator[None]:
         """Say it at once before somebody types, and of a pipe after a while, until the end of the block.
 
-        Args:
-            stdin: what is read inside the block.
-            adds: whether it is added to a prompt that is there already.
+        `adds` says that what is read is added to a prompt that is there already.
         """
         if stdin.isatty():
             if self.output.notes:

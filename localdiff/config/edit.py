@@ -22,7 +22,6 @@ def edited(text: str, name: str, value: Value | None) -> str:
     """The text with a setting at this value; None takes it out.
 
     Args:
-        text: TOML.
         name: of the setting, as in `KEYS`.
         value: a valid one.
 

@@ -56,7 +56,6 @@ def read_file(path: Path, shown: str) -> dict[str, Entry]:
     """The entries of a configuration file, by the names of `KEYS`; none where there is no file.
 
     Args:
-        path: the file.
         shown: what messages call it.
 
     Raises:

@@ -24,7 +24,6 @@ def field_report(findings: Sequence[Finding], *, bench: str | None, env: Mapping
     """The report, as a block to paste.
 
     Args:
-        findings: what the doctor found.
         bench: the line of JSON of `localdiff bench step`, or why there is none.
         env: environment, for the names that must not be in it.
     """

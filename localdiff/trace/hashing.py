@@ -24,7 +24,6 @@ def weights_digest(directory: Path, progress: Callable[[int, int], None] = lambd
     The files are `*.safetensors`, or the manifest alone where there is one.
 
     Args:
-        directory: that of a checkpoint.
         progress: called with the bytes read so far and the bytes to read.
 
     Raises:

@@ -39,12 +39,7 @@ _MAY_FOLLOW: dict[type[Event] | None, tuple[type[Event], ...]] = {
 
 
 class Order:
-    """Follows one run from its first event on.
-
-    Args:
-        seed: the seed that the header states.
-        record_top_k: how many of the most probable ids the header states per position.
-    """
+    """Follows one run from its first event on."""
 
     def __init__(self, *, seed: int, record_top_k: int) -> None:
         self._seed = seed

@@ -22,7 +22,6 @@ class Recorder:
     Args:
         file: an empty file for the bytes.
         header_of: makes the header, once the run has started and its seed is known.
-        pieces: texts of ids.
     """
 
     def __init__(

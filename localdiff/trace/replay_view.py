@@ -36,14 +36,7 @@ _KEYS_ASCII = tuple(keys.replace("←→", "left/right").replace("↑↓", "up/d
 
 
 class ReplayView:
-    """Draws moments of one trace.
-
-    Args:
-        header: that of the trace, for the title.
-        pieces: texts of ids.
-        palette: the palette.
-        complete: whether the trace has its end.
-    """
+    """Draws moments of one trace."""
 
     def __init__(
         self,
@@ -62,8 +55,6 @@ class ReplayView:
         """The rows of the whole screen, and what the next call needs of them.
 
         Args:
-            player: what to show.
-            size: of the screen.
             drawn: what is on the screen now, so that changes are marked; None marks none.
         """
         if size.rows < MIN_ROWS:

@@ -63,9 +63,7 @@ def terminal_capabilities(
     """Query the terminal behind a stream.
 
     Args:
-        stream: what is drawn on.
         keyboard: where its answers arrive; None sends no query.
-        env: environment.
     """
     if not is_terminal(stream):
         return TerminalCapabilities(terminal=False)

@@ -9,12 +9,7 @@ from localdiff.sizes import counted
 
 
 def stopped(where: str, tokens: int) -> str:
-    """Of a run that the user stopped.
-
-    Args:
-        where: how far it got, as `Reply.where`.
-        tokens: tokens of it that are kept.
-    """
+    """Of a run that the user stopped, `where` being how far it got, as in `Reply`; `tokens` of it are kept."""
     what = f"kept {counted(tokens, 'token')}" if tokens else "nothing was kept"
     return f"Stopped {where}; {what}."
 

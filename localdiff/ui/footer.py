@@ -25,11 +25,9 @@ def footer(
     """The footer line of an answer.
 
     Args:
-        stats: what the engine counted.
         context: maximum tokens of prompt and answer together.
         width: columns of the terminal, or None for no limit. What does not fit is left out; below 76 only
             the three figures that matter most are shown.
-        dot: what stands between the figures.
         slowed: the run was slowed for watching, so that its speed means nothing.
         new_tokens: tokens of the prompt that had to be encoded, where a conversation had cached the others.
     """

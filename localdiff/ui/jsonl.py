@@ -16,7 +16,6 @@ class JsonLines:
     """Observer that writes one object per line and flushes each, so that a reader can follow a run.
 
     Args:
-        file: where the lines go.
         escaped: write ASCII only, for a terminal that model text must not control.
     """
 

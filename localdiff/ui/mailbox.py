@@ -22,12 +22,7 @@ class Mailbox(Generic[T]):
         self._closed = threading.Event()
 
     def put(self, item: T, *, keep: bool = False) -> None:
-        """Leave `item`; it replaces an item that was put without `keep` and has not been taken.
-
-        Args:
-            item: what to leave.
-            keep: never replace it.
-        """
+        """Leave `item`; it replaces an item that was put without `keep` and has not been taken."""
         with self._changed:
             self._latest.clear()
             (self._kept if keep else self._latest).append(item)

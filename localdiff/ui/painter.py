@@ -41,14 +41,10 @@ class Painter:
     """The only thing that writes to the terminal while a canvas is on it.
 
     Args:
-        stream: the terminal.
-        view: turns scenes into rows.
         size: current size of the terminal; asked before every frame.
         one_line: draw the status line whatever the size.
-        fps: maximum frames per second.
         stopping: whether the run has been asked to stop, which is then shown.
         away: whether another job has the terminal now: final text is still printed, but no cursor is moved.
-        clock: seconds, monotonic.
         work_clock: CPU seconds of the calling thread; time that it waits takes nothing from the engine.
     """
 

@@ -26,14 +26,11 @@ class Plain:
     """Observer that prints the answer, and to a terminal also how the run went.
 
     Args:
-        output: the streams.
         above: prints a line that stays on stderr, above whatever moves there.
         collector: is told each event first.
-        context: maximum tokens of prompt and answer together.
         max_context: the largest context that the model takes.
         answer: where the answer goes; None where something else prints it, or takes its place.
         thoughts: whether to print the model's thoughts to stderr.
-        slowed: the run is slowed for watching.
     """
 
     def __init__(

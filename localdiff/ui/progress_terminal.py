@@ -28,7 +28,6 @@ class ProgressTerminal:
     the cursor up to where they were, over what the shell has printed meanwhile.
 
     Args:
-        stream: the terminal.
         interrupted: whether Ctrl-C was pressed, if that raises nothing; what was typed is dropped then.
     """
 

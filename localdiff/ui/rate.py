@@ -26,11 +26,7 @@ _SPACING = 0.25
 
 
 class Rate:
-    """Watches one amount grow.
-
-    Args:
-        clock: seconds.
-    """
+    """Watches one amount grow."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

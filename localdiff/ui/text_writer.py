@@ -16,9 +16,7 @@ class TextWriter:
     one writes begins in the first column. A pipe's reader may print on that screen as well.
 
     Args:
-        stream: where the text goes.
         whole_lines: whether the stream, where it is a terminal or a pipe, gets whole lines only.
-        style: style of the text, if any.
         ends_line: whether the last line is always ended; otherwise exact text stays exact.
     """
 

@@ -58,12 +58,7 @@ class Picture:
 
 
 class CanvasView:
-    """Draws scenes in one palette; the same arguments give the same picture, only cells are cached.
-
-    Args:
-        pieces: texts of ids.
-        palette: the looks.
-    """
+    """Draws scenes in one palette; the same arguments give the same picture, only cells are cached."""
 
     def __init__(self, *, pieces: Pieces, palette: Palette) -> None:
         self._palette = palette
@@ -75,8 +70,6 @@ class CanvasView:
         """The rows of a scene, none wider than the terminal minus one column.
 
         Args:
-            scene: what there is to draw.
-            size: of the terminal.
             drawn: the frame that is on the screen now; None marks nothing as changed.
             one_line: draw the status line whatever the size.
         """

@@ -28,9 +28,7 @@ def draft_cells(
         ids: the draft, one id per position, or none for untouched noise; ignored where the stage is noise.
         state: stages and end of the draft.
         before: the draft that is on the screen; what differs from it is marked. None marks nothing.
-        end_ids: ids that end the answer.
         pad_id: id that shows nothing.
-        cells: makes cells of ids.
 
     Returns:
         Cells, and for each of them the position that it belongs to.

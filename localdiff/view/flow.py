@@ -40,9 +40,7 @@ def lay_out(cells: Sequence[Cell], owners: Sequence[int], columns: int) -> Page:
     """Lay out cells on rows.
 
     Args:
-        cells: in order.
         owners: the canvas position of each cell, or `COMMITTED`; never decreasing.
-        columns: columns of a row.
 
     Raises:
         ValueError: for fewer than two columns, since a wide character would not fit.

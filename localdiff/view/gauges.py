@@ -42,7 +42,6 @@ def position_map(
         end: position of the end of turn, or the canvas length: what follows is left blank.
         renoised: positions that went back to noise; the glyph of their group is underlined.
         columns: glyphs to use at most; fewer where the canvas has fewer positions.
-        palette: glyphs and colours.
 
     Returns:
         `min(columns, len(entropies))` spans of one column. Each shows the largest entropy of its group.

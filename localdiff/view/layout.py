@@ -91,7 +91,6 @@ def layout_of(
     """The layout for a canvas.
 
     Args:
-        size: of the terminal.
         palette: for the sign at the left edge.
         canvas_length: positions in the canvas.
         pending: columns of the final text that is shown before the canvas.

@@ -54,9 +54,7 @@ def still(rows: Sequence[Row], *, columns: int, palette: Palette) -> str:
     """An SVG document of one frame.
 
     Args:
-        rows: rows of `CanvasView.picture`.
         columns: columns of the terminal that the picture stands for.
-        palette: gives the background and default text colours.
     """
     body = [_row(row, y) for y, row in enumerate(rows)]
     return _document(body, columns=columns, rows=len(rows), palette=palette, style="")

@@ -125,11 +125,7 @@ def compare(
     """Ask a model everything, then compare each of the others with it.
 
     Args:
-        first: loads the model that the others are compared with.
-        others: load the others.
-        questions: what to ask.
         options: settings of the runs of each question, which differ in their seed.
-        progress: called with progress.
         walks: questions of a group whose canvases are compared step by step.
         runner: answers the questions; where it batches them, the last bits depend on how.
     """
@@ -151,12 +147,7 @@ def compare(
 
 
 def tabulate(groups: Sequence[str], pairs: Sequence[Pair]) -> list[Row]:
-    """A row per group, and one for all where there are several.
-
-    Args:
-        groups: the group of each question.
-        pairs: the measurements of each question.
-    """
+    """A row per group, and one for all where there are several."""
     members = {group: [pair for its, pair in zip(groups, pairs, strict=True) if its == group] for group in groups}
     if len(members) > 1:
         members[ALL] = list(pairs)

@@ -88,10 +88,8 @@ class Stopwatch:
     """Times the passes of a loaded model.
 
     Args:
-        denoiser: takes its steps.
         dtype: that of the activations.
         context: tokens in the cache before the canvas.
-        progress: called with what is going on.
     """
 
     def __init__(

@@ -36,9 +36,7 @@ def run(
         context: tokens in the cache.
         steps: denoise steps to time.
         device: in the words of `--device`.
-        make: makes or loads the model.
         ceilings_of: measures what the device can do, before a model is on it.
-        progress: called with what is going on.
 
     Raises:
         ResourceError: the model does not fit, or kernels compute other numbers than the plain path.

@@ -20,9 +20,6 @@ class ChatRequest:
     """What the command line asks for.
 
     Attributes:
-        options: settings of every reply.
-        choice: the model.
-        live: how replies may be watched.
         display: how the chat is displayed initially.
         origins: where settings came from, by the names of their fields; see `ChatSettings`.
         resume: continue the last session.

@@ -13,7 +13,6 @@ def unpacked(trace: Trace, *, escaped: bool = False) -> str:
     """The object: `header`, `complete`, `sha256`, `pieces`, `special`, and `events` as in `docs/events.md`.
 
     Args:
-        trace: to write.
         escaped: ASCII only, for a terminal that model text must not control.
     """
     whole = {
