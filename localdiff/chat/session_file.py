@@ -6,7 +6,8 @@ Knows the format; knows nothing about paths. Damage loses the turns from there o
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 from localdiff.chat.session import Session, Turn
 from localdiff.errors import UsageError
@@ -32,6 +33,9 @@ class Header:
     revision: str | None = None
 
 
+_SHARED = tuple(field.name for field in fields(Header) if field.name != "session")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opened:
     """A session read from a file.
@@ -49,30 +53,17 @@ class Opened:
 
 def encode(session: Session) -> bytes:
     """The content of a session's file."""
-    header = Header(
-        session=VERSION,
-        created=session.created,
-        model=session.model,
-        system=session.system,
-        think=session.think,
-        adapter=session.adapter,
-        revision=session.revision,
-    )
-    fields = asdict(header)
+    header: dict[str, Any] = {"session": VERSION} | {name: getattr(session, name) for name in _SHARED}
     for name in ("adapter", "revision"):
-        if fields[name] is None:
-            del fields[name]
-    lines = [fields, *(asdict(turn) for turn in session.turns)]
+        if header[name] is None:
+            del header[name]
+    lines = [header, *(asdict(turn) for turn in session.turns)]
     text = "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
     return text.encode("utf-8", "replace")  # a lone surrogate, which nobody typed on purpose
 
 
 def read(data: bytes, name: str) -> Opened:
     """The session in a file's content.
-
-    Args:
-        data: the content.
-        name: what the session is called.
 
     Raises:
         UsageError: not even the header can be read, or another version wrote it.
@@ -87,15 +78,8 @@ def read(data: bytes, name: str) -> Opened:
             f"session `{name}` has version {header.session}, and this program reads version {VERSION}",
             "open it with the localdiff that wrote it",
         )
-    session = Session(
-        name=name,
-        created=header.created,
-        model=header.model,
-        adapter=header.adapter,
-        revision=header.revision,
-        system=header.system,
-        think=header.think,
-    )
+    shared: dict[str, Any] = {name: getattr(header, name) for name in _SHARED}
+    session = Session(name=name, **shared)
     if lines and not lines[-1]:
         del lines[-1]
     for number, line in enumerate(lines, start=2):

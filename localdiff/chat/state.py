@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -55,24 +55,15 @@ class LastRun:
     events: Sequence[Event]
 
 
+@dataclass(kw_only=True, eq=False)
 class ChatState:
     """The state of one chat.
 
-    Args:
-        model: answers messages.
-        runner: runs the model for each reply.
-        settings: those in force.
-        session: the one to continue.
-        store: keeps sessions.
+    Attributes:
         private: save nothing unless asked to.
         output: the streams; everything but answers goes to the second.
-        folder: the folder of everything that is saved.
-        save_trace: writes recordings.
-        interrupts: the presses of Ctrl-C.
         lend_keyboard: context in which another program may read from the terminal.
         ask: asks the user; None where lines are not typed, and nobody can answer.
-
-    Attributes:
         saves: whether turns are written to the session's file: always, or in a private chat once the user says so.
         save_failed: whether the session's file lacks what was last to be written to it.
         attachments: files that go with the next message, by where they are.
@@ -83,44 +74,31 @@ class ChatState:
         failure: exit code of the last error shown, 0 before there is one.
     """
 
-    def __init__(
-        self,
-        *,
-        model: ChatModel,
-        runner: ReplyRunner,
-        settings: ChatSettings,
-        session: Session,
-        store: SessionStore,
-        private: bool,
-        output: Output,
-        folder: Path,
-        save_trace: SaveTrace,
-        interrupts: Interrupts,
-        lend_keyboard: Callable[[], AbstractContextManager[None]],
-        ask: AskUser | None,
-    ) -> None:
-        self.model = model
-        self.runner = runner
-        self.settings = settings
-        self.session = session
-        self.store = store
-        self.saves = not private
-        self.save_failed = False
+    model: ChatModel
+    runner: ReplyRunner
+    settings: ChatSettings
+    session: Session
+    store: SessionStore
+    private: bool
+    output: Output
+    folder: Path
+    save_trace: SaveTrace
+    interrupts: Interrupts
+    lend_keyboard: Callable[[], AbstractContextManager[None]]
+    ask: AskUser | None
+    saves: bool = field(init=False)
+    save_failed: bool = field(init=False, default=False)
+    attachments: dict[Path, Attachment] = field(init=False, default_factory=dict)
+    unanswered: PendingMessage | None = field(init=False, default=None)
+    refused: bool = field(init=False, default=False)
+    line: str = field(init=False, default="")
+    last_run: LastRun | None = field(init=False, default=None)
+    failure: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self.saves = not self.private
         self._was_refused = False  # to leave the session as it is in its file
         self._unshown: LocaldiffError | None = None  # why a turn could not be saved, until its figures are shown
-        self._private = private
-        self.output = output
-        self.folder = folder
-        self.save_trace = save_trace
-        self.interrupts = interrupts
-        self.lend_keyboard = lend_keyboard
-        self.ask = ask
-        self.attachments: dict[Path, Attachment] = {}
-        self.unanswered: PendingMessage | None = None
-        self.refused = False
-        self.line = ""
-        self.failure = 0
-        self.last_run: LastRun | None = None
 
     @property
     def options(self) -> GenerateOptions:
@@ -172,7 +150,6 @@ class ChatState:
         """Continues a session with the model of this one; nothing else of the one before stays.
 
         Args:
-            session: the one to continue.
             command: what the user typed for it.
 
         Raises:
@@ -189,7 +166,7 @@ class ChatState:
         session.model, session.revision = self.session.model, self.session.revision
         session.adapter = self.session.adapter
         self.session = session
-        self.saves, self.save_failed, self._was_refused = not self._private, False, False
+        self.saves, self.save_failed, self._was_refused = not self.private, False, False
         self.attachments.clear()
         self.forget_unanswered()
         self.last_run = None

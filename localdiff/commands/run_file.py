@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
@@ -25,27 +26,25 @@ OtherFiles: TypeAlias = Sequence[tuple[str, str | Path | None]]
 """Options that name files, and what they name: None or `-` for no file."""
 
 
+@dataclass(slots=True, eq=False)
 class RunFile:
     """A file that an option names.
 
-    Args:
+    Attributes:
         file: open for writing.
         name: what the user called it.
         elsewhere: the hint where it cannot be written.
         needed: whether a run is worth nothing without it.
-
-    Attributes:
         begun: whether a run has begun, whose lines replace what was in the file.
         failure: why the lines of the latest run are not all there, or None.
     """
 
-    def __init__(self, file: BinaryIO, name: str | Path, elsewhere: str, *, needed: bool = False) -> None:
-        self.file = file
-        self.name = name
-        self.elsewhere = elsewhere
-        self.needed = needed
-        self.begun = False
-        self.failure: ResourceError | None = None
+    file: BinaryIO
+    name: str | Path
+    elsewhere: str
+    needed: bool
+    begun: bool = False
+    failure: ResourceError | None = None
 
     def begin(self) -> None:
         """Empty the file; devices and pipes have nothing to empty."""
@@ -61,7 +60,6 @@ class FileObserver:
     A file that cannot be written is given up with a warning, and the run goes on: its answer is worth more.
 
     Args:
-        file: takes the lines.
         writer: writes them there, and flushes each.
     """
 
@@ -106,13 +104,10 @@ def run_file(
     A failure to write it is raised in the end, after all that does not need it.
 
     Args:
-        option: what names it.
-        name: what the user calls it.
         hint: what the option takes, for a folder.
         elsewhere: the hint for a file that cannot be written; by default that the option may name another.
         private: make it readable by its owner alone, whatever it was before; devices and pipes stay as they are.
         needed: raise such a failure at once.
-        others: other options that name files, and what they name.
 
     Raises:
         UsageError: the file cannot be opened for writing, or another option names it too.
@@ -138,7 +133,7 @@ def run_file(
     except OSError as error:
         hint = hint if isinstance(error, IsADirectoryError) else elsewhere
         raise UsageError(f"`{name}` cannot be written: {error.strerror}", hint) from error
-    opened = RunFile(file, name, elsewhere, needed=needed)
+    opened = RunFile(file, name, elsewhere, needed)
     try:
         yield opened
     finally:

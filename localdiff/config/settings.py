@@ -8,7 +8,7 @@ Knows precedence below the flag; knows nothing about flags, which belong to the 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -47,20 +47,8 @@ class Setting:
         return self.key.variable if self.origin == "variable" else "default"
 
 
-class Settings(Mapping[str, Setting]):
+class Settings(dict[str, Setting]):
     """All settings, by the names of `KEYS`."""
-
-    def __init__(self, settings: Mapping[str, Setting]) -> None:
-        self._settings = dict(settings)
-
-    def __getitem__(self, name: str) -> Setting:
-        return self._settings[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._settings)
-
-    def __len__(self) -> int:
-        return len(self._settings)
 
     def explicit_value(self, name: str) -> Value | None:
         """The value of a setting if a file or a variable gave it, else None."""
@@ -84,7 +72,6 @@ def check_file(text: str, shown: str, changed: str) -> Settings:
 
     Args:
         text: what the file will hold.
-        shown: what the file is called.
         changed: the setting that is being changed in it.
 
     Raises:

@@ -71,9 +71,9 @@ def sign_name(piece: str) -> str:
 class CellMaker:
     """Turns positions of a canvas into cells in one palette.
 
-    Args:
-        pieces: texts of ids.
-        palette: styles and signs.
+    Attributes:
+        noise: the cell of a position about which nothing is known: always equal, so noise never moves the page.
+        end: the sign that nothing follows.
     """
 
     def __init__(self, *, pieces: Pieces, palette: Palette) -> None:
@@ -81,18 +81,8 @@ class CellMaker:
         self._palette = palette
         self._cells: dict[int, tuple[Cell, ...] | None] = {}
         noise = palette.glyphs.noise
-        self._noise = Cell(Span(noise, text_width(noise), palette.stages[NOISE]), 1, True, 0)
-        self._end = self._sign_cell("end")
-
-    @property
-    def noise(self) -> Cell:
-        """The cell of a position about which nothing is known: always equal, so noise never moves the page."""
-        return self._noise
-
-    @property
-    def end(self) -> Cell:
-        """The sign that nothing follows."""
-        return self._end
+        self.noise = Cell(Span(noise, text_width(noise), palette.stages[NOISE]), 1, True, 0)
+        self.end = self._sign_cell("end")
 
     def byte(self, token: int) -> int | None:
         """The byte of a byte piece, else None."""

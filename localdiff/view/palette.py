@@ -107,10 +107,6 @@ class Palette:
     background: str = "#1e1e1e"
     foreground: str = "#d4d4d4"
 
-    def in_ascii(self) -> Palette:
-        """The same colours with ASCII glyphs."""
-        return replace(self, glyphs=ASCII_GLYPHS)
-
 
 def _stages(settled: int, leaning: int, forming: int, noise: int) -> tuple[Style, Style, Style, Style]:
     return (
@@ -188,4 +184,4 @@ def resolve_palette(name: str, *, env: Mapping[str, str], encoding: str | None, 
     else:
         palette = LIGHT if _is_light(env) else DARK
     is_unicode = (encoding or "").lower().replace("-", "").replace("_", "").startswith("utf")
-    return palette if is_unicode else palette.in_ascii()
+    return palette if is_unicode else replace(palette, glyphs=ASCII_GLYPHS)
