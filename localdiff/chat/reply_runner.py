@@ -17,11 +17,10 @@ from localdiff.chat.reply_printer import ReplyPrinter
 from localdiff.chat.settings import DisplaySettings
 from localdiff.events import Channel, Event
 from localdiff.options import MAX_SEED, GenerateOptions
-from localdiff.ui.log import logging_to
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
 from localdiff.ui.reply import Collector, Reply
-from localdiff.ui.status import StatusLine
+from localdiff.ui.status import StatusLine, status_line
 from localdiff.ui.terminal import is_same_terminal
 from localdiff.ui.terminal_guard import TerminalGuard
 from localdiff.ui.watch import Watch
@@ -35,10 +34,6 @@ class ReplyRunner:
     """Runs the model for one reply at a time, and shows the reply.
 
     Args:
-        model: answers messages.
-        output: the streams of the answer and of everything else.
-        open_view: makes the canvas of a run.
-        interruptible: lets Ctrl-C stop a run.
         record: makes the observer that records a run; None records nothing.
         marks: whether the terminal marks pastes during a run.
         keep: takes what is typed during a run, before a shell gets the terminal; None where nobody wants it.
@@ -99,8 +94,7 @@ class ReplyRunner:
         self._collector, self.events = collector, []
         with ExitStack() as stack:
             stack.enter_context(self._interruptible(cancel))
-            status = StatusLine(self._output.stderr, shown=False)
-            stack.enter_context(logging_to(status, self._output))
+            status = stack.enter_context(status_line(self._output, shown=False))
             observers = self._observers(stack, status, cancel, display)
             if self._record is not None:
                 observers = (self._record(messages, options), *observers)

@@ -5,7 +5,7 @@
     trace_check, trace_diff, trace_pair          `trace`
     bench_step, bench_quality                    `bench`
 
-    model_choice, loading, status_line           which model is loaded, and what is shown meanwhile
+    model_choice, loading                        which model is loaded, and what is shown meanwhile
     prompt, waiting                              what comes from the user, and what is shown until it is there
     live                                         the canvas that options ask for
     output_file, run_file, events_file           files of `-o`, of a run as it happens, of `--events`

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from localdiff.commands.loading import Loading
 from localdiff.commands.model_choice import ModelChoice
-from localdiff.commands.status_line import status_line
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.model_reference import resolve_local
 from localdiff.options import MAX_SEED, GenerateOptions
@@ -23,7 +22,7 @@ from localdiff.quoting import printable
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
-from localdiff.ui.status import StatusLine
+from localdiff.ui.status import StatusLine, status_line
 
 if TYPE_CHECKING:
     from localdiff.engine import Engine
@@ -55,11 +54,7 @@ class QualityRequest:
 
 
 def bench_quality(request: QualityRequest, output: Output, *, ask: AskUser | None = None) -> int:
-    """Compare models with a first one, and print the results.
-
-    Raises:
-        LocaldiffError: any error that a user can act on.
-    """
+    """Compare models with a first one, and print the results."""
     if output.stdout.missing:
         raise UsageError("stdout is closed, so the figures would be lost", "`> FILE` writes them to a file")
     for name in ("count", "seeds"):

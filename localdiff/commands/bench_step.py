@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from localdiff.commands.loading import Loading
-from localdiff.commands.status_line import status_line
 from localdiff.download_plan import ConfirmDownload, confirm_silently
 from localdiff.errors import UsageError
 from localdiff.quoting import shell_word
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
+from localdiff.ui.status import status_line
 from quant import DEFAULT_RECIPE
 from quant.released import LAYERS
 
@@ -114,16 +114,7 @@ def measure(
 
 
 def bench_step(request: StepRequest, output: Output, *, ask: AskUser | None = None) -> int:
-    """Measure a step and print the figures: a table, and one line of JSON last.
-
-    Args:
-        request: what is asked for.
-        output: the streams.
-        ask: asks the user a question; None where nobody can answer.
-
-    Raises:
-        LocaldiffError: any error that a user can act on.
-    """
+    """Measure a step and print the figures: a table, and one line of JSON last."""
     if output.stdout.missing:
         raise UsageError("stdout is closed, so the figures would be lost", "`> FILE` writes them to a file")
     with status_line(output) as status:

@@ -24,7 +24,6 @@ from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.output_file import OutputFile, output_file
 from localdiff.commands.prompt import read_prompt
 from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_file
-from localdiff.commands.status_line import status_line
 from localdiff.commands.trace_header import Recordable
 from localdiff.commands.waiting import Waiting
 from localdiff.errors import INTERRUPTED, UsageError
@@ -38,7 +37,7 @@ from localdiff.ui.output import Output
 from localdiff.ui.plain import Plain
 from localdiff.ui.question import AskUser
 from localdiff.ui.reply import Collector, Reply
-from localdiff.ui.status import StatusLine
+from localdiff.ui.status import StatusLine, status_line
 from localdiff.ui.summary import summary
 from localdiff.ui.terminal import LiveMode, is_same_terminal
 from localdiff.ui.watch import Watch
@@ -49,15 +48,11 @@ class RunRequest:
     """What the command line asks for.
 
     Attributes:
-        options: settings of the generation.
-        choice: the model.
-        live: how it may be watched.
         prompt: the argument.
         file: file of the prompt, or `-`.
         output: file that takes what would go to stdout.
         json: print an object in place of the text.
         events: file for the events, or `-` for stdout.
-        record: whether to keep a trace.
     """
 
     options: GenerateOptions
@@ -101,18 +96,10 @@ def run(
 ) -> int:
     """Answer one prompt.
 
-    Args:
-        request: what is asked for.
-        output: the streams.
-        stdin: standard input, or None if there is none.
-        ask: asks the user a question; None where nobody can answer.
-        load: loads the model.
-
     Returns:
         0, or 130 if the user stopped the run.
 
     Raises:
-        LocaldiffError: any error that a user can act on.
         SystemExit, KeyboardInterrupt: a signal ended the run at once; what was finished has been kept.
     """
     if request.json and request.events == STDOUT and request.output is None:

@@ -14,7 +14,6 @@ from typing import TypeAlias
 from localdiff.commands.loading import Loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import hashing_shown_by
-from localdiff.commands.status_line import status_line
 from localdiff.commands.trace_header import Digests, digests_of
 from localdiff.errors import INTERRUPTED, TraceError, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
@@ -28,7 +27,7 @@ from localdiff.trace.trace import Trace
 from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
-from localdiff.ui.status import StatusLine
+from localdiff.ui.status import StatusLine, status_line
 
 Run: TypeAlias = Callable[[threading.Event], Iterator[Event]]
 Rerunnable: TypeAlias = tuple[ModelIdentity, Run]
@@ -79,19 +78,12 @@ Load: TypeAlias = Callable[[CheckRequest, Header, Loading], Rerunnable]
 def trace_check(request: CheckRequest, output: Output, *, ask: AskUser | None = None, load: Load = load_run) -> int:
     """Check a trace, and print what was found.
 
-    Args:
-        request: what is asked for.
-        output: the streams.
-        ask: asks the user a question; None where nobody can answer.
-        load: loads the model of a rerun.
-
     Returns:
         0, or 130 if the user stopped it.
 
     Raises:
         UsageError: a model or a device is named, and nothing is to be run.
         TraceError: the trace is damaged or ends early, or a rerun differs from it.
-        LocaldiffError: any other error that a user can act on.
     """
     for option, value in (("-m", request.model), ("--adapter", request.adapter), ("--device", request.device)):
         if value is not None and not request.rerun:

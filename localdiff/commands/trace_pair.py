@@ -22,7 +22,6 @@ from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.output_file import output_file
 from localdiff.commands.prompt import read_prompt
 from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_file
-from localdiff.commands.status_line import status_line
 from localdiff.commands.trace_diff import Form, diff_form, write_diff
 from localdiff.commands.trace_header import Recordable
 from localdiff.commands.waiting import Waiting
@@ -37,7 +36,7 @@ from localdiff.trace.trace import Trace
 from localdiff.ui.interrupt import cancel_on_interrupt, interruptible
 from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
-from localdiff.ui.status import StatusLine
+from localdiff.ui.status import StatusLine, status_line
 from quant import QuantError, recipe_named
 
 PUBLISHED = "bf16"
@@ -139,18 +138,8 @@ def trace_pair(
 ) -> int:
     """Answer one prompt twice and compare.
 
-    Args:
-        request: what is asked for.
-        output: the streams.
-        stdin: standard input, or None if there is none.
-        ask: asks the user a question; None where nobody can answer.
-        load: loads each of the two models.
-
     Returns:
         0, or 130 if the user stopped one of the runs; then nothing is compared.
-
-    Raises:
-        LocaldiffError: any error that a user can act on.
     """
     sides = _sides(request, output)
     form = diff_form(request.to, request.output, output)

@@ -8,7 +8,7 @@
     jsonl, summary                          every event as a line of JSON; a whole run as one object
     output                                  both streams, and what may be written to them
     standard_streams                        that nothing is lost there, on full disks and pipes that do not block
-    status, log, progress, rate             one line that moves, lines above it, bars, time that is left
+    status, progress, rate                  one line that moves and the log above it, bars, time that is left
     terminal, capabilities, console         what is known of a terminal, what it can do; that of Windows
     terminal_guard, terminal_signals        how it is restored, whatever ends the process
     interrupt, question                     Ctrl-C while a model is loaded or answers; yes or no

@@ -1,13 +1,17 @@
-"""A status line at the bottom of a terminal, rewritten in place and removed in the end.
+"""A status line at the bottom of a terminal, rewritten in place and removed in the end, with the log above it.
 
 Uses carriage returns and spaces only, no escape codes. Knows nothing about what the line says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from localdiff.ui.output import Stream
+from localdiff.quoting import printable
+from localdiff.ui.output import Output, Stream
 from localdiff.view.widths import clip, text_width
 
 # What a terminal echoes for Ctrl-C comes after the line; clearing a little further removes it too.
@@ -60,3 +64,35 @@ class StatusLine:
         columns = max(text_width(self._text), width) + _ECHO
         blanks = min(columns, self._stream.columns - 1) - width
         return " " * blanks + "\b" * blanks if blanks > 0 else ""
+
+
+@contextmanager
+def status_line(output: Output, *, shown: bool = True) -> Iterator[StatusLine]:
+    """A line on stderr, but for `--quiet`, and until its end the package's log above it: warnings, with `-v` the rest.
+
+    Warnings of libraries would otherwise be written straight into the canvas being drawn.
+    """
+    status = StatusLine(output.stderr, shown=shown and not output.quiet)
+
+    class Above(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            status.above(f"{record.levelname.lower()}: {printable(record.getMessage())}")
+
+    def show(message: Warning | str, *_where: object, **_rest: object) -> None:
+        if not output.quiet:
+            status.above(f"warning: {printable(str(message))}")
+
+    logger, handler = logging.getLogger("localdiff"), Above()
+    level, propagate = logger.level, logger.propagate
+    logger.setLevel(logging.INFO if output.verbose else logging.ERROR if output.quiet else logging.WARNING)
+    logger.propagate = False
+    logger.addHandler(handler)
+    showwarning, warnings.showwarning = warnings.showwarning, show
+    try:
+        yield status
+    finally:
+        warnings.showwarning = showwarning
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
+        status.clear()

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import BinaryIO, Protocol, TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from localdiff import paths
 from localdiff.chat.catalog import damage_line, opened_line, saved_line
-from localdiff.chat.interfaces import ChatModel, OpenView, Reader, View
+from localdiff.chat.interfaces import OpenView, Reader, View
 from localdiff.chat.loop import Chat
 from localdiff.chat.piped import LineReader
 from localdiff.chat.reply_runner import ReplyRunner
@@ -29,23 +29,18 @@ from localdiff.commands.chat.trace import Headers, RecordableChatModel, reply_re
 from localdiff.commands.live import live_view, mode_of
 from localdiff.commands.loading import Loading
 from localdiff.commands.record import TraceFile, trace_file
-from localdiff.commands.status_line import status_line
 from localdiff.errors import UsageError
 from localdiff.identity import ModelIdentity, shown_model, shown_weights
 from localdiff.options import GenerateOptions
 from localdiff.ui.output import DIM, Output
+from localdiff.ui.status import status_line
 from localdiff.ui.terminal import LiveOption
 from localdiff.ui.watch import Watch
 
-
-class LoadedChatModel(ChatModel, RecordableChatModel, Protocol):
-    """A model whose replies can be recorded."""
+Load: TypeAlias = Callable[[ChatRequest, Loading], RecordableChatModel]
 
 
-Load: TypeAlias = Callable[[ChatRequest, Loading], LoadedChatModel]
-
-
-def load_chat_model(request: ChatRequest, loading: Loading) -> LoadedChatModel:
+def load_chat_model(request: ChatRequest, loading: Loading) -> RecordableChatModel:
     """Load the model; torch is imported here and not before."""
     engine = request.choice.load(context_size=request.options.context_size, loading=loading)
     from localdiff.conversation import Conversation
@@ -55,12 +50,6 @@ def load_chat_model(request: ChatRequest, loading: Loading) -> LoadedChatModel:
 
 def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: Load = load_chat_model) -> int:
     """Chat until the user leaves.
-
-    Args:
-        request: what is asked for.
-        output: the streams.
-        stdin: standard input; None if the process has none.
-        load: loads the model.
 
     Returns:
         0; without a keyboard the exit code of the last error that was shown, if there was one.
@@ -113,7 +102,7 @@ def _chat_state(
     request: ChatRequest,
     streams: Streams,
     trace: TraceFile | None,
-    model: LoadedChatModel,
+    model: RecordableChatModel,
     store: SessionStore,
     session: Session,
 ) -> ChatState:
@@ -163,14 +152,14 @@ def _greet(state: ChatState, identity: ModelIdentity, opened: Opened) -> None:
         state.say(opened_line(opened.session))
 
 
-def _load(request: ChatRequest, streams: Streams, load: Load) -> LoadedChatModel:
+def _load(request: ChatRequest, streams: Streams, load: Load) -> RecordableChatModel:
     choice, output = request.choice, streams.output
     ask = None if streams.keyboard is None else partial(streams.ask, default=True)
     with status_line(output) as status:
         return load(request, Loading(status, choice.model, output, ask=ask, yes=choice.yes))
 
 
-def _views(request: ChatRequest, output: Output, model: LoadedChatModel) -> OpenView:
+def _views(request: ChatRequest, output: Output, model: RecordableChatModel) -> OpenView:
     """A factory of canvases for replies, wherever one can be drawn."""
 
     def open_view(option: LiveOption, watch: Watch) -> View | None:
@@ -181,7 +170,7 @@ def _views(request: ChatRequest, output: Output, model: LoadedChatModel) -> Open
     return open_view
 
 
-def _in_force(model: LoadedChatModel, options: GenerateOptions) -> Mapping[str, object]:
+def _in_force(model: RecordableChatModel, options: GenerateOptions) -> Mapping[str, object]:
     """The sampler's values for what the options leave to the model."""
     settings = model.engine.settings_for(options)
     names: Sequence[str] = ("entropy_bound", "t_min", "t_max", "stability", "confidence")

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, Protocol
 
 from localdiff import paths
-from localdiff.chat.interfaces import RecordReply, SaveTrace
+from localdiff.chat.interfaces import ChatModel, RecordReply, SaveTrace
 from localdiff.commands.record import TraceFile, hashing_shown_by
 from localdiff.commands.trace_header import Digests, Recordable, conversation, digests_of, header_of
 from localdiff.errors import UsageError
@@ -28,7 +28,7 @@ from localdiff.ui.output import Output
 from localdiff.ui.status import StatusLine
 
 
-class RecordableChatModel(Protocol):
+class RecordableChatModel(ChatModel, Protocol):
     """A model whose replies can be recorded."""
 
     @property
@@ -43,7 +43,6 @@ class Headers:
     """Headers of the traces of one model's replies.
 
     Args:
-        model: the one that answers.
         output: where progress of hashing the weights is shown.
     """
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from localdiff.commands.quantize import verification
 from localdiff.commands.quantize.source_check import require_runnable
 from localdiff.commands.record import hashing_shown_by
-from localdiff.commands.status_line import status_line
 from localdiff.engine.loadable import require_text, require_weights
 from localdiff.load import open_weights
 from localdiff.quantizing.card import documents
@@ -18,6 +17,7 @@ from localdiff.quantizing.origin import find_origin
 from localdiff.quantizing.planned_job import accounts
 from localdiff.quantizing.request import QuantizeRequest
 from localdiff.ui.output import Output
+from localdiff.ui.status import status_line
 from localdiff.verification_record import verified_at
 from quant import MANIFEST_FILE
 from quant.errors import DamagedError, OutputError

@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from localdiff.commands.status_line import status_line
 from localdiff.ui.output import Output, Stream
+from localdiff.ui.status import status_line
 
 
 def streams(*, quiet: bool = False, terminal: bool = True) -> tuple[Output, io.StringIO]:
