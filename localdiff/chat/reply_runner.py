@@ -138,7 +138,7 @@ class ReplyRunner:
         if view is None:
             if stderr.terminal:
                 # As with a canvas: keys are not echoed into the text, and every way out restores the terminal.
-                guard = TerminalGuard(stream=stderr.file, keyboard=stderr.file, marks=self._marks, keep=self._keep)
+                guard = TerminalGuard(stream=stderr.file, marks=self._marks, keep=self._keep)
                 guard.start()
                 stack.callback(lambda: guard.stop(interrupted=cancel.is_set()))
             return (printer,)

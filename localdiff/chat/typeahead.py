@@ -44,14 +44,20 @@ def typing_ahead(keyboard: BinaryIO | None, screen: Stream) -> Iterator[None]:
         keyboard: standard input; None if it is no terminal, or nobody sees what is typed.
         screen: the same terminal, for output.
     """
-    with _habits(keyboard, usual=False), _marks(keyboard, screen, PASTES_ON, PASTES_OFF):
+    if keyboard is None:
+        yield
+        return
+    with keys_as_typed(keyboard), _marks(screen, PASTES_ON, PASTES_OFF):
         yield
 
 
 @contextmanager
 def typing_as_usual(keyboard: BinaryIO | None, screen: Stream) -> Iterator[None]:
     """Inside it, for another program that reads from this terminal, all four modes are as outside of a chat."""
-    with _habits(keyboard, usual=True), _marks(keyboard, screen, PASTES_OFF, PASTES_ON):
+    if keyboard is None:
+        yield
+        return
+    with keys_as_usual(keyboard), _marks(screen, PASTES_OFF, PASTES_ON):
         yield
 
 
@@ -71,7 +77,6 @@ def typed_ahead(keyboard: BinaryIO | None, on_cut: Callable[[], None] = _nothing
     waits for that takes all further keys for pasted text.
 
     Args:
-        keyboard: as in `typing_ahead`.
         on_cut: called where the end of a paste is lost.
     """
     if keyboard is None or sys.platform == "win32" or not keyboard.isatty():
@@ -104,11 +109,7 @@ def _is_open(data: bytes) -> bool:
 
 
 class TypeAhead:
-    """What was typed while no line was read, in its order.
-
-    Args:
-        keyboard: as in `typing_ahead`.
-    """
+    """What was typed while no line was read, in its order."""
 
     def __init__(self, keyboard: BinaryIO | None) -> None:
         self._keyboard = keyboard
@@ -125,11 +126,7 @@ class TypeAhead:
             self._kept.append(typed_ahead(self._keyboard, self._cut))
 
     def take(self, on_cut: Callable[[], None] = _nothing) -> str:
-        """All of it, once.
-
-        Args:
-            on_cut: called where the end of a paste was lost.
-        """
+        """All of it, once; `on_cut` is called where the end of a paste was lost."""
         self._kept.append(typed_ahead(self._keyboard, self._cut))
         text, self._kept = "".join(self._kept), []
         if self._is_cut:
@@ -142,8 +139,8 @@ class TypeAhead:
 
 
 @contextmanager
-def _marks(keyboard: BinaryIO | None, screen: Stream, before: str, after: str) -> Iterator[None]:
-    if keyboard is None or not screen.moving:
+def _marks(screen: Stream, before: str, after: str) -> Iterator[None]:
+    if not screen.moving:
         yield
         return
     try:
@@ -151,12 +148,3 @@ def _marks(keyboard: BinaryIO | None, screen: Stream, before: str, after: str) -
         yield
     finally:
         screen.write(after)
-
-
-@contextmanager
-def _habits(keyboard: BinaryIO | None, *, usual: bool) -> Iterator[None]:
-    if keyboard is None or not keyboard.isatty():
-        yield
-        return
-    with keys_as_usual(keyboard) if usual else keys_as_typed(keyboard):
-        yield

@@ -17,7 +17,7 @@ from localdiff.ui.live import DEFAULT_FPS, LiveView
 from localdiff.ui.output import Color, Output, Stream
 from localdiff.ui.terminal import LiveMode, LiveOption, live_mode, moves_cursor
 from localdiff.ui.watch import Watch
-from localdiff.view.palette import PaletteName, resolve_palette
+from localdiff.view.palette import Palette, PaletteName, resolve_palette
 from localdiff.view.pieces import Pieces
 
 
@@ -59,10 +59,7 @@ def mode_of(
     """What will be drawn on stderr.
 
     Args:
-        options: what was asked for.
-        output: the streams.
         lines_on_stdout: whether stdout gets a line of JSON for every event, which must not be interrupted on a screen.
-        env: environment.
 
     Raises:
         UsageError: `--live on`, `--live line` or `--slow` where nothing can be drawn.
@@ -86,42 +83,23 @@ def leaves_screen(options: LiveOptions, output: Output) -> bool:
     return options.option == "off" and output.stdout.piped
 
 
-def live_view(
-    options: LiveOptions,
-    mode: LiveMode,
-    output: Output,
-    pieces: Pieces,
-    watch: Watch,
-) -> LiveView:
-    """The canvas on stderr.
-
-    Args:
-        options: what was asked for.
-        mode: result of `mode_of`.
-        output: the streams.
-        pieces: texts of ids.
-        watch: how the run is watched.
-    """
-    stderr = output.stderr
-    color = palette_color(options.palette, options.color, stderr)
+def live_view(options: LiveOptions, mode: LiveMode, output: Output, pieces: Pieces, watch: Watch) -> LiveView:
+    """The canvas on stderr."""
     return LiveView(
-        stream=stderr.file,
+        stream=output.stderr.file,
         pieces=pieces,
         watch=watch,
-        palette=resolve_palette(options.palette, env=os.environ, encoding=stderr.file.encoding, color=color),
+        palette=palette_on(output.stderr, options.palette, options.color),
         mode=mode,
         fps=options.fps,
         slow=options.slow,
-        keyboard=stderr.file,
     )
 
 
-def palette_color(palette: PaletteName, color: Color | None, stream: Stream) -> bool | None:
-    """Whether a palette has colour on a stream, as `resolve_palette` takes it.
-
-    A palette asked for by name wins over `NO_COLOR`, but not over `--color never`.
-    """
-    return stream.color if palette == "auto" or color in ("always", "never") else None
+def palette_on(stream: Stream, name: PaletteName, color: Color | None) -> Palette:
+    """A palette as a stream shows it; one asked for by name wins over `NO_COLOR`, but not over `--color never`."""
+    has_color = stream.color if name == "auto" or color in ("always", "never") else None
+    return resolve_palette(name, env=os.environ, encoding=stream.file.encoding, color=has_color)
 
 
 def _obstacle(output: Output, lines_on_stdout: bool, env: Mapping[str, str]) -> str | None:

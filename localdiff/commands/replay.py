@@ -6,14 +6,13 @@ Knows which form goes where and what cannot be combined; knows nothing about how
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TextIO, TypeAlias, get_args
 
-from localdiff.commands.live import palette_color
+from localdiff.commands.live import palette_on
 from localdiff.commands.output_file import output_file
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.trace.exports import animation, plain
@@ -206,12 +205,9 @@ def _view(trace: Trace, palette: Palette) -> ReplayView:
 
 
 def _play(request: ReplayRequest, trace: Trace, output: Output, keyboard: TextIO) -> None:
-    screen = output.stdout.file
-    color = palette_color(request.palette, request.color, output.stdout)
-    palette = resolve_palette(request.palette, env=os.environ, encoding=screen.encoding, color=color)
-    view = _view(trace, palette)
+    view = _view(trace, palette_on(output.stdout, request.palette, request.color))
     player = Player(timeline=Timeline(trace.events), speed=request.pace)
-    with ReplayScreen(keyboard, screen) as terminal:
+    with ReplayScreen(keyboard, output.stdout.file) as terminal:
         last, shown_index = time.monotonic(), player.index
         before, drawn = None, Drawn()
         while not player.done:

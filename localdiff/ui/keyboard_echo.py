@@ -20,18 +20,18 @@ class KeyboardEcho:
     """Turns the echo off and on again; what is typed meanwhile is kept for whoever reads next.
 
     Args:
-        keyboard: the terminal that echoes keys, or None to leave its echo alone.
+        keyboard: the terminal that echoes keys; what is none has no echo.
         keeps_enter: whether Enter stays Enter in what is typed meanwhile, as a prompt wants it.
     """
 
-    def __init__(self, keyboard: TextIO | None, *, keeps_enter: bool = False) -> None:
+    def __init__(self, keyboard: TextIO, *, keeps_enter: bool = False) -> None:
         self._keyboard = keyboard
         self._keeps_enter = keeps_enter
         self._before: list[Any] | None = None
 
     def silence(self) -> None:
         """Turn it off, unless another process has the terminal."""
-        if self._keyboard is None or sys.platform == "win32":
+        if sys.platform == "win32":
             return
         try:
             descriptor = self._keyboard.fileno()
@@ -52,7 +52,7 @@ class KeyboardEcho:
 
     def discard(self) -> None:
         """Drop what was typed since `silence`: a shell would take it for commands, and run them."""
-        if self._before is None or self._keyboard is None or sys.platform == "win32":
+        if self._before is None or sys.platform == "win32":
             return
         if is_in_background(self._keyboard):
             return  # it is typed for another process
@@ -61,7 +61,7 @@ class KeyboardEcho:
 
     def restore(self) -> None:
         """Make it what it was; a second call does nothing."""
-        if self._keyboard is None or sys.platform == "win32":
+        if sys.platform == "win32":
             return
         # It is forgotten once it is set again: Ctrl-C may come before, and the next call is to set it. After a Ctrl-Z
         # in between, there is a new one.

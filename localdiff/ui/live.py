@@ -56,16 +56,10 @@ class LiveView:
 
     Args:
         stream: the terminal to draw on, usually stderr.
-        pieces: texts of ids.
-        watch: how the run is watched.
-        palette: how entropies look.
         mode: `canvas`, or `line` for one status line, drawn at most four times per second.
         fps: maximum frames per second.
         slow: seconds that the engine waits after each step, for watching; its speed then means nothing.
         size: current size of the terminal; by default the terminal is asked.
-        keyboard: the terminal whose echo is turned off while the canvas is drawn, or None to leave it alone.
-        clock: seconds, monotonic.
-        sleep: waits some seconds.
     """
 
     def __init__(
@@ -79,7 +73,6 @@ class LiveView:
         fps: float = DEFAULT_FPS,
         slow: float = 0.0,
         size: Callable[[], Size] | None = None,
-        keyboard: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -103,9 +96,7 @@ class LiveView:
             away=lambda: is_in_background(stream),
             clock=clock,
         )
-        self._guard = TerminalGuard(
-            stream=stream, keyboard=keyboard, marks=watch.marks, keep=watch.keep, on_resumed=self._on_resumed
-        )
+        self._guard = TerminalGuard(stream=stream, marks=watch.marks, keep=watch.keep, on_resumed=self._on_resumed)
         self._scene = Scene(slowed=slow > 0, legend=watch.legend)
         self._transcript = Transcript(finished_lines if watch.render is None else finished_length)
         self._mailbox: Mailbox[Frame] = Mailbox()

@@ -14,13 +14,14 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from localdiff.ui.interrupt import Handler
 from localdiff.ui.output import Stream
 from localdiff.ui.region import CURSOR_OFF, ERASE_BELOW, ERASE_REST_OF_ROW, RESTORE, SYNC_OFF, SYNC_ON, WRAP_OFF
 from localdiff.ui.terminal import terminal_size
-from localdiff.ui.terminal_signals import Handler, TerminalSignals
+from localdiff.ui.terminal_signals import TerminalSignals
 from localdiff.view.layout import Size
 
 if TYPE_CHECKING or sys.platform != "win32":
@@ -62,12 +63,7 @@ def can_play(keyboard: TextIO | None, screen: Stream) -> bool:
 
 
 class ReplayScreen:
-    """The terminal during a replay, as a context manager.
-
-    Args:
-        keyboard: where keys come from.
-        screen: where rows go.
-    """
+    """The terminal during a replay, as a context manager."""
 
     def __init__(self, keyboard: TextIO, screen: TextIO) -> None:
         self._keyboard = keyboard
@@ -92,9 +88,7 @@ class ReplayScreen:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self._leave()
 
     def _leave(self) -> None:

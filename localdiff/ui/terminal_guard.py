@@ -28,8 +28,7 @@ class TerminalGuard:
     gets the terminal before `stop`.
 
     Args:
-        stream: the terminal that is drawn on.
-        keyboard: the terminal that echoes keys, or None to leave its echo alone.
+        stream: the terminal that is drawn on, and that echoes keys.
         marks: whether what is typed meanwhile is for a prompt: pastes are marked, and Enter stays Enter, which is set
             up again after Ctrl-Z.
         keep: takes what was typed meanwhile, before anybody else gets the terminal; called from a signal handler. None
@@ -41,7 +40,6 @@ class TerminalGuard:
         self,
         *,
         stream: TextIO,
-        keyboard: TextIO | None = None,
         marks: bool = False,
         keep: Callable[[], None] | None = None,
         on_resumed: Callable[[], None] | None = None,
@@ -51,7 +49,7 @@ class TerminalGuard:
         self._keep = keep
         self._on_resumed = on_resumed
         self._signals = TerminalSignals(give_back=self._give_back, take=self._on_continued)
-        self._echo = KeyboardEcho(keyboard, keeps_enter=marks)
+        self._echo = KeyboardEcho(stream, keeps_enter=marks)
         self._started = False
 
     def start(self) -> None:

@@ -11,9 +11,9 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from types import FrameType, MappingProxyType
-from typing import TypeAlias
 
-Handler: TypeAlias = Callable[[int, FrameType | None], None]
+from localdiff.ui.interrupt import Handler
+
 _NONE: Mapping[int, Handler] = MappingProxyType({})
 
 

@@ -101,7 +101,7 @@ def test_keys_are_not_echoed_meanwhile_and_are_afterwards(terminal: tuple[int, T
     _, stream = terminal
 
     def holds() -> bool:
-        guard = TerminalGuard(stream=stream, keyboard=stream)
+        guard = TerminalGuard(stream=stream)
         seen = [echoes(stream.fileno())]
         guard.start()
         seen.append(echoes(stream.fileno()))
@@ -117,9 +117,7 @@ def test_ctrl_z_that_stops_nothing_leaves_the_terminal_taken(terminal: tuple[int
 
     def holds() -> bool:
         resumed: list[bool] = []
-        guard = TerminalGuard(
-            stream=stream, keyboard=stream, on_resumed=lambda: resumed.append(echoes(stream.fileno()))
-        )
+        guard = TerminalGuard(stream=stream, on_resumed=lambda: resumed.append(echoes(stream.fileno())))
         guard.start()
         for _ in range(2):  # the system stops no process that nobody could continue
             signal.raise_signal(signal.SIGTSTP)
@@ -148,7 +146,7 @@ def test_enter_stays_enter_once_it_goes_on_where_a_prompt_comes(terminal: tuple[
     _, stream = terminal
 
     def holds() -> bool:
-        guard = TerminalGuard(stream=stream, keyboard=stream, marks=marks)
+        guard = TerminalGuard(stream=stream, marks=marks)
         guard.start()
         settings = termios.tcgetattr(stream)
         settings[0] |= termios.ICRNL  # as a shell leaves it
@@ -169,7 +167,7 @@ def test_what_was_typed_is_dropped_after_ctrl_c_unless_somebody_keeps_it(
     master, stream = terminal
 
     def is_left() -> bool:
-        guard = TerminalGuard(stream=stream, keyboard=stream, keep=(lambda: None) if kept else None)
+        guard = TerminalGuard(stream=stream, keep=(lambda: None) if kept else None)
         guard.start()
         os.write(master, b"touch x\n")
         select.select([stream], [], [], 5)
@@ -181,7 +179,7 @@ def test_what_was_typed_is_dropped_after_ctrl_c_unless_somebody_keeps_it(
 
 def test_a_terminal_of_another_process_keeps_its_echo(terminal: tuple[int, TextIO]) -> None:
     _, stream = terminal
-    guard = TerminalGuard(stream=stream, keyboard=stream)
+    guard = TerminalGuard(stream=stream)
     guard.start()
     assert echoes(stream.fileno())
     guard.stop()
