@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -18,7 +18,7 @@ from localdiff.adapter_reference import shipped_adapters
 from localdiff.cli.help import first_sentence
 from localdiff.cli.lazy import loaded
 from localdiff.config import KEYS
-from localdiff.errors import UsageError
+from localdiff.errors import ResourceError, UsageError
 from quant import MANIFEST_FILE
 
 WORD_VARIABLE = "_LOCALDIFF_WORD"
@@ -51,10 +51,8 @@ def answer(command: Any, shell: str, arguments: Sequence[str], env: Mapping[str,
     """The lines that a shell's completion script reads.
 
     Args:
-        command: the program's group of commands.
         shell: a name from `cli.shells.SCRIPTS`.
         arguments: the words after the program's name, the unfinished one last.
-        env: environment.
     """
     words = list(arguments)
     if shell == "powershell":
@@ -74,14 +72,7 @@ def answer(command: Any, shell: str, arguments: Sequence[str], env: Mapping[str,
 
 
 def candidates(command: Any, before: Sequence[str], word: str, env: Mapping[str, str]) -> list[Candidate]:
-    """What the unfinished `word` could become.
-
-    Args:
-        command: the group of commands.
-        before: the finished words.
-        word: may be empty.
-        env: environment, which says where models are.
-    """
+    """What the unfinished `word`, which may be empty, could become behind the finished ones."""
     place = _Place(command)
     for finished in before:
         place.take(finished)
@@ -167,16 +158,15 @@ class _Place:
             yield Candidate("plain", name, "Show this message and exit.")
 
 
-def _values(command: Any, parameter: Any, word: str, env: Mapping[str, str]) -> list[Candidate]:
-    """Values that a parameter takes: its choices, or what it is known for, or what the metavar in its help stands for.
+def _words(words: Iterable[str], help: str = "") -> list[Candidate]:
+    return [Candidate("plain", word, help) for word in words]
 
-    Args:
-        command: whose parameter it is.
-        word: the unfinished value.
-    """
+
+def _values(command: Any, parameter: Any, word: str, env: Mapping[str, str]) -> list[Candidate]:
+    """Values of a parameter: its choices, or what it is known for, or what the metavar in its help stands for."""
     choices = parameter.type_descriptor.choices
     if choices is not None:
-        return [Candidate("plain", str(choice)) for choice in choices]
+        return _words(map(str, choices))
     if f"{command.name} {parameter.name}" == "pair recipes":
         return _two_recipes(word)
     completer = _BY_NAME.get(f"{command.name} {parameter.name}") or _BY_WORD.get(parameter.metavar or "")
@@ -190,8 +180,7 @@ def _settings(name: str, env: Mapping[str, str]) -> list[Candidate]:
         return []
     if key.name == "model":
         return _models(env)
-    words = {"device": _DEVICES, "switch": ("true", "false")}.get(key.kind, key.choices)
-    return [Candidate("plain", word) for word in words]
+    return _words({"device": _DEVICES, "switch": ("true", "false")}.get(key.kind, key.choices))
 
 
 def _stored_models(env: Mapping[str, str]) -> list[Candidate]:
@@ -199,7 +188,7 @@ def _stored_models(env: Mapping[str, str]) -> list[Candidate]:
         names = sorted(entry.parent.name for entry in paths.models_dir(env).glob(f"*/{MANIFEST_FILE}"))
     except (OSError, UsageError):  # of a folder that cannot be read or is not named in full
         names = []
-    return [Candidate("plain", name, "quantized on this machine") for name in names]
+    return _words(names, "quantized on this machine")
 
 
 def _models(env: Mapping[str, str]) -> list[Candidate]:
@@ -209,24 +198,19 @@ def _models(env: Mapping[str, str]) -> list[Candidate]:
 def _sessions(env: Mapping[str, str]) -> list[Candidate]:
     """Saved sessions of chats, the latest first."""
     from localdiff.chat.session_store import SessionStore
-    from localdiff.errors import ResourceError
 
     try:
         entries = SessionStore(paths.state_dir(env) / "sessions").entries()
     except (ResourceError, UsageError):  # of a folder that cannot be read or is not named in full
         entries = []
-    return [Candidate("plain", entry.name, "a saved session") for entry in entries]
-
-
-def _recipes(_env: Mapping[str, str]) -> list[Candidate]:
-    return [Candidate("plain", name) for name in KEYS["recipe"].choices]
+    return _words((entry.name for entry in entries), "a saved session")
 
 
 def _two_recipes(word: str) -> list[Candidate]:
     """What could become of `A,B`: the first recipe, then another."""
     first, comma, _ = word.partition(",")
     names = KEYS["recipe"].choices
-    return [Candidate("plain", f"{first},{name}" if comma else name) for name in names if not comma or name != first]
+    return _words(f"{first},{name}" for name in names if name != first) if comma else _words(names)
 
 
 def _traces(_env: Mapping[str, str]) -> list[Candidate]:
@@ -234,13 +218,13 @@ def _traces(_env: Mapping[str, str]) -> list[Candidate]:
 
 
 def _adapters(_env: Mapping[str, str]) -> list[Candidate]:
-    return [*(Candidate("plain", name, "comes with this package") for name in shipped_adapters()), DIRECTORIES]
+    return [*_words(shipped_adapters(), "comes with this package"), DIRECTORIES]
 
 
 def _skills(_env: Mapping[str, str]) -> list[Candidate]:
     from localdiff.demo.skills import SKILLS
 
-    return [Candidate("plain", name, "a skill of the demo model") for name in SKILLS]
+    return _words(SKILLS, "a skill of the demo model")
 
 
 _BY_NAME: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
@@ -250,7 +234,7 @@ _BY_NAME: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
     "check file": _traces,
     "diff one": _traces,
     "diff other": _traces,
-    "step recipe": _recipes,
+    "step recipe": lambda _env: _words(KEYS["recipe"].choices),
     "quality first": _models,
     "quality others": _models,
     "quality skill": _skills,
@@ -263,9 +247,9 @@ _BY_WORD: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
     "MODEL": _models,
     "ADAPTER": _adapters,
     "KEY": lambda _env: [Candidate("plain", key.name, key.what) for key in KEYS.values()],
-    "RECIPE": _recipes,
-    "DEVICE": lambda _env: [Candidate("plain", name) for name in _DEVICES],
-    "TYPE": lambda _env: [Candidate("plain", name) for name in KEYS["dtype"].choices],
+    "RECIPE": lambda _env: _words(KEYS["recipe"].choices),
+    "DEVICE": lambda _env: _words(_DEVICES),
+    "TYPE": lambda _env: _words(KEYS["dtype"].choices),
 }
 
 

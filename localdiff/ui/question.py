@@ -18,16 +18,13 @@ if TYPE_CHECKING or sys.platform != "win32":
 YES, NO = {"y", "yes"}, {"n", "no"}
 
 AskUser: TypeAlias = Callable[[str], bool]
-"""Asks the user a question; the answer is whether they said yes."""
+"""Asks the user a question; the answer is whether they said yes. Where nobody can answer there is None in its place."""
 
 
 def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> AskUser | None:
     """A function that asks the user; None where nobody would see the question or could answer.
 
-    Args:
-        stream: where questions go.
-        keyboard: where answers come from.
-        default: what an empty answer means.
+    `default` is what an empty answer means.
     """
     if keyboard is None or not stream.terminal or not keyboard.isatty():
         return None

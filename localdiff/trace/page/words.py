@@ -5,7 +5,6 @@ Knows wording; all text from a trace is made safe and escaped here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from html import escape
 from statistics import median
 
@@ -142,10 +141,6 @@ def provenance(trace: Trace) -> str:
         ("tokenizer, SHA-256", _hash(header.model.tokenizer)),
         ("this trace, SHA-256", _hash(trace.sha256)),
     ]
-    return _terms(rows)
-
-
-def _terms(rows: Iterable[tuple[str, str]]) -> str:
     return "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows)
 
 
