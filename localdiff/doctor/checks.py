@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 from localdiff.config import KEYS, Settings, is_set
@@ -68,17 +69,17 @@ class Examination:
     def __post_init__(self) -> None:
         self._settings = read_settings(self.env)
         self._gpus = 0
-        self._torch_devices: list[Device] | None = None  # until torch has been asked, and where it does not work
+        self._torch_devices: list[Device] = []  # until torch has been asked, and where it does not work
 
     def checks(self) -> list[Check]:
         """The checks, in order."""
         computing = [
             Check(name="torch and its devices", run=self._devices, seconds=COMPUTING),
-            Check(name="native kernel", run=self._native_kernel, seconds=COMPUTING),
-            Check(name="quantized layers", run=self._products, seconds=COMPUTING),
-            Check(name="a denoise step", run=self._denoise, seconds=COMPUTING),
-            Check(name="GPU kernels", run=self._kernels, seconds=COMPUTING),
-            Check(name="what each recipe needs", run=self._recipes, seconds=COMPUTING),
+            self._computing("native kernel", self._native_kernel),
+            self._computing("quantized layers", self._products),
+            self._computing("a denoise step", self._denoise),
+            self._computing("GPU kernels", self._kernels),
+            self._computing("what each recipe needs", self._recipes),
         ]
         return [
             Check(name="versions", run=check_versions),
@@ -97,11 +98,7 @@ class Examination:
         ]
 
     def findings(self, progress: Callable[[str], None]) -> Iterator[Finding]:
-        """Run the checks in order.
-
-        Args:
-            progress: called with what is being checked.
-        """
+        """Run the checks in order."""
         for check in self.checks():
             progress(check.name)
             yield from outcome(check, self.env)
@@ -119,37 +116,35 @@ class Examination:
         self._torch_devices = torch_devices
         return [*findings, *check_device(self._settings)]
 
-    def _native_kernel(self) -> list[Finding]:
-        if self._torch_devices is None:
-            return []
+    def _computing(self, name: str, check: Callable[[list[Device]], list[Finding]]) -> Check:
+        """A check of the devices that torch has, which finds nothing where torch does not work."""
+
+        def run() -> list[Finding]:
+            return check(self._torch_devices) if self._torch_devices else []
+
+        return Check(name=name, run=run, seconds=COMPUTING)
+
+    def _native_kernel(self, devices: list[Device]) -> list[Finding]:
         from localdiff.doctor.native_kernel import check_native_kernel
 
-        return check_native_kernel([one.device for one in self._torch_devices])
+        return check_native_kernel([one.device for one in devices])
 
-    def _products(self) -> list[Finding]:
-        if self._torch_devices is None:
-            return []
+    def _products(self, devices: list[Device]) -> list[Finding]:
         from localdiff.doctor.product import check_products
 
-        return check_products(load_values(), [one.device for one in self._torch_devices])
+        return check_products(load_values(), [one.device for one in devices])
 
-    def _denoise(self) -> list[Finding]:
-        if self._torch_devices is None:
-            return []
+    def _denoise(self, devices: list[Device]) -> list[Finding]:
         from localdiff.doctor.denoise import check_denoise
 
-        return check_denoise(load_values().denoise, [str(one.device) for one in self._torch_devices])
+        return check_denoise(load_values().denoise, [str(one.device) for one in devices])
 
-    def _kernels(self) -> list[Finding]:
-        if self._torch_devices is None:
-            return []
+    def _kernels(self, devices: list[Device]) -> list[Finding]:
         from localdiff.doctor.kernels import check_kernels
 
-        return check_kernels([one.device for one in self._torch_devices])
+        return check_kernels([one.device for one in devices])
 
-    def _recipes(self) -> list[Finding]:
-        if self._torch_devices is None:
-            return []
+    def _recipes(self, devices: list[Device]) -> list[Finding]:
         from localdiff.doctor.recipes import check_recipes
 
         context = self._setting("context")
@@ -157,7 +152,7 @@ class Examination:
             raise TypeError(f"{context=} should be a whole number")
         limit = self._setting("max_memory")
         return check_recipes(
-            self._torch_devices,
+            devices,
             context=context,
             limit=None if limit is None else parse_size(str(limit), "max_memory"),
         )
@@ -190,34 +185,29 @@ def outcome(check: Check, env: Mapping[str, str]) -> list[Finding]:
     """What a check found; one that takes too long or crashes is a finding itself."""
     try:
         return check.run() if check.seconds is None else limited(check.run, check.seconds)
-    except TooSlowError:
-        return [
-            Finding(
-                subject=check.name,
-                status="warn",
-                text=f"no result after {check.seconds or 0:.0f} s",
-                advice="a disk, a driver or the network hangs: `localdiff doctor --quick` skips the computations",
-            )
-        ]
-    except (LocaldiffError, QuantError) as error:
-        return [
-            Finding(
-                subject=check.name,
-                status="fail",
-                text=error.message,
-                advice=error.hint or "`LOCALDIFF_DEBUG=1 localdiff doctor` shows where it comes from",
-                public="it failed",
-                exit_code=error.exit_code,
-            )
-        ]
     except Exception as error:
-        if is_set("LOCALDIFF_DEBUG", env):
+        if is_set("LOCALDIFF_DEBUG", env) and not isinstance(error, TooSlowError | LocaldiffError | QuantError):
             traceback.print_exception(error)
-        return [_broken(check.name, error)]
+        return [_failed(check, error)]
 
 
-def _broken(name: str, error: Exception) -> Finding:
-    """The finding of a check that crashed; a package that cannot be imported is itself the problem found."""
+def _failed(check: Check, error: Exception) -> Finding:
+    """The finding of a check without a result; a package that cannot be imported is itself the problem found."""
+    finding = partial(Finding, subject=check.name)
+    if isinstance(error, TooSlowError):
+        return finding(
+            status="warn",
+            text=f"no result after {check.seconds or 0:.0f} s",
+            advice="a disk, a driver or the network hangs: `localdiff doctor --quick` skips the computations",
+        )
+    if isinstance(error, LocaldiffError | QuantError):
+        return finding(
+            status="fail",
+            text=error.message,
+            advice=error.hint or "`LOCALDIFF_DEBUG=1 localdiff doctor` shows where it comes from",
+            public="it failed",
+            exit_code=error.exit_code,
+        )
     if isinstance(error, ImportError):
         package = (error.name or "torch").split(".")[0]
         advice = f"`{sys.executable} -m pip install --force-reinstall {package}`"
@@ -225,13 +215,8 @@ def _broken(name: str, error: Exception) -> Finding:
         advice = (
             "this is a bug or a broken driver: please report it with what `LOCALDIFF_DEBUG=1 localdiff doctor` shows"
         )
-    return Finding(
-        subject=name,
-        status="fail",
-        text=f"unexpected {type(error).__name__}: {error}".splitlines()[0],
-        public=f"unexpected {type(error).__name__}",
-        advice=advice,
-    )
+    public = f"unexpected {type(error).__name__}"
+    return finding(status="fail", text=f"{public}: {error}".splitlines()[0], public=public, advice=advice)
 
 
 def _left_out() -> list[Finding]:

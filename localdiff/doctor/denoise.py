@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -70,33 +71,18 @@ def first_step(device: str) -> Tried:
 
 def check_denoise(stored: DenoiseValues, devices: Sequence[str]) -> list[Finding]:
     """The step on every device, compared with the stored one."""
+    failed = partial(Finding, subject="denoise step", status="fail", exit_code=WeightsError.exit_code)
     try:
         source = resolve_local(DEMO)
         digest = None if source is None else demo_digest(source.directory)
     except (WeightsError, OSError) as error:
         text = error.message if isinstance(error, LocaldiffError) else f"the demo model cannot be read: {error}"
         hint = (error.hint if isinstance(error, LocaldiffError) else None) or "install localdiff again"
-        return [
-            Finding(
-                subject="denoise step",
-                status="fail",
-                text=text,
-                advice=hint,
-                public="the demo model cannot be read",
-                exit_code=WeightsError.exit_code,
-            )
-        ]
+        return [failed(text=text, advice=hint, public="the demo model cannot be read")]
     if digest != stored.digest:
-        return [
-            Finding(
-                subject="denoise step",
-                status="fail",
-                text="the demo model is not the one whose values are stored, so there is nothing to compare with",
-                advice="install localdiff again; in a clone, `python -m localdiff.doctor.write_values` stores new ones",
-                exit_code=WeightsError.exit_code,
-                facts={"digest": digest, "stored": stored.digest},
-            )
-        ]
+        text = "the demo model is not the one whose values are stored, so there is nothing to compare with"
+        hint = "install localdiff again; in a clone, `python -m localdiff.doctor.write_values` stores new ones"
+        return [failed(text=text, advice=hint, facts={"digest": digest, "stored": stored.digest})]
     return [_finding(stored, device, first_step(device)) for device in devices]
 
 
@@ -112,15 +98,12 @@ def _finding(stored: DenoiseValues, device: str, tried: Tried) -> Finding:
         "load_seconds": tried.load_seconds,
         "step_seconds": tried.step_seconds,
     }
-    subject = f"denoise step on {device}"
     text = f"{same} of {len(stored.argmax_ids)} draft tokens match the stored ones, entropies differ by {off:.1g} nats"
+    finding = partial(Finding, subject=f"denoise step on {device}", text=text, facts=facts)
     if share >= AGREEMENT and off <= NATS:
-        return Finding(subject=subject, status="ok", text=text, facts=facts)
-    return Finding(
-        subject=subject,
+        return finding(status="ok")
+    return finding(
         status="fail",
-        text=text,
         advice="answers would be wrong: use another `--device`, try another version of torch, and please report it "
         "with `localdiff doctor --report`",
-        facts=facts,
     )

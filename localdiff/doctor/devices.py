@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from localdiff.doctor.finding import Finding
@@ -118,23 +119,21 @@ def _bytes(mib: str) -> int | None:
 
 def _gpu_finding(gpu: Gpu, processes: list[GpuProcess]) -> Finding:
     facts = {"name": gpu.name, "total_bytes": gpu.total, "free_bytes": gpu.free, "driver": gpu.driver}
-    subject = f"GPU {gpu.index}"
+    finding = partial(Finding, subject=f"GPU {gpu.index}", facts=facts)
     if gpu.total is None or gpu.free is None:
-        return Finding(subject=subject, status="ok", text=f"{gpu.name}, driver {gpu.driver}", facts=facts)
+        return finding(status="ok", text=f"{gpu.name}, driver {gpu.driver}")
     text = f"{gpu.name}, {shown_size(gpu.total)}, {shown_size(gpu.free)} free, driver {gpu.driver}"
     if gpu.total - gpu.free <= _BUSY * gpu.total:
-        return Finding(subject=subject, status="ok", text=text, facts=facts)
+        return finding(status="ok", text=text)
     details = [
         f"{process.name} (process {process.pid}) holds {shown_size(process.nbytes)}"
         for process in processes
         if process.uuid == gpu.uuid
     ]
-    return Finding(
-        subject=subject,
+    return finding(
         status="warn",
         text=f"{text}: others use {shown_size(gpu.total - gpu.free)}",
         advice="to free memory, stop the other programs" + ("" if details else ", which `nvidia-smi` lists"),
         details=details,
         public_details=(),
-        facts=facts,
     )

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from localdiff import paths
@@ -47,7 +48,6 @@ def check_disk(need: Need | None, env: Mapping[str, str] = os.environ) -> list[F
 
     Args:
         need: None where a quantized model is here already.
-        env: environment.
     """
     folders = {"models": paths.models_dir(env), "downloads": paths.hub_cache_dir(env)}
     in_the_way = {
@@ -96,19 +96,16 @@ def _finding(
     text = f"{shown_size(free)} free for {what}"
     if not os.access(directory, os.W_OK):
         return _not_writable(what, paths.shown(directory, env), advice="make it writable", facts=facts)
+    finding = partial(Finding, subject="disk", facts=facts)
     if needed_bytes is None or need is None:
-        return Finding(subject="disk", status="ok", text=text + there, public=text, facts=facts)
+        return finding(status="ok", text=text + there, public=text)
     command = f"`localdiff quantize --recipe {need.recipe}` takes {shown_size(needed_bytes)} of it"
     if free >= needed_bytes:
-        return Finding(
-            subject="disk", status="ok", text=f"{text}{there}; {command}", public=f"{text}; {command}", facts=facts
-        )
-    return Finding(
-        subject="disk",
+        return finding(status="ok", text=f"{text}{there}; {command}", public=f"{text}; {command}")
+    return finding(
         status="warn",
         text=f"{text}{there}, and {command}",
         public=f"{text}, and {command}",
         advice=f"`localdiff quantize --stream` takes less: {shown_size(need.output)} and one file of the download at a "
         "time; `LOCALDIFF_HOME` and `HF_HOME` choose other disks",
-        facts=facts,
     )

@@ -5,6 +5,8 @@ Knows what each answer of the Hub means for a user; asks nothing itself.
 
 from __future__ import annotations
 
+from functools import partial
+
 from localdiff.doctor.finding import Finding, Status
 from localdiff.hub.endpoint import ADDRESS
 from localdiff.hub.reach import PUBLIC_ENDPOINT, Reach, reach
@@ -32,45 +34,31 @@ def finding_of(answer: Reach) -> Finding:
         "custom_endpoint": not is_public,
     }
 
-    def finding(status: Status, words: str, *, private: str = "", advice: str | None = None) -> Finding:
-        return Finding(
-            subject="hub",
-            status=status,
-            text=f"{answer.endpoint} {words}{private}",
-            public=f"{where} {words}",
-            advice=advice,
-            facts=facts,
-        )
+    finding = partial(Finding, subject="hub", facts=facts)
+
+    def asked(status: Status, words: str, *, private: str = "", advice: str | None = None) -> Finding:
+        text, public = f"{answer.endpoint} {words}{private}", f"{where} {words}"
+        return finding(status=status, text=text, public=public, advice=advice)
 
     match answer.state:
         case "offline":
-            return Finding(subject="hub", status="ok", text="not asked: `HF_HUB_OFFLINE` is set", facts=facts)
+            return finding(status="ok", text="not asked: `HF_HUB_OFFLINE` is set")
         case "misnamed":
-            return Finding(
-                subject="hub",
-                status="warn",
-                text=f"not asked: `HF_ENDPOINT={answer.endpoint}` is not an address",
-                public="not asked: `HF_ENDPOINT` is not an address",
-                advice=ADDRESS,
-                facts=facts,
+            text = f"not asked: `HF_ENDPOINT={answer.endpoint}` is not an address"
+            return finding(
+                status="warn", text=text, public="not asked: `HF_ENDPOINT` is not an address", advice=ADDRESS
             )
         case "unread":
-            return Finding(
-                subject="hub",
-                status="warn",
-                text=f"not asked: {answer.problem}",
-                public="not asked: the stored token cannot be read",
-                advice=answer.advice,
-                facts=facts,
-            )
+            public = "not asked: the stored token cannot be read"
+            return finding(status="warn", text=f"not asked: {answer.problem}", public=public, advice=answer.advice)
         case "reachable" if answer.has_xet:
-            return finding("ok", f"answers, {token}, hf_xet present")
+            return asked("ok", f"answers, {token}, hf_xet present")
         case "reachable":
-            return finding("warn", f"answers, {token}; {_SLOWER}", advice="`pip install hf-xet`")
+            return asked("warn", f"answers, {token}; {_SLOWER}", advice="`pip install hf-xet`")
         case "unreachable":
-            return finding("warn", "does not answer", advice=_STILL)
+            return asked("warn", "does not answer", advice=_STILL)
         case "refused":
             words = "refuses the token"
         case "broken":
             words = "answers with an error"
-    return finding("warn", words, private=f": {answer.problem}", advice=answer.advice or _STILL)
+    return asked("warn", words, private=f": {answer.problem}", advice=answer.advice or _STILL)

@@ -7,6 +7,7 @@ with stored values elsewhere.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 
@@ -53,31 +54,27 @@ def compare_captured(engine: Engine, subject: str) -> Finding:
     taken, graphs = denoiser.path_taken, denoiser.graphs
     path = str(denoiser)
     facts = {"device": engine.identity.device, "path": path, "steps": len(captured), "graphs": graphs}
+    finding = partial(Finding, subject=subject, facts=facts)
     if not denoiser.path.captured:
-        text = f"kernels run, and are launched one by one ({path})"
-        return Finding(subject=subject, status="ok", text=text, facts=facts)
+        return finding(status="ok", text=f"kernels run, and are launched one by one ({path})")
     engine.denoiser = denoiser.without_graphs()
     launched = _drafts(engine)
     if captured == launched and not taken.captured:
-        return Finding(
-            subject=subject,
+        return finding(
             status="warn",
             text=f"steps could not be captured as a CUDA graph, so that their kernels are launched one by one ({path})",
             advice="another version of torch or of the driver may help; the warning says what was refused",
-            facts=facts,
         )
     if captured == launched:
         how = f"{len(captured)} steps, captured as {counted(graphs, 'CUDA graph')},"
         text = f"{how} give the same results as steps launched one by one ({path})"
         if graphs < GRAPHS:
             text += "; the answer ended before a step with a commit was replayed"
-        return Finding(subject=subject, status="ok", text=text, facts=facts)
-    return Finding(
-        subject=subject,
+        return finding(status="ok", text=text)
+    return finding(
         status="fail",
         text="captured steps give different results from steps launched one by one",
         advice="set LOCALDIFF_CUDA_PLAIN=graph, and please report it with `localdiff doctor --report`",
-        facts=facts,
     )
 
 

@@ -6,6 +6,7 @@ Knows what is tried elsewhere and how to tell it; knows nothing about kernels.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 
@@ -33,15 +34,12 @@ def _finding() -> Finding:
         correct = "its products are correct" if attention is None else "its products and attention are correct"
         compiled = library.instructions if attention is None else f"{library.instructions} and {attention}"
         return Finding(subject=SUBJECT, status="ok", text=f"compiled for {compiled}; {correct}", facts=facts)
+    finding = partial(Finding, subject=SUBJECT, facts={"instructions": None, "attention": None})
     if not library.remedy:
-        return Finding(
-            subject=SUBJECT, status="skip", text=library.reason, facts={"instructions": None, "attention": None}
-        )
-    return Finding(
-        subject=SUBJECT,
+        return finding(status="skip", text=library.reason)
+    return finding(
         status="warn",
         text=f"{library.reason}, so a quantized model decodes its experts before it multiplies them",
         advice=library.remedy,
-        facts={"instructions": None, "attention": None},
         public="the native kernel is not used",  # a compiler's message has paths in it
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -175,19 +176,15 @@ def _finding(device: torch.device, results: Sequence[_Tried]) -> Finding:
     facts = {"device": str(device), "products": [asdict(one) for one in results]}
     details = [f"{one.name}: {_percent(one.error)} off, {one.path}" for one in results]
     wrong = list(dict.fromkeys(one.name for one in results if not one.is_right))
-    subject = f"quantized layers on {device}"
+    finding = partial(Finding, subject=f"quantized layers on {device}", details=details, facts=facts)
     if wrong:
-        return Finding(
-            subject=subject,
+        return finding(
             status="fail",
             text=f"{', '.join(wrong)} differ{'s' if len(wrong) == 1 else ''} from the stored values",
             advice="answers of quantized models would be wrong: use another `--device`, try another version of torch, "
             "and please report it with `localdiff doctor --report`",
-            details=details,
-            facts=facts,
         )
-    text = f"matches the stored values to {_percent(max(one.error for one in results))}"
-    return Finding(subject=subject, status="ok", text=text, details=details, facts=facts)
+    return finding(status="ok", text=f"matches the stored values to {_percent(max(one.error for one in results))}")
 
 
 def _percent(error: float) -> str:

@@ -6,6 +6,7 @@ Uses the memory account that the loader uses; allocates nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 
@@ -55,26 +56,18 @@ def _finding(device: Device, plans: dict[str, Plan], context: int, limit: int | 
         },
         "fit": fitting,
     }
-    subject = f"recipes on {device.device}"
     details = [_line(name, needs, free) for name, needs in totals.items()]
+    finding = partial(Finding, subject=f"recipes on {device.device}", details=details, facts=facts)
     room = f"{shown_size(free)} allowed by `max_memory`" if is_limited else f"{shown_size(free)} free"
     if fitting:
-        return Finding(
-            subject=subject,
-            status="ok",
-            text=f"{room}, which holds {', '.join(fitting)} at {context:,} tokens of context",
-            details=details,
-            facts=facts,
-        )
+        held = f"{room}, which holds {', '.join(fitting)} at {context:,} tokens of context"
+        return finding(status="ok", text=held)
     smallest = min(totals, key=lambda name: totals[name][context])
-    return Finding(
-        subject=subject,
+    return finding(
         status="warn",
         text=f"{room}, and no recipe fits at {context:,} tokens of context: "
         f"{smallest} takes {shown_size(totals[smallest][context])}",
         advice="a larger `max_memory` holds one" if is_limited else _advice(device),
-        details=details,
-        facts=facts,
     )
 
 

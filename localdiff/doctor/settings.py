@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 
 from localdiff.config import Settings, load_settings, strange_variables
 from localdiff.doctor.finding import Finding
@@ -68,9 +69,9 @@ def _switch_error() -> SwitchError | None:
 
 
 def _settings(settings: Settings | UsageError | SwitchError) -> Finding:
+    finding = partial(Finding, subject="settings")
     if isinstance(settings, UsageError | SwitchError):
-        return Finding(
-            subject="settings",
+        return finding(
             status="fail",
             text=settings.message,
             advice=settings.hint or "`localdiff config` lists every setting",
@@ -79,9 +80,8 @@ def _settings(settings: Settings | UsageError | SwitchError) -> Finding:
         )
     changed = [setting for setting in settings.values() if setting.origin != "default"]
     if not changed:
-        return Finding(subject="settings", status="ok", text="all at their defaults", facts={"made": {}})
-    return Finding(
-        subject="settings",
+        return finding(status="ok", text="all at their defaults", facts={"made": {}})
+    return finding(
         status="ok",
         text=f"{len(changed)} changed from the default; `localdiff config` lists all",
         details=[f"{setting.key.name} = {setting.value!r}, from {setting.where}" for setting in changed],

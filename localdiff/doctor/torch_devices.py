@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -63,7 +64,7 @@ def check_devices(available: Sequence[Device], *, gpus: int) -> list[Finding]:
         "bf16": bf16_speed(),
     }
     text = f"torch {torch.__version__} ({build}); `auto` is {available[0].device} ({available[0].title})"
-    details = [_line(one) for one in available]
+    finding = partial(Finding, subject="devices", details=[_line(one) for one in available], facts=facts)
     if gpus and not any(one.device.type == "cuda" for one in available):
         if torch.version.cuda is None:
             advice = (
@@ -74,17 +75,9 @@ def check_devices(available: Sequence[Device], *, gpus: int) -> list[Finding]:
             advice = (
                 "the driver may be too old for this torch: `nvidia-smi` shows the newest CUDA version that it supports"
             )
-        return [
-            Finding(
-                subject="devices",
-                status="warn",
-                text=f"there {'is a GPU' if gpus == 1 else f'are {gpus} GPUs'} that torch does not see; {text}",
-                advice=advice,
-                details=details,
-                facts=facts,
-            )
-        ]
-    return [Finding(subject="devices", status="ok", text=text, details=details, facts=facts)]
+        unseen = f"there {'is a GPU' if gpus == 1 else f'are {gpus} GPUs'} that torch does not see"
+        return [finding(status="warn", text=f"{unseen}; {text}", advice=advice)]
+    return [finding(status="ok", text=text)]
 
 
 def check_device(settings: Settings | UsageError) -> list[Finding]:

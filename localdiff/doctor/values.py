@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -44,8 +45,8 @@ class Values:
 
     def to_text(self) -> str:
         """The content of the file, one list per line."""
-        content = {"products": self.products, "denoise": asdict(self.denoise)}
-        return "{\n" + ",\n".join(_lines(content, 1)) + "\n}\n"
+        sections = (_section("products", self.products), _section("denoise", asdict(self.denoise)))
+        return "{\n" + ",\n".join(sections) + "\n}\n"
 
     @classmethod
     def from_text(cls, text: str) -> Values:
@@ -79,15 +80,6 @@ def demo_digest(directory: Path) -> str:
     return whole.hexdigest()
 
 
-def _lines(content: object, depth: int) -> list[str]:
-    if not isinstance(content, dict):
-        raise TypeError(f"{content=} should be a dict")
-    lines = []
-    for name, value in content.items():
-        indent = "  " * depth
-        if isinstance(value, dict):
-            inner = ",\n".join(_lines(value, depth + 1))
-            lines.append(f"{indent}{json.dumps(name)}: {{\n{inner}\n{indent}}}")
-        else:
-            lines.append(f"{indent}{json.dumps(name)}: {json.dumps(value)}")
-    return lines
+def _section(name: str, values: Mapping[str, object]) -> str:
+    lines = ",\n".join(f"    {json.dumps(key)}: {json.dumps(value)}" for key, value in values.items())
+    return f"  {json.dumps(name)}: {{\n{lines}\n  }}"

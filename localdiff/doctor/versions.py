@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import platform
 import sys
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 from localdiff import __version__
@@ -42,18 +43,13 @@ def check_versions() -> list[Finding]:
     missing = [name for name in NEEDED if versions[name] is None]
     packages = ", ".join(f"{name} {versions[name]}" for name in _SHOWN if versions[name])
     text = f"localdiff {__version__}, python {platform.python_version()} on {platform.system()}, {packages}"
-    if missing:
-        return [
-            Finding(
-                subject="versions",
-                status="fail",
-                text=f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed; {text}",
-                advice=f"`{sys.executable} -m pip install {' '.join(missing)}`",
-                public=f"{', '.join(missing)} not installed; {text}",
-                facts=facts,
-            )
-        ]
-    return [Finding(subject="versions", status="ok", text=text, facts=facts)]
+    finding = partial(Finding, subject="versions", facts=facts)
+    if not missing:
+        return [finding(status="ok", text=text)]
+    names, are = ", ".join(missing), "is" if len(missing) == 1 else "are"
+    advice = f"`{sys.executable} -m pip install {' '.join(missing)}`"
+    public = f"{names} not installed; {text}"
+    return [finding(status="fail", text=f"{names} {are} not installed; {text}", advice=advice, public=public)]
 
 
 def installed(package: str) -> str | None:

@@ -6,6 +6,7 @@ Knows the folder of quantized models and the Hub's cache; reads no weights.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from localdiff.config import Settings
 from localdiff.doctor.finding import Finding, Status
@@ -91,27 +92,23 @@ def _model(model: StoredModel) -> Finding:
 
 def _released() -> Finding:
     """Whether the Hub's cache holds the released weights; the Hub is not asked."""
+    finding = partial(Finding, subject="download", facts={"downloaded": False})
     try:
         repository = look_up(MODEL, offline=True)
     except UnreachableError:
-        return Finding(
-            subject="download",
+        return finding(
             status="ok",
             text="the released weights are not in the Hub's cache, where only `localdiff quantize` needs them",
-            facts={"downloaded": False},
         )
     except WeightsError as error:
-        return Finding(
-            subject="download",
+        return finding(
             status="warn",
             text=error.message,
             public="the released weights are here and damaged",
             advice=error.hint or "delete them from the Hub's cache and fetch them again",
-            facts={"downloaded": False},
         )
     nbytes = sum(file.nbytes for file in repository.files.values())
-    return Finding(
-        subject="download",
+    return finding(
         status="ok",
         text=f"the released weights are here, {shown_size(nbytes)} at commit {repository.commit[:8]}",
         facts={"downloaded": True, "bytes": nbytes, "commit": repository.commit},
