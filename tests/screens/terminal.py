@@ -10,6 +10,7 @@ which is erased with the rest of the row.
 from __future__ import annotations
 
 import io
+import threading
 from typing import Any
 
 import pyte
@@ -122,6 +123,7 @@ class FakeTerminal(io.StringIO):
         kind = ReflowingScreen if reflows else CuttingScreen
         self.screen = kind(columns, rows, history=10_000, ratio=0.5)
         self._parser = pyte.Stream(self.screen)
+        self._lock = threading.RLock()  # a thread that draws is never seen in the middle of a frame
         self.writes: list[str] = []
         self.shown: list[list[str]] = []
 
@@ -136,14 +138,16 @@ class FakeTerminal(io.StringIO):
 
     def write(self, text: str) -> int:
         """Show the text, with line ends as the line discipline makes them."""
-        self.writes.append(text)
-        self._parser.feed(text.replace("\n", "\r\n"))
-        self.shown.append(self.lines())
+        with self._lock:
+            self.writes.append(text)
+            self._parser.feed(text.replace("\n", "\r\n"))
+            self.shown.append(self.lines())
         return len(text)
 
     def lines(self) -> list[str]:
         """Rows of the screen, without blanks at their ends and without empty rows at the bottom."""
-        return "\n".join(row.rstrip() for row in self.screen.display).rstrip("\n").split("\n")
+        with self._lock:
+            return "\n".join(row.rstrip() for row in self.screen.display).rstrip("\n").split("\n")
 
     def scrollback(self) -> list[str]:
         """Rows that have left the screen at its top."""
