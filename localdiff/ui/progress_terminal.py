@@ -5,20 +5,15 @@ Knows how `rich` redraws rows in place, and signals; knows nothing about what th
 
 from __future__ import annotations
 
-import atexit
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from types import TracebackType
 from typing import IO, cast
 
 from rich.live import Live
 
-from localdiff.ui.keyboard_echo import KeyboardEcho
 from localdiff.ui.output import Stream
 from localdiff.ui.region import CURSOR_OFF, ERASE_BELOW, RESTORE
-from localdiff.ui.terminal import takes_output
-from localdiff.ui.terminal_signals import TerminalSignals
+from localdiff.ui.terminal_guard import TerminalGuard
 
 
 class ProgressTerminal:
@@ -35,9 +30,8 @@ class ProgressTerminal:
         self._stream = stream
         self._interrupted = interrupted
         self._live: Live | None = None
-        self._dropped = False
-        self._echo = KeyboardEcho(stream.file)
-        self._signals = TerminalSignals(give_back=self._give_back, take=self._take)
+        self._begins_anew = False
+        self._guard = TerminalGuard(stream=stream.file, on_resumed=self._forget, leave=self._erased)
 
     @property
     def file(self) -> IO[str]:
@@ -55,60 +49,39 @@ class ProgressTerminal:
         return self
 
     def __enter__(self) -> ProgressTerminal:
-        atexit.register(self._echo.restore)
         try:
-            self._echo.silence()
-            self._signals.start()
+            self._guard.start()
         except BaseException:  # Ctrl-C, or a signal that ends the process: `__exit__` will not be called
-            self._leave()
+            self._guard.stop()
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if isinstance(error, KeyboardInterrupt) or self._interrupted():
-            self._echo.discard()
-        self._leave()
-
-    def _leave(self) -> None:
-        self._echo.restore()
-        self._signals.stop()
-        atexit.unregister(self._echo.restore)
+        self._guard.stop(interrupted=isinstance(error, KeyboardInterrupt) or self._interrupted())
 
     def write(self, text: str) -> int:
         """Write a frame, or drop it."""
         if self._stream.background:
             self._forget()
-            self._dropped = True
         else:
-            self._stream.write((CURSOR_OFF if self._dropped else "") + text)
-            self._dropped = False
+            self._stream.write((CURSOR_OFF if self._begins_anew else "") + text)
+            self._begins_anew = False
         return len(text)
 
     def flush(self) -> None:
         """Nothing is held back."""
 
-    def _give_back(self) -> None:
+    def _erased(self) -> str:
+        """The codes that remove the rows, which are forgotten."""
         height = 0 if self._live is None else self._live._live_render.last_render_height
         up = f"\x1b[{height - 1}A" if height > 1 else ""
-        self._send(f"\r{up}{ERASE_BELOW}{RESTORE}")
-        self._echo.discard()
-        self._echo.restore()
         self._forget()
-
-    def _take(self) -> None:
-        self._forget()
-        self._echo.silence()
-        self._send(CURSOR_OFF)
+        return f"\r{up}{ERASE_BELOW}{RESTORE}"
 
     def _forget(self) -> None:
+        """Have the next frame begin where the cursor is then."""
+        self._begins_anew = True
         if self._live is not None:
             self._live._live_render._shape = None
-
-    def _send(self, codes: str) -> None:
-        """Write past the stream's buffer, which a signal handler must not re-enter, if the terminal takes it."""
-        file = self._stream.file
-        if not self._stream.background and takes_output(file):
-            with suppress(OSError):  # a terminal that is gone has nothing to be restored
-                os.write(file.fileno(), codes.encode())

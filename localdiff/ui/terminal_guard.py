@@ -34,6 +34,7 @@ class TerminalGuard:
         keep: takes what was typed meanwhile, before anybody else gets the terminal; called from a signal handler. None
             drops it, as a terminal does itself at Ctrl-C and Ctrl-Z.
         on_resumed: called after the process was stopped and continued, from a signal handler.
+        leave: the codes that remove what is drawn, and restore everything else.
     """
 
     def __init__(
@@ -43,11 +44,13 @@ class TerminalGuard:
         marks: bool = False,
         keep: Callable[[], None] | None = None,
         on_resumed: Callable[[], None] | None = None,
+        leave: Callable[[], str] = lambda: LEAVE,
     ) -> None:
         self._stream = stream
         self._marks = marks
         self._keep = keep
         self._on_resumed = on_resumed
+        self._leave = leave
         self._signals = TerminalSignals(give_back=self._give_back, take=self._on_continued)
         self._echo = KeyboardEcho(stream, keeps_enter=marks)
         self._started = False
@@ -77,9 +80,9 @@ class TerminalGuard:
         atexit.unregister(self.restore)
 
     def restore(self) -> None:
-        """Remove the canvas and restore the terminal, now; never waits long for a terminal that is stuck."""
+        """Remove what is drawn and restore the terminal, now; never waits long for a terminal that is stuck."""
         self._echo.restore()
-        self._write(LEAVE)
+        self._write(self._leave())
 
     def _give_back(self) -> None:
         if self._keep is None:
