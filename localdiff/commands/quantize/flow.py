@@ -21,7 +21,6 @@ from localdiff.commands.quantize.display import Display
 from localdiff.commands.quantize.existing import bring_up_to_date, damage_of, is_kept
 from localdiff.commands.quantize.source_check import are_here, lacked_by, require_runnable, require_texts
 from localdiff.commands.record import hashing_shown_by
-from localdiff.commands.status_line import status_line
 from localdiff.disk_space import shortage
 from localdiff.engine.loadable import lacking
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
@@ -42,7 +41,7 @@ from localdiff.ui.output import Output
 from localdiff.ui.progress import progress_display
 from localdiff.ui.question import AskUser
 from localdiff.ui.rate import shown_time
-from localdiff.ui.status import StatusLine
+from localdiff.ui.status import StatusLine, status_line
 from localdiff.verification_record import State, state_of
 from quant import recipe_named
 from quant.files.manifest import read_manifest
