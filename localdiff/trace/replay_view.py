@@ -6,6 +6,7 @@ Knows a player, a size and a palette; knows nothing about terminals. Every row i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 from localdiff.sizes import counted, rounded
 from localdiff.trace.header import Header
@@ -29,8 +30,8 @@ MIN_ROWS = 8
 _KEYS = (
     "space play  ←→ step  ↑↓ block  +- speed  home end  q quit",
     "space play  ←→ step  ↑↓ block  +- speed  q quit",
-    "space ←→ ↑↓ +- q",
-    "",
+    "space play  q quit",
+    "q quit",
 )
 _KEYS_ASCII = tuple(keys.replace("←→", "left/right").replace("↑↓", "up/down") for keys in _KEYS)
 
@@ -83,7 +84,10 @@ class ReplayView:
         ]
         if scene.tok_per_s is not None:
             words.append(f"{rounded(scene.tok_per_s)} tok/s")
-        return [(), self._chrome(f" {f' {self._palette.glyphs.dot} '.join(words)}", columns)]
+        between = f" {self._palette.glyphs.dot} "
+        while len(words) > 2 and text_width(between.join(words)) >= columns:
+            words.pop(1)
+        return [(), self._chrome(f" {between.join(words)}", columns)]
 
     def _above(self, passages: Sequence[Passage], columns: int, room: int) -> list[Row]:
         """The last `room` rows of committed text; only what can be visible is laid out."""
@@ -101,11 +105,15 @@ class ReplayView:
         timeline = player.timeline
         state = "playing" if player.playing else "at the end" if player.is_at_end else "paused"
         # Figures keep their width, so that the words after them stay in place.
-        place = f"moment {player.index + 1:{len(str(len(timeline)))}}/{len(timeline)}"
+        place = f"{player.index + 1:{len(str(len(timeline)))}}/{len(timeline)}"
         total = f"{timeline.seconds:.1f}"
-        now = f"{state:10} {_speed(player.speed):>5}  {place}  {player.moment.seconds:{len(total)}.1f}/{total} s"
+        clock = f"{player.moment.seconds:{len(total)}.1f}/{total} s"
+        figures = (f"{state:10} {_speed(player.speed):>5}  moment {place}  {clock}", f"{state:10} {place}")
         keys = _KEYS_ASCII if self._palette.glyphs.ascii_only else _KEYS
-        fitting = next(words for words in keys if text_width(now) + text_width(words) + 3 <= columns or not words)
+        # Figures give way to the key that leaves.
+        now, fitting = next(
+            (pair for pair in product(figures, keys) if sum(map(text_width, pair)) + 3 <= columns), (figures[-1], "")
+        )
         return (
             SPACE,
             *self._words(now, PLAIN, columns - 1),

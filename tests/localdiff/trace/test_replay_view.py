@@ -131,3 +131,21 @@ def test_hostile_pieces_text_and_questions_do_nothing() -> None:
             assert "\u202e" not in row_text(row)
             plain = encode_row(row)
             assert all(part[:1].isdigit() for part in plain.split("\x1b[")[1:])
+
+
+@pytest.mark.parametrize("columns", [110, 80, 60, 44, 28])
+@pytest.mark.parametrize("palette", [DARK, ASCII], ids=lambda palette: palette.name)
+def test_a_narrow_screen_still_says_how_to_leave(columns: int, palette: Palette) -> None:
+    player = Player(timeline=Timeline(TRACE.events), playing=False)
+    controls = texts(view_of(TRACE, palette), player, Size(columns, 24))[-1]
+    assert controls.startswith(" paused ") and controls.endswith("  q quit")
+    assert "1/16" in controls
+
+
+def test_figures_that_do_not_fit_at_the_end_are_left_out_whole() -> None:
+    line = Timeline(TRACE.events)
+    end = Player(timeline=line, index=len(line) - 1, playing=False)
+    wide = texts(view_of(TRACE), end, Size(100, 30))[-2]
+    tokens, _blocks, steps, rate = wide.split(" · ")
+    assert texts(view_of(TRACE), end, Size(len(wide), 30))[-2] == f"{tokens} · {steps} · {rate}"
+    assert texts(view_of(TRACE), end, Size(len(tokens) + len(rate) + 4, 30))[-2] == f"{tokens} · {rate}"
