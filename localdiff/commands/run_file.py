@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -110,7 +111,7 @@ def run_file(
         needed: raise such a failure at once.
 
     Raises:
-        UsageError: the file cannot be opened for writing, or another option names it too.
+        UsageError: the file cannot be opened for writing, or another option or another process writes it too.
         ResourceError: it could not be written.
     """
     path = expanded(name)
@@ -128,11 +129,15 @@ def run_file(
 
     try:
         file = open(path, "wb", opener=opener)  # noqa: SIM115
-        if private and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        if private and is_regular:
             os.chmod(path, 0o600)
     except OSError as error:
         hint = hint if isinstance(error, IsADirectoryError) else elsewhere
         raise UsageError(f"`{name}` cannot be written: {error.strerror}", hint) from error
+    if is_regular and not _lock(file):
+        file.close()
+        raise UsageError(f"another process is writing `{name}`", elsewhere)
     opened = RunFile(file, name, elsewhere, needed)
     try:
         yield opened
@@ -144,3 +149,22 @@ def run_file(
                 path.resolve().unlink()  # not a link that named it
     if opened.failure is not None:
         raise opened.failure
+
+
+def _lock(file: BinaryIO) -> bool:
+    """Keep other runs from writing the file until it is closed; false if one is at work on it.
+
+    Two would write over each other's lines. On Windows a lock would keep readers out too, and a trace may be played
+    while it is recorded; some file systems have no locks: there nothing is kept.
+    """
+    if sys.platform == "win32":
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        _log.debug("`%s` cannot be locked: %s", file.name, error)
+    return True

@@ -7,12 +7,14 @@ import json
 import signal
 import stat
 import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from localdiff.commands.run_file import run_file
 from localdiff.errors import ResourceError
 from localdiff.trace.reader import read_trace
 from tests.fakes.engine import IDENTITY, Block, ScriptedEngine
@@ -180,6 +182,20 @@ def test_a_process_that_is_killed_leaves_a_trace_of_its_steps(file: Path) -> Non
     trace = read_trace(file)
     assert not trace.complete
     assert 3 <= len(trace.blocks[0].steps) < 40
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks there, which would keep readers out too")
+@pytest.mark.parametrize("option", ["--record", "--events"])
+def test_two_runs_do_not_write_the_same_file(cli: Cli, engine: ScriptedEngine, file: Path, option: str) -> None:
+    with run_file("--record", file, hint="") as first:
+        first.begin()
+        first.file.write(b"of the first\n")
+        first.file.flush()
+        result = cli("run", "-m", "demo", option, str(file), "hi")
+        assert (result.code, result.stdout) == (2, "")
+        assert f"another process is writing `{file}`" in result.stderr
+    assert file.read_bytes() == b"of the first\n"
+    assert cli("run", "-m", "demo", option, str(file), "hi").code == 0
 
 
 def test_a_run_that_is_stopped_has_its_footer(cli: Cli, file: Path) -> None:
