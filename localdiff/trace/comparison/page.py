@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from string import Template
 
 from localdiff.trace.comparison.compare import Comparison, Stretch
-from localdiff.trace.comparison.report import NO_DRAFTS
+from localdiff.trace.comparison.report import NO_COMMON_STEP, NO_DRAFTS
 from localdiff.trace.comparison.rows import BLOCK_HEAD, TIMING_HEAD, block_rows, gap_rows, timing_rows
 from localdiff.trace.page import assets, words
 from localdiff.trace.page.data import PageData, embedded
@@ -69,6 +69,8 @@ def _verdict(comparison: Comparison) -> str:
         return NO_DRAFTS
     noise = "different noise" if comparison.noise_differs else "the same noise"
     divergence = comparison.divergence
+    if not comparison.gaps:
+        return f"The runs begin from {noise}, but {NO_COMMON_STEP}"
     if divergence is None:
         return f"The runs begin from {noise}, and no draft of a common step differs."
     one, other = (f"“{words.safe(_line(piece))}”" for piece in divergence.pieces)

@@ -16,6 +16,7 @@ from localdiff.view.sanitize import safe_piece
 from localdiff.view.widths import clip
 
 NO_DRAFTS = "One of the runs ended before its first canvas, so there are no drafts to compare."
+NO_COMMON_STEP = "one of them ended before its first step, so there are no drafts to compare."
 MAX_STRETCHES = 12
 _MAX_VALUE = 60
 
@@ -57,6 +58,8 @@ def _divergence(comparison: Comparison) -> str:
         return NO_DRAFTS
     divergence = comparison.divergence
     noise = "The runs begin from different noise" if comparison.noise_differs else "The runs begin from the same noise"
+    if not comparison.gaps:
+        return f"{noise}, but {NO_COMMON_STEP}"
     if divergence is None:
         return f"{noise}, and no draft of a common step differs."
     one, other = map(_piece, divergence.pieces)

@@ -21,7 +21,7 @@ def block_rows(comparison: Comparison, *, missing: str) -> list[tuple[str, ...]]
             str(block.number),
             *(missing if steps is None else str(steps) for steps in block.steps),
             *(missing if seconds is None else f"{seconds:.2f}" for seconds in block.seconds),
-            missing if None in block.steps else "never" if block.divergence is None else str(block.divergence.step),
+            missing if not all(block.steps) else "never" if block.divergence is None else str(block.divergence.step),
             missing if block.divergence is None else str(block.divergence.position),
             f"{block.changed} of {block.length}",
         )

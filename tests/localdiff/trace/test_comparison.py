@@ -158,6 +158,16 @@ def test_a_run_that_ended_before_its_first_canvas_has_no_noise_to_compare() -> N
     assert compare(cut_short(4), A).noise_differs is False
 
 
+def test_a_run_that_ended_before_its_first_step_agrees_with_nothing() -> None:
+    said = "The runs begin from the same noise, but one of them ended before its first step"
+    for pair in ((cut_short(4), A), (A, cut_short(4))):
+        comparison = compare(*pair)
+        text, page = report(*pair, comparison, ("a", "b")), words_of(diff_page(*pair, comparison, ("a", "b")))
+        for words in (text, page):
+            assert said in words
+            assert "no draft of a common step differs" not in words and "never" not in words
+
+
 @pytest.mark.parametrize(("cut", "said"), [((0,), "Trace A"), ((1,), "Trace B"), ((0, 1), "Trace A Trace B"), ((), "")])
 def test_the_page_says_which_trace_ends_early(cut: tuple[int, ...], said: str) -> None:
     one, other = (cut_short(9) if side in cut else A for side in (0, 1))
