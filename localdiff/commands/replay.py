@@ -102,9 +102,10 @@ class ReplayRequest:
             return self.to
         form = _SUFFIXES.get(self.output.suffix.lower())
         if form is None:
-            raise UsageError(
-                f"`{self.output}` does not say what to write", f"add `--to` {', '.join(get_args(Form)[:-1])} or cast"
-            )
+            hint = f"add `--to` {', '.join(get_args(Form)[:-1])} or cast"
+            if self.output.suffix.lower() == ".gif":
+                hint = "`agg` makes a GIF of a recording, which `--to cast` writes"
+            raise UsageError(f"`{self.output}` does not say what to write", hint)
         return form
 
 
