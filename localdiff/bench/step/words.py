@@ -15,7 +15,6 @@ import torch
 from localdiff import __version__
 from localdiff.bench.step.parts import PARTS
 from localdiff.bench.step.report import Report
-from localdiff.bench.step.work import Work
 from localdiff.sizes import counted, shown_size
 from localdiff.view.columns import aligned
 from quant.dtypes import short_name
@@ -23,9 +22,10 @@ from quant.dtypes import short_name
 WIDTH = (80, 120)
 """Fewest and most columns of a table."""
 
-_HEAD = ("part", "ms", "share", "GB", "GFLOP", "GB/s", "TFLOP/s", "floor ms")
 _MARGIN = 14
 _FEW = 99.5e9
+_PREFIXES: Mapping[str, tuple[float, str]] = {"T": (1e12, "G"), "G": (1e9, "M")}
+"""Prefix of a unit → its factor, and the prefix of a thousandth."""
 
 
 def table(report: Report, width: int = WIDTH[1]) -> str:
@@ -176,24 +176,34 @@ def json_line(report: Report, command: str) -> str:
 
 
 def _columns(report: Report) -> list[str]:
-    rows: list[Sequence[str]] = [_HEAD]
-    rows += [_row(part.part, part.seconds, part.share, part.work, part.floor) for part in report.parts]
-    rows.append(_row("together", report.together, 1.0, report.work, report.floor))
-    rows.append(_row("commit pass", report.commit, None, report.commit_work, report.commit_floor))
-    return aligned(rows, "<" + ">" * (len(_HEAD) - 1))
+    names = [*(part.part for part in report.parts), "together", "commit pass"]
+    seconds = [*(part.seconds for part in report.parts), report.together, report.commit]
+    works = [*(part.work for part in report.parts), report.work, report.commit_work]
+    floors = [*(part.floor for part in report.parts), report.floor, report.commit_floor]
+    sizes, operations = [work.nbytes for work in works], [work.operations for work in works]
+    columns = [
+        ["part", *names],
+        ["ms", *map(_ms, seconds)],
+        ["share", *(f"{100 * part.share:.0f} %" for part in report.parts), "100 %", ""],
+        _scaled("GB", 2, sizes),
+        _scaled("GFLOP", 1, operations),
+        _scaled("GB/s", 1, [_per(size, time) for size, time in zip(sizes, seconds, strict=True)]),
+        _scaled("TFLOP/s", 2, [_per(number, time) for number, time in zip(operations, seconds, strict=True)]),
+        ["floor ms", *map(_ms, floors)],
+    ]
+    return aligned(list(zip(*columns, strict=True)), "<" + ">" * (len(columns) - 1))
 
 
-def _row(name: str, seconds: float, share: float | None, work: Work, floor: float) -> Sequence[str]:
-    return (
-        name,
-        _ms(seconds),
-        "" if share is None else f"{100 * share:.0f} %",
-        f"{work.nbytes / 1e9:.2f}",
-        f"{work.operations / 1e9:.1f}",
-        f"{work.nbytes / 1e9 / seconds:.1f}" if seconds else "",
-        f"{work.operations / 1e12 / seconds:.2f}" if seconds else "",
-        _ms(floor),
-    )
+def _per(amount: float, seconds: float) -> float | None:
+    return amount / seconds if seconds else None
+
+
+def _scaled(unit: str, digits: int, values: Sequence[float | None]) -> list[str]:
+    """A column in this unit, or in a thousandth of it where even the largest figure would have few digits."""
+    factor, smaller = _PREFIXES[unit[0]]
+    if max(value or 0 for value in values) < 10 ** (2 - digits) * factor:
+        factor, unit, digits = factor / 1000, smaller + unit[1:], 1
+    return [unit, *("" if value is None else f"{value / factor:,.{digits}f}" for value in values)]
 
 
 def _memory(report: Report) -> str:

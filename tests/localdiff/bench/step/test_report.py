@@ -147,3 +147,29 @@ def test_the_line_of_json_is_one_line_with_the_same_figures() -> None:
 )
 def test_a_low_rate_has_digits_too(rate: float, shown: str) -> None:
     assert words._flops(rate) == shown
+
+
+@pytest.mark.parametrize(
+    ("unit", "digits", "values", "column"),
+    [
+        ("GB", 2, [15.4e9, 2.5e6], ["GB", "15.40", "0.00"]),
+        ("GB", 2, [35e6, 2.5e6], ["MB", "35.0", "2.5"]),
+        ("GFLOP", 1, [622e6, 1.2e6], ["MFLOP", "622.0", "1.2"]),
+        ("GB/s", 1, [1.7e9, None], ["MB/s", "1,700.0", ""]),
+        ("TFLOP/s", 2, [0.4e12, 45e9], ["GFLOP/s", "400.0", "45.0"]),
+        ("TFLOP/s", 2, [989e12, 45e9], ["TFLOP/s", "989.00", "0.04"]),
+    ],
+)
+def test_a_column_of_low_figures_has_a_smaller_unit(
+    unit: str, digits: int, values: list[float | None], column: list[str]
+) -> None:
+    assert words._scaled(unit, digits, values) == column
+
+
+def test_a_small_model_has_no_column_of_zeros() -> None:
+    """Sizes and rates of a model as small as the demo are not all rounded away."""
+    head, *rows = (line.split("  ") for line in table(report()).split("\n\n")[1].splitlines())
+    cells = [[cell.strip() for cell in row if cell.strip()] for row in (head, *rows)]
+    assert cells[0] == ["part", "ms", "share", "MB", "MFLOP", "MB/s", "GFLOP/s", "floor ms"]
+    together = next(row for row in cells if row[0] == "together")
+    assert all(float(cell.replace(",", "")) for cell in together[3:6])
