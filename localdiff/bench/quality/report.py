@@ -6,6 +6,7 @@ Knows wording and rounding; measures nothing.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -28,13 +29,24 @@ def table(comparison: Comparison) -> str:
         f"{second.model} ({second.recipe}) against {first.model} ({first.recipe}), {second.dtype} on {second.device}: "
         f"{comparison.hardware}; {counted(comparison.seeds, 'seed')} a question",
         "",
-        f"| {' | '.join(_HEAD)} |",
-        f"|---|{'---:|' * (len(_HEAD) - 1)}",
-        *(f"| {' | '.join(_cells(row))} |" for row in comparison.rows),
+        *_markdown([_HEAD, *map(_cells, comparison.rows)]),
     ]
     if any(f"± {UNKNOWN}" in line for line in lines):
         lines += ["", UNKNOWN_NOTE]
     return "\n".join(lines)
+
+
+def _markdown(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A Markdown table whose columns are aligned in a terminal too; a column without any figure is left out."""
+    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    widths = [max(map(len, column)) for column in columns]
+    head, *others = (
+        f"| {' | '.join([cells[0].ljust(widths[0]), *map(str.rjust, cells[1:], widths[1:])])} |"
+        for cells in zip(*columns, strict=True)
+    )
+    yield head
+    yield f"|{'-' * (widths[0] + 2)}|{''.join('-' * (width + 1) + ':|' for width in widths[1:])}"
+    yield from others
 
 
 def _cells(row: Row) -> list[str]:
