@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from localdiff.trace.comparison.compare import Comparison
 from localdiff.trace.trace import Trace
 
-BLOCK_HEAD = ("block", "steps A", "B", "seconds A", "B", "diverge at step", "position", "tokens that differ")
+BLOCK_HEAD = ("block", "steps A", "B", "seconds A", "B", "diverge at step", "position", "tokens differ")
 TIMING_HEAD = ("", "steps", "passes incl. commits", "tokens", "seconds", "tok/s", "tokens per step")
 
 

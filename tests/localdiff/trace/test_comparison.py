@@ -118,7 +118,7 @@ def test_the_report_says_it_in_words() -> None:
         "B  b.jsonl  scripted, 4bit · seed 0 · cpu",
         "model recipe   bf16",
         "The runs begin from the same noise and diverge in block 1 at step 3: 2 positions differ, the first is 3,",
-        "    2        4  4       0.20  1.00            never         -             0 of 24",
+        "    2        4  4       0.20  1.00            never         -        0 of 24",
         "   3       3          ",
         "+0.5000",
         f"Committed tokens, without ends: {len(A.token_ids) - 3} the same, 3 changed, 0 only in A, 0 only in B.",
@@ -126,6 +126,8 @@ def test_the_report_says_it_in_words() -> None:
     ):
         assert said in text, text
     assert max(map(len, text.splitlines())) < 160
+    (blocks,) = (part for part in text.split("\n\n") if part.startswith("block "))
+    assert max(map(len, blocks.splitlines())) < 80
 
 
 def test_a_report_of_many_differences_ends() -> None:
