@@ -30,6 +30,8 @@ MIN_ROWS = 8
 _KEYS = (
     "space play  ←→ step  ↑↓ block  +- speed  home end  q quit",
     "space play  ←→ step  ↑↓ block  +- speed  q quit",
+    "space play  ←→ step  ↑↓ block  q quit",
+    "space play  ←→ step  q quit",
     "space play  q quit",
     "q quit",
 )

@@ -140,6 +140,7 @@ def test_a_narrow_screen_still_says_how_to_leave(columns: int, palette: Palette)
     controls = texts(view_of(TRACE, palette), player, Size(columns, 24))[-1]
     assert controls.startswith(" paused ") and controls.endswith("  q quit")
     assert "1/16" in controls
+    assert columns < 80 or palette is ASCII or "  space play  ←→ step  " in controls
 
 
 def test_figures_that_do_not_fit_at_the_end_are_left_out_whole() -> None:
