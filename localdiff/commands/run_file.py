@@ -137,7 +137,7 @@ def run_file(
         raise UsageError(f"`{name}` cannot be written: {error.strerror}", hint) from error
     if is_regular and not _lock(file):
         file.close()
-        raise UsageError(f"another process is writing `{name}`", elsewhere)
+        raise UsageError(f"another process is writing `{name}`", "wait until it ends, or name another file")
     opened = RunFile(file, name, elsewhere, needed)
     try:
         yield opened
