@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 import torch
@@ -18,12 +20,37 @@ from quant.switch import SwitchError
 from quant.unsupported import Unsupported
 from tests.models.native import needs_native, needs_native_attention
 
+Compile: TypeAlias = Callable[[list[str]], None]
+
+
+@pytest.fixture(scope="module")
+def compile_changes(tmp_path_factory: pytest.TempPathFactory) -> Compile:
+    """Compiles a library through objects that it keeps: most libraries here differ in one source, or in none."""
+    compile_all, kept = build._compile, tmp_path_factory.mktemp("objects")
+
+    def compile_changes(command: list[str]) -> None:
+        sources = [Path(argument) for argument in command if argument.endswith(".c")]
+        first = command.index(str(sources[0]))
+        objects = [kept / f"{_fingerprint(command[:first], source)}.o" for source in sources]
+        for source, made in zip(sources, objects, strict=True):
+            if not made.exists():
+                compile_all([*command[:first], "-c", str(source), "-o", str(made)])
+        compile_all([*command[:first], *map(str, objects), *command[first + len(sources) :]])
+
+    return compile_changes
+
+
+def _fingerprint(command: list[str], source: Path) -> str:
+    texts = [source.read_text(), *(path.read_text() for path in build.SOURCES if path.suffix == ".h")]
+    return hashlib.sha256("\0".join((*command, *texts)).encode()).hexdigest()
+
 
 @pytest.fixture(autouse=True)
-def _tried_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _tried_anew(monkeypatch: pytest.MonkeyPatch, compile_changes: Compile) -> Iterator[None]:
     """Without optimization, a library is compiled in a third of the time; what it computes is tested elsewhere."""
     quick = tuple("-O0" if flag == "-O3" else flag for flag in build.FLAGS)
     monkeypatch.setattr(build.build_library, "__defaults__", (quick,))
+    monkeypatch.setattr(build, "_compile", compile_changes)
     tried = support._tried
     tried.cache_clear()
     yield
