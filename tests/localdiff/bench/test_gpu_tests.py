@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.bench.gpu_process import Ended, ended
+from tests.bench.gpu_process import ROOT, Ended, ended
+
+TORCH = """
+class cuda:
+    is_initialized = lambda: True
+    synchronize = lambda: None
+"""
+"""All that is asked of it, in place of what takes seconds to load, in each process."""
 
 BREAKING = """
 import torch
 
 def refuse():
     raise RuntimeError("CUDA error: an illegal memory access was encountered")
-
-torch.cuda.is_initialized = lambda: True
 """
 
 
 def pytest_in(directory: Path, *options: str) -> Ended:
     """Pytest of its own, also where this test runs in a worker, which tells what it starts that it is one."""
-    command = ["env", "-u", "PYTEST_XDIST_WORKER", sys.executable, "-m", "pytest", "-q", "--rootdir", str(directory)]
+    (directory / "torch.py").write_text(TORCH)
+    path = f"PYTHONPATH={os.pathsep.join((str(directory), str(ROOT)))}"
+    command = ["env", "-u", "PYTEST_XDIST_WORKER", path, sys.executable]
+    command += ["-m", "pytest", "-q", "--rootdir", str(directory)]
     command += ["-p", "tests.bench.gpu_tests"]
     return ended([*command, "-c", "/dev/null", *options, str(directory)], seconds=120, captured=True)
 
@@ -46,6 +55,5 @@ def test_behind_a_test_that_loses_the_card_others_get_one(tmp_path: Path) -> Non
         "def test_b(): torch.cuda.synchronize()\n"
         "def test_c(): pass\n"
     )
-    (tmp_path / "conftest.py").write_text("import torch\ntorch.cuda.synchronize = lambda: None\n")
     found = pytest_in(tmp_path, "--numprocesses", "1")
     assert "illegal memory access" in found.out and "2 passed" in found.out, found.out
