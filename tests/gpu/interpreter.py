@@ -24,6 +24,8 @@ def hasten() -> None:
     _look_for_builtins_once(interpreter)
     _keep_types(interpreter)
     _keep_shapes(interpreter.tl.core)
+    _check_no_overflow_for_nobody(interpreter.TritonSemantic)
+    _broadcast_what_differs(interpreter.TritonSemantic)
 
 
 def _patch_language_once_per_launch(interpreter: Any) -> None:
@@ -88,24 +90,46 @@ def _keep_shapes(core: Any) -> None:
     make_type: Callable[..., None] = core.block_type.__init__
     make_tensor: Callable[..., None] = core.tensor.__init__
     types: dict[tuple[Any, ...], dict[str, Any]] = {}
-    shapes: dict[tuple[int, ...], tuple[Any, Any]] = {}
+    of_scalars: list[tuple[Any, Any]] = []
 
     def kept_type(made: Any, element_ty: Any, shape: Any) -> None:
         key = (element_ty.name, *shape)
-        if key in types:
-            vars(made).update(types[key])
-        else:
+        if key not in types:
             make_type(made, element_ty, shape)
-            types[key] = dict(vars(made))
+            types[key] = {**vars(made), "of_tensors": []}
+        vars(made).update(types[key])
 
     def tensor_of_kept_shape(made: Any, handle: Any, type: Any) -> None:
-        key = type.shape if type.is_block() else ()
-        if key in shapes:
+        kept = type.of_tensors if type.is_block() else of_scalars
+        if kept:
             made.handle, made.type, made.dtype = handle, type, type.scalar
-            made.shape, made.numel = shapes[key]
+            ((made.shape, made.numel),) = kept
         else:
             make_tensor(made, handle, type)
-            shapes[key] = made.shape, made.numel
+            kept.append((made.shape, made.numel))
 
     core.block_type.__init__ = kept_type
     core.tensor.__init__ = tensor_of_kept_shape
+
+
+def _check_no_overflow_for_nobody(semantic: Any) -> None:
+    """Each sum and product is computed once more, in 64 bits, for an assertion that is dropped but while debugging."""
+    check: Callable[..., None] = semantic.binary_op_sanitize_overflow_impl
+
+    def check_to_debug(owner: Any, *operation: Any) -> None:
+        if owner.builder.options.debug:
+            check(owner, *operation)
+
+    semantic.binary_op_sanitize_overflow_impl = check_to_debug
+
+
+def _broadcast_what_differs(semantic: Any) -> None:
+    """Tensors of one shape are broadcast to each other for nothing, and comparing shapes takes long there."""
+    broadcast: Callable[..., Any] = semantic.broadcast_impl_value
+
+    def broadcast_if_need_be(owner: Any, lhs: Any, rhs: Any) -> Any:
+        if lhs.type.is_block() and rhs.type.is_block() and lhs.type.shape.values == rhs.type.shape.values:
+            return lhs, rhs
+        return broadcast(owner, lhs, rhs)
+
+    semantic.broadcast_impl_value = broadcast_if_need_be
