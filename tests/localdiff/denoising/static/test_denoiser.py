@@ -7,8 +7,11 @@ through Triton's interpreter in `test_through_triton`.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -23,17 +26,29 @@ from localdiff.denoising.static.steps import StaticSteps
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.paired import PairedNoise
 from localdiff.diffusion.settings import SamplerSettings
+from localdiff.engine import Engine
 from localdiff.errors import WeightsError
 from localdiff.events import BlockCommitted, DenoiseStep, Event, RunFinished
 from localdiff.kernels.decision_layout import MEAN_ENTROPY, bits_of
 from localdiff.model.cache import KVCache
 from tests.models import tiny
-from tests.models.endless import PROMPT, assert_same, engine, options
+from tests.models.endless import PROMPT, assert_same, dynamic_events, engine, options
 from tests.models.steps import denoiser_of
 
 pytestmark = pytest.mark.usefixtures("attention_in_torch")
 
 CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def static_engine(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Engine]:
+    """An engine of each way; every run goes over the buffers and programs of the runs before."""
+
+    @cache
+    def made(**how: bool) -> Engine:
+        return engine(tmp_path_factory.mktemp("tiny"), static=True, **how)
+
+    return made
 
 
 @pytest.mark.parametrize(
@@ -53,12 +68,13 @@ CPU = torch.device("cpu")
 @pytest.mark.parametrize(
     "how", [{}, {"ahead": False}, {"fuses_commits": True}, {"fuses_commits": True, "projections": True}], ids=str
 )
-def test_a_generation_is_the_same_as_with_dynamic_steps(tmp_path: Path, how: Any, values: Any) -> None:
-    expected = list(engine(tmp_path).generate(PROMPT, options(**values)))
+def test_a_generation_is_the_same_as_with_dynamic_steps(
+    static_engine: Callable[..., Engine], how: Any, values: Any
+) -> None:
+    expected = dynamic_events(**values)
     assert len([event for event in expected if isinstance(event, DenoiseStep)]) > 5
-    made = engine(tmp_path, static=True, **how)
-    for _ in range(2):  # the second run goes over the buffers and programs of the first
-        assert_same(list(made.generate(PROMPT, options(**values))), expected)
+    for _ in range(1 if values else 2):  # the second run goes over the same buffers, whichever tests ran before
+        assert_same(list(static_engine(**how).generate(PROMPT, options(**values))), expected)
 
 
 @pytest.mark.parametrize("how", [{}, {"fuses_commits": True}], ids=str)
@@ -102,32 +118,36 @@ def test_it_really_is_another_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("noise", ["seeded", "reference"])
 def test_a_fused_commit_is_the_same_as_two_passes(tmp_path: Path, noise: Any) -> None:
-    expected = list(engine(tmp_path).generate(PROMPT, options(noise=noise)))
+    expected = dynamic_events(noise=noise)
     found = list(engine(tmp_path, fuses_commits=True).generate(PROMPT, options(noise=noise)))
     assert_same(found, expected)
     assert isinstance(found[-1], RunFinished) and isinstance(expected[-1], RunFinished)
     assert (found[-1].stats.commit_passes, expected[-1].stats.commit_passes) == (0, 4)
 
 
+def conversation(fork: int | None, **how: bool) -> list[Event]:
+    """The next prompt begins with what was committed, part of which is in the cache; then it parts from it."""
+    with TemporaryDirectory() as directory:
+        made = engine(Path(directory), **how)
+    prefix_cache = made.new_prefix_cache()
+    prefix_cache.fork = fork
+    first = list(made.generate(PROMPT, options(), prefix_cache=prefix_cache))
+    assert isinstance(first[-1], RunFinished)
+    assert len(prefix_cache.ids) == len(PROMPT) + 32
+    assert prefix_cache.ids[len(PROMPT) :] == first[-1].token_ids[:32]
+    longer = [*PROMPT, *first[-1].token_ids, 11, 12]
+    other = [*PROMPT, *first[-1].token_ids[:6], 13, 14]
+    then = options(max_tokens=16)
+    return [*first, *(e for ids in (longer, other) for e in made.generate(ids, then, prefix_cache=prefix_cache))]
+
+
+dynamic_conversation = cache(conversation)
+
+
 @pytest.mark.parametrize("how", [{"static": True}, {"fuses_commits": True}, {"static": True, "fuses_commits": True}])
 @pytest.mark.parametrize("fork", [None, 12, 19])
-def test_a_conversation_goes_on_from_what_was_held(tmp_path: Path, how: Any, fork: int | None) -> None:
-    """The next prompt begins with what was committed, part of which is in the cache; then it parts from it."""
-    answers = []
-    for denoiser in ({}, how):
-        made = engine(tmp_path, **denoiser)
-        prefix_cache = made.new_prefix_cache()
-        prefix_cache.fork = fork
-        first = list(made.generate(PROMPT, options(), prefix_cache=prefix_cache))
-        assert isinstance(first[-1], RunFinished)
-        assert len(prefix_cache.ids) == len(PROMPT) + 32
-        assert prefix_cache.ids[len(PROMPT) :] == first[-1].token_ids[:32]
-        longer = [*PROMPT, *first[-1].token_ids, 11, 12]
-        other = [*PROMPT, *first[-1].token_ids[:6], 13, 14]
-        answers.append(
-            [*first, *(e for ids in (longer, other) for e in made.generate(ids, options(), prefix_cache=prefix_cache))]
-        )
-    assert_same(answers[1], answers[0])
+def test_a_conversation_goes_on_from_what_was_held(how: Any, fork: int | None) -> None:
+    assert_same(conversation(fork, **how), dynamic_conversation(fork))
 
 
 def test_cancelled_in_the_middle_the_context_can_still_be_used(tmp_path: Path) -> None:
@@ -137,7 +157,7 @@ def test_cancelled_in_the_middle_the_context_can_still_be_used(tmp_path: Path) -
         if isinstance(event, DenoiseStep) and event.block == 3:
             break
     again = list(made.generate(PROMPT, options(), prefix_cache=prefix_cache))
-    assert_same(again, list(engine(tmp_path).generate(PROMPT, options())))
+    assert_same(again, dynamic_events())
 
 
 def test_a_cancelled_block_leaves_the_buffers_at_once(tmp_path: Path) -> None:
@@ -161,7 +181,7 @@ def test_the_time_of_a_run_is_that_of_its_steps_and_of_what_is_between_them(tmp_
 
 
 def test_two_runs_side_by_side_do_not_share_buffers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    expected = [list(engine(tmp_path).generate(PROMPT, options(seed=seed))) for seed in (1, 2)]
+    expected = [dynamic_events(seed=seed) for seed in (1, 2)]
     made = engine(tmp_path, static=True, fuses_commits=True)
     list(made.generate(PROMPT, options()))
     assert not caplog.records, "one run after the other is no reason for a warning"
@@ -189,9 +209,9 @@ def test_a_step_is_sent_for_nothing_only_where_nothing_told_of_the_end(
     launch = StaticSteps._launch
     monkeypatch.setattr(StaticSteps, "_launch", counted)
     monkeypatch.setattr(steps, "NEAR", near)
-    values = options(stability=0, confidence=1.6)
-    found = list(engine(tmp_path, static=True).generate(PROMPT, values))
-    assert_same(found, list(engine(tmp_path).generate(PROMPT, values)))
+    values = {"stability": 0, "confidence": 1.6}
+    found = list(engine(tmp_path, static=True).generate(PROMPT, options(**values)))
+    assert_same(found, dynamic_events(**values))
     blocks = [event for event in found if isinstance(event, BlockCommitted)]
     converged = sum(1 < block.steps < 6 for block in blocks)
     assert converged
@@ -218,7 +238,7 @@ def test_noise_of_each_step_is_the_same_where_steps_are_sent_ahead_and_read_the_
 
 
 def test_other_sources_of_noise_take_dynamic_steps(tmp_path: Path) -> None:
-    expected = list(engine(tmp_path).generate(PROMPT, options(noise="reference")))
+    expected = dynamic_events(noise="reference")
     assert_same(list(engine(tmp_path, static=True).generate(PROMPT, options(noise="reference"))), expected)
 
 

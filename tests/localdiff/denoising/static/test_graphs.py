@@ -26,7 +26,7 @@ from quant.cuda import soft
 from tests.gpu.kernels import needs_interpreter
 from tests.localdiff.bench.step.small import small_subject
 from tests.models.all_experts import AllExperts
-from tests.models.endless import PROMPT, assert_same, engine, options
+from tests.models.endless import PROMPT, assert_same, dynamic_events, engine, options
 from tests.models.steps import denoiser_of
 
 pytestmark = needs_interpreter
@@ -63,7 +63,7 @@ def graphs(caplog: pytest.LogCaptureFixture) -> Iterator[list[Any]]:
 def test_a_generation_is_the_same_as_with_dynamic_steps(
     tmp_path: Path, how: Any, values: Any, graphs: list[Any]
 ) -> None:
-    expected = list(engine(tmp_path).generate(PROMPT, options(**values)))
+    expected = dynamic_events(**values)
     assert_same(list(recorded(tmp_path, **how).generate(PROMPT, options(**values))), expected)
 
 
@@ -169,7 +169,7 @@ def test_a_run_that_was_left_in_the_middle_is_spoken_of(
     for event in left:
         if isinstance(event, DenoiseStep) and event.step == 3:
             break
-    expected = list(engine(tmp_path).generate(PROMPT, options()))
+    expected = dynamic_events()
     for _ in range(2):
         assert_same(list(made.generate(PROMPT, options())), expected)
     assert caplog.text.count("or was left unfinished") == 1
