@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -17,23 +18,24 @@ UseHub: TypeAlias = Callable[[Hub | str], Path]
 @pytest.fixture
 def use_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> UseHub:
     """Points the client, and every process started from here, at a server; gives the directory of its cache."""
+    return partial(point_at, monkeypatch, tmp_path)
 
-    def use(server: Hub | str) -> Path:
-        url = server if isinstance(server, str) else server.url
-        cache = tmp_path / "hf" / "hub"
-        monkeypatch.setattr(constants, "ENDPOINT", url)
-        template = url + "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
-        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(cache.with_name("token")))
-        for name, value in {
-            "HF_ENDPOINT": url,
-            "HF_HOME": str(tmp_path / "hf"),
-            "NO_PROXY": "127.0.0.1,localhost",
-        }.items():
-            monkeypatch.setenv(name, value)
-        for name in ("HF_TOKEN", "HF_HUB_OFFLINE", "HF_HUB_CACHE"):
-            monkeypatch.delenv(name, raising=False)
-        return cache
 
-    return use
+def point_at(monkeypatch: pytest.MonkeyPatch, directory: Path, server: Hub | str) -> Path:
+    """What `use_hub` does, with the cache in a directory."""
+    url = server if isinstance(server, str) else server.url
+    cache = directory / "hf" / "hub"
+    monkeypatch.setattr(constants, "ENDPOINT", url)
+    template = url + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(cache.with_name("token")))
+    for name, value in {
+        "HF_ENDPOINT": url,
+        "HF_HOME": str(directory / "hf"),
+        "NO_PROXY": "127.0.0.1,localhost",
+    }.items():
+        monkeypatch.setenv(name, value)
+    for name in ("HF_TOKEN", "HF_HUB_OFFLINE", "HF_HUB_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    return cache

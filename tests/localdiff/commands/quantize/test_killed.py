@@ -18,7 +18,8 @@ import pytest
 from tests.checkpoints.layouts import QUANTIZABLE, write_checkpoint
 from tests.checkpoints.weights import write_small_weights
 from tests.fakes.hub import Hub, Repository, hub
-from tests.screens.processes import ROOT, Result, environment, terminal
+from tests.localdiff.conftest import point_at
+from tests.screens.processes import ROOT, Cli, Result, environment, terminal
 
 FIRST, _, LAST = (f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3))
 PATIENCE = 120.0
@@ -80,14 +81,16 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Mapping[str, bytes]]:
-    """What a run that nobody stops writes, from the directory and from the Hub."""
+    """What a run that nobody stops writes, from the directory and from the Hub; it needs no process of its own."""
     results = {}
     with hub(small=Repository(files={path.name: path.read_bytes() for path in source.iterdir()})) as server:
         for model in (str(source), "owner/small"):
             directory = tmp_path_factory.mktemp("whole")
-            place = Place(directory, model, environment(**settings(server, directory)))
-            place.finish()
-            results[model] = tree(place.output)
+            with pytest.MonkeyPatch.context() as patch:
+                point_at(patch, directory, server)
+                patch.setenv("LOCALDIFF_HOME", str(directory / "home"))
+                assert Cli(patch)("quantize", model, "--yes", stdin=b"").code == 0
+            results[model] = tree(directory / "home" / "models" / "small-4bit")
     return results
 
 
