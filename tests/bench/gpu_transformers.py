@@ -18,6 +18,7 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ EAGER, COMPILED = "transformers, eager", "transformers, compiled"
 NO_LIMITS = Limits(seconds=600, until=math.inf)
 
 
+@cache
 def bytes_of(layers: int) -> int:
     """Bytes of so many layers of the released model in bf16, and of what is outside of them."""
     with torch.device("meta"):
