@@ -107,7 +107,7 @@ def test_it_is_told_when_it_was_read(tmp_path: Path, how: Any) -> None:
     assert finished.stats.seconds >= events[at + 2].seconds, "the rate of the answer is none the better for it"
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     turns=st.lists(
         st.tuples(st.integers(0, 30), st.lists(st.integers(9, 60), min_size=1, max_size=14), st.integers(0, 50)),
