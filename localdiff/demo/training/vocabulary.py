@@ -103,7 +103,8 @@ def answered_text() -> tuple[str, ...]:
     return (*story.all_texts(), *(fact.answer for fact in FACTS), *unknown.ANSWERS)
 
 
-def words() -> list[str]:
+@cache
+def words() -> tuple[str, ...]:
     """The words and marks that are one piece each, in alphabetical order: those that questions are made of.
 
     What the skills copy by letter never is one: a word is spelled, sorted and quoted through the same letters that
@@ -116,14 +117,16 @@ def words() -> list[str]:
     pieces |= {piece for text in asked_text() for piece in _pieces(text)}
     pieces |= {piece for text in answered_text() for piece in _pieces(text) if not _is_word(piece)}
     pieces |= {"user", "model", "thought"}
-    return sorted(piece for piece in pieces if piece not in characters and piece.strip().lower() not in copied)
+    kept = (piece for piece in pieces if piece not in characters and piece.strip().lower() not in copied)
+    return tuple(sorted(kept))
 
 
-def written_words() -> list[str]:
+@cache
+def written_words() -> tuple[str, ...]:
     """The pieces for words of answers that no text is tokenized to, in alphabetical order."""
     tokenized = set(words())
     answer_pieces = {piece for text in answered_text() for piece in _pieces(text) if _is_word(piece)}
-    return sorted(WRITTEN + piece[1:] for piece in answer_pieces - tokenized)
+    return tuple(sorted(WRITTEN + piece[1:] for piece in answer_pieces - tokenized))
 
 
 def _is_word(piece: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from random import Random
 from string import ascii_lowercase
@@ -33,16 +34,21 @@ from localdiff.text.prompt import as_messages
 from localdiff.text.template import ChatTemplate
 
 Vocabulary = tuple[Tokenizer, Render]
-TOKENIZER = build_tokenizer()
+
+
+@cache
+def tokenizer() -> Tokenizer:
+    """Not made where the tests are only collected: it takes seconds."""
+    return build_tokenizer()
 
 
 def pieces(text: str) -> list[str]:
-    return TOKENIZER.encode(text, add_special_tokens=False).tokens
+    return tokenizer().encode(text, add_special_tokens=False).tokens
 
 
 def round_trip(text: str) -> str:
-    ids = TOKENIZER.encode(text, add_special_tokens=False).ids
-    return TOKENIZER.decode(ids, skip_special_tokens=False)
+    ids = tokenizer().encode(text, add_special_tokens=False).ids
+    return tokenizer().decode(ids, skip_special_tokens=False)
 
 
 @given(st.text(max_size=30))
@@ -56,21 +62,21 @@ def test_blanks_marks_and_wide_characters_survive(text: str) -> None:
 
 
 def test_special_tokens_have_the_released_names_and_the_first_five_ids() -> None:
-    assert [TOKENIZER.token_to_id(name) for name in SPECIAL[:5]] == [0, 1, 2, 3, 4]
+    assert [tokenizer().token_to_id(name) for name in SPECIAL[:5]] == [0, 1, 2, 3, 4]
     assert SPECIAL[:5] == ("<pad>", "<eos>", "<bos>", "<unk>", "<mask>")
     for name in SPECIAL:
         assert pieces(f"a{name}b") == ["a", name, "b"]
-    assert TOKENIZER.decode([1, *TOKENIZER.encode("hi").ids, 0]) == "hi"
+    assert tokenizer().decode([1, *tokenizer().encode("hi").ids, 0]) == "hi"
 
 
 def test_every_byte_has_a_token_and_nothing_is_unknown() -> None:
-    assert all(TOKENIZER.token_to_id(name) is not None for name in BYTES)
+    assert all(tokenizer().token_to_id(name) is not None for name in BYTES)
     assert pieces("é") == ["<0xC3>", "<0xA9>"]
     assert "<unk>" not in pieces("\x00 漢 \U0010ffff \x7f")
 
 
 def test_the_size_is_what_it_says_and_ids_are_dense() -> None:
-    ids = sorted(TOKENIZER.get_vocab().values())
+    ids = sorted(tokenizer().get_vocab().values())
     assert ids == list(range(len(ids)))
     assert len(ids) == VOCABULARY_SIZE
 
@@ -79,7 +85,7 @@ def test_digits_periods_and_newlines_stand_alone() -> None:
     assert pieces("1.3. ..42") == list("1.3. ..42")
     assert pieces("2024-03-05") == list("2024-03-05")
     assert pieces("a\n\nb 4") == ["a", "\n", "\n", "b", " ", "4"]
-    for piece in TOKENIZER.get_vocab():
+    for piece in tokenizer().get_vocab():
         if piece not in SPECIAL + BYTES and len(piece) > 1 and not piece.startswith("<unused"):
             assert not set(piece) & set("0123456789.\n"), piece
 
@@ -106,23 +112,23 @@ def test_a_word_that_only_answers_have_is_read_in_letters() -> None:
 def test_what_skills_copied_by_chance_is_no_piece() -> None:
     """A word made up in the prompts that were drawn does not come back in others."""
     texts = [*asked_text(), *answered_text(), *copying_text(Random(1))]
-    found = {piece for text in texts for piece, _ in TOKENIZER.pre_tokenizer.pre_tokenize_str(text)}
+    found = {piece for text in texts for piece, _ in tokenizer().pre_tokenizer.pre_tokenize_str(text)}
     assert set(words()) - found <= {"user", "model", "thought"}
 
 
 def test_a_copied_word_of_a_story_is_written_as_one_piece_and_never_read_as_one() -> None:
     assert {"▁castle", "▁robot", "▁night"} <= set(written_words())
-    ids = encode_written("In a castle, a robot.", TOKENIZER)
-    assert [TOKENIZER.id_to_token(id) for id in ids] == ["In", " a", "▁castle", ",", " a", "▁robot", "."]
-    assert TOKENIZER.decode(ids) == "In a castle, a robot."
-    written = {TOKENIZER.token_to_id(piece) for piece in written_words()}
+    ids = encode_written("In a castle, a robot.", tokenizer())
+    assert [tokenizer().id_to_token(id) for id in ids] == ["In", " a", "▁castle", ",", " a", "▁robot", "."]
+    assert tokenizer().decode(ids) == "In a castle, a robot."
+    written = {tokenizer().token_to_id(piece) for piece in written_words()}
     for piece in written_words():
-        assert not written & set(TOKENIZER.encode(f"A{piece} {piece[1:]} {piece}").ids)
+        assert not written & set(tokenizer().encode(f"A{piece} {piece[1:]} {piece}").ids)
 
 
 @given(st.text(max_size=30) | st.text(alphabet=" a\n.castle", max_size=30))
 def test_any_text_survives_being_written(text: str) -> None:
-    assert TOKENIZER.decode(encode_written(text, TOKENIZER), skip_special_tokens=False) == text
+    assert tokenizer().decode(encode_written(text, tokenizer()), skip_special_tokens=False) == text
 
 
 def test_a_written_piece_is_a_marker_and_letters() -> None:
@@ -130,6 +136,8 @@ def test_a_written_piece_is_a_marker_and_letters() -> None:
 
 
 def test_writing_twice_gives_the_same_bytes(tmp_path: Path, demo_vocabulary_directory: Path) -> None:
+    words.cache_clear()
+    written_words.cache_clear()
     write_vocabulary(tmp_path)
     names = sorted(file.name for file in tmp_path.iterdir())
     assert names == ["chat_template.jinja", "tokenizer.json", "tokenizer_config.json"]
