@@ -14,22 +14,24 @@ import functools
 import json
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from localdiff import cli
-from localdiff.commands import run as commands_run
-from localdiff.commands.chat import command as commands_chat
-from localdiff.commands.chat.command import chat
-from localdiff.commands.run import GeneratingEngine, run
-from localdiff.errors import ResourceError
-from tests.fakes.chat_model import ScriptedChatModel, chat_model_of
-from tests.fakes.engine import Block, ScriptedEngine
-from tests.fakes.player import CanvasPlayer
+
+if TYPE_CHECKING:
+    from localdiff.commands.run import GeneratingEngine
+    from tests.fakes.chat_model import ScriptedChatModel
 
 
 def engine_of(script: dict[str, object]) -> GeneratingEngine:
     """The engine that a script describes."""
     if "canvas" in script:
+        from tests.fakes.player import CanvasPlayer
+
         return CanvasPlayer(**script)  # type: ignore[arg-type, return-value]  # it is never recorded
+    from localdiff.errors import ResourceError
+    from tests.fakes.engine import Block, ScriptedEngine
+
     described = script.pop("blocks", [{"text": "Hello."}])
     assert isinstance(described, list)
     blocks = tuple(Block(text=block.pop("text", "") * block.pop("times", 1), **block) for block in described)
@@ -38,20 +40,33 @@ def engine_of(script: dict[str, object]) -> GeneratingEngine:
     return ScriptedEngine(blocks=blocks, **script)  # type: ignore[arg-type]
 
 
+def script_chat(script: dict[str, object]) -> None:
+    """Has a chat answered by the model that a script describes."""
+    from localdiff.commands.chat import command
+    from tests.fakes.chat_model import chat_model_of
+
+    loading = script.pop("loading", 0.0)
+    model = chat_model_of(script)
+
+    def load(_request: object, _progress: object) -> ScriptedChatModel:
+        time.sleep(loading)  # type: ignore[arg-type]
+        return model
+
+    command.chat = functools.partial(command.chat, load=load)
+
+
+def script_run(script: dict[str, object]) -> None:
+    """Has a run answered by the engine that a script describes."""
+    from localdiff.commands import run
+
+    engine = engine_of(script)
+    run.run = functools.partial(run.run, load=lambda _request, _progress: engine)
+
+
 def main() -> None:
+    """Imports no more than the command does: hundreds of tests start this."""
     script = json.loads(sys.argv[1])
-    if "replies" in script:
-        loading = script.pop("loading", 0.0)
-        model = chat_model_of(script)
-
-        def load(_request: object, _progress: object) -> ScriptedChatModel:
-            time.sleep(loading)
-            return model
-
-        commands_chat.chat = functools.partial(chat, load=load)
-    else:
-        engine = engine_of(script)
-        commands_run.run = functools.partial(run, load=lambda _request, _progress: engine)
+    (script_chat if "replies" in script else script_run)(script)
     cli.main(sys.argv[2:])
 
 
