@@ -123,7 +123,7 @@ EntropyBound: TypeAlias = Annotated[
     float | None,
     typer.Option(
         metavar="NATS",
-        help="Maximum total entropy of the positions accepted in one step.",
+        help="A step accepts positions while the entropies of surer ones sum to at most this.",
         rich_help_panel=SAMPLER,
     ),
 ]

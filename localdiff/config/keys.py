@@ -165,7 +165,9 @@ _ALL = (
     _generation("generate.steps", "whole", "maximum denoise steps per block"),
     _generation("generate.cap", "whole", "stop every block after this many steps", "none"),
     _generation(
-        "generate.entropy_bound", "number", "maximum total entropy of the positions accepted in one step, in nats"
+        "generate.entropy_bound",
+        "number",
+        "positions are accepted while the entropies of surer ones sum to at most this, in nats",
     ),
     _generation("generate.t_min", "number", "temperature that steps cool down to"),
     _generation("generate.t_max", "number", "temperature of the first step"),
