@@ -27,8 +27,10 @@ SOURCES = tuple(
 FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC")
 """Without contraction a number is rounded as the expression says, by every compiler alike."""
 NAMES = ("cc", "gcc", "clang")
-TIMEOUT = 120
-"""Time limit of the compiler in seconds. It usually takes three; on a machine that is busy with other work, thirty."""
+TIMEOUT = 90
+"""Time limit of the compiler in seconds. It usually takes three; on a machine that is busy with other work, thirty.
+
+It is shorter than the time that `localdiff doctor` gives a check, which is to say that the compiler hangs."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a folder about which a linker complains, and which are not the sources'."""
 MAX_QUOTE = 200

@@ -11,6 +11,7 @@ import torch
 from localdiff.doctor import native_kernel
 from localdiff.doctor.checks import Examination
 from localdiff.doctor.native_kernel import check_native_kernel
+from quant.cpu.native.build import TIMEOUT
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.native.support import native_library
 from quant.switch import SwitchError
@@ -33,6 +34,13 @@ def test_the_doctor_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     checks["torch and its devices"].run()
     checks["native kernel"].run()
     assert len(asked) == 1 and CPU in asked[0]
+
+
+def test_a_compiler_that_hangs_is_given_up_before_the_check_is(tmp_path: Path) -> None:
+    """Of a check without a result nobody learns why it has none."""
+    examination = Examination(stderr=io.StringIO(), keyboard=None, env={"HOME": str(tmp_path), "PATH": str(tmp_path)})
+    (seconds,) = (check.seconds for check in examination.checks() if check.name == "native kernel")
+    assert seconds is not None and seconds > TIMEOUT
 
 
 @needs_native
