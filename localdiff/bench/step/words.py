@@ -199,9 +199,9 @@ def _per(amount: float, seconds: float) -> float | None:
 
 
 def _scaled(unit: str, digits: int, values: Sequence[float | None]) -> list[str]:
-    """A column in this unit, or in a thousandth of it where even the largest figure would have few digits."""
+    """A column in this unit, or in a thousandth of it where even the largest figure would have one digit."""
     factor, smaller = _PREFIXES[unit[0]]
-    if max(value or 0 for value in values) < 10 ** (2 - digits) * factor:
+    if max(value or 0 for value in values) < 10 ** (1 - digits) * factor:
         factor, unit, digits = factor / 1000, smaller + unit[1:], 1
     return [unit, *("" if value is None else f"{value / factor:,.{digits}f}" for value in values)]
 
