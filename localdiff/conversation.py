@@ -80,8 +80,6 @@ class Conversation:
         ids = self._with_own_ids(rendered, messages)
         # What follows the fork in this prompt is not in the next one, whatever the reply.
         later = self._rendered([*messages, _ANY_REPLY, {"role": "user", "content": "."}], options)
-        # Room is made when the run begins: a prompt that is refused must not cost what was encoded before.
-        self._prefix_cache.min_capacity = self.engine.context_size(options)
         self._prefix_cache.fork = len(ids) - (len(rendered) - common_length(rendered, later))
         plain = replace(options, system=None, think=False)
         yield from self.engine.generate(ids, plain, cancel=cancel, noise=noise, prefix_cache=self._prefix_cache)

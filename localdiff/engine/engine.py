@@ -301,9 +301,12 @@ class Engine:
             seed=seed,
         )
         noise = noise or self._noise(options, seed)
+        # Room for a whole context, not just for this run: a longer prompt would take other buffers, with nothing in
+        # them, and whose addresses are not those that graphs of steps hold.
+        capacity = size if prefix_cache else max(len(ids) + limit, self.context_size(GenerateOptions()))
         # Only now that nothing can be refused any more: what the cache holds is cut to this prompt.
         prefix_cache = prefix_cache or self._take_spare()
-        cached_tokens = prefix_cache.start_run(ids, len(ids) + limit)
+        cached_tokens = prefix_cache.start_run(ids, capacity)
         return Run(
             started=started,
             prompt=ids,
@@ -324,16 +327,11 @@ class Engine:
         return SeededNoise(seed)
 
     def _take_spare(self) -> PrefixCache:
-        """An empty prefix cache, in the buffers of an earlier run if there was one.
-
-        It has room for the whole context that the model was loaded for: graphs of steps hold its addresses, so a longer
-        prompt must not need another one.
-        """
+        """An empty prefix cache, in the buffers of an earlier run if there was one."""
         try:
             prefix_cache = self._spare.pop()
         except IndexError:
             prefix_cache = PrefixCache(self.model, self.layer_devices)
-            prefix_cache.min_capacity = self.context_size(GenerateOptions())
         prefix_cache.clear()
         return prefix_cache
 

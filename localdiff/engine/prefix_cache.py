@@ -32,14 +32,11 @@ class PrefixCache:
         runs: how many runs have started on it, so that one of them can tell that another has started.
         fork: the length at which a later prompt is likely to diverge from this one. When that many are held, a
             snapshot of the rings is taken, so that going back there costs nothing. At most the prompt's length.
-        min_capacity: minimum number of positions that `start_run` makes room for, so that the prompts to come fit, too;
-            where it is set, room beyond what is asked for is given back.
     """
 
     def __init__(self, model: DiffusionGemma, layer_devices: torch.device | Sequence[torch.device]) -> None:
         self.runs = 0
         self.fork: int | None = None
-        self.min_capacity = 0
         self._model = model
         self._device = model.norm.weight.device
         self._is_on_gpu = self._device.type == "cuda"
@@ -61,19 +58,11 @@ class PrefixCache:
         """Keys and values of exactly those ids.
 
         Raises:
-            RuntimeError: neither `start_run` nor `reserve` was called.
+            RuntimeError: no run has started.
         """
         if self._kv_cache is None:
-            raise RuntimeError("a prefix cache is allocated by `start_run` or `reserve`, and neither was called")
+            raise RuntimeError("a prefix cache is allocated by `start_run`, which was not called")
         return self._kv_cache
-
-    def reserve(self, capacity: int) -> None:
-        """Makes room for `capacity` positions; if that takes other buffers, nothing is held any more."""
-        if self._kv_cache is None or not self._suits(self._kv_cache.capacity, capacity):
-            self._kv_cache = None  # frees the old buffers before the new ones are made
-            self._ids.clear()
-            dtype = self._model.norm.weight.dtype
-            self._kv_cache = KVCache(self._model.config, capacity, dtype, self._layer_devices)
 
     @torch.inference_mode()
     def clear(self) -> None:
@@ -85,13 +74,20 @@ class PrefixCache:
 
     @torch.inference_mode()
     def start_run(self, prompt: Sequence[int], capacity: int) -> int:
-        """Rewinds to where `prompt` diverges from what is held, and makes room for `capacity` positions.
+        """Rewinds to where `prompt` diverges from what is held, in buffers for `capacity` positions.
+
+        Those of another capacity are given up with all that they hold, so runs that are to share what is encoded name
+        the same: one that the prompts to come fit, too.
 
         Returns:
             How many ids of the prompt are held; the rest must be encoded.
         """
         self.runs += 1
-        self.reserve(max(capacity, self.min_capacity))
+        if self._kv_cache is None or self._kv_cache.capacity != capacity:
+            self._kv_cache = None  # frees the old buffers before the new ones are made
+            self._ids.clear()
+            dtype = self._model.norm.weight.dtype
+            self._kv_cache = KVCache(self._model.config, capacity, dtype, self._layer_devices)
         held, self._ids = self._ids, []  # a rewind that fails may have put back some rings and not others
         length = self.kv_cache.rewind(common_length(held, prompt))
         self._ids = held[:length]
@@ -127,9 +123,6 @@ class PrefixCache:
         self._ids = [*held, *ids]
         if len(self._ids) == self.fork:
             self.kv_cache.snapshot()
-
-    def _suits(self, there: int, wanted: int) -> bool:
-        return there == wanted if self.min_capacity else there >= wanted
 
     def _parts(self, ids: Sequence[int]) -> Iterator[list[int]]:
         """The ids, split in two where the fork is within them."""

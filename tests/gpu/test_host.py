@@ -91,7 +91,6 @@ def answered(events: Iterator[Event], queue: Queue) -> Turn:
 def conversation(engine: Engine, queue: Queue, length: int = 2) -> list[Turn]:
     """So many turns over one cache."""
     prefix_cache, ids, turns = engine.new_prefix_cache(), PROMPT, []
-    prefix_cache.reserve(CONTEXT)
     for _ in range(length):
         turns.append(answered(engine.generate(ids, OPTIONS, prefix_cache=prefix_cache), queue))
         ids = [*ids, *turns[-1].ids, 11, 12]

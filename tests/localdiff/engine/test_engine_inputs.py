@@ -14,7 +14,16 @@ from localdiff.conversation import Conversation
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.engine import Engine
 from localdiff.errors import ContextError, UsageError, WeightsError
-from localdiff.events import BlockCommitted, BlockStarted, DenoiseStep, Event, RunFinished, RunStarted, TextCommitted
+from localdiff.events import (
+    BlockCommitted,
+    BlockStarted,
+    DenoiseStep,
+    Event,
+    Prefilled,
+    RunFinished,
+    RunStarted,
+    TextCommitted,
+)
 from localdiff.options import GenerateOptions
 from localdiff.text.template import ChatTemplate
 from tests.models import tiny
@@ -172,6 +181,17 @@ def test_runs_of_any_length_have_one_cache(engine: Engine) -> None:
     run(engine, "a much longer prompt", max_tokens=40)
     assert drafts(run(engine, max_tokens=8)) == drafts(first)
     assert engine._spare[0].kv_cache is cache
+
+
+def test_of_a_longer_prompt_only_the_rest_is_encoded(engine: Engine) -> None:
+    """Whose cache needs more room than the first run did."""
+    prefix_cache, ids = engine.new_prefix_cache(), [10, 11, 12]
+    for _ in range(3):
+        held = len(prefix_cache.ids)
+        events = list(engine.generate(ids, OPTIONS, prefix_cache=prefix_cache))
+        assert {event.cached_tokens for event in of(Prefilled, events)} == {held}
+        assert len(prefix_cache.ids) > held
+        ids = [*prefix_cache.ids, 11, 12]
 
 
 def test_it_is_not_kept_beside_that_of_a_conversation(engine: Engine) -> None:

@@ -142,7 +142,6 @@ def test_a_fork_at_the_end_of_the_prompt_is_kept(tmp_path: Path, monkeypatch: py
     """Rings have gone round by the next prompt; from the snapshot nothing but the new ids is read."""
     made = engine(tmp_path, fuses_commits=True)
     prefix_cache = made.new_prefix_cache()
-    prefix_cache.reserve(64)
     prefix_cache.fork = len(PROMPT)
     list(made.generate(PROMPT, OPTIONS, prefix_cache=prefix_cache))
     seen = passes(monkeypatch)
@@ -165,7 +164,7 @@ def test_given_up_before_the_first_step_nothing_is_lost(tmp_path: Path, events: 
     assert isinstance(list(run)[-1], RunFinished)
     held = len(prefix_cache.ids)
     assert held == 4 * (events - 1)
-    assert prefix_cache.start_run(PROMPT, len(PROMPT)) == held
+    assert prefix_cache.start_run(PROMPT, prefix_cache.kv_cache.capacity) == held
 
 
 def test_a_first_step_that_breaks_off_leaves_nothing_that_is_used(
@@ -182,5 +181,5 @@ def test_a_first_step_that_breaks_off_leaves_nothing_that_is_used(
         patch.setattr(DiffusionGemma, "denoise", broken)
         with pytest.raises(RuntimeError, match="out of memory"):
             list(made.generate(PROMPT, OPTIONS, prefix_cache=prefix_cache))
-    assert prefix_cache.start_run(PROMPT, 40) == 0
+    assert prefix_cache.start_run(PROMPT, prefix_cache.kv_cache.capacity) == 0
     assert isinstance(prefix_cache, PrefixCache)

@@ -73,8 +73,6 @@ def test_a_conversation_goes_on_with_what_was_recorded(tmp_path: Path, how: Any,
     """Longer prompts, and one that parts from what is held, over one cache and the same recordings."""
     plain, ours = engine(tmp_path), recorded(tmp_path, **how)
     prefix_caches = [made.new_prefix_cache() for made in (plain, ours)]
-    for prefix_cache in prefix_caches:
-        prefix_cache.reserve(200)  # as a chat does
     ids, counts = PROMPT, []
     for fork in (None, len(PROMPT) + 6, None):
         found = []
