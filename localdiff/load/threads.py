@@ -14,9 +14,12 @@ SMALL = 100_000_000
 """Number of weights below which more than one thread gains nothing."""
 THREADS_VARIABLE = "OMP_NUM_THREADS"
 
+_taken: list[int] = []
+"""Torch's number of threads before a small model took one, if one did: for a large model that is loaded after it."""
+
 
 def limit_threads(weights: int, device: torch.device, env: Mapping[str, str] = os.environ) -> None:
-    """Runs a small model on a CPU with one thread, for the whole process.
+    """Runs a small model on a CPU with one thread, for the whole process, until a large one is loaded.
 
     The matmuls of a small model are over before a second thread has started. On a busy machine it is worse:
     threads that wait for each other spin, and a step takes as long as the scheduler takes to run them all
@@ -28,5 +31,12 @@ def limit_threads(weights: int, device: torch.device, env: Mapping[str, str] = o
         device: where it computes.
         env: `OMP_NUM_THREADS`, where it is set, stays in force.
     """
-    if device.type == "cpu" and weights < SMALL and THREADS_VARIABLE not in env:
+    if device.type != "cpu" or THREADS_VARIABLE in env:
+        return
+    threads = torch.get_num_threads()
+    if weights < SMALL:
+        if threads > 1:
+            _taken[:] = [threads]
         torch.set_num_threads(1)
+    elif threads == 1 and _taken:
+        torch.set_num_threads(_taken.pop())

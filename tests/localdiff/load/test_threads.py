@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from localdiff.load import threads
 from localdiff.load.threads import SMALL, limit_threads
 from tests.fakes.threads import torch_threads
 
@@ -14,7 +15,8 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
-def two_threads() -> Iterator[None]:
+def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(threads, "_taken", [])
     with torch_threads(2):
         yield
 
@@ -22,6 +24,20 @@ def two_threads() -> Iterator[None]:
 def test_a_small_model_on_a_processor_gets_one_thread() -> None:
     limit_threads(SMALL - 1, CPU, {})
     assert torch.get_num_threads() == 1
+
+
+def test_a_large_one_after_it_has_all_threads_again() -> None:
+    for _ in range(2):
+        limit_threads(SMALL - 1, CPU, {})
+    limit_threads(SMALL, CPU, {})
+    assert torch.get_num_threads() == 2
+
+
+def test_what_was_set_since_stays() -> None:
+    limit_threads(SMALL - 1, CPU, {})
+    torch.set_num_threads(3)
+    limit_threads(SMALL, CPU, {})
+    assert torch.get_num_threads() == 3
 
 
 @pytest.mark.parametrize(
