@@ -8,6 +8,7 @@ Nothing is held twice: what is not on a device is in the file.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -52,6 +53,7 @@ def dispatch(network: DiffusionGemma, placement: Placement, weights: Mapping[str
         placement: where the layers compute.
         weights: entries of the state, by name, for the offloaded layers.
     """
+    lock = threading.Lock()
     for index, (layer, device) in enumerate(zip(network.layers, placement.layers, strict=True)):
         offloaded = index in placement.offloaded
         hook = AlignDevicesHook(
@@ -63,22 +65,24 @@ def dispatch(network: DiffusionGemma, placement: Placement, weights: Mapping[str
         )
         add_hook_to_module(layer, hook)
         if offloaded:
-            layer.forward = _emptying(layer, layer.forward)
+            layer.forward = _alone(layer, layer.forward, lock)
     add_hook_to_module(network.norm, AlignDevicesHook(execution_device=placement.main))
 
 
-def _emptying(layer: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
-    """The same pass, which leaves the layer empty where it fails, too.
+def _alone(layer: nn.Module, forward: Callable[..., Any], lock: threading.Lock) -> Callable[..., Any]:
+    """The same pass, beside none that has the same lock, and which leaves the layer empty where it fails, too.
 
-    accelerate empties it only where it succeeds, and there is memory for one of these layers at a time.
+    There is memory for one of these layers at a time. accelerate empties it only where its pass succeeds, and then for
+    every thread, of which two may generate with one model.
     """
 
     def passing(*arguments: Any, **options: Any) -> Any:
-        try:
-            return forward(*arguments, **options)
-        except BaseException:
-            for name in layer.state_dict():
-                set_module_tensor_to_device(layer, name, "meta")
-            raise
+        with lock:
+            try:
+                return forward(*arguments, **options)
+            except BaseException:
+                for name in layer.state_dict():
+                    set_module_tensor_to_device(layer, name, "meta")
+                raise
 
     return passing

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -123,6 +125,28 @@ def test_a_pass_that_fails_leaves_no_layer_behind(
             META
         }
     assert torch.equal(logits(loaded), expected)
+
+
+def test_two_threads_pass_one_layer_one_after_the_other(
+    directories: dict[str, Path], placed: Callable[..., LoadedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first to leave it empties it, for the other one, too."""
+    loaded = placed(open_weights(directories["plain"]), CPU, (1, 2))
+    expected, found = logits(loaded), list[torch.Tensor]()
+    other = threading.Thread(target=lambda: found.append(logits(loaded)))
+    experts = loaded.network.layers[1].experts
+    compute = experts.forward
+
+    def overtaken(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(experts, "forward", compute)
+        other.start()
+        other.join(0.5)  # as long as it needs to overtake, where it can
+        return compute(*arguments, **options)
+
+    monkeypatch.setattr(experts, "forward", overtaken)
+    found.append(logits(loaded))
+    other.join()
+    assert len(found) == 2 and all(torch.equal(one, expected) for one in found)
 
 
 def test_tied_tensors_stay_tied(directories: dict[str, Path], placed: Callable[..., LoadedModel]) -> None:
