@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypedDict
+from typing import Any
 
 import torch
 
-from localdiff.adapter import StoredAdapter, open_adapter
+from localdiff.adapter import open_adapter
 from localdiff.denoising import Denoiser, try_kernels, try_plainly
 from localdiff.download_plan import ConfirmDownload, confirm_silently
 from localdiff.engine.arguments import check_callable, check_flag, device_of, positive, reference_of, text_of
@@ -25,7 +24,9 @@ from localdiff.fetching.source import find_source
 from localdiff.identity import ModelIdentity
 from localdiff.load import (
     LoadedModel,
+    MemoryPlan,
     Placement,
+    StoredWeights,
     further_devices,
     limit_threads,
     load_model,
@@ -60,16 +61,6 @@ class OpenedModel:
     placement: Placement
 
 
-class _Room(TypedDict):
-    """How much memory a model may take, and where: arguments of `plan_memory` and of `load_model`."""
-
-    further: Sequence[torch.device]
-    context: int
-    max_memory: int | None
-    may_offload: bool
-    adapter: StoredAdapter | None
-
-
 def open_model(
     model: str | os.PathLike[str],
     *,
@@ -93,20 +84,21 @@ def open_model(
     max_memory = None if max_memory is None else positive("max_memory", max_memory)
     stored_adapter = None if adapter is None else open_adapter(adapter)
     where = resolve_device(device)
-    room = _Room(
-        further=further_devices(device),
-        context=context_size,
-        max_memory=max_memory,
-        may_offload=max_memory is not None or (device == "auto" and where.type == "cuda"),
-        adapter=stored_adapter,
-    )
+
+    def plan(weights: StoredWeights) -> MemoryPlan:
+        return plan_memory(
+            weights,
+            where,
+            resolve_dtype(dtype, where, weights),
+            further=further_devices(device),
+            context=context_size,
+            max_memory=max_memory,
+            may_offload=max_memory is not None or (device == "auto" and where.type == "cuda"),
+            adapter=stored_adapter,
+        )
+
     source = find_source(
-        model,
-        revision=revision,
-        offline=offline,
-        plan_memory=lambda weights: plan_memory(weights, where, resolve_dtype(dtype, where, weights), **room),
-        confirm=confirm,
-        progress=progress,
+        model, revision=revision, offline=offline, plan_memory=plan, confirm=confirm, progress=progress
     )
     if (damage := recorded_damage(source.directory)) is not None:
         _log.warning(
@@ -118,17 +110,11 @@ def open_model(
         _log.warning("%s", warning)
     limit_threads(weights.text_parameters(), where)
     texts = open_text(weights)
-    load = partial(
-        load_model,
-        weights,
-        where,
-        kind,
-        **room,
-        names=() if source.is_private else (source.name,),
-        progress=progress,
-    )
+    names = () if source.is_private else (source.name,)
     try:
-        loaded, denoiser = _load_and_try(load, where, adapter, progress)
+        loaded, denoiser = _load_and_try(
+            lambda: load_model(plan(weights), names=names, progress=progress), where, adapter, progress
+        )
     except SwitchError as error:
         raise UsageError(error.message, error.hint) from error
     return OpenedModel(

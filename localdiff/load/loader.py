@@ -16,18 +16,13 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-
-from localdiff.adapter import StoredAdapter
 from localdiff.load.cpu import replace_cpu_modules
 from localdiff.load.gpu import load_for_gpu
 from localdiff.load.kernels import take_kernels
-from localdiff.load.memory_plan import plan_memory
+from localdiff.load.memory_plan import MemoryPlan
 from localdiff.load.placement import Placement
-from localdiff.load.stored import StoredWeights
 from localdiff.load_progress import LoadProgress, tell_nobody
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.options import CONTEXT_SIZE
 from quant.cuda.parity import Expectation
 
 _log = logging.getLogger(__name__)
@@ -46,49 +41,21 @@ class LoadedModel:
     expectations: tuple[Expectation, ...] = ()
 
 
-def load_model(
-    weights: StoredWeights,
-    device: torch.device,
-    dtype: torch.dtype,
-    *,
-    further: Sequence[torch.device] = (),
-    context: int = CONTEXT_SIZE,
-    max_memory: int | None = None,
-    may_offload: bool = False,
-    adapter: StoredAdapter | None = None,
-    names: Sequence[str] = (),
-    progress: LoadProgress = tell_nobody,
-) -> LoadedModel:
-    """Loads the text model of a checkpoint.
+def load_model(plan: MemoryPlan, *, names: Sequence[str] = (), progress: LoadProgress = tell_nobody) -> LoadedModel:
+    """Loads the text model of a checkpoint, as planned.
 
     Args:
-        weights: the stored tensors.
-        device: where the weights go, as far as they fit.
-        dtype: type of activations and of weights that are not quantized.
-        further: devices for layers that do not fit the first one.
-        context: positions of the KV cache that must fit beside the weights.
-        max_memory: maximum bytes to use on each device, and never more than is free there.
-        may_offload: whether layers may stay in host memory.
-        adapter: low-rank terms to add beside the weights.
+        plan: serves once; its skeleton becomes the model.
         names: the names that identify the model, `demo` or an id on the Hub, to check whether the adapter is for it.
         progress: receives the stage and the share that is done.
 
     Raises:
-        WeightsError: the checkpoint or the adapter is incomplete, damaged, or another model's.
-        ResourceError: the model does not fit.
+        WeightsError: the checkpoint is damaged, or the adapter is another model's.
+        ResourceError: the model does not fit, although the plan said that it would.
         SwitchError: an environment variable has an invalid value.
     """
-    plan = plan_memory(
-        weights,
-        device,
-        dtype,
-        further=further,
-        context=context,
-        max_memory=max_memory,
-        may_offload=may_offload,
-        adapter=adapter,
-    )
-    skeleton, fitting, placement = plan.skeleton, plan.adapter, plan.placement
+    skeleton, placement = plan.skeleton, plan.placement
+    device = skeleton.device
     if warning := plan.cost:
         _log.warning("%s", warning)
     skeleton.swap()
@@ -101,7 +68,7 @@ def load_model(
     if device.type == "cuda":
         expectations = load_for_gpu(plan, progress)
     network = skeleton.network.requires_grad_(False).eval()
-    if fitting is not None:
-        fitting.attach(network, (*names, *weights.names), placement.layers)
+    if plan.adapter is not None:
+        plan.adapter.attach(network, (*names, *skeleton.weights.names), placement.layers)
     take_kernels(network, device, placement.residence)
     return LoadedModel(network=network, placement=placement, expectations=expectations)

@@ -66,7 +66,17 @@ def plan_memory(
     may_offload: bool = False,
     adapter: StoredAdapter | None = None,
 ) -> MemoryPlan:
-    """Where a model would be held: from names, shapes and dtypes alone. Arguments are those of `load_model`.
+    """Where a model would be held: from names, shapes and dtypes alone.
+
+    Args:
+        weights: the stored tensors.
+        device: where they go, as far as they fit.
+        dtype: type of activations and of weights that are not quantized.
+        further: devices for layers that do not fit the first one.
+        context: positions of the KV cache that must fit beside the weights.
+        max_memory: maximum bytes to use on each device, and never more than is free there.
+        may_offload: whether layers may stay in host memory.
+        adapter: low-rank terms to add beside the weights.
 
     Raises:
         WeightsError: the checkpoint or the adapter is incomplete, or another model's.

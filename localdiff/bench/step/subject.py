@@ -189,7 +189,7 @@ def real_subject(
         progress(f"loading {source.name}")
         limit_threads(weights.text_parameters(), where)
         began = time.perf_counter()
-        loaded = load_model(weights, where, kind, context=context)
+        loaded = load_model(plan_memory(weights, where, kind, context=context))
         network = loaded.network
         denoiser = Denoiser.for_device(network, where)
         compare_kernels(denoiser, loaded.expectations)

@@ -18,7 +18,7 @@ import torch
 from localdiff.demo.leaving import leave
 from localdiff.demo.training.export import VOCABULARY_FILES, export
 from localdiff.errors import LocaldiffError
-from localdiff.load import load_model, open_weights
+from localdiff.load import load_model, open_weights, plan_memory
 from localdiff.model.diffusion_gemma import DiffusionGemma
 
 
@@ -48,7 +48,7 @@ def write_mean(directory: Path, checkpoints: Sequence[Path]) -> None:
 
 
 def _network(checkpoint: Path) -> DiffusionGemma:
-    return load_model(open_weights(checkpoint), torch.device("cpu"), torch.float32).network
+    return load_model(plan_memory(open_weights(checkpoint), torch.device("cpu"), torch.float32)).network
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from localdiff.denoising.static.program import Shape
 from localdiff.engine import Engine
 from localdiff.errors import ResourceError, WeightsError
 from localdiff.events import BlockCommitted, RunFinished
-from localdiff.load import Placement, load_model, memory_plan, open_weights
+from localdiff.load import Placement, load_model, memory_plan, open_weights, plan_memory
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
 from quant.codecs import CODECS
@@ -48,10 +48,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def adapter(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of the plain weights, with other terms for encoder than for canvas rows."""
     directory = tmp_path_factory.mktemp("adapter")
-    network = load_model(open_weights(source), CPU, torch.float32).network
+    network = load_model(plan_memory(open_weights(source), CPU, torch.float32)).network
     randomize(add_adapter(network, EVERYTHING, rank=2, alpha=3))
     apart = {(side, path): term for side, path, term in terms_of(network)}
-    network = load_model(open_weights(source), CPU, torch.float32).network
+    network = load_model(plan_memory(open_weights(source), CPU, torch.float32)).network
     attach(
         network,
         {
@@ -65,7 +65,7 @@ def adapter(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def decoded(network: DiffusionGemma, source: Path) -> DiffusionGemma:
     """The plain model with the weights that a quantized one decodes."""
-    plain = load_model(open_weights(source), CPU, torch.float32).network
+    plain = load_model(plan_memory(open_weights(source), CPU, torch.float32)).network
     weights = {
         path: module.decode(torch.float32)
         for path, module in network.named_modules()
@@ -83,15 +83,17 @@ def test_a_quantized_base_gets_the_same_terms(
 ) -> None:
     monkeypatch.setenv("LOCALDIFF_CPU_PATH", "plain")
     weights = open_weights(quantize(source, tmp_path / recipe, recipe))
-    expected = decoded(load_model(weights, CPU, torch.float32).network, source)
+    expected = decoded(load_model(plan_memory(weights, CPU, torch.float32)).network, source)
     terms = {
         (side, path): term
         for side, path, term in terms_of(
-            load_model(open_weights(source), CPU, torch.float32, adapter=open_adapter(str(adapter))).network
+            load_model(
+                plan_memory(open_weights(source), CPU, torch.float32, adapter=open_adapter(str(adapter)))
+            ).network
         )
     }
     attach(expected, terms)
-    found = load_model(weights, CPU, torch.float32, adapter=open_adapter(str(adapter))).network
+    found = load_model(plan_memory(weights, CPU, torch.float32, adapter=open_adapter(str(adapter)))).network
     assert isinstance(found.layers[1].experts, AdaptedExperts)
     assert isinstance(found.layers[1].experts.base, QuantExperts)
     assert any(isinstance(module, AdaptedLinear) and isinstance(module.base, QuantLinear) for module in found.modules())
@@ -106,10 +108,10 @@ def test_fast_modules_of_a_processor_get_them_too(
     made = {}
     for path in ("plain", "fast"):
         monkeypatch.setenv("LOCALDIFF_CPU_PATH", path)
-        made[path] = load_model(weights, CPU, torch.float32, adapter=open_adapter(str(adapter))).network
+        made[path] = load_model(plan_memory(weights, CPU, torch.float32, adapter=open_adapter(str(adapter)))).network
     experts = made["fast"].layers[1].experts
     assert isinstance(experts, AdaptedExperts) and isinstance(experts.base, CpuExperts)
-    without = load_model(weights, CPU, torch.float32).network
+    without = load_model(plan_memory(weights, CPU, torch.float32)).network
     plain, fast, bare = (hidden(network)[0] for network in (made["plain"], made["fast"], without))
     assert (fast - plain).norm() < 0.1 * (bare - plain).norm()
 
@@ -149,7 +151,7 @@ def test_layers_in_host_memory_are_refused(source: Path, adapter: Path, monkeypa
     outside = Placement(main=CPU, layers=(CPU,) * 3, offloaded=(1, 2))
     monkeypatch.setattr(memory_plan, "place", lambda *_, **__: outside)
     with pytest.raises(ResourceError, match="needs all layers on the device, and 2 of 3 do not fit there") as caught:
-        load_model(open_weights(source), CPU, torch.float32, adapter=open_adapter(str(adapter)))
+        load_model(plan_memory(open_weights(source), CPU, torch.float32, adapter=open_adapter(str(adapter))))
     assert caught.value.hint
 
 

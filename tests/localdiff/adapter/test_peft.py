@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from localdiff.adapter import add_adapter, open_adapter, save_adapter
-from localdiff.load import load_model, open_weights
+from localdiff.load import load_model, open_weights, plan_memory
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from tests.checkpoints.layouts import Spec, write_checkpoint
@@ -34,7 +34,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def network(directory: Path) -> DiffusionGemma:
-    return load_model(open_weights(directory), CPU, torch.float32).network
+    return load_model(plan_memory(open_weights(directory), CPU, torch.float32)).network
 
 
 def with_peft(directory: Path, adapter: Path) -> Reference:
@@ -157,4 +157,6 @@ def test_what_is_saved_here_leaves_peft_nothing_to_warn_of(
 
 
 def loaded(directory: Path, adapter: Path) -> DiffusionGemma:
-    return load_model(open_weights(directory), CPU, torch.float32, adapter=open_adapter(str(adapter))).network
+    return load_model(
+        plan_memory(open_weights(directory), CPU, torch.float32, adapter=open_adapter(str(adapter)))
+    ).network

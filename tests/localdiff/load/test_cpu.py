@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from localdiff.load import load_model, loader, memory_plan, open_weights
+from localdiff.load import load_model, loader, memory_plan, open_weights, plan_memory
 from localdiff.load.placement import Demand, Placement
 from localdiff.model.cache import KVCache
 from quant.cpu import choice
@@ -30,7 +30,7 @@ def quantized(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def experts(directory: Path) -> list[type]:
-    network = load_model(open_weights(directory), CPU, torch.bfloat16).network
+    network = load_model(plan_memory(open_weights(directory), CPU, torch.bfloat16)).network
     return [type(layer.experts) for layer in network.layers]
 
 
@@ -73,7 +73,7 @@ def test_attention_goes_through_the_kernel_and_gives_the_same(tmp_path: Path, mo
     logits = []
     for value in ("auto", "off"):
         monkeypatch.setenv("LOCALDIFF_CPU_NATIVE", value)
-        network = load_model(weights, CPU, torch.bfloat16).network
+        network = load_model(plan_memory(weights, CPU, torch.bfloat16)).network
         assert (network.attention_kernel is None) == (value == "off")
         cache = KVCache(network.config, 64, torch.bfloat16, CPU)
         with torch.inference_mode():

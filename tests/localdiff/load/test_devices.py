@@ -10,7 +10,15 @@ import torch
 
 from localdiff.engine import Engine, opening
 from localdiff.errors import LocaldiffError, ResourceError, UsageError
-from localdiff.load import devices, further_devices, load_model, open_weights, resolve_device, resolve_dtype
+from localdiff.load import (
+    devices,
+    further_devices,
+    load_model,
+    open_weights,
+    plan_memory,
+    resolve_device,
+    resolve_dtype,
+)
 from localdiff.load.stored import StoredWeights
 from localdiff.load.threads import SMALL
 from tests.checkpoints.layouts import Spec, write_checkpoint
@@ -102,7 +110,7 @@ def test_open_model_says_so(
 
 
 def test_text_parameters_leave_vision_out(weights: StoredWeights) -> None:
-    model = load_model(weights, CPU, torch.float32).network
+    model = load_model(plan_memory(weights, CPU, torch.float32)).network
     assert weights.text_parameters() == sum(parameter.numel() for parameter in model.parameters())
 
 

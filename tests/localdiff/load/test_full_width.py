@@ -10,7 +10,7 @@ import torch
 from localdiff.denoising import BlockSettings, dynamic_steps
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
-from localdiff.load import load_model, loader, open_weights
+from localdiff.load import load_model, loader, open_weights, plan_memory
 from localdiff.memory_account import MemoryAccount
 from localdiff.model.cache import KVCache
 from quant.files.manifest import read_manifest
@@ -46,7 +46,9 @@ def test_the_account_is_what_is_held(quantized: Path, account: MemoryAccount, mo
     monkeypatch.setattr(loader, "replace_cpu_modules", lambda network, **_: None)
     monkeypatch.setattr(loader, "take_kernels", lambda *_: None)
     before = anonymous_bytes()
-    network = load_model(open_weights(quantized), torch.device("cpu"), torch.bfloat16, context=CONTEXT).network
+    network = load_model(
+        plan_memory(open_weights(quantized), torch.device("cpu"), torch.bfloat16, context=CONTEXT)
+    ).network
     taken = anonymous_bytes() - before
     weights = sum(account.weights.values())
     assert weights == pytest.approx(sum(tensor.nbytes for tensor in network.state_dict().values()), rel=0.01)
@@ -61,7 +63,7 @@ def test_the_account_is_what_is_held(quantized: Path, account: MemoryAccount, mo
 def test_a_card_takes_what_the_account_says(quantized: Path, account: MemoryAccount) -> None:
     card = torch.device("cuda:0")
     before = torch.cuda.memory_allocated(card)
-    network = load_model(open_weights(quantized), card, torch.bfloat16, context=CONTEXT).network
+    network = load_model(plan_memory(open_weights(quantized), card, torch.bfloat16, context=CONTEXT)).network
     held = torch.cuda.memory_allocated(card) - before
     assert held == pytest.approx(sum(account.weights.values()), rel=0.01)
     cache = KVCache(network.config, CONTEXT, torch.bfloat16, card)

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from localdiff.errors import ResourceError, WeightsError
-from localdiff.load import load_model, memory_plan, open_weights
+from localdiff.load import load_model, memory_plan, open_weights, plan_memory
 from localdiff.load.checkpoint import Checkpoint
 from localdiff.load.placement import Demand
 from localdiff.load.skeleton import Skeleton
@@ -52,7 +52,7 @@ def edited(written: Path, tmp_path: Path) -> Callable[..., Path]:
 
 
 def load(directory: Path, dtype: torch.dtype = torch.float32) -> DiffusionGemma:
-    return load_model(open_weights(directory), CPU, dtype).network
+    return load_model(plan_memory(open_weights(directory), CPU, dtype)).network
 
 
 def refusal(directory: Path) -> WeightsError:
@@ -79,7 +79,10 @@ def test_every_parameter_holds_its_tensor(written: Path) -> None:
 
 def test_it_tells_how_far_it_is(written: Path) -> None:
     told: list[tuple[str, float]] = []
-    load_model(open_weights(written), CPU, torch.float32, progress=lambda stage, share: told.append((stage, share)))
+    load_model(
+        plan_memory(open_weights(written), CPU, torch.float32),
+        progress=lambda stage, share: told.append((stage, share)),
+    )
     assert {stage for stage, _ in told} == {"weights"}  # no module of this model has a faster form
     shares = [share for _, share in told]
     assert (shares[0], shares[-1]) == (0, 1)
@@ -219,7 +222,7 @@ def test_further_devices_are_asked_for_their_memory_only_where_the_first_is_too_
     monkeypatch.setattr(memory_plan, "free_bytes", lambda device: asked.append(device) or free)
     other = torch.device("cuda", 1)
     with nullcontext() if free > 10**6 else pytest.raises(ResourceError):
-        load_model(open_weights(written), CPU, torch.bfloat16, further=(other,), context=64)
+        load_model(plan_memory(open_weights(written), CPU, torch.bfloat16, further=(other,), context=64))
     assert (other in asked) == (free < 10**6)
 
 

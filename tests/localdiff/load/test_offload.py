@@ -20,7 +20,7 @@ from localdiff.denoising import Denoiser
 from localdiff.engine import Engine
 from localdiff.errors import ResourceError
 from localdiff.events import BlockCommitted
-from localdiff.load import LoadedModel, StoredWeights, load_model, memory_plan, open_weights, streaming
+from localdiff.load import LoadedModel, StoredWeights, load_model, memory_plan, open_weights, plan_memory, streaming
 from localdiff.load.placement import Placement
 from localdiff.load.skeleton import Skeleton
 from localdiff.model.cache import KVCache
@@ -56,7 +56,7 @@ def placed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., LoadedModel]:
     def load(weights: StoredWeights, device: torch.device, offloaded: tuple[int, ...]) -> LoadedModel:
         placement = Placement(main=device, layers=(device,) * len(SPEC.layers), offloaded=offloaded)
         monkeypatch.setattr(memory_plan, "place", lambda *_, **__: placement)
-        return load_model(weights, device, torch.float32)
+        return load_model(plan_memory(weights, device, torch.float32))
 
     return load
 
@@ -244,9 +244,9 @@ def test_a_card_with_a_budget_gives_the_same_text(
 def test_layers_on_two_cards(directories: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     weights = open_weights(directories["4bit"])
     one, two = torch.device("cuda:0"), torch.device("cuda:1")
-    alone = load_model(weights, one, torch.float32)
+    alone = load_model(plan_memory(weights, one, torch.float32))
     placement = Placement(main=one, layers=(one, one, two, two))
     monkeypatch.setattr(memory_plan, "place", lambda *_, **__: placement)
-    spread = load_model(weights, one, torch.float32, further=(two,))
+    spread = load_model(plan_memory(weights, one, torch.float32, further=(two,)))
     assert {tensor.device for tensor in spread.network.layers[3].state_dict().values()} == {two}
     assert_same(logits(spread), logits(alone), "cuda")

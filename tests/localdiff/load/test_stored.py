@@ -16,7 +16,7 @@ from torch import Tensor
 from localdiff.engine import Engine
 from localdiff.errors import WeightsError
 from localdiff.events import BlockCommitted, RunFinished
-from localdiff.load import LoadedModel, load_model, open_weights
+from localdiff.load import LoadedModel, load_model, open_weights, plan_memory
 from localdiff.load.stored import BitsandbytesWeights, QuantizedWeights
 from localdiff.options import GenerateOptions
 from quant import MANIFEST_FILE
@@ -61,7 +61,7 @@ def copied(by_recipe: Callable[[str], Path], tmp_path: Path) -> Path:
 
 
 def load(directory: Path, dtype: torch.dtype = torch.float32) -> LoadedModel:
-    return load_model(open_weights(directory), CPU, dtype)
+    return load_model(plan_memory(open_weights(directory), CPU, dtype))
 
 
 def refusal(directory: Path) -> WeightsError:
@@ -134,7 +134,7 @@ def test_codes_and_scales_stay_in_the_file(by_recipe: Callable[[str], Path], mon
         return handed_out[name]
 
     monkeypatch.setattr(weights.checkpoint, "tensor", reading)
-    network = load_model(weights, CPU, torch.bfloat16).network
+    network = load_model(plan_memory(weights, CPU, torch.bfloat16)).network
     held = {tensor.data_ptr() for tensor in network.state_dict().values()}
     assert held == {tensor.data_ptr() for tensor in handed_out.values()}
     assert all(weights.is_mapped(name, torch.bfloat16) for name in weights.shapes)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from localdiff.load import load_model, open_weights
+from localdiff.load import load_model, open_weights, plan_memory
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
@@ -69,7 +69,7 @@ def make_pair(tmp_path_factory: pytest.TempPathFactory) -> MakePair:
         key = (repr(spec), dtype)
         if key not in built:
             directory = write_checkpoint(spec, tmp_path_factory.mktemp("checkpoint"))
-            model = load_model(open_weights(directory), CPU, dtype).network
+            model = load_model(plan_memory(open_weights(directory), CPU, dtype)).network
             reference = Reference(directory, dtype)
             built[key] = Pair(
                 spec=spec, directory=directory, reference=reference, model=model, config=model.config, dtype=dtype
