@@ -133,18 +133,20 @@ class Denoiser:
         block: BlockSettings,
         commit_ids: Sequence[int] = (),
     ) -> Iterator[Step]:
-        """Denoises `canvas` [L] step by step, until the stop rule is met or the steps run out.
+        """Denoises a canvas step by step, until the stop rule is met or the steps run out.
 
         The draft of the last step yielded is what the block would commit; acceptance is decided anew in each step.
 
         Args:
+            canvas: [L], on any device.
             commit_ids: a block, or the end of a prompt, that the first step also writes into the cache.
 
         Raises:
             WeightsError: the logits are NaN or infinite.
         """
+        canvas = canvas.to(self._model.norm.weight.device)
         # A kernel whose shape is new is compiled by processes that Ctrl-C must not reach.
-        shield = shielded_children if canvas.device.type == "cuda" else nullcontext
+        shield = shielded_children if canvas.is_cuda else nullcontext
         with closing(self._steps(cache, canvas, noise, block, commit_ids)) as steps:
             while True:
                 with shield():
@@ -163,19 +165,17 @@ class Denoiser:
             stop_rule="never",
             pad_id=config.pad_token_id,
         )
-        canvas = noise.canvas(config.canvas_length, config.vocab_size).to(self._model.norm.weight.device)
+        canvas = noise.canvas(config.canvas_length, config.vocab_size)
         for _ in self.denoise_block(cache, canvas, noise, block, [config.pad_token_id] * commit_rows):
             pass
 
     def _steps(
         self, cache: KVCache, canvas: Tensor, noise: Noise, block: BlockSettings, commit_ids: Sequence[int]
     ) -> Generator[Step, None, None]:
-        static = self._static
-        fits = len(canvas) == self._model.config.canvas_length
-        if static is not None and fits and isinstance(noise, SeededNoise):
+        if self._static is not None and isinstance(noise, SeededNoise):
             if self._busy.acquire(blocking=False):
                 try:
-                    yield from static.denoise(cache, canvas, noise, block, commit_ids)
+                    yield from self._static.denoise(cache, canvas, noise, block, commit_ids)
                 finally:
                     self._busy.release()
                 return

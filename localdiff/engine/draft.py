@@ -11,7 +11,6 @@ import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from localdiff.denoising import BlockSettings, Denoiser, Step
@@ -40,8 +39,6 @@ def draft_block(
     number: int,
     commit_ids: Sequence[int],
     cancel: threading.Event,
-    *,
-    device: torch.device,
 ) -> Generator[BlockStarted | Prefilled | DenoiseStep, None, Draft]:
     """Denoises a block to its last draft.
 
@@ -50,7 +47,6 @@ def draft_block(
         commit_ids: the block before, or for the first one the end of the prompt, where those are not in the cache yet:
             the first step writes them there.
         cancel: checked after each step.
-        device: the canvas's.
 
     Raises:
         WeightsError: the logits are NaN or infinite.
@@ -77,7 +73,7 @@ def draft_block(
         record_top_k=run.record_top_k,
     )
     draft, began = Draft(), time.perf_counter()
-    steps = _steps(run, denoiser, canvas.to(device), block, commit_ids)
+    steps = _steps(run, denoiser, canvas, block, commit_ids)
     for step in steps:
         if ends_prompt and step.event.step == 1:
             yield last_prefilled(run)

@@ -204,7 +204,7 @@ class Engine:
         while finish is None:
             block += 1
             # 3. and 4. A canvas of noise is denoised, until its draft is stable and confident.
-            draft = yield from draft_block(run, self.denoiser, block, commit_ids, cancel, device=self._device)
+            draft = yield from draft_block(run, self.denoiser, block, commit_ids, cancel)
             # 5. The draft becomes final, cut after its first end token and at the limit.
             final, finish = run.cut(draft.ids)
             if draft.reason == "cancelled" or (finish is None and cancel.is_set()):
