@@ -28,7 +28,6 @@ from localdiff.denoising.step import BlockSettings, Step
 from localdiff.diffusion.noise import Noise, SeededNoise
 from localdiff.diffusion.reading import ReadLogits, read_logits
 from localdiff.diffusion.settings import SamplerSettings
-from localdiff.load_progress import LoadProgress, tell_nobody
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.residence import Residence
@@ -67,14 +66,14 @@ class Denoiser:
             _log.info("steps: %s", denoiser)
         return denoiser
 
-    def warm_up(self, progress: LoadProgress = tell_nobody) -> None:
+    def warm_up(self) -> Iterator[float]:
         """Takes steps that together launch every kernel of a run, so that they are compiled before its clock starts.
 
         A step of a run commits nothing, or a whole block, or the end of a prompt, which has any number of rows; and it
         draws ids, or takes the most probable ones, which is another kernel whatever it commits.
 
-        Args:
-            progress: called with the share of these steps that is done.
+        Yields:
+            The share of these steps that is done.
         """
         began = time.perf_counter()
         config, weight = self._model.config, self._model.norm.weight
@@ -82,9 +81,9 @@ class Denoiser:
         cache = KVCache(config, 4 * length, weight.dtype, weight.device)
         kinds = ((0, False), (length, False), (2 * length, False), (0, True))  # commit rows, whether greedy
         for done, (commit_rows, greedy) in enumerate(kinds):
-            progress("kernels", done / len(kinds))
+            yield done / len(kinds)
             self._take_step(cache, commit_rows, greedy=greedy)
-        progress("kernels", 1.0)
+        yield 1.0
         _log.info(
             "a step of each kind took %.1f s, in which kernels that are new were compiled", time.perf_counter() - began
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -34,25 +34,34 @@ def try_kernels(
     """Whether kernels run and compute what they should; if not, models loaded from now on use none on this device.
 
     Args:
-        progress: called with the share of the trial that is over.
+        progress: called with the share of the trial that is over; what it raises is no kernel's error.
         expectations: plain results that the model's fast modules must give, too.
 
     Raises:
         RuntimeError: the memory is too small, or what failed has left a GPU that computes nothing any more.
     """
-    try:
-        if expectations or denoiser.has_kernels:
-            progress("kernels", 0.0)
-            with shielded_children():  # kernels are compiled, by processes that Ctrl-C must not reach
-                compare_kernels(denoiser, expectations)
-        if denoiser.path.static:
-            denoiser.warm_up(progress)
-    except Exception as error:  # of a compiler, of a launch, or results that are no numbers: they share no class
-        if is_out_of_memory(error) or not _still_works(device):
-            raise
-        exclude(device, error)
-        return False
-    return True
+    shares = _trial(denoiser, expectations)
+    while True:
+        try:
+            share = next(shares, None)
+        except Exception as error:  # of a compiler, of a launch, or results that are no numbers: they share no class
+            if is_out_of_memory(error) or not _still_works(device):
+                raise
+            exclude(device, error)
+            return False
+        if share is None:
+            return True
+        progress("kernels", share)
+
+
+def _trial(denoiser: Denoiser, expectations: Sequence[Expectation]) -> Iterator[float]:
+    """The parts of the trial, one after the other; yields the share that is over."""
+    if expectations or denoiser.has_kernels:
+        yield 0.0
+        with shielded_children():  # kernels are compiled, by processes that Ctrl-C must not reach
+            compare_kernels(denoiser, expectations)
+    if denoiser.path.static:
+        yield from denoiser.warm_up()
 
 
 def try_plainly(denoiser: Denoiser, device: torch.device, layer_devices: Sequence[torch.device]) -> None:

@@ -64,6 +64,16 @@ def test_steps_that_run_are_taken() -> None:
     assert [share for stage, share in told if stage == "kernels"] == [0, 0, 0.25, 0.5, 0.75, 1]
 
 
+def test_what_progress_raises_ends_the_load_and_is_no_kernels_fault() -> None:
+    def give_up(stage: str, share: float) -> None:
+        if stage == "kernels" and share == 0.5:
+            raise ValueError("nobody is waiting any more")
+
+    with pytest.raises(ValueError, match="nobody is waiting any more"):
+        load(give_up)
+    assert why_unsupported(CPU) is None, "the next model may use kernels"
+
+
 def test_a_kernel_that_fails_costs_speed_and_no_answer(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -192,7 +202,7 @@ class Failing:
     def parity(self) -> dict[str, float]:
         return {}
 
-    def warm_up(self, _: LoadProgress) -> None:
+    def warm_up(self) -> NoReturn:
         raise self._error
 
 
