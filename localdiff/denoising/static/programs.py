@@ -34,11 +34,6 @@ class Programs:
         self._capturer = capturer
         self._by_shape: dict[Shape, Program] = {}
 
-    @property
-    def shapes(self) -> frozenset[Shape]:
-        """Of those that are kept."""
-        return frozenset(self._by_shape)
-
     def are_for(self, cache: KVCache) -> bool:
         """Whether this is their cache."""
         return self._cache() is cache
