@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from localdiff.errors import LocaldiffError, ResourceError, WeightsError
 from localdiff.hub.endpoint import is_address, no_address
@@ -59,7 +60,7 @@ def explain(
         if isinstance(cause, errors.HFValidationError):
             return WeightsError(f"`{reference}` cannot be a Hub id", KINDS)
         if isinstance(cause, errors.HfHubHTTPError):
-            return _explain_status(cause.response.status_code, reference)
+            return _explain_status(cause.response.status_code, reference, host=cause.response.url.host)
     if constants.is_offline_mode() and isinstance(error, (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled)):
         return not_downloaded(reference)
     for cause in _causes(error):
@@ -96,6 +97,16 @@ def not_downloaded(reference: str) -> UnreachableError:
     )
 
 
+def not_the_hub() -> UnreachableError:
+    """The error that something else answers in the Hub's place."""
+    from huggingface_hub import constants
+
+    return UnreachableError(
+        f"what answers at {constants.ENDPOINT} is not the Hub",
+        "a network may want a login first: open that address in a browser; `HF_ENDPOINT` names another one",
+    )
+
+
 def _no_room(error: OSError, reference: str, place: Path | None) -> ResourceError:
     """A disk that is full, or a limit on files or users, of which the disk may know nothing."""
     from huggingface_hub import constants
@@ -109,13 +120,17 @@ def _no_room(error: OSError, reference: str, place: Path | None) -> ResourceErro
     )
 
 
-def _explain_status(status: int, reference: str) -> WeightsError:
-    if status == 401:
+def _explain_status(status: int, reference: str, *, host: str) -> WeightsError:
+    from huggingface_hub import constants
+
+    # Files come from another host, by an address that expires: it is shown no token, and knows nothing of rights.
+    is_of_the_hub = host == urlsplit(constants.ENDPOINT).hostname
+    if status == 401 and is_of_the_hub:
         return WeightsError(
             "the Hub does not accept this token",
             "run `hf auth login` again, or set `HF_TOKEN` to a token that is valid",
         )
-    if status == 403:
+    if status == 403 and is_of_the_hub:
         return WeightsError(f"this token may not read `{reference}`", "use a token with read access: `hf auth login`")
     if status == 429:
         return WeightsError(

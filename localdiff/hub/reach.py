@@ -13,6 +13,7 @@ from typing import Literal
 
 from localdiff.hub.endpoint import is_address, require_readable
 from localdiff.hub.problems import UnreachableError, explain, unreadable_token
+from localdiff.hub.repository import model_info
 
 TIMEOUT = 3.0
 PUBLIC_ENDPOINT = "https://huggingface.co"
@@ -55,7 +56,7 @@ def reach(model: str, *, timeout: float = TIMEOUT) -> Reach:
     """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     require_readable()
-    from huggingface_hub import HfApi, constants, get_token
+    from huggingface_hub import constants, get_token
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
     result = Reach(endpoint=constants.ENDPOINT, state="reachable", has_xet=find_spec("hf_xet") is not None)
@@ -68,7 +69,9 @@ def reach(model: str, *, timeout: float = TIMEOUT) -> Reach:
         return replace(result, state="misnamed")
     began = time.perf_counter()
     try:
-        HfApi(library_name="localdiff").model_info(model, timeout=timeout)
+        model_info(model, timeout=timeout)
+    except UnreachableError as error:
+        result = replace(result, state="broken", problem=error.message, advice=error.hint)
     except (GatedRepoError, RepositoryNotFoundError):
         pass  # an answer about the model, not about the Hub
     except Exception as error:

@@ -7,6 +7,7 @@ about what is in the files.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import time
@@ -20,11 +21,11 @@ from localdiff.errors import WeightsError
 from localdiff.hub.cache import linked_sha256
 from localdiff.hub.endpoint import require_readable
 from localdiff.hub.files import CONFIG, NEEDED
-from localdiff.hub.problems import UnreachableError, explain, not_downloaded
+from localdiff.hub.problems import UnreachableError, explain, not_downloaded, not_the_hub
 from localdiff.model_reference import KINDS
 
 if TYPE_CHECKING:
-    from huggingface_hub.hf_api import RepoSibling
+    from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
 LEGAL_FILES = ("LICENSE*", "LICENCE*", "NOTICE*")
 MAIN = "main"
@@ -194,15 +195,32 @@ def look_up(
     return _undamaged(repository)
 
 
+def model_info(
+    reference: str, *, timeout: float, revision: str | None = None, files_metadata: bool = False
+) -> ModelInfo:
+    """What the Hub says of a model, in the words of its client.
+
+    Raises:
+        UnreachableError: something else answers in its place.
+        Exception: what the client raises where the Hub refuses, or does not answer.
+    """
+    from huggingface_hub import HfApi
+
+    api = HfApi(library_name="localdiff")
+    try:
+        return api.model_info(reference, revision=revision, files_metadata=files_metadata, timeout=timeout)
+    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:  # a page, or JSON of another kind
+        raise not_the_hub() from error
+
+
 def _on_hub(reference: str, revision: str, *, patient: bool) -> Repository:
-    from huggingface_hub import HfApi, constants
+    from huggingface_hub import constants
     from huggingface_hub.file_download import repo_folder_name
 
     timeout = _TIMEOUT if patient else _SHORT_TIMEOUT
 
     def ask() -> Repository:
-        api = HfApi(library_name="localdiff")
-        info = api.model_info(reference, revision=revision, files_metadata=True, timeout=timeout)
+        info = model_info(reference, revision=revision, files_metadata=True, timeout=timeout)
         commit = info.sha or ""
         blobs = Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=reference, repo_type="model"), "blobs")
         files = {
@@ -287,6 +305,14 @@ def _cached(reference: str, name: str, revision: str | None) -> Path | None:
     except HFValidationError as error:
         raise WeightsError(f"`{reference}` cannot be a Hub id", KINDS) from error
     return Path(path) if isinstance(path, str) else None
+
+
+def changed_meanwhile(repository: Repository) -> WeightsError:
+    """The error that its branch is at another commit by now."""
+    return WeightsError(
+        f"`{repository.name}` was changed on the Hub while it was downloaded",
+        "run the same command again: what has not changed is not downloaded again",
+    )
 
 
 def is_license(word: str) -> bool:

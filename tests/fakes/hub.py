@@ -44,7 +44,9 @@ class Repository:
         stalled: names of large files whose first bytes are asked for in vain: nothing comes until the client gives up.
         sizes: name → size that a file is listed with, where it is not that of its content.
         has_sizes: whether files are listed with sizes and hashes.
-        newer: the commit that `main` is at by now, with the same files; `COMMIT` is still there.
+        newer: the commit that `main` is at by now; `COMMIT` is still there.
+        changed: files that differ there.
+        listing: what is answered in place of the list of files, by something that is not the Hub.
     """
 
     files: dict[str, bytes]
@@ -64,6 +66,8 @@ class Repository:
     sizes: dict[str, int] = field(default_factory=dict)
     has_sizes: bool = True
     newer: str | None = None
+    changed: dict[str, bytes] = field(default_factory=dict)
+    listing: bytes | None = None
 
 
 @dataclass
@@ -129,36 +133,38 @@ class _Handler(BaseHTTPRequestHandler):
         wanted = rest[1] if len(rest) > 1 else "main"
         if wanted not in ("main", "v1", COMMIT, repository.newer):
             return self._refuse(404, code="RevisionNotFound")
+        commit = repository.newer if repository.newer and wanted in ("main", repository.newer) else COMMIT
         if kind == "resolve":
             if repository.gated and not token:
                 return self._refuse(401, code="GatedRepo")
-            return self._file(repository, f"{owner}/{name}", rest[2], body)
+            return self._file(repository, f"{owner}/{name}", rest[2], body, commit)
+        if repository.listing is not None:
+            return self._body(repository.listing, "text/html")
         if rest and rest[0] == "tree":
             return self._json([_entry(name, data) for name, data in repository.files.items()])
         siblings = [_sibling(name, data, repository.sizes.get(name)) for name, data in repository.files.items()]
         if not repository.has_sizes:
             siblings = [{"rfilename": name} for name in repository.files]
         card = {} if repository.license is None else {"cardData": {"license": repository.license}}
-        sha = repository.newer if repository.newer and wanted in ("main", repository.newer) else COMMIT
-        return self._json({"id": f"{owner}/{name}", "sha": sha, "siblings": siblings, "tags": []} | card)
+        return self._json({"id": f"{owner}/{name}", "sha": commit, "siblings": siblings, "tags": []} | card)
 
-    def _file(self, repository: Repository, id: str, name: str, body: bool) -> None:
+    def _file(self, repository: Repository, id: str, name: str, body: bool, commit: str) -> None:
         if name not in repository.files:
             return self._refuse(404, code="EntryNotFound")
         data = repository.files[name]
         if not is_large(name):
-            return self._content(repository, name, body)
+            return self._content(repository, name, body, commit)
         self.send_response(302)
         self.send_header("X-Linked-ETag", f'"{hashlib.sha256(data).hexdigest()}"')
         self.send_header("X-Linked-Size", str(len(data)))
-        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("X-Repo-Commit", commit)
         # Another host, as on the Hub: the client must not send its token there.
         self.send_header("Location", f"{self.hub.url.replace('127.0.0.1', 'localhost')}/cdn/{id}/{name}")
         self.send_header("Content-Length", "0")
         self.end_headers()
         return None
 
-    def _content(self, repository: Repository, name: str, body: bool) -> None:
+    def _content(self, repository: Repository, name: str, body: bool, commit: str = COMMIT) -> None:
         if name in repository.gone and self._last() is None:
             return self._refuse(404)
         if name in repository.stalled and self._last() is not None:
@@ -166,7 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.rfile.read(1)  # until the client closes the connection
             self.close_connection = True
             return None
-        data = repository.files[name]
+        data = repository.files[name] if commit == COMMIT else repository.changed.get(name, repository.files[name])
         etag = hashlib.sha256(data).hexdigest() if is_large(name) else _blob(data)
         if name in repository.wrong:
             data = data[:-1] + bytes([data[-1] ^ 1])
@@ -174,7 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
         part = data[start or 0 : None if last is None else last + 1]
         self.send_response(200 if start is None else 206)
         self.send_header("ETag", f'"{etag}"')
-        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("X-Repo-Commit", commit)
         self.send_header("Content-Length", str(len(part)))
         if start is not None:
             self.send_header("Content-Range", f"bytes {start}-{start + len(part) - 1}/{len(data)}")
@@ -206,9 +212,11 @@ class _Handler(BaseHTTPRequestHandler):
         return int(last) if last else None
 
     def _json(self, value: object) -> None:
-        data = json.dumps(value).encode()
+        self._body(json.dumps(value).encode(), "application/json")
+
+    def _body(self, data: bytes, kind: str) -> None:
         self.send_response(200)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

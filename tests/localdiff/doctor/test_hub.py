@@ -33,6 +33,7 @@ def server() -> Iterator[Hub]:
         gated=Repository(files=files, gated=True),
         broken=Repository(files=files, status=500),
         busy=Repository(files=files, status=429),
+        page=Repository(files=files, listing=b"<html>Please sign in</html>"),
     ) as running:
         yield running
 
@@ -74,6 +75,11 @@ def test_a_token_that_is_not(server: Hub, tmp_path: Path) -> None:
 @pytest.mark.parametrize("model", ["owner/broken", "owner/busy"])
 def test_a_hub_that_is_ill(server: Hub, tmp_path: Path, model: str) -> None:
     assert ask(server.url, tmp_path, model)["state"] == "broken"
+
+
+def test_a_page_in_the_place_of_the_hub(server: Hub, tmp_path: Path) -> None:
+    answer = ask(server.url, tmp_path, "owner/page")
+    assert (answer["state"], answer["problem"]) == ("broken", f"what answers at {server.url} is not the Hub")
 
 
 def test_nobody_there(tmp_path: Path) -> None:

@@ -132,6 +132,17 @@ def test_a_file_that_is_always_cut_short_is_an_error_and_nothing_is_left_of_it(
         assert downloads.wait(FIRST)
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_an_address_of_a_file_that_has_expired_is_no_matter_of_tokens(
+    server: Hub, log: DownloadLog, status: int
+) -> None:
+    server.repositories["owner/model"].statuses = {"cdn": [status]}
+    answered = pytest.raises(WeightsError, match=f"the Hub answered {status} for `owner/model`")
+    with Downloads(look_up("owner/model"), log, workers=1) as downloads, answered as raised:
+        downloads.wait(FIRST)
+    assert "run the same command again" in (raised.value.hint or "")
+
+
 def test_each_file_has_its_own_error(server: Hub, log: DownloadLog) -> None:
     repository = look_up("owner/model")
     server.repositories["owner/model"].gated = True

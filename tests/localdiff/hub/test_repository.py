@@ -210,6 +210,18 @@ def test_a_hub_that_stays_ill_is_not_asked_for_ever(use_hub: UseHub, no_waiting:
         assert len(server.requests) == 6
 
 
+@pytest.mark.parametrize("listing", [b"<html>Please sign in</html>", b'{"code": 404}', b"[]"])
+def test_what_answers_in_the_place_of_the_hub_is_called_so(use_hub: UseHub, listing: bytes) -> None:
+    """A network that wants a login first, or another service under `HF_ENDPOINT`: no bug of this program."""
+    with hub(model=Repository(files=FILES)) as server:
+        use_hub(server)
+        download("config.json")
+        server.repositories["owner/model"].listing = listing
+        with pytest.raises(UnreachableError, match=f"what answers at {server.url} is not the Hub"):
+            look_up("owner/model", revision="v1")
+        assert set(look_up("owner/model").files) == {"config.json"}, "the cache is used, as without a network"
+
+
 def test_nobody_answers(use_hub: UseHub) -> None:
     use_hub(url := nobody())
     with pytest.raises(UnreachableError, match=f"no answer from {url}"):
