@@ -16,7 +16,7 @@ from localdiff.errors import ResourceError, WeightsError
 from localdiff.fetching.contents import headers, missing_files, model_config, weight_files, weight_map
 from localdiff.fetching.transfer import transfer
 from localdiff.hub.files import CONFIG, TEXT_FILES, TOKENIZER
-from localdiff.hub.repository import Repository, look_up
+from localdiff.hub.repository import Repository, changed_meanwhile, look_up
 from localdiff.load import MemoryPlan, StoredWeights, described_weights
 from localdiff.load_progress import LoadProgress, tell_nobody
 from localdiff.model_reference import ModelSource, resolve_local
@@ -66,10 +66,7 @@ def find_source(
         raise WeightsError(error.message, error.hint) from error
     directory = repository.cached_directory
     if directory is None:  # its `config.json` is fetched by the name of the branch, so that the cache knows that
-        raise WeightsError(
-            f"`{reference}` was changed on the Hub while it was downloaded",
-            "run the same command again: what has not changed is not downloaded again",
-        )
+        raise changed_meanwhile(repository)
     return ModelSource(directory=directory, name=reference, revision=repository.commit)
 
 

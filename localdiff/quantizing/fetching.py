@@ -13,6 +13,7 @@ from pathlib import Path
 from localdiff.errors import WeightsError
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.files import CONFIG
+from localdiff.hub.repository import changed_meanwhile
 from localdiff.quantizing import source_hashes
 from localdiff.quantizing.origin import Origin
 from localdiff.quantizing.source_hashes import State, state_of
@@ -79,7 +80,7 @@ class WeightFetcher:
 
         Raises:
             SourceStoppedError: it was not there yet when waiting ended.
-            WeightsError: access to it is refused, or it is damaged.
+            WeightsError: access to it is refused, it is damaged, or its branch is at another commit by now.
         """
         repository = self._origin.repository
         if (
@@ -89,10 +90,14 @@ class WeightFetcher:
             or repository.files[name].local_path
         ):
             return self._origin.read(name)
-        content = self._fetch(name).read_bytes()
-        if not repository.files[name].matches(content):
-            raise WeightsError(f"`{name}` of `{repository.name}` is damaged", "run the same command again")
-        return content
+        path = self._fetch(name)
+        content = path.read_bytes()
+        if repository.files[name].matches(content):
+            return content
+        if path.parent.name != repository.commit:  # `config.json` is fetched by the name of the branch
+            raise changed_meanwhile(repository)
+        _delete(path)
+        raise WeightsError(f"`{name}` of `{repository.name}` is damaged", _deleted(name))
 
     def record(self, name: str, sha256: str) -> None:
         """Record what a file of a directory, as it was opened, was found to hash to."""
@@ -112,9 +117,18 @@ class WeightFetcher:
         if not ours:
             return f"delete `{path}`, then run the same command again"
         if self._scratch is None:
-            path.resolve().unlink(missing_ok=True)
-            path.unlink(missing_ok=True)
-        return f"`{file.name}` was downloaded damaged and was deleted: run the same command again"
+            _delete(path)
+        return _deleted(file.name)
+
+
+def _delete(path: Path) -> None:
+    """Delete a file of the Hub's cache, which is a link to what it holds."""
+    path.resolve().unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
+
+
+def _deleted(name: str) -> str:
+    return f"`{name}` was downloaded damaged and was deleted: run the same command again"
 
 
 def _differs(file: SourceFile, path: Path) -> bool:

@@ -171,10 +171,27 @@ def test_errors_that_another_download_would_not_cure_keep_the_file(server: Hub) 
         assert hashlib.sha256(path.read_bytes()).hexdigest() == first(origin).sha256
 
 
-def test_a_small_file_that_came_damaged_is_refused(server: Hub) -> None:
-    server.repositories["owner/small"].wrong = {"tokenizer.json"}
+def small_file(name: str) -> bytes:
+    """A file beside the weights, as a job reads it that has seen the listing of now."""
     origin = find_origin("owner/small", RECIPE)
     with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
+        return WeightFetcher(origin, downloads, scratch=None, stopped=lambda: False).read(name)
+
+
+def test_a_small_file_that_came_damaged_is_refused_and_fetched_again_by_the_next_run(server: Hub) -> None:
+    server.repositories["owner/small"].wrong = {"tokenizer.json"}
+    with pytest.raises(WeightsError, match="`tokenizer.json` of `owner/small` is damaged") as raised:
+        small_file("tokenizer.json")
+    assert "was deleted: run the same command again" in (raised.value.hint or "")
+    server.repositories["owner/small"].wrong = set()
+    assert small_file("tokenizer.json") == b"{}" * 1000
+
+
+def test_a_branch_that_moves_on_during_the_download_is_not_called_damage(server: Hub) -> None:
+    repository = server.repositories["owner/small"]
+    origin = find_origin("owner/small", RECIPE)
+    repository.newer, repository.changed = "b" * 40, {"config.json": repository.files["config.json"] + b" "}
+    with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
         fetching = WeightFetcher(origin, downloads, scratch=None, stopped=lambda: False)
-        with pytest.raises(WeightsError, match="`tokenizer.json` of `owner/small` is damaged"):
-            fetching.read("tokenizer.json")
+        with pytest.raises(WeightsError, match="`owner/small` was changed on the Hub while it was downloaded"):
+            fetching.read("config.json")
