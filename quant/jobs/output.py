@@ -80,8 +80,11 @@ class Output:
     def finished(self) -> frozenset[str]:
         """Shards that need not be made again, as far as can be told without reading them; changes nothing."""
         if (self.directory / MANIFEST_FILE).exists():
-            shards = (shard.file for shard in self._job.plan.shards)
-            return frozenset(shard for shard in shards if (self.directory / shard).exists())
+            with suppress(DamagedError):
+                if self._difference(Identity.of_manifest(read_manifest(self.directory))) is not None:
+                    return frozenset()
+                shards = (shard.file for shard in self._job.plan.shards)
+                return frozenset(shard for shard in shards if (self.directory / shard).exists())
         begun = self._read_job()
         if begun is None or self._is_other(begun):
             return frozenset()
@@ -237,7 +240,8 @@ class Output:
 
     def _require_not_in_the_way(self, begun: _Begun | None) -> None:
         """Refuse a directory in the place of an unfinished one that no job began."""
-        if begun is None and any(path.suffix != PARTIAL for path in self.directory.iterdir()):
+        is_ours = self.directory.is_dir() and all(path.suffix == PARTIAL for path in self.directory.iterdir())
+        if begun is None and not is_ours:
             raise OutputError(f"`{self.directory}` is in the way", "move it, or choose another directory")
 
     def _finished_notes(self) -> dict[str, Note]:

@@ -16,6 +16,7 @@ from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
 from quant import MANIFEST_FILE
+from quant.names import output_directory
 
 __all__ = ["QuantizeRequest", "quantize"]
 
@@ -42,6 +43,7 @@ def quantize(request: QuantizeRequest, output: Output, *, ask: AskUser | None) -
     _refuse_mount_point(request.target)
     if request.verify_only:
         return verify_alone(_existing(request), output)
+    _refuse_name_of_unfinished(request.target)
     return Quantization(request, output, ask).run()
 
 
@@ -58,6 +60,15 @@ def _refuse_mount_point(target: Path) -> None:
         raise UsageError(
             f"`{target}` is a mount point, and cannot be renamed",
             f"name a directory in it, for example `--output {target / 'diffusiongemma-4bit'}`",
+        )
+
+
+def _refuse_name_of_unfinished(target: Path) -> None:
+    """Refuse a name that would belong to another output: a job of that one would take it over, or delete it."""
+    if (other := output_directory(target)) != target:
+        raise UsageError(
+            f"`{target.name}` is the name of a `{other.name}` that is unfinished, or being deleted",
+            "choose another name",
         )
 
 

@@ -72,6 +72,15 @@ def test_while_what_an_earlier_run_had_not_checked_to_the_end_is_checked(job: Jo
     assert isinstance(again[-1], JobFinished)
 
 
+def test_what_another_job_wrote_in_full_is_not_finished_for_this_one(job: Job) -> None:
+    """Its shards may have the same names: what has to be fetched and written is planned by this."""
+    run_until(job, FileChecked)
+    other = replace(job, revision="b", force=True)
+    assert Output(job, Disk()).finished() == {shard.file for shard in job.plan.shards}
+    assert Output(other, Disk()).finished() == frozenset()
+    assert isinstance(list(run(other))[-1], JobFinished)
+
+
 def test_while_a_source_file_is_waited_for(job: Job) -> None:
     opened = []
 

@@ -39,6 +39,25 @@ def test_what_is_in_the_way_is_refused_before_anything_is_planned(cli: Cli, sour
     assert tree(other) == {"file": b"somebody's"}
 
 
+def test_a_broken_link_in_the_place_of_the_unfinished_output_is_in_the_way(
+    cli: Cli, source: Path, output: Path
+) -> None:
+    partial = output.with_name(f"{NAME}.partial")
+    output.parent.mkdir(parents=True)
+    partial.symlink_to("nowhere")
+    refused = cli("quantize", str(source), "--yes", stdin=b"")
+    assert (refused.code, refused.stderr.splitlines()[0]) == (2, f"error: `{partial}` is in the way")
+    assert partial.is_symlink()
+
+
+@pytest.mark.parametrize("name", ["mine.partial", "mine.discarded"])
+def test_a_name_that_another_output_would_take_is_refused(cli: Cli, source: Path, tmp_path: Path, name: str) -> None:
+    """Made under such a name, a model would be taken over or deleted when `mine` is made."""
+    refused = cli("quantize", str(source), "-o", str(tmp_path / name), "--yes", stdin=b"")
+    assert (refused.code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(f"error: `{name}` is the name of a `mine` that is unfinished, or being deleted\n")
+
+
 @pytest.mark.parametrize("where", ["/", "/proc"])
 def test_a_mount_point_cannot_be_the_result(cli: Cli, source: Path, where: str) -> None:
     refused = cli("quantize", str(source), "-o", where, "--dry-run", stdin=b"")
