@@ -22,6 +22,10 @@ _LIMITS = {errno.EFBIG, errno.EDQUOT}
 """A limit on files (FAT32 has one of 4 GB, and `ulimit -f` sets one) or on users: the disk may have space."""
 
 
+_WITHOUT_SYNC = {errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP}
+"""What file systems answer that cannot be told to keep a directory, as some of networks and of other systems."""
+
+
 class Disk:
     """The real disk. What was written has reached it when `sync` returns.
 
@@ -104,5 +108,8 @@ def _sync_directory(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _WITHOUT_SYNC:
+            raise
     finally:
         os.close(descriptor)

@@ -1,14 +1,17 @@
-"""The disk in its one special state: full."""
+"""What disks answer: full, refused, or nothing that is known of directories."""
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
 
 from quant.errors import OutputError, SpaceError
-from quant.files.disk import Disk
+from quant.files.disk import Disk, write_atomically
 
 FULL = Path("/dev/full")
 
@@ -39,6 +42,24 @@ def test_a_short_write_is_continued(tmp_path: Path) -> None:
     with Disk().create(tmp_path / "a") as file:
         Disk().write(Slow(file), 2, b"0123456789")  # type: ignore[arg-type]
     assert (tmp_path / "a").read_bytes() == b"\0\x000123456789"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no directory is kept apart there")
+@pytest.mark.parametrize(("code", "is_refused"), [(errno.EINVAL, False), (errno.EIO, True)])
+def test_a_file_system_that_cannot_keep_directories_apart_does_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, is_refused: bool
+) -> None:
+    def fsync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    if is_refused:
+        with pytest.raises(OutputError, match="Input/output error"):
+            write_atomically(Disk(), tmp_path / "a", b"x")
+    else:
+        write_atomically(Disk(), tmp_path / "a", b"x")
+    assert (tmp_path / "a").read_bytes() == b"x"
 
 
 def test_removes_files_directories_and_what_is_not_there(tmp_path: Path) -> None:
