@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from localdiff import paths
 from localdiff.directory_record import read_record, write_record
+from quant.errors import SourceError
 from quant.hashing import file_sha256
 
 State: TypeAlias = tuple[int, int, int, int]
@@ -23,6 +23,9 @@ Show: TypeAlias = Callable[[int, int], None]
 
 _SETTLED_NS = 2_000_000_000
 """A file that changed so recently may change again without another time: file systems count in steps of up to 2 s."""
+
+_unrecorded: dict[Path, dict[str, tuple[State, str]]] = {}
+"""What could not be recorded, for the rest of this run: it asks for the same hashes several times."""
 
 
 def state_of(path: Path) -> State:
@@ -39,7 +42,8 @@ def hashes(directory: Path, names: Iterable[str], show: Show = lambda done, tota
     """SHA-256 of files of a directory, in hex, by name; what had to be read is recorded.
 
     Raises:
-        OSError: a file cannot be read.
+        SourceError: a file cannot be read.
+        OSError: it cannot be looked at.
     """
     states = {name: state_of(directory / name) for name in names}
     known = _recorded(directory)
@@ -48,7 +52,7 @@ def hashes(directory: Path, names: Iterable[str], show: Show = lambda done, tota
     total, done = sum(states[name][0] for name in unread), 0
     for name in unread:
         before = done
-        found[name] = file_sha256(directory / name, lambda nbytes, before=before: show(before + nbytes, total))  # type: ignore[misc]
+        found[name] = _read(directory / name, lambda nbytes, before=before: show(before + nbytes, total))  # type: ignore[misc]
         done += states[name][0]
     record(directory, {name: (states[name], found[name]) for name in unread})
     return found
@@ -68,9 +72,21 @@ def record(directory: Path, read: Mapping[str, tuple[State, str]]) -> None:
     }
     if not settled:
         return
-    with suppress(OSError):  # then they are read again
-        files = {name: [list(state), sha256] for name, (state, sha256) in (_recorded(directory) | settled).items()}
+    known = _recorded(directory) | settled
+    files = {name: [list(state), sha256] for name, (state, sha256) in known.items()}
+    try:
         write_record(_folder(), directory, {"files": files})
+    except OSError:  # the next run reads them again
+        _unrecorded[directory.resolve()] = known
+
+
+def _read(path: Path, progress: Callable[[int], None]) -> str:
+    try:
+        return file_sha256(path, progress)
+    except OSError as error:
+        raise SourceError(
+            f"the weight file `{path}` cannot be read ({error.strerror})", "look at the disk and its permissions"
+        ) from error
 
 
 def _is_still(path: Path, state: State) -> bool:
@@ -85,7 +101,11 @@ def _folder() -> Path:
 
 
 def _recorded(directory: Path) -> dict[str, tuple[State, str]]:
-    """Name → state and hash, as recorded; nothing where the record cannot be read."""
+    """Name → state and hash, as recorded, or as found by this run; a record that cannot be read counts as empty."""
+    return _on_disk(directory) | _unrecorded.get(directory.resolve(), {})
+
+
+def _on_disk(directory: Path) -> dict[str, tuple[State, str]]:
     try:
         files = read_record(_folder(), directory)["files"]
         return {name: (_state(state), str(sha256)) for name, (state, sha256) in files.items()}

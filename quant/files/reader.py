@@ -62,7 +62,7 @@ class SourceReader:
         """Rows `[n, last]` of a tensor, all axes but its last flattened; positions must not go back.
 
         Raises:
-            SourceError: the file ends early.
+            SourceError: the file ends early, or cannot be read.
         """
         last = tensor.shape[-1] if tensor.shape else 1
         self._skip(tensor.start + part.start * last * tensor.itemsize)
@@ -99,7 +99,12 @@ class SourceReader:
         buffer = bytearray(count)
         view, filled = memoryview(buffer), 0
         while filled < count:
-            got = self._stream.readinto(view[filled:])
+            try:
+                got = self._stream.readinto(view[filled:])
+            except OSError as error:  # a disk that fails, or was unplugged
+                raise SourceError(
+                    f"`{self.file.name}` cannot be read ({error.strerror})", "look at the disk and its connection"
+                ) from error
             if not got:
                 raise SourceError(f"`{self.file.name}` ends early", HINT)
             filled += got

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from localdiff import paths
 from localdiff.quantizing import source_hashes
 from localdiff.quantizing.source_hashes import hashes, record, state_of
+from quant.errors import SourceError
 from quant.hashing import file_sha256
 
 NAMES = ("a", "b")
@@ -101,6 +104,20 @@ def test_the_record_of_a_directory_that_is_gone_is_deleted(directory: Path, tmp_
     assert len(list((paths.state_dir() / "sources").iterdir())) == 1
 
 
-def test_a_record_that_cannot_be_written_is_done_without(directory: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_recorded_is_read_once_a_run(directory: Path, read: list[str], tmp_path: Path) -> None:
     (tmp_path / "home").write_text("in the way")
+    for _ in range(3):
+        assert hashes(directory, NAMES) == expected(directory)
+    assert read == ["a", "b"]
+    (directory / "b").write_text("others")
     assert hashes(directory, NAMES) == expected(directory)
+    assert read == ["a", "b", "b"]
+
+
+def test_a_file_that_cannot_be_read_is_named(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(path: Path, progress: object) -> str:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(source_hashes, "file_sha256", fails)
+    with pytest.raises(SourceError, match=re.escape(f"`{directory / 'a'}` cannot be read (Input/output error)")):
+        hashes(directory, NAMES)

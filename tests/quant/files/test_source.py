@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
 import sys
 from dataclasses import replace
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,23 @@ def test_reads_the_same_values_as_safetensors_and_hashes_the_file(directory: Pat
             rows = [reader.rows(tensor, part) for part in row_slices(tensor.shape, tensor.itemsize, limit=700)]
             assert torch.equal(torch.cat(rows).view(tensor.shape), expected[tensor.name])
         assert reader.sha256() == hashlib.sha256((directory / file.name).read_bytes()).hexdigest()
+
+
+def test_a_disk_that_fails_meanwhile_is_an_error_that_names_the_file(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unplugged(FileIO):
+        def readinto(self, buffer: Any) -> int:
+            if len(buffer) > 100_000:  # behind the rows that are asked for below
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return super().readinto(buffer)
+
+    monkeypatch.setattr("quant.files.reader.FileIO", Unplugged)
+    file = read_source(directory)[0]
+    with SourceReader(file, directory / file.name) as reader:
+        reader.rows(file.tensors[0], slice(0, 3))
+        with pytest.raises(SourceError, match=f"`{file.name}` cannot be read"):
+            reader.sha256()
 
 
 def test_what_is_skipped_is_hashed_too(directory: Path) -> None:
