@@ -65,6 +65,7 @@ ALLOWED: dict[str, set[str]] = {
         "quant.files",
         "quant.jobs",
         "quant.planning",
+        "verification_record",
         "view",
     },
     "chat": {"ui", "view", "strict_json", "events", "private_file"},

@@ -20,6 +20,7 @@ from localdiff.quantizing.origin import Origin
 from localdiff.quantizing.plan_summary import Download, PlanSummary
 from localdiff.quantizing.source_hashes import Show
 from localdiff.sizes import counted, shown_size
+from localdiff.verification_record import recorded_damage
 from quant import MANIFEST_FILE, RECIPES
 from quant.errors import RecipeError
 from quant.files.disk import Disk
@@ -164,9 +165,17 @@ class PlannedJob:
             remarks.append(
                 f"`{self.target}` exists and will be replaced once the new one is verified."
                 if self.force
-                else f"`{self.target}` exists; `--force` rebuilds it."
+                else self._left_to_the_run()
             )
         return remarks
+
+    def _left_to_the_run(self) -> str:
+        """What a dry run, which reads no weights, says of a finished output."""
+        found = recorded_damage(self.target)
+        known = "exists" if found is None else f"is damaged, as it was found to be when last read: {found}"
+        return (
+            f"`{self.target}` {known}. Without `--dry-run` only what is damaged is rebuilt; `--force` rebuilds it all."
+        )
 
 
 def offline_summary(

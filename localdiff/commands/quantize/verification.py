@@ -23,6 +23,8 @@ from quant.files.manifest import Manifest, read_manifest
 from quant.jobs.events import FileChecked
 from quant.jobs.verify import AGAIN, verify, worst_tensors
 
+_MAY_BE_SOUND = "it may be sound: let its owner give you the permission to read it, then try again"
+
 
 class BarredError(DamagedError):
     """A file is not this user's to read, so that nothing is known of it."""
@@ -71,6 +73,8 @@ def recorded_damage(directory: Path, output: Output) -> dict[str, str]:
         with progress_display(output) as progress:
             found = list(_damaged_files(directory, progress))
     except DamagedError as error:
+        if isinstance(error.__cause__, PermissionError):
+            raise BarredError(error.message, _MAY_BE_SOUND) from error
         _record_damage(directory, error.message, since, output)
         raise
     damage = {checked.file: checked.problem or "" for checked in found if not checked.is_barred}
@@ -81,9 +85,7 @@ def recorded_damage(directory: Path, output: Output) -> dict[str, str]:
     if barred := [checked.problem or "" for checked in found if checked.is_barred]:
         for problem in (*damage.values(), *barred[:-1]):
             output.error(problem)
-        refusal = BarredError(
-            barred[-1], "it may be sound: let its owner give you the permission to read it, then try again"
-        )
+        refusal = BarredError(barred[-1], _MAY_BE_SOUND)
         if damage:
             refusal.exit_code = DamagedError.exit_code
         raise refusal

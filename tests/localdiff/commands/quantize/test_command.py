@@ -19,12 +19,14 @@ from localdiff.commands.quantize.display import Display
 from localdiff.hub.problems import UnreachableError
 from localdiff.model_store import find, stored_models
 from localdiff.quantizing.lock import locked
+from quant import MANIFEST_FILE
 from quant.errors import SpaceError
 from quant.files.disk import Disk
 from quant.files.manifest import read_manifest
 from quant.jobs.events import FileChecked, JobEvent
 from quant.jobs.verify import verify
 from tests.checkpoints.weights import write_small_text, write_small_weights
+from tests.fakes.permissions import as_anyone
 from tests.screens.processes import Cli, Result
 
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
@@ -222,7 +224,7 @@ def test_a_finished_model_is_not_made_again(cli: Cli, source: Path, output: Path
     assert cli("quantize", str(source), stdin=b"").code == 0, "nobody is asked about nothing"
     dry = cli("quantize", str(source), "--dry-run", stdin=b"")
     assert dry.code == 0
-    assert f"`{output}` exists; `--force` rebuilds it." in dry.stdout
+    assert f"`{output}` exists. Without `--dry-run` only what is damaged is rebuilt; `--force` " in dry.stdout
 
 
 def test_a_finished_model_of_something_else_is_refused_without_force(
@@ -352,6 +354,8 @@ def test_what_was_found_to_be_damaged_is_shown_so_until_it_is_rebuilt(
     (model,) = stored_models()
     assert (model.state, model.verified) == ("damaged", None)
     assert model.problem == f"`{SHARDS[0]}` does not match its manifest (SHA-256 differs)"
+    dry = cli("quantize", str(source), "--dry-run", stdin=b"")
+    assert f"`{output}` is damaged, as it was found to be when last read: {model.problem}. " in dry.stdout
     flip(output / "config.json", -1)
     assert cli("quantize", str(source), "--verify-only", stdin=b"").code == 5
     assert (stored_models()[0].problem or "").endswith("(SHA-256 differs), beside 1 other damaged file")
@@ -494,6 +498,14 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged(
         result = cli("quantize", str(source), *arguments, stdin=b"")
         refused(result, 3, f"error: `{SHARDS[1]}` cannot be read: Permission denied\n", "the permission to read it")
         assert "rebuil" not in result.stderr
+    assert stored_models()[0].state == "finished"
+    with monkeypatch.context() as patch, as_anyone():
+        patch.setattr(Path, "open", read)
+        (output / MANIFEST_FILE).chmod(0)
+        for arguments in (["--verify-only"], ["--yes"]):
+            result = cli("quantize", str(source), *arguments, stdin=b"")
+            refused(result, 3, "cannot be read (Permission denied)\n", "the permission to read it")
+        (output / MANIFEST_FILE).chmod(0o644)
     assert stored_models()[0].state == "finished"
     flip(output / SHARDS[0], -1)
     result = cli("quantize", str(source), "--verify-only", stdin=b"")
