@@ -14,6 +14,7 @@ from pathlib import Path
 
 from localdiff import paths
 from localdiff.adapter_reference import shipped_adapters
+from localdiff.checkpoint_files import CONFIG
 from localdiff.errors import ArgumentError, WeightsError
 from localdiff.model_store import (
     DEMO,
@@ -74,7 +75,7 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
     elif quantized is not None:
         source = ModelSource(directory=quantized, name=reference)
     elif os.path.isfile(path):
-        is_near = (path.parent / "config.json").is_file()
+        is_near = (path.parent / CONFIG).is_file()
         hint = f"did you mean `--model {path.parent}`?" if is_near else KINDS
         raise WeightsError(f"`{reference}` is a file, not the directory of a model", hint)
     elif (refusal := paths.refusal(path)) is not None:

@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 HARD_CAP = 400
 
-EVERYWHERE = {"errors", "config", "paths", "options", "sizes", "utf8", "quoting", "__init__"}
+EVERYWHERE = {"checkpoint_files", "errors", "config", "paths", "options", "sizes", "utf8", "quoting", "__init__"}
 
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"conversation", "engine", "events"},
@@ -205,6 +205,7 @@ ALLOWED: dict[str, set[str]] = {
     "options": set(),
     "sizes": set(),
     "utf8": set(),
+    "checkpoint_files": set(),
     "quoting": set(),
     "abandonable": set(),
     "events": set(),
@@ -244,6 +245,7 @@ TORCH_FREE = {
     "private_file",
     "options",
     "utf8",
+    "checkpoint_files",
     "quoting",
     "errors",
     "config",

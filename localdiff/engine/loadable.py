@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
+from localdiff.checkpoint_files import CHAT_TEMPLATE, GENERATION_CONFIG, TOKENIZER, TOKENIZER_CONFIG
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.engine.run import end_ids_of
 from localdiff.errors import UsageError, WeightsError
 from localdiff.load import StoredWeights
-from localdiff.load.checkpoint import GENERATION_CONFIG_FILE
 from localdiff.load.skeleton import Skeleton
-from localdiff.text import template, tokenizer
+from localdiff.text import template
 from localdiff.text.template import ChatTemplate
 from localdiff.text.tokenizer import Tokenizer
 
@@ -51,8 +51,8 @@ def lacking(directory: Path) -> tuple[str, ...]:
         WeightsError: the file that may hold a template is damaged.
     """
     there = {
-        tokenizer.FILE_NAME: (directory / tokenizer.FILE_NAME).is_file(),
-        template.FILE_NAME: template.has_template(directory),
+        TOKENIZER: (directory / TOKENIZER).is_file(),
+        CHAT_TEMPLATE: template.has_template(directory),
     }
     return tuple(name for name, is_there in there.items() if not is_there)
 
@@ -75,27 +75,27 @@ def require_text(weights: StoredWeights) -> None:
         WeightsError: a file is damaged, or the template is missing or fails on the simplest conversation.
     """
     absent = lacking(weights.checkpoint.directory)
-    if tokenizer.FILE_NAME not in absent:
+    if TOKENIZER not in absent:
         _tokenizer(weights)
-    if tokenizer.FILE_NAME not in absent or template.FILE_NAME not in absent:
+    if TOKENIZER not in absent or CHAT_TEMPLATE not in absent:
         chat_template = _template(weights)
-        with weights.reading(template.FILE_NAME, template.CONFIG_NAME):
+        with weights.reading(CHAT_TEMPLATE, TOKENIZER_CONFIG):
             _require_rendering(chat_template)
     _generation_config(weights)
 
 
 def _tokenizer(weights: StoredWeights) -> Tokenizer:
-    with weights.reading(tokenizer.FILE_NAME):
+    with weights.reading(TOKENIZER):
         return Tokenizer(weights.checkpoint.directory)
 
 
 def _template(weights: StoredWeights) -> ChatTemplate:
-    with weights.reading(template.FILE_NAME, template.CONFIG_NAME):
+    with weights.reading(CHAT_TEMPLATE, TOKENIZER_CONFIG):
         return ChatTemplate(weights.checkpoint.directory)
 
 
 def _generation_config(weights: StoredWeights) -> Mapping[str, Any]:
-    with weights.reading(GENERATION_CONFIG_FILE):
+    with weights.reading(GENERATION_CONFIG):
         config = weights.checkpoint.generation_config()
         SamplerSettings.from_config(config)
         end_ids_of(config)
@@ -106,4 +106,4 @@ def _require_rendering(chat_template: ChatTemplate) -> None:
     try:
         chat_template.render([{"role": "user", "content": "Hi"}])
     except UsageError as error:
-        raise WeightsError(error.message, f"replace the `{template.FILE_NAME}` of the checkpoint") from error
+        raise WeightsError(error.message, f"replace the `{CHAT_TEMPLATE}` of the checkpoint") from error

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from localdiff.abandonable import each
+from localdiff.checkpoint_files import CONFIG
 from localdiff.errors import WeightsError
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import Repository
@@ -31,7 +32,7 @@ def model_config(reference: str, content: bytes) -> Mapping[str, Any]:
         config = json.loads(content.decode("utf-8"))
         kind = config.get("model_type")
     except (ValueError, AttributeError, RecursionError) as error:
-        raise WeightsError(f"`config.json` of `{reference}` is not a JSON object", "fetch it again") from error
+        raise WeightsError(f"`{CONFIG}` of `{reference}` is not a JSON object", "fetch it again") from error
     if kind != MODEL_TYPE:
         raise WeightsError(
             f"`{reference}` is a `{kind}` model, not a `{MODEL_TYPE}`", "localdiff reads DiffusionGemma models only"

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from localdiff import paths
+from localdiff.checkpoint_files import CONFIG, TEXT_FILES, TOKENIZER
 from localdiff.disk_space import mounts, shortage
 from localdiff.download_plan import ConfirmDownload, DownloadPlan, confirm_silently
 from localdiff.errors import ResourceError, WeightsError
 from localdiff.fetching.contents import headers, missing_files, model_config, weight_files, weight_map
 from localdiff.fetching.transfer import transfer
-from localdiff.hub.files import CONFIG, TEXT_FILES, TOKENIZER
 from localdiff.hub.repository import Repository, changed_meanwhile, look_up
 from localdiff.load import MemoryPlan, StoredWeights, described_weights
 from localdiff.load_progress import LoadProgress, tell_nobody

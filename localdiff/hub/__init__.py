@@ -1,6 +1,5 @@
 """From the name of a repository of the Hub to files on disk: listings, downloads, and what may go wrong.
 
-    files                  which files a model needs
     repository, cache      what a repository holds, and what of it is here; names in the cache
     downloads, worker      files fetched in the background, by processes of their own
     endpoint, reach        the Hub's address, and whether it answers

@@ -19,9 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from localdiff.checkpoint_files import CONFIG
 from localdiff.config import is_set
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
-from localdiff.hub.files import CONFIG
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import Repository
 

@@ -17,16 +17,19 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from localdiff.checkpoint_files import CONFIG, TEXT_FILES
 from localdiff.errors import WeightsError
 from localdiff.hub.cache import linked_sha256
 from localdiff.hub.endpoint import require_readable
-from localdiff.hub.files import CONFIG, NEEDED
 from localdiff.hub.problems import UnreachableError, explain, not_downloaded, not_the_hub
 from localdiff.model_reference import KINDS
+from quant import MANIFEST_FILE
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
+NEEDED = (*TEXT_FILES, MANIFEST_FILE, "*.safetensors", "*.safetensors.index.json")
+"""The files that a model needs; only those at the top level are considered."""
 LEGAL_FILES = ("LICENSE*", "LICENCE*", "NOTICE*")
 MAIN = "main"
 _RETRY_WAITS = (1.0, 3.0)

@@ -15,15 +15,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from localdiff.checkpoint_files import CONFIG, GENERATION_CONFIG
 from localdiff.errors import WeightsError
 from localdiff.paths import require_readable, require_utf8
 from quant import MANIFEST_FILE
 from quant.dtypes import HEADER_DTYPES
 from quant.errors import SourceError
 from quant.files.source import INDEX_FILE, SINGLE_FILE, entry_file, parse_index
-
-CONFIG_FILE = "config.json"
-GENERATION_CONFIG_FILE = "generation_config.json"
 
 _INCOMPLETE = "download the checkpoint again, or point `--model` at a complete copy"
 _REBUILT = "the `localdiff quantize` that made it rebuilds what is damaged, from the same source"
@@ -48,7 +46,7 @@ class Checkpoint:
                 f"the model directory `{self.directory}` {what}",
                 "give a directory that holds `config.json` and `.safetensors` files",
             )
-        self._config = self._read_json(CONFIG_FILE)
+        self._config = self._read_json(CONFIG)
         self._files: dict[str, Any] = {}
         self._file_of = self._locate()
 
@@ -62,9 +60,9 @@ class Checkpoint:
         Raises:
             WeightsError: the file is not a JSON object.
         """
-        if not (self.directory / GENERATION_CONFIG_FILE).exists():
+        if not (self.directory / GENERATION_CONFIG).exists():
             return {}
-        return self._read_json(GENERATION_CONFIG_FILE)
+        return self._read_json(GENERATION_CONFIG)
 
     def names(self) -> tuple[str, ...]:
         """Every tensor's name, sorted."""

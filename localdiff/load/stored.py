@@ -19,8 +19,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from localdiff.checkpoint_files import CONFIG
 from localdiff.errors import WeightsError
-from localdiff.load.checkpoint import CONFIG_FILE, Checkpoint
+from localdiff.load.checkpoint import Checkpoint
 from localdiff.load.matching import DECODER, ENCODER
 from localdiff.model.config import ModelConfig
 from localdiff.paths import CHECK_PERMISSIONS
@@ -88,7 +89,7 @@ class StoredWeights:
         Raises:
             WeightsError: it is damaged, or another model's.
         """
-        with self.reading(CONFIG_FILE):
+        with self.reading(CONFIG):
             return ModelConfig.from_dict(self.checkpoint.config())
 
     def parts(self, name: str, dtype: torch.dtype) -> dict[str, Tensor]:

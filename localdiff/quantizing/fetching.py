@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from localdiff.checkpoint_files import CONFIG
 from localdiff.errors import WeightsError
 from localdiff.hub.downloads import Downloads
-from localdiff.hub.files import CONFIG
 from localdiff.hub.repository import changed_meanwhile
 from localdiff.quantizing import source_hashes
 from localdiff.quantizing.origin import Origin

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from localdiff import paths
-from localdiff.hub.files import CONFIG, TEXT_FILES
+from localdiff.checkpoint_files import CONFIG, TEXT_FILES
 from localdiff.model_reference import resolve_local
 from localdiff.quantizing.origin import name_of, small_files
 from localdiff.quantizing.request import QuantizeRequest

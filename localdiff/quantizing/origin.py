@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from localdiff import paths
+from localdiff.checkpoint_files import CONFIG, TEXT_FILES
 from localdiff.errors import UsageError, WeightsError
 from localdiff.fetching.contents import headers, missing_files, model_config, weight_files, weight_map
-from localdiff.hub.files import CONFIG, TEXT_FILES
 from localdiff.hub.repository import LEGAL_FILES, Repository, is_license, look_up
 from localdiff.model_reference import resolve_local
 from localdiff.model_store import DEMO

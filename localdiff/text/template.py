@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from localdiff.checkpoint_files import CHAT_TEMPLATE, TOKENIZER_CONFIG
 from localdiff.errors import UsageError, WeightsError, kind_of
 from localdiff.paths import require_readable
 from localdiff.text.shield import Shield
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 Message: TypeAlias = Mapping[str, Any]
 
-FILE_NAME = "chat_template.jinja"
-CONFIG_NAME = "tokenizer_config.json"
 MAX_FILE_BYTES = 1_000_000
 MAX_DEPTH = 64
 SPARE_CHARACTERS = 1_000_000
@@ -31,7 +30,7 @@ SPARE_CHARACTERS = 1_000_000
 # Names of the family; `tokenizer_config.json` may say otherwise.
 _TOKENS = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
 
-_REPLACE = f"replace it with the `{FILE_NAME}` of the checkpoint it belongs to"
+_REPLACE = f"replace it with the `{CHAT_TEMPLATE}` of the checkpoint it belongs to"
 _UNUSUAL = "it may not take a message that is not just a role and a text as `content`"
 
 # Markers that the model itself may write, and that the template looks for in its earlier turns.
@@ -56,11 +55,12 @@ class ChatTemplate:
         from localdiff.text.sandbox import environment
 
         directory = Path(directory)
-        config = _read_config(directory / CONFIG_NAME)
+        config = _read_config(directory / TOKENIZER_CONFIG)
         found = _find_template(directory, config)
         if found is None:
             raise WeightsError(
-                f"`{directory}` has no chat template: neither `{FILE_NAME}` nor `chat_template` in `{CONFIG_NAME}`",
+                f"`{directory}` has no chat template: neither `{CHAT_TEMPLATE}` "
+                f"nor `chat_template` in `{TOKENIZER_CONFIG}`",
                 hint="give the directory of an instruction-tuned checkpoint",
             )
         self._path, source = found
@@ -159,14 +159,14 @@ def has_template(directory: Path) -> bool:
     Raises:
         WeightsError: a file that may hold one cannot be read.
     """
-    return _find_template(directory, _read_config(directory / CONFIG_NAME)) is not None
+    return _find_template(directory, _read_config(directory / TOKENIZER_CONFIG)) is not None
 
 
 def _find_template(directory: Path, config: Mapping[str, Any]) -> tuple[Path, str] | None:
-    path = directory / FILE_NAME
+    path = directory / CHAT_TEMPLATE
     if path.is_file():
         return path, _read_text(path)
-    path, template = directory / CONFIG_NAME, config.get("chat_template")
+    path, template = directory / TOKENIZER_CONFIG, config.get("chat_template")
     if isinstance(template, list):  # an older form: several named templates
         templates = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
         template = templates.get("default")

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from localdiff.checkpoint_files import TOKENIZER
 from localdiff.errors import ContextError, UsageError, WeightsError
 from localdiff.paths import require_readable
 from localdiff.text.shield import Segment, Shield
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     import tokenizers
 
 REPLACEMENT = "\ufffd"
-FILE_NAME = "tokenizer.json"
 
 # Characters; less is tokenized before anybody would notice, and gigabytes and minutes go into some times more.
 _LONG = 1_000_000
@@ -80,7 +80,7 @@ class Tokenizer:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._backend = _read(Path(directory) / FILE_NAME)
+        self._backend = _read(Path(directory) / TOKENIZER)
         added = self._backend.get_added_tokens_decoder()
         self.control: Mapping[str, int] = {
             token.content: id for id, token in added.items() if token.special or _MARKER.fullmatch(token.content)

@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
+from localdiff.checkpoint_files import TOKENIZER
 from localdiff.hub.cache import linked_sha256
-from localdiff.hub.files import TOKENIZER
 from quant import MANIFEST_FILE
 from quant.hashing import file_sha256
 

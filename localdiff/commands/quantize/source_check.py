@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from localdiff.checkpoint_files import TEXT_FILES, TOKENIZER
 from localdiff.engine.loadable import lacking, require_text, require_weights
 from localdiff.errors import WeightsError
-from localdiff.hub.files import TEXT_FILES, TOKENIZER
 from localdiff.load import StoredWeights, described_weights, open_weights
 from localdiff.quantizing.origin import Origin
 
