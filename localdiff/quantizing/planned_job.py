@@ -69,7 +69,7 @@ class PlannedJob:
 
     @cached_property
     def job(self) -> Job:
-        """The job, without weight files and small files that are still on the Hub."""
+        """The job, but for what only a run can open: weight files, and small files of the Hub on their way."""
         return Job(
             plan=self.plan,
             output=self.target,
@@ -78,7 +78,10 @@ class PlannedJob:
             tool=TOOL,
             model=self.origin.model,
             revision=self.origin.revision,
-            files=documents(self.origin, self.plan, accounts(self.plan, self.origin.config), TOOL),
+            files={
+                **{name: partial(self.origin.read, name) for name in self.origin.small_files},
+                **documents(self.origin, self.plan, accounts(self.plan, self.origin.config), TOOL),
+            },
             workers=available_workers(self.encoder.device),
             device=self.encoder.device,
             damaged=frozenset(self.damaged),

@@ -11,7 +11,7 @@ two operations:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +33,7 @@ from quant.names import (
     discarded_directory,
     partial_directory,
 )
+from quant.planning.plan import is_shard_name
 
 _WRITTEN = (".safetensors", ".safetensors" + NOTE, PARTIAL)
 """How the names of shards, of their notes, and of files that are being written end."""
@@ -40,11 +41,13 @@ _LITTER = {".DS_Store", "Thumbs.db", "desktop.ini"}
 """Files that desktops leave in folders."""
 
 
-def require_free(output: Path, *, force: bool = False) -> None:
+def require_free(output: Path, *, force: bool = False, names: Collection[str] | None = None) -> None:
     """Refuse a path that is taken by something other than a quantized model, or that lies in one.
 
     Args:
         force: whether what is there will be replaced; it may then hold nothing that is not the model's.
+        names: files of the model beside its weights, for one whose manifest cannot be read; None where they are not
+            known yet, so that folders alone are seen to be another's.
 
     Raises:
         OutputError: it exists and is not a quantized model, or not only one, or is part of one.
@@ -53,7 +56,7 @@ def require_free(output: Path, *, force: bool = False) -> None:
         raise OutputError(f"`{output}` is inside a quantized model", "choose a directory beside it")
     if _occupied(output) and not (output / MANIFEST_FILE).exists():
         raise OutputError(f"`{output}` exists and is not a quantized model", "choose another directory")
-    if force and (foreign := _foreign(output)):
+    if force and (foreign := _foreign(output, names)):
         raise OutputError(
             f"`{foreign[0]}` in `{output}` is not the model's, and would be deleted with it",
             "move it elsewhere, or choose another directory",
@@ -96,7 +99,7 @@ class Output:
         Raises:
             OutputError: the output was made, or an unfinished job was begun, from something else or in another way.
         """
-        require_free(self._target, force=self._job.force)
+        require_free(self._target, force=self._job.force, names=self._job.files)
         if self._job.force:
             return
         if (self.directory / MANIFEST_FILE).exists():
@@ -121,7 +124,7 @@ class Output:
         Raises:
             OutputError: the output is there and not known to be damaged, or something else is in the way.
         """
-        require_free(self._target, force=self._job.force)
+        require_free(self._target, force=self._job.force, names=self._job.files)
         if self._garbage.exists():
             self._require_ours(self._garbage)
             self._disk.remove(self._garbage)
@@ -159,7 +162,7 @@ class Output:
 
     def _require_replaceable(self) -> None:
         """Refuse to replace anything but a quantized model, and even that without `force`."""
-        require_free(self._target, force=self._job.force)
+        require_free(self._target, force=self._job.force, names=self._job.files)
         if _occupied(self._target) and not self._job.force:
             raise self._already_there()
 
@@ -354,16 +357,18 @@ def _occupied(path: Path) -> bool:
     return (path.exists() or path.is_symlink()) and (not path.is_dir() or any(path.iterdir()))
 
 
-def _foreign(output: Path) -> list[str]:
-    """Names in a quantized model's directory that are not the model's; a damaged manifest tells of folders only."""
+def _foreign(output: Path, names: Collection[str] | None) -> list[str]:
+    """Names in a quantized model's directory that are not the model's."""
     entries = sorted(output.iterdir()) if output.is_dir() else []
     folders = [path.name for path in entries if path.is_dir()]
+    files = [path.name for path in entries if not path.is_dir()]
     try:
         manifest = read_manifest(output)
+        own = {MANIFEST_FILE, *manifest.shards, *manifest.files} | _LITTER
     except DamagedError:
-        return folders
-    own = {MANIFEST_FILE, *manifest.shards, *manifest.files} | _LITTER
-    files = [path.name for path in entries if not path.is_dir()]
+        if names is None:
+            return folders
+        own = {MANIFEST_FILE, INDEX_FILE, *names, *filter(is_shard_name, files)} | _LITTER
     # A refresh that was killed leaves one of them half written, under the name that it has until then.
     return folders + [name for name in files if name.removesuffix(PARTIAL) not in own]
 

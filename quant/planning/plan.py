@@ -6,6 +6,7 @@ and a job then carries it out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -32,6 +33,7 @@ CLASSES = {
 }
 """Tensor classes in the order in which they are tried and shown."""
 
+_SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 _BUFFERS_PER_SLICE = 9
 """Working memory of a slice in units of its source bytes: itself, its codes, three fp32 copies to measure the error."""
 
@@ -176,6 +178,11 @@ def _planned(recipe: Recipe, tensor: StoredTensor) -> PlannedTensor:
             f"`{tensor.name}` cannot be stored as {scheme} ({error})", "recipe `bf16` keeps every tensor as it is"
         ) from error
     return PlannedTensor(source=tensor, scheme=scheme, stored_bytes=sum(part.nbytes for part in parts))
+
+
+def is_shard_name(name: str) -> bool:
+    """Whether a file has a name that a plan gives to a shard."""
+    return _SHARD.fullmatch(name) is not None
 
 
 def _shard(number: int, count: int, source: SourceFile, tensors: tuple[PlannedTensor, ...]) -> PlannedShard:

@@ -262,7 +262,7 @@ class Quantization:
                 planned.job,
                 open_source=fetcher.open,
                 hash_sources=origin.hash_sources,  # what shows it gives way to the progress of the job
-                files={**texts, **planned.job.files},
+                files={**planned.job.files, **texts},
             )
             if not are_here(origin):
                 job = replace(job, inspect=partial(require_texts, origin))

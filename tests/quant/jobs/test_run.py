@@ -359,6 +359,21 @@ def test_force_deletes_nothing_that_is_not_the_models(source: Path, tmp_path: Pa
     assert kept.read_text() == "mine"
 
 
+def test_nor_does_it_where_the_manifest_is_damaged(source: Path, tmp_path: Path) -> None:
+    """It tells no longer what is the model's; the names of shards and of this job's files do."""
+    output = tmp_path / "out"
+    job = make_job(source, output, force=True)
+    finish(job)
+    (output / MANIFEST_FILE).write_text("{")
+    for name in ("notes.txt", "adapter_model.safetensors"):
+        (output / name).write_text("mine")
+        with pytest.raises(OutputError, match=f"`{name}` in .* is not the model's"):
+            finish(job)
+        assert (output / name).read_text() == "mine"
+        (output / name).unlink()
+    finish(job)
+
+
 def test_no_model_is_made_inside_another(source: Path, tmp_path: Path) -> None:
     finish(make_job(source, tmp_path / "out"))
     with pytest.raises(OutputError, match="is inside a quantized model"):
