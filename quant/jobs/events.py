@@ -70,6 +70,13 @@ class ShardWritten:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class OutputWritten:
+    """Every file of the output is written, and will now be read back; `directory` has not its final name yet."""
+
+    directory: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FileChecked:
     """A file of the output was compared with the manifest; `problem` is None or a sentence.
 
@@ -111,5 +118,13 @@ class JobFinished:
 
 
 JobEvent: TypeAlias = (
-    JobStarted | ShardStarted | BytesDone | TensorDone | ShardWritten | FileChecked | JobStopped | JobFinished
+    JobStarted
+    | ShardStarted
+    | BytesDone
+    | TensorDone
+    | ShardWritten
+    | OutputWritten
+    | FileChecked
+    | JobStopped
+    | JobFinished
 )

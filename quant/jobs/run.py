@@ -19,7 +19,7 @@ from quant.files.disk import Disk, write_atomically
 from quant.files.manifest import ENCODING, FileEntry, Manifest, read_manifest
 from quant.files.source import INDEX_FILE, SourceStoppedError
 from quant.hashing import file_sha256
-from quant.jobs.events import JobEvent, JobFinished, JobStarted, JobStopped, ShardStarted, ShardWritten
+from quant.jobs.events import JobEvent, JobFinished, JobStarted, JobStopped, OutputWritten, ShardStarted, ShardWritten
 from quant.jobs.job import Content, Job
 from quant.jobs.output import Output
 from quant.jobs.pool import slice_pool
@@ -88,6 +88,7 @@ def run(
                 )
     seconds = watch.seconds()
     _finish(job, files, output, disk)
+    yield OutputWritten(directory=str(output.directory))
     for checked in verify(output.directory):
         yield checked
         require_sound(checked)

@@ -45,7 +45,7 @@ from localdiff.ui.status import StatusLine, status_line
 from localdiff.verification_record import State, state_of
 from quant import recipe_named
 from quant.files.manifest import read_manifest
-from quant.jobs.events import JobFinished, JobStopped, ShardWritten
+from quant.jobs.events import JobFinished, JobStopped, OutputWritten, ShardWritten
 from quant.jobs.run import run
 from quant.planning.gpu import Encoder
 from quant.planning.plan import describe_plan, make_plan
@@ -145,7 +145,6 @@ class Quantization:
         # 7. summary
         if finished is None:
             return INTERRUPTED
-        verification.record_sound(self._target, self._output)
         self._summarize(finished, agreed)
         self._output.stdout.write_path(self._target)
         return 0
@@ -245,7 +244,9 @@ class Quantization:
         stop = threading.Event()
         origin = planned.origin
         scratch = planned.scratch if planned.streams else None
+        finished: JobFinished | None = None
         stopped: JobStopped | None = None
+        written: State | None = None
         with ExitStack() as stack:
             stack.enter_context(cancel_on_interrupt(stop))
             progress = stack.enter_context(progress_display(self._output, interrupted=stop.is_set))
@@ -268,12 +269,17 @@ class Quantization:
                 job = replace(job, inspect=partial(require_texts, origin))
             for event in run(job, cancelled=stop.is_set):
                 display.on_event(event)
-                if isinstance(event, ShardWritten):
-                    fetcher.record(event.source, event.source_sha256)
-                if isinstance(event, JobFinished):
-                    return event
-                if isinstance(event, JobStopped):
-                    stopped = event
+                match event:
+                    case ShardWritten():
+                        fetcher.record(event.source, event.source_sha256)
+                    case OutputWritten():
+                        written = state_of(Path(event.directory))
+                    case JobFinished():
+                        finished = event
+                    case JobStopped():
+                        stopped = event
+        if finished is not None:
+            verification.record_sound(self._target, self._output, written)
         if stopped is not None:
             kept = f"{stopped.finished} of {stopped.shards} output files are finished and kept"
             if planned.streams:
@@ -281,7 +287,7 @@ class Quantization:
             elif planned.to_fetch:
                 kept += ", finished downloads too; unfinished downloads start over"
             self._note(f"Stopped. {kept}.\n{CONTINUE}")
-        return None
+        return finished
 
     def _summarize(self, finished: JobFinished, planned: PlannedJob) -> None:
         lines = []

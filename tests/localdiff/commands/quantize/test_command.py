@@ -24,6 +24,8 @@ from quant.errors import SpaceError
 from quant.files.disk import Disk
 from quant.files.manifest import read_manifest
 from quant.jobs.events import FileChecked, JobEvent
+from quant.jobs.job import Job
+from quant.jobs.run import run
 from quant.jobs.verify import verify
 from tests.checkpoints.weights import write_small_text, write_small_weights
 from tests.fakes.permissions import as_anyone
@@ -438,6 +440,22 @@ def test_a_file_that_is_written_to_after_it_was_read_is_not_called_verified(
     cli("quantize", str(source), "--yes", stdin=b"")
     when_read(monkeypatch, lambda: flip(output / SHARDS[0], -1))
     result = cli("quantize", str(source), "--verify-only", stdin=b"")
+    assert f"note: the time of verification is not recorded: `{output}` was changed" in result.stderr
+    assert [(model.state, model.verified) for model in stored_models()] == [("finished", None)]
+
+
+def test_what_somebody_writes_to_while_a_job_checks_its_result_is_not_called_verified(
+    cli: Cli, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def disturbed(job: Job, *, cancelled: Callable[[], bool]) -> Iterator[JobEvent]:
+        for event in run(job, cancelled=cancelled):
+            if isinstance(event, FileChecked) and event.file == SHARDS[0]:
+                flip(output.with_name(f"{NAME}.partial") / SHARDS[0], -1)
+            yield event
+
+    monkeypatch.setattr(flow, "run", disturbed)
+    result = cli("quantize", str(source), "--yes", stdin=b"")
+    assert result.code == 0
     assert f"note: the time of verification is not recorded: `{output}` was changed" in result.stderr
     assert [(model.state, model.verified) for model in stored_models()] == [("finished", None)]
 
