@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite
 from pathlib import Path
 
 import torch
@@ -46,7 +47,7 @@ def make_shard(
     """Read the source file at `path`, write its shard and note it, unless the job is cancelled meanwhile.
 
     Raises:
-        SourceError: the file is damaged, or holds values that are not finite.
+        SourceError: the file is damaged, or holds values that are not finite, or far too large.
         DamagedError: a tensor's error is over its codec's limit.
         SpaceError: the disk is full.
     """
@@ -63,8 +64,7 @@ def make_shard(
                 yield BytesDone(name=tensor.name, source_bytes=rows.source_bytes)
                 if cancelled():
                     return
-            error = round(total.relative, _DIGITS) if tensor.scheme in CODECS else 0.0
-            _check_error(tensor, error)
+            error = _relative_error(tensor, total)
             tensors[tensor.name] = TensorEntry(
                 scheme=tensor.scheme,
                 shape=tensor.source.shape,
@@ -114,7 +114,7 @@ def _rows(
         element = 0
         for rows in slices:
             if rows.dtype in SOURCE_DTYPES and not bool(torch.isfinite(rows).all()):
-                raise _not_finite(tensor)
+                raise _damaged(tensor, "not finite")
             writer.write(name, element, rows)
             element += rows.numel()
             yield _Rows(error=_Error(), source_bytes=rows.nbytes)
@@ -127,7 +127,7 @@ def _rows(
             codes, scales = codes + encoded.codes.numel(), scales + encoded.scales.numel()
             yield _Rows(error=error, source_bytes=source_bytes)
     except NotFiniteError as error:
-        raise _not_finite(tensor) from error
+        raise _damaged(tensor, "not finite") from error
 
 
 def _encode(codec_name: str, device: torch.device, rows: Tensor) -> tuple[Encoded, _Error, int]:
@@ -138,18 +138,29 @@ def _encode(codec_name: str, device: torch.device, rows: Tensor) -> tuple[Encode
     return Encoded(codes=encoded.codes.cpu(), scales=encoded.scales.cpu()), error, rows.nbytes
 
 
-def _check_error(tensor: PlannedTensor, error: float) -> None:
-    limit = CODECS[tensor.scheme].error_limit if tensor.scheme in CODECS else 0.0
+def _relative_error(tensor: PlannedTensor, total: _Error) -> float:
+    """What a stored tensor has lost, as its manifest entry says it.
+
+    Raises:
+        SourceError: its values are so large that their squares overflow.
+        DamagedError: it is over the limit of its codec.
+    """
+    if tensor.scheme not in CODECS:
+        return 0.0
+    if not isfinite(total.squared + total.norm):  # a bit of an exponent has flipped
+        raise _damaged(tensor, "far too large")
+    error, limit = round(total.relative, _DIGITS), CODECS[tensor.scheme].error_limit
     if error > limit:
         raise DamagedError(
             f"`{tensor.name}` loses {error:.1%} as {tensor.scheme}, where {limit:.0%} is the limit",
             "these weights do not suit that format: recipe `int8` keeps more of them, `bf16` everything",
         )
+    return error
 
 
-def _not_finite(tensor: PlannedTensor) -> SourceError:
+def _damaged(tensor: PlannedTensor, what: str) -> SourceError:
     return SourceError(
-        f"`{tensor.name}` in `{tensor.source.file}` holds values that are not finite",
+        f"`{tensor.name}` in `{tensor.source.file}` holds values that are {what}",
         "the weights are damaged: download them again",
     )
 

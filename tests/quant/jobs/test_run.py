@@ -399,6 +399,17 @@ def test_weights_that_are_not_finite_are_named(source: Path, tmp_path: Path, nam
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("value", [3e19, 1e37])  # the squares of the second's error overflow, too
+def test_a_weight_with_a_flipped_bit_in_its_exponent_is_named(source: Path, tmp_path: Path, value: float) -> None:
+    """Beside it everything else vanishes: its error would be 0 of infinity, or no number, and over no limit."""
+    path = source / "model-00001-of-00003.safetensors"
+    tensors = load_file(path)
+    tensors["model.decoder.embed_tokens.weight"].view(-1)[3] = value
+    save_file(tensors, path)
+    with pytest.raises(SourceError, match=r"`model\.decoder\.embed_tokens\.weight` in .* far too large"):
+        finish(make_job(source, tmp_path / "out"))
+
+
 def test_a_source_that_does_not_hash_to_what_was_published_never_becomes_a_shard(source: Path, tmp_path: Path) -> None:
     name = "model-00001-of-00003.safetensors"
     files = [replace(file, sha256="0" * 64) if file.name == name else file for file in read_source(source)]
