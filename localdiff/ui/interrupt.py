@@ -6,6 +6,7 @@ Knows signals; knows nothing about what is being stopped.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +25,8 @@ def interruptible() -> Iterator[None]:
     """Raises `KeyboardInterrupt` at its end after a Ctrl-C, even if the first one was lost or became another error.
 
     Libraries that are called from C drop Python exceptions that they did not expect, as torch does where it imports
-    NumPy, or raise one of their own, as it does where it reads a tensor. Off the main thread it does nothing.
+    NumPy, or raise one of their own, as it does where it reads a tensor; Python drops those of callbacks, and would
+    print them. Off the main thread it does nothing.
     """
     came = False
 
@@ -34,7 +36,7 @@ def interruptible() -> Iterator[None]:
         raise KeyboardInterrupt
 
     try:
-        with handled_by(handle):
+        with handled_by(handle), _interrupts_unprinted():
             yield
     except Exception as error:
         if came:
@@ -42,6 +44,25 @@ def interruptible() -> Iterator[None]:
         raise
     if came:
         raise KeyboardInterrupt
+
+
+@contextmanager
+def _interrupts_unprinted() -> Iterator[None]:
+    """Nothing is printed of a `KeyboardInterrupt` that Python has dropped; only the main thread is sent any."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = sys.unraisablehook
+
+    def report(dropped: sys.UnraisableHookArgs) -> None:
+        if dropped.exc_type is not KeyboardInterrupt:
+            before(dropped)
+
+    sys.unraisablehook = report
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 @contextmanager

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
+import weakref
 from contextlib import suppress
 
 import pytest
@@ -50,6 +52,25 @@ def test_another_thread_installs_nothing() -> None:
     thread.start()
     thread.join(10)
     assert seen == [before]
+
+
+def test_an_interrupt_that_python_drops_is_neither_lost_nor_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when it comes while a callback runs, of which imports have many."""
+    printed: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", printed.append)
+
+    def die() -> None:
+        finalized = weakref.ref(token := _Token(), lambda _: signal.raise_signal(signal.SIGINT))
+        del token
+        assert finalized() is None
+
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        die()
+    assert not printed
+
+
+class _Token:
+    """Something that a callback can wait for the end of."""
 
 
 def test_an_interrupt_that_a_library_drops_is_not_lost() -> None:
