@@ -57,8 +57,13 @@ def _threads(count: int, library: Path | None) -> ThreadPoolExecutor:
     setting = torch.get_num_threads()
     pool = ThreadPoolExecutor(count, "experts", _compute_alone, (library,))
     started = Barrier(count)
-    for future in [pool.submit(started.wait) for _ in range(count)]:
-        future.result()
+    try:
+        for future in [pool.submit(started.wait) for _ in range(count)]:
+            future.result()
+    except BaseException:  # Ctrl-C, or no more threads: those that wait for the rest would keep the process from ending
+        started.abort()
+        pool.shutdown(wait=False)
+        raise
     torch.set_num_threads(setting)  # what a thread sets for itself is also what later threads begin with
     return pool
 

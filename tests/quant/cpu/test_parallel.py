@@ -59,6 +59,27 @@ def test_threads_that_start_later_are_as_before(two_threads: None) -> None:
     assert (seen, torch.get_num_threads()) == ([2], 2)
 
 
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyboardInterrupt()])
+def test_threads_that_wait_for_others_end_where_those_do_not_start(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def start_two(thread: threading.Thread) -> None:
+        if len(started) == 2:
+            raise error
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_two)
+    with pytest.raises(type(error)):
+        parallel_for([lambda _: None] * 7, [0])  # no other test has a pool of seven
+    for thread in started:
+        thread.join(timeout=30)
+        assert not thread.is_alive()
+
+
 def test_the_first_error_is_raised_after_the_others_have_done_the_rest() -> None:
     done: list[int] = []
 
