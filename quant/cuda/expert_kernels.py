@@ -18,15 +18,7 @@ import triton.language as tl
 from quant.cuda.activation_kernels import gate_and_up, gelu
 from quant.cuda.nf4_kernels import load_table
 from quant.cuda.row_kernels import to_int8
-from quant.cuda.weight_kernels import (
-    add_product,
-    code_offsets,
-    fetch_words,
-    kept,
-    load_scales,
-    load_words,
-    with_jump,
-)
+from quant.cuda.weight_kernels import add_product, code_offsets, kept, load_scales, load_words, with_jump
 
 
 @triton.jit(do_not_specialize=("pairs", "blocks"))  # they depend on the length of a prompt
@@ -96,7 +88,6 @@ def gate_up_kernel(
     PACK: tl.constexpr,
     BY_LANES: tl.constexpr,
     COMPUTE: tl.constexpr,
-    FETCHED: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -104,8 +95,7 @@ def gate_up_kernel(
 
     Both products are first rounded to COMPUTE, the type of the activations, as two separate layers would. With INT8,
     `x` is int8 with scales [N, D/64], and `hidden` is int8 with scales [P, I/64]. COLUMNS is 64: one group of the
-    input of the down projection. FETCHED is how many groups ahead the L2 cache fetches codes in words; 0 for none
-    but those that are loaded.
+    input of the down projection.
     """
     block = tl.program_id(0)
     expert = tl.load(block_expert + block)
@@ -142,14 +132,8 @@ def gate_up_kernel(
         if TWO_AHEAD:
             second = tl.minimum(1, groups - 1)
             later_codes, later_scale = load_words(weight_codes, weight_scales, second, code_group_stride, inner)
-    if FETCHED:
-        lines = codes + (base + first + with_jump(tl.arange(0, 2 * COLUMNS), jump, 2 * COLUMNS)) * SIZE
-        for group in tl.static_range(2, FETCHED):
-            fetch_words(lines, weight_scales, tl.minimum(group, groups - 1), code_group_stride, inner)
     for group in range(groups):
         scale, x_scale = 0, 0
-        if FETCHED:
-            fetch_words(lines, weight_scales, tl.minimum(group + FETCHED, groups - 1), code_group_stride, inner)
         of_group = weight_codes + group * code_group_stride
         ahead = tl.minimum(group + (2 if TWO_AHEAD else 1), groups - 1)
         if WORDS:
@@ -198,15 +182,13 @@ def down_kernel(
     INT8: tl.constexpr,
     PACK: tl.constexpr,
     BY_LANES: tl.constexpr,
-    FETCHED: tl.constexpr,
     TILES: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
     """The down projection of every pair, back in the order of pairs: `outputs` [P, D].
 
-    Grid: (blocks, D / (TILES COLUMNS)); a program computes its tiles one after the other, and has the next one's first
-    groups fetched, too. FETCHED as for `gate_up_kernel`.
+    Grid: (blocks, D / (TILES COLUMNS)); a program computes its tiles one after the other.
     """
     block = tl.program_id(0)
     expert = tl.load(block_expert + block)
@@ -237,19 +219,8 @@ def down_kernel(
             next_scale, next_row_scale = load_scales(down_scales, 0, COLUMNS), tl.load(row_scales)
         if WORDS:
             next_codes, next_scale = load_words(down_codes, down_scales, 0, code_group_stride, width // 2)
-        if FETCHED:
-            lines = codes + (base + first + tl.arange(0, COLUMNS)) * SIZE
-            if tile == 0:
-                for group in tl.static_range(1, FETCHED):
-                    fetch_words(lines, down_scales, tl.minimum(group, groups - 1), code_group_stride, width // 2)
         for group in range(groups):
             scale, row_scale = 0, 0
-            if FETCHED:
-                later = group + FETCHED
-                # Behind the last group come the first ones of the next tile, COLUMNS rows further.
-                rows_on = tl.where((later >= groups) & (tile + 1 < TILES), COLUMNS, 0)
-                later = tl.minimum(later - tl.where(rows_on > 0, groups, 0), groups - 1)
-                fetch_words(lines + rows_on * SIZE, down_scales + rows_on // 2, later, code_group_stride, width // 2)
             of_group = down_codes + group * code_group_stride
             ahead = tl.minimum(group + 1, groups - 1)
             if WORDS:

@@ -120,13 +120,12 @@ class CudaExperts(RoutedExperts):
         codes = source.codes.new_empty(len(blocks.order), inner)
         scales = source.scales.new_empty(len(codes), inner // GROUP) if self.activations == "a8" else codes
         tile = self._tile(codes.device)
-        table = self._levels(kernel, self._gate_up, blocks.rows, dtype)
         kernel[(len(blocks), inner // COLUMNS)](
             source.codes,
             source.scales,
             self._gate_up.codes,
             self._gate_up.scale_words,
-            table,
+            self._levels(kernel, self._gate_up, blocks.rows, dtype),
             *blocks.tensors,
             codes,
             scales,
@@ -134,7 +133,6 @@ class CudaExperts(RoutedExperts):
             width,
             inner,
             COMPUTE=triton_type(dtype),
-            FETCHED=tile.fetched if _is_of_bytes(table) else 0,
             COLUMNS=COLUMNS,
             **self._constants(kernel, self._gate_up),
             ROWS=blocks.rows,
@@ -151,7 +149,7 @@ class CudaExperts(RoutedExperts):
         tile = self._tile(outputs.device)
         columns = COLUMNS if isinstance(self._down, Unquantized) or width % tile.down_columns else tile.down_columns
         table = self._levels(kernel, self._down, blocks.rows, outputs.dtype)
-        several = tiles.DOWN_TILES_PER_TABLE if _is_of_bytes(table) else 1
+        several = tiles.DOWN_TILES_PER_TABLE if table.dtype == torch.int32 else 1
         if width % (several * columns):
             several = 1
         kernel[(len(blocks), width // (several * columns))](
@@ -165,7 +163,6 @@ class CudaExperts(RoutedExperts):
             width,
             inner,
             COLUMNS=columns,
-            FETCHED=tile.fetched if _is_of_bytes(table) else 0,
             TILES=several,
             **self._constants(kernel, self._down),
             ROWS=blocks.rows,
@@ -266,11 +263,6 @@ def _take(tensor: QuantTensor | nn.Parameter, activations: Activations) -> Tiled
     part = tiled(tensor.codec, tensor.encoded, activations)
     tensor.codes, tensor.scales = tensor.codes.new_empty(0), tensor.scales.new_empty(0)
     return part
-
-
-def _is_of_bytes(table: Tensor) -> bool:
-    """Whether it has a word for each byte of codes, and not a level for each code."""
-    return table.dtype == torch.int32
 
 
 def _words(part: Tiled | Unquantized, activations: Activations) -> str:

@@ -56,8 +56,6 @@ class ExpertTile:
         byte_table: whether blocks of few rows look nf4 up in a table of bytes (`nf4_kernels`), if activations are bf16.
             Those of more rows have no room for it: Triton, which does not know of the table, asks the driver for more
             than 48 KiB of shared memory only if its own part exceeds them.
-        fetched: how many groups of 64 inputs ahead the L2 cache fetches codes, in loops with a table of bytes; 0 for no
-            more than what is loaded. Nobody has timed any other number.
     """
 
     few_rows: int
@@ -68,7 +66,6 @@ class ExpertTile:
     warps: int = 4
     stages: int = 3
     byte_table: bool = False
-    fetched: int = 0
 
     def rows(self, pairs: int, experts: int, *, by_table: bool = False) -> int:
         """Rows of a block for so many pairs of a row and an expert; `by_table`, if blocks of few may have a table."""

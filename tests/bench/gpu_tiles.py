@@ -73,7 +73,7 @@ EXPERT_TILES = (
 BYTE_TABLE_TILES = tuple(
     ExpertTile(rows, rows, stages=stages, byte_table=True)
     for rows, stages in ((16, 2), (16, 3), (32, 2), (32, 3), (32, 4), (64, 2))
-) + tuple(ExpertTile(32, 32, stages=4, byte_table=True, fetched=groups) for groups in (3, 5, 8, 12))
+)
 """For nf4, where the chosen tile has a table of bytes, too."""
 UNQUANTIZED_TILES = (
     *(ExpertTile(rows, rows, down_columns=64, stages=stages) for rows in (16, 32, 64) for stages in (2, 3, 4)),
@@ -329,7 +329,6 @@ def words(tile: Any) -> str:
         (tile,) = tile
     if isinstance(tile, ExpertTile):
         shape = f"{tile.few_rows} × 64, down {tile.down_columns}" + ", table of bytes" * tile.byte_table
-        shape += f", fetched {tile.fetched} groups ahead" * bool(tile.fetched)
     elif isinstance(tile, Tile):
         shape = f"{tile.rows} × {tile.columns}"
     else:

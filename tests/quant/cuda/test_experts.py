@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import product
 from typing import get_args
 
@@ -115,22 +114,6 @@ def test_weights_from_a_table_of_bytes_are_rounded_twice(rows: int, width: int, 
     torch.testing.assert_close(found, once, **TOLERANCE[torch.bfloat16])
     assert_rounded_alike(found, expected)
     assert torch.equal(fast(x, index, weight), found), "the same bits every time"
-
-
-@pytest.mark.skipif(not HAS_BYTE_TABLE, reason="only loops with a table of bytes have codes fetched ahead")
-@pytest.mark.parametrize("fetched", [1, 2, 9])
-@pytest.mark.parametrize(("width", "inner"), [(384, 128), (256, 192)])
-def test_what_is_fetched_ahead_changes_nothing(
-    fetched: int, width: int, inner: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Some groups, all of a tile and those of the next one, or more than there are: none outside of the weight."""
-    x, index, weight = routed(21, torch.bfloat16, width)
-    fast = CudaExperts(plain_experts(width=width, inner=inner))
-    expected = fast(x, index, weight)
-    kind = tiles.mma_kind(DEVICE)
-    more = {**tiles.EXPERTS[kind], "a16": replace(tiles.EXPERTS[kind]["a16"], fetched=fetched)}
-    monkeypatch.setitem(tiles.EXPERTS, kind, more)
-    assert torch.equal(fast(x, index, weight), expected)
 
 
 @pytest.mark.parametrize("codec", ["nf4", "int8", None])
