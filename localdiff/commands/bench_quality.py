@@ -55,8 +55,7 @@ class QualityRequest:
 
 def bench_quality(request: QualityRequest, output: Output, *, ask: AskUser | None = None) -> int:
     """Compare models with a first one, and print the results."""
-    if output.stdout.missing:
-        raise UsageError("stdout is closed, so the figures would be lost", "`> FILE` writes them to a file")
+    output.stdout.require()
     for name in ("count", "seeds"):
         if getattr(request, name) < 1:
             raise ArgumentError(f"{{{name}}} must be >= 1", **{name: getattr(request, name)})

@@ -115,8 +115,7 @@ def measure(
 
 def bench_step(request: StepRequest, output: Output, *, ask: AskUser | None = None) -> int:
     """Measure a step and print the figures: a table, and one line of JSON last."""
-    if output.stdout.missing:
-        raise UsageError("stdout is closed, so the figures would be lost", "`> FILE` writes them to a file")
+    output.stdout.require()
     with status_line(output) as status:
         confirm: ConfirmDownload = confirm_silently
         if request.model is not None:

@@ -69,6 +69,7 @@ def set_setting(output: Output, name: str, text: str | None) -> int:
     """
     from localdiff.config.edit import edited
 
+    output.stdout.require()
     path = config_path(os.environ)
     shown = paths.shown(path)
     if text is None and holds_unknown(before := read_text(path, shown), name):

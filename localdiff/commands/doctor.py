@@ -51,7 +51,11 @@ def doctor(request: DoctorRequest, output: Output, *, keyboard: TextIO | None) -
 
     Returns:
         0, or the code of the first check that failed.
+
+    Raises:
+        UsageError: nobody could see the findings.
     """
+    output.stdout.require()
     examination = Examination(stderr=output.stderr.file, keyboard=keyboard, quick=request.quick)
     # Lines that go through a pipe may reach the same screen at any time, in the middle of a status line.
     status = StatusLine(

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TextIO, TypeAlias
 
+from localdiff.errors import UsageError
 from localdiff.quoting import printable
 from localdiff.ui.console import is_terminal
 from localdiff.ui.region import ERASE_REST_OF_ROW
@@ -84,8 +85,19 @@ class Stream:
         except (OSError, ValueError):
             return False
 
+    def require(self) -> None:
+        """Refuse to go on without this stream, before anything is done whose outcome nobody could see.
+
+        Raises:
+            UsageError: it is missing.
+        """
+        if self.missing:
+            raise UsageError(f"{self.name} is closed, so nothing would be seen", "`> FILE` writes it to a file")
+
     def write(self, text: str) -> None:
         """Write and flush at once, for whoever reads along."""
+        if not self.expendable:
+            self.require()
         try:
             self.file.write(text)
             self.file.flush()

@@ -458,8 +458,13 @@ def test_streams_that_are_closed(tmp_path: Path) -> None:
         (["replay", "example"], "stdout is closed, so nothing would be seen"),
         (["trace", "diff", "example", "example"], "stdout is closed, so nothing would be seen"),
         (["trace", "pair", "-m", "demo", "--adapter", "sudoku"], "stdout is closed, so nothing would be seen"),
-        (["bench", "step", "-m", "demo"], "stdout is closed, so the figures would be lost"),
-        (["bench", "quality", "demo", "other"], "stdout is closed, so the figures would be lost"),
+        (["trace", "check", "example"], "stdout is closed, so nothing would be seen"),
+        (["bench", "step", "-m", "demo"], "stdout is closed, so nothing would be seen"),
+        (["bench", "quality", "demo", "other"], "stdout is closed, so nothing would be seen"),
+        (["doctor", "--quick"], "stdout is closed, so nothing would be seen"),
+        (["config", "paths"], "stdout is closed, so nothing would be seen"),
+        (["models", "--json"], "stdout is closed, so nothing would be seen"),
+        (["completion", "bash"], "stdout is closed, so nothing would be seen"),
     ],
 )
 def test_what_would_be_said_to_nobody_is_refused(arguments: list[str], words: str) -> None:

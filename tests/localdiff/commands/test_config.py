@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -11,9 +12,12 @@ from pathlib import Path
 import pytest
 
 from localdiff.cli import weights as cli_weights
+from localdiff.commands.config import set_setting
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.quantize.command import QuantizeRequest
 from localdiff.commands.run import RunRequest
+from localdiff.errors import UsageError
+from localdiff.ui.output import Output, Stream
 from localdiff.view.widths import text_width
 from quant.cpu.native.build import cache_dir as native_cache_dir
 from tests.fakes.engine import ScriptedEngine
@@ -266,6 +270,13 @@ def test_set_and_unset_change_one_line_of_the_file(cli: Cli, home: Path, monkeyp
     assert file.read_text() == "[generate]\nthink = true\n"
     monkeypatch.setenv("LOCALDIFF_THINK", "no")
     assert cli("config", "set", "generate.think", "on").stdout == "generate.think  false  LOCALDIFF_THINK\n"
+
+
+def test_nothing_is_set_where_nobody_would_see_what(home: Path) -> None:
+    stdout = Stream(file=io.StringIO(), name="stdout", missing=True)
+    with pytest.raises(UsageError, match="stdout is closed"):
+        set_setting(Output(stdout=stdout, stderr=Stream(file=io.StringIO())), "device", "cpu")
+    assert not (home / "config.toml").exists()
 
 
 def test_a_variable_that_is_wrong_does_not_undo_what_was_set(
