@@ -6,10 +6,9 @@ Knows words and widths; the commands are those of `slash`.
 
 from __future__ import annotations
 
-import textwrap
-
 from localdiff.chat.slash import COMMANDS, CommandName
 from localdiff.ui.output import BOLD, Stream
+from localdiff.view.columns import folded
 
 SENDING = ("Enter", 'sends. Alt-Enter or Ctrl-J: a new line; """ … """: several lines')
 SENDING_LINES = ("Enter", "a new line; sends a command. Alt-Enter: sends the message")
@@ -46,13 +45,9 @@ def _entry(stream: Stream, label: str, name: str, meaning: str) -> list[str]:
     width = stream.room - 1
     if name and width < indent + _MIN_MEANING:
         indent = _LABEL + 2
-        return [f"{label}{name.rstrip()}", *(" " * indent + line for line in _wrapped(meaning, width - indent))]
-    first, *others = _wrapped(meaning, width - indent)
-    return [f"{label}{name}{first}", *(" " * indent + line for line in others)]
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, max(width, 1), break_long_words=False, break_on_hyphens=False)
+        return [f"{label}{name.rstrip()}", *folded(meaning, width, start=" " * indent, indent=indent)]
+    first, *others = folded(meaning, width, start=" " * indent, indent=indent)
+    return [f"{label}{name}{first[indent:]}", *others]
 
 
 def usage(command: CommandName) -> str:

@@ -92,7 +92,11 @@ def _measure(request: QualityRequest, output: Output, status: StatusLine, ask: A
     first, *others = (partial(load, model) for model in request.models)
     comparisons = compare(first, others, questions, _by_seed(request), lambda words: status.show(printable(words)))
     for number, comparison in enumerate(comparisons):
-        text = json.dumps(to_object(comparison), allow_nan=False) if request.json else table(comparison)
+        text = (
+            json.dumps(to_object(comparison), allow_nan=False)
+            if request.json
+            else table(comparison, output.stdout.room)
+        )
         status.clear()
         output.stdout.write(("\n" if number and not request.json else "") + text + "\n")
 

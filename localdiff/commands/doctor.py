@@ -6,7 +6,6 @@ Knows the output formats of findings, and their exit code; checks nothing itself
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TextIO
@@ -19,6 +18,7 @@ from localdiff.errors import UsageError
 from localdiff.quoting import printable
 from localdiff.ui.output import DIM, GREEN, RED, YELLOW, Output, Stream
 from localdiff.ui.status import StatusLine
+from localdiff.view.columns import folded
 
 _STYLES: Mapping[Status, str] = {"ok": GREEN, "warn": YELLOW, "fail": RED, "skip": DIM}
 _BENCH_STEPS, _BENCH_CONTEXT = 4, 256
@@ -120,14 +120,5 @@ def _finding_text(finding: Finding, stream: Stream) -> str:
 
 def _folded(start: str, indent: int, text: str, stream: Stream) -> list[str]:
     """Lines of a text: `start` before the first, `indent` columns before the others."""
-    text = printable(text)
-    if not stream.terminal:
-        return [start + text]
-    return textwrap.wrap(
-        text,
-        max(stream.width - 1, 2 * indent),
-        initial_indent=start,
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    width = None if stream.room is None else stream.room - 1
+    return folded(printable(text), width, start=start, indent=indent)

@@ -75,7 +75,10 @@ def write_diff(
 ) -> None:
     """Compare, and write the result to the file, or to stdout without one."""
     comparison = compare(*traces)
-    text = (diff_page if form == "html" else report)(*traces, comparison, names)
+    if form == "html":
+        text = diff_page(*traces, comparison, names)
+    else:
+        text = report(*traces, comparison, names, width=output.stdout.room if file is None else None)
     if file is None:
         output.stdout.write(text)
     else:

@@ -1,10 +1,11 @@
-"""Rows of text as lines of aligned columns.
+"""Rows of text as lines of aligned columns, and long lines broken between words.
 
 Knows widths of characters; knows nothing about what the cells say.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from localdiff.view.widths import text_width
@@ -34,6 +35,36 @@ def aligned(
         lines.append("  ".join(cells).rstrip())
     if width is not None and any(text_width(line) > width for line in lines):
         return [_stacked(row, width) for row in rows]
+    return lines
+
+
+def folded(text: str, width: int | None, *, start: str = "", indent: int = 0) -> list[str]:
+    """A text as lines that are broken between words.
+
+    Args:
+        text: safe text.
+        width: columns of a line, which a single word may exceed; None for one line, however long.
+        start: what is before the first line; the others have `indent` blanks.
+    """
+    if width is None:
+        return [start + text]
+    lines, line = [], start
+    for place, word in enumerate(re.findall(" *[^ ]+", text)):
+        if place and text_width(line + word) > width:
+            lines.append(line)
+            line = " " * indent + word.lstrip(" ")
+        else:
+            line += word
+    return [*lines, line]
+
+
+def listed(rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """A table too wide for a terminal: a list of figures for each row, named by the first row, the head."""
+    head, *others = rows
+    lines = []
+    for name, *figures in others:
+        named = ", ".join(f"{what} {figure}" for what, figure in zip(head[1:], figures, strict=True) if figure)
+        lines += folded(named, width, start=f"{head[0]} {name}: ".lstrip(), indent=2)
     return lines
 
 

@@ -14,31 +14,36 @@ from localdiff.bench.quality.comparison import Comparison, Row
 from localdiff.demo.estimate import UNKNOWN, UNKNOWN_NOTE, Estimate
 from localdiff.engine import ModelIdentity
 from localdiff.sizes import counted
+from localdiff.view.columns import folded, listed
 
 _HEAD = ("", "questions", "score", "change", "steps per block", "change", "divergence", "same draft", "same answer")
 
 
-def table(comparison: Comparison) -> str:
+def table(comparison: Comparison, width: int | None = None) -> str:
     """What was compared, and one line per group.
 
     Scores are in percent, their change in points; ± is half of a 95 % interval. Where one is not known, a line
     below the table says why.
+
+    Args:
+        width: columns of the terminal, or None elsewhere. Where the table is wider, each group is a list of figures.
     """
     first, second = comparison.first, comparison.second
-    lines = [
+    what = (
         f"{second.model} ({second.recipe}) against {first.model} ({first.recipe}), {second.dtype} on {second.device}: "
-        f"{comparison.hardware}; {counted(comparison.seeds, 'seed')} a question",
-        "",
-        *_markdown([_HEAD, *map(_cells, comparison.rows)]),
-    ]
+        f"{comparison.hardware}; {counted(comparison.seeds, 'seed')} a question"
+    )
+    columns = [column for column in zip(_HEAD, *map(_cells, comparison.rows), strict=True) if any(column[1:])]
+    lines = list(_markdown(columns))
+    if width is not None and len(lines[0]) > width:
+        lines = listed(list(zip(*columns, strict=True)), width)
     if any(f"± {UNKNOWN}" in line for line in lines):
-        lines += ["", UNKNOWN_NOTE]
-    return "\n".join(lines)
+        lines += ["", *folded(UNKNOWN_NOTE, width)]
+    return "\n".join([*folded(what, width), "", *lines])
 
 
-def _markdown(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A Markdown table whose columns are aligned in a terminal too; a column without any figure is left out."""
-    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
+def _markdown(columns: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A Markdown table whose columns are aligned in a terminal too."""
     widths = [max(map(len, column)) for column in columns]
     head, *others = (
         f"| {' | '.join([cells[0].ljust(widths[0]), *map(str.rjust, cells[1:], widths[1:])])} |"

@@ -6,7 +6,6 @@ Knows wording, units and rounding; computes no figure.
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from localdiff import __version__
 from localdiff.bench.step.parts import PARTS
 from localdiff.bench.step.report import Report
 from localdiff.sizes import counted, shown_size
-from localdiff.view.columns import aligned
+from localdiff.view.columns import aligned, folded
 from quant.dtypes import short_name
 
 WIDTH = (80, 120)
@@ -34,21 +33,15 @@ def table(report: Report, width: int = WIDTH[1]) -> str:
     lines = [*_subject(report), *_columns(report), "", *_below(report)]
     margin = max(len(part) for part in PARTS) + 2
     lines += ["", "computed by", *(f"{part.part:<{margin}}{part.path}" for part in report.parts if part.path), ""]
-    blocks = [_filled(line, width, margin if line.startswith(PARTS) else 0) for line in lines]
-    return "\n".join([*blocks, *(_filled(line, width, _MARGIN) for line in _totals(report))]) + "\n"
+    indents = [margin if line.startswith(PARTS) else 0 for line in lines]
+    totals = list(_totals(report))
+    every = zip([*lines, *totals], [*indents, *[_MARGIN] * len(totals)], strict=True)
+    return "".join(f"{part}\n" for line, indent in every for part in folded(line, width, indent=indent))
 
 
 def _flops(rate: float) -> str:
     """Operations per second with two digits that mean something; a small matrix reaches few of them."""
     return f"{rate / 1e12:.2f} TFLOP/s" if rate >= _FEW else f"{rate / 1e9:.2g} GFLOP/s"
-
-
-def _filled(line: str, width: int, margin: int) -> str:
-    """A line wrapped between words; later lines start after the margin."""
-    if len(line) <= width:
-        return line
-    indent = " " * margin
-    return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _subject(report: Report) -> Iterator[str]:

@@ -11,9 +11,9 @@ from localdiff.sizes import counted
 from localdiff.trace.comparison.compare import Comparison, Stretch
 from localdiff.trace.comparison.rows import BLOCK_HEAD, TIMING_HEAD, block_rows, gap_rows, timing_rows
 from localdiff.trace.trace import Trace
-from localdiff.view.columns import aligned
+from localdiff.view.columns import aligned, folded, listed
 from localdiff.view.sanitize import safe_piece
-from localdiff.view.widths import clip
+from localdiff.view.widths import clip, text_width
 
 NO_DRAFTS = "One of the runs ended before its first canvas, so there are no drafts to compare."
 NO_COMMON_STEP = "one of them ended before its first step, so there are no drafts to compare."
@@ -21,21 +21,24 @@ MAX_STRETCHES = 12
 _MAX_VALUE = 60
 
 
-def report(one: Trace, other: Trace, comparison: Comparison, names: tuple[str, str]) -> str:
-    """The whole report."""
+def report(
+    one: Trace, other: Trace, comparison: Comparison, names: tuple[str, str], *, width: int | None = None
+) -> str:
+    """The whole report; `width` is that of the terminal, or None elsewhere."""
     parts = [
-        _heads((one, other), names),
-        _settings(comparison),
+        _heads((one, other), names, width),
+        _settings(comparison, width),
         _divergence(comparison),
-        _blocks(comparison),
-        _gaps(comparison),
+        _blocks(comparison, width),
+        _gaps(comparison, width),
         _tokens(comparison),
-        _timing((one, other)),
+        _timing((one, other), width),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    lines = "\n\n".join(part for part in parts if part).split("\n")
+    return "".join(f"{row}\n" for line in lines for row in folded(line, width, indent=4 if line[:1] == " " else 0))
 
 
-def _heads(traces: tuple[Trace, Trace], names: tuple[str, str]) -> str:
+def _heads(traces: tuple[Trace, Trace], names: tuple[str, str], width: int | None) -> str:
     rows = []
     for letter, name, trace in zip("AB", names, traces, strict=True):
         model = trace.header.model
@@ -43,14 +46,14 @@ def _heads(traces: tuple[Trace, Trace], names: tuple[str, str]) -> str:
         if not trace.complete:
             words.append("ends early")
         rows.append([letter, _safe(name), _safe(" · ".join(words))])
-    return _table(rows, "<<<")
+    return "\n".join(aligned(rows, "<<<", width=width))
 
 
-def _settings(comparison: Comparison) -> str:
+def _settings(comparison: Comparison, width: int | None) -> str:
     if not comparison.settings:
         return "Every setting is the same."
     rows = [["", "A", "B"], *([_safe(name), _value(one), _value(other)] for name, one, other in comparison.settings)]
-    return "What differs before the start:\n" + _table(rows, "<<<")
+    return "What differs before the start:\n" + _table(rows, "<<<", width)
 
 
 def _divergence(comparison: Comparison) -> str:
@@ -70,13 +73,13 @@ def _divergence(comparison: Comparison) -> str:
     )
 
 
-def _blocks(comparison: Comparison) -> str:
-    return _table([BLOCK_HEAD, *block_rows(comparison, missing="-")], ">>>>>>>>")
+def _blocks(comparison: Comparison, width: int | None) -> str:
+    return _table([BLOCK_HEAD, *block_rows(comparison, missing="-")], ">>>>>>>>", width)
 
 
-def _gaps(comparison: Comparison) -> str:
+def _gaps(comparison: Comparison, width: int | None) -> str:
     head = ("step", "blocks", "mean entropy A", "B", "B minus A")
-    return _table([head, *gap_rows(comparison)], ">>>>>") if comparison.gaps else ""
+    return _table([head, *gap_rows(comparison)], ">>>>>", width) if comparison.gaps else ""
 
 
 def _tokens(comparison: Comparison) -> str:
@@ -106,12 +109,15 @@ def _stretch(stretch: Stretch) -> str:
     return f"{where}: {one} against {other}"
 
 
-def _timing(traces: tuple[Trace, Trace]) -> str:
-    return _table([TIMING_HEAD, *timing_rows(traces, missing="-")], "<>>>>>>")
+def _timing(traces: tuple[Trace, Trace], width: int | None) -> str:
+    return _table([TIMING_HEAD, *timing_rows(traces, missing="-")], "<>>>>>>", width)
 
 
-def _table(rows: Sequence[Sequence[str]], sides: str) -> str:
-    return "\n".join(aligned(rows, sides))
+def _table(rows: Sequence[Sequence[str]], sides: str, width: int | None) -> str:
+    lines = aligned(rows, sides)
+    if width is not None and max(map(text_width, lines)) > width:
+        lines = listed(rows, width)
+    return "\n".join(lines)
 
 
 def _safe(text: str) -> str:

@@ -233,6 +233,13 @@ def test_the_report_has_a_line_a_group(of_three_seeds: Comparison) -> None:
     assert content["seeds"] == 3
 
 
+def test_a_narrow_terminal_gets_lists_of_figures(of_three_seeds: Comparison) -> None:
+    lines = table(of_three_seeds, 60).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert "g: questions 2, score " in "\n".join(lines) and not any(line.startswith("|") for line in lines)
+    assert table(of_three_seeds, 400) == table(of_three_seeds)
+
+
 def test_skill_questions_are_held_out_and_judged() -> None:
     questions = skill_questions(["add", "spelling"], 5)
     assert [each.group for each in questions] == ["add"] * 5 + ["spelling"] * 5

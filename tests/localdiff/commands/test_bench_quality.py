@@ -106,6 +106,13 @@ def test_one_seed_is_one(cli: Cli, asked: list[str]) -> None:
     assert "; 1 seed a question\n" in cli(*asked, "--seeds", "1", "--count", "1").stdout
 
 
+def test_a_terminal_gets_lines_of_its_width(cli: Cli, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    result = cli(*asked, "--seeds", "1", "--count", "1", terminals="stdout")
+    assert "prompts: questions 1, steps per block " in result.stdout
+    assert all(len(line) <= 50 or " " not in line for line in result.stdout.splitlines())
+
+
 def test_a_skill_that_does_not_exist(cli: Cli, models: tuple[Path, Path]) -> None:
     result = cli("bench", "quality", *map(str, models), "--skill", "flying")
     assert result.code == 2

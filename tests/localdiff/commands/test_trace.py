@@ -49,7 +49,7 @@ def text_of(stream: Stream) -> str:
     return stream.file.text()
 
 
-def test_diff_as_text_and_as_a_page(cli: Cli, file: Path, tmp_path: Path) -> None:
+def test_diff_as_text_and_as_a_page(cli: Cli, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = tmp_path / "other.jsonl"
     other.write_bytes(record(condensing(seed=3), pieces=word_pieces()))
     result = cli("trace", "diff", str(file), str(other))
@@ -61,6 +61,9 @@ def test_diff_as_text_and_as_a_page(cli: Cli, file: Path, tmp_path: Path) -> Non
     assert page.read_text().startswith("<!doctype html>")
     assert cli("trace", "diff", str(file), str(other), "--to", "html", terminals="stdout").code == 2
     assert cli("trace", "diff", str(file), str(tmp_path / "none")).code == 2
+    monkeypatch.setenv("COLUMNS", "50")
+    on_terminal = cli("trace", "diff", str(file), str(other), terminals="stdout").stdout
+    assert "\nThe runs begin from different noise and diverge in\nblock 1 at step 1" in on_terminal
 
 
 def test_check_of_a_whole_a_torn_and_a_changed_trace(cli: Cli, file: Path) -> None:

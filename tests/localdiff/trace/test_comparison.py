@@ -14,6 +14,7 @@ from localdiff.trace.comparison.report import report
 from localdiff.trace.header import Adapter
 from localdiff.trace.reader import parse_trace
 from localdiff.trace.trace import Trace
+from localdiff.view.widths import text_width
 from tests.fakes.trace_pair import CHANGES, A, B, changed, recipe
 from tests.fakes.traces import HEADER, condensed, condensing, hostile_trace, record, trace_of, word_pieces
 from tests.screens import hostile
@@ -128,6 +129,16 @@ def test_the_report_says_it_in_words() -> None:
     assert max(map(len, text.splitlines())) < 160
     (blocks,) = (part for part in text.split("\n\n") if part.startswith("block "))
     assert max(map(len, blocks.splitlines())) < 80
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_the_report_fits_a_terminal(width: int) -> None:
+    comparison, names = compare(A, B), ("a.jsonl", "b.jsonl")
+    text = report(A, B, comparison, names, width=width)
+    assert all(text_width(line) <= width or " " not in line.strip() for line in text.split("\n"))
+    sentence = next(line for line in report(A, B, comparison, names).splitlines() if line.startswith("The runs begin"))
+    assert sentence in " ".join(text.split()), "no word is broken"
+    assert ("block 1: steps A " in text) == (width < 80), "a table that does not fit is a list"
 
 
 def test_a_report_of_many_differences_ends() -> None:

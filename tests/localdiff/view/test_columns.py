@@ -1,8 +1,8 @@
-"""Columns stay in line, whatever is in them."""
+"""Columns stay in line, whatever is in them, and lines are broken between words."""
 
 from __future__ import annotations
 
-from localdiff.view.columns import aligned
+from localdiff.view.columns import aligned, folded, listed
 
 
 def test_cells_are_aligned_to_their_side() -> None:
@@ -45,3 +45,17 @@ def test_where_a_line_does_not_fit_rows_are_blocks() -> None:
         "generate.system\n  short answers",
         "name\n  a/very/long/path\n  file:3",
     ]
+
+
+def test_lines_are_broken_between_words() -> None:
+    assert folded("one two three", 9, indent=2) == ["one two", "  three"]
+    assert folded("two  blanks", 11) == ["two  blanks"]
+    assert folded("a very-long-word here", 8, start="> ", indent=2) == ["> a", "  very-long-word", "  here"]
+    assert folded("模型 模型 模型", 9) == ["模型 模型", "模型"]
+    assert folded("however long", None, start="> ") == ["> however long"]
+    assert folded("", 8) == [""]
+
+
+def test_a_table_as_lists_names_its_figures() -> None:
+    rows = [("block", "steps", "seconds"), ("1", "12", "0.5"), ("2", "9", "")]
+    assert listed(rows, 24) == ["block 1: steps 12,", "  seconds 0.5", "block 2: steps 9"]
