@@ -25,6 +25,7 @@ MAX_CANVAS = 65_536
 # A probability is computed in fp32 and may come out a little over 1.
 _MAX_PROBABILITY = 1 + 1e-4
 _MAX_ENTROPY = 1e9
+_MAX_SECONDS = 1e9
 
 _MAY_FOLLOW: dict[type[Event] | None, tuple[type[Event], ...]] = {
     None: (RunStarted,),
@@ -75,6 +76,7 @@ class Order:
             case RunFinished():
                 _require(event.token_ids == tuple(self._token_ids), "`token_ids` is not what the blocks committed")
                 _require(len(event.stats.blocks) == self._block, "`stats.blocks` does not have one entry per block")
+                self._numbers("stats.seconds", [event.stats.seconds], _MAX_SECONDS)
             case Prefilled():
                 _require(0 <= event.done <= event.total, f"done={event.done} of total={event.total}")
                 _require(
@@ -106,6 +108,8 @@ class Order:
         self._numbers("argmax_probs", event.argmax_probs, _MAX_PROBABILITY)
         self._numbers("entropies", event.entropies, _MAX_ENTROPY)
         self._numbers("mean_entropy", [event.mean_entropy], _MAX_ENTROPY)
+        self._numbers("seconds", [event.seconds], _MAX_SECONDS)
+        self._numbers("elapsed", [event.elapsed], _MAX_SECONDS)
         for row in event.top_ids:
             self._ids("top_ids", row, length=self._record_top_k)
         for probs in event.top_probs:
@@ -119,6 +123,7 @@ class Order:
         draft = self._step.argmax_ids[: len(event.token_ids)]
         _require(event.token_ids == draft, "`token_ids` is not the draft of the last step")
         _require(event.reason != "cancelled" or not event.token_ids, "a cancelled block has committed ids")
+        self._numbers("seconds", [event.seconds], _MAX_SECONDS)
         self._token_ids += [token for token in event.token_ids if token not in self._run.end_ids]
 
     def _ids(self, name: str, ids: tuple[int, ...], *, length: int | None = None) -> None:

@@ -11,19 +11,20 @@ import re
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from localdiff.errors import TraceError, UsageError
+from localdiff.errors import ArgumentError, TraceError, UsageError
 from localdiff.events import SCHEMA_VERSION, Event
 from localdiff.strict_json import Malformed, decode, parse
 from localdiff.trace.header import VERSION, Header
 from localdiff.trace.lines import Earlier, decode_event
 from localdiff.trace.order import Order
+from localdiff.trace.repeat import options_of
 from localdiff.trace.trace import Trace
 
 MAX_BYTES = 2_000_000_000
 """Largest file that is read; a trace is a few megabytes."""
 
-MAX_THREADS = 4096
-"""Of a CPU; a rerun starts as many."""
+MAX_THREADS = 1024
+"""Of a CPU; a rerun starts as many, and torch crashes on twice as many."""
 
 _ID = re.compile(r"0|[1-9][0-9]{0,9}")
 
@@ -115,10 +116,9 @@ def _header(line: bytes, name: str) -> Header:
             )
     try:
         header = decode(Header, fields, "header")
-    except Malformed as error:
+        options_of(header)
+    except (Malformed, ArgumentError) as error:
         raise _damaged(name, 1, str(error)) from error
-    if not 0 <= header.record_top_k <= 1024:
-        raise _damaged(name, 1, f"record_top_k={header.record_top_k}")
     threads = header.machine.threads
     if threads is not None and not 1 <= threads <= MAX_THREADS:
         raise _damaged(name, 1, f"threads={threads}")

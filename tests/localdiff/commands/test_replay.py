@@ -246,7 +246,7 @@ def test_it_plays_by_itself_to_the_end(file: Path) -> None:
 
 def test_a_step_that_claims_to_have_taken_for_ever_is_waited_for(file: Path) -> None:
     events = [
-        dataclasses.replace(event, elapsed=1e300) if isinstance(event, DenoiseStep) and event.step == 2 else event
+        dataclasses.replace(event, elapsed=1e9) if isinstance(event, DenoiseStep) and event.step == 2 else event
         for event in condensing()
     ]
     file.write_bytes(record(events, pieces=word_pieces()))

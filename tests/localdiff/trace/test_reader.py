@@ -149,6 +149,8 @@ def test_a_damaged_line_is_named_by_its_number(number: int) -> None:
         ("denoise_step", {"entropies": "AAAA"}, "`entropies` is not packed data"),
         ("denoise_step", {"temperature": None}, "`denoise_step.temperature` is not a number"),
         ("denoise_step", {"top_ids": ""}, "`denoise_step` has an unknown field 'top_ids'"),
+        ("denoise_step", {"elapsed": 1e308}, "`elapsed` has a number that cannot be"),
+        ("denoise_step", {"seconds": -1.0}, "`seconds` has a number that cannot be"),
         ("denoise_step", {"event": "what"}, "there is no event 'what'"),
         ("block_committed", {"steps": 1}, "steps=1, and there were 6"),
         ("block_committed", {"reason": "tired"}, "is none of 'converged'"),
@@ -198,7 +200,19 @@ def test_unknown_versions_are_refused_before_anything_is_read(key: str, version:
     assert f"version {version!r}, and this program knows version 1" in message
 
 
-@pytest.mark.parametrize("threads", [0, -1, 100_000, 10**12])
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"max_tokens": -1}, "max_tokens=-1 must be >= 1"),
+        ({"record_top_k": 65}, "record_top_k=65 must be <= 64"),
+        ({"sampler": dataclasses.asdict(HEADER.sampler) | {"t_min": 5.0}}, "t_min=5.0 must be <= t_max=0.8"),
+    ],
+)
+def test_settings_that_no_run_has_are_refused(change: dict[str, object], reason: str) -> None:
+    assert refusal(edited(1, lambda header: header.update(change))) == f"`t.jsonl` is damaged in line 1: {reason}"
+
+
+@pytest.mark.parametrize("threads", [0, -1, 2048, 10**12])
 def test_a_number_of_threads_that_no_machine_has_is_refused(threads: int) -> None:
     data = edited(1, lambda header: header["machine"].update(threads=threads))
     assert refusal(data) == f"`t.jsonl` is damaged in line 1: threads={threads}"
