@@ -23,11 +23,10 @@ from typing import Any
 from localdiff.conversation import IDS, Conversation
 from localdiff.demo.corpus import Mixture, sample_example
 from localdiff.demo.estimate import UNKNOWN, UNKNOWN_NOTE, estimate
-from localdiff.demo.leaving import leave
+from localdiff.demo.leaving import leaving
 from localdiff.demo.scoring import score
 from localdiff.demo.skills import ALL_SKILLS, SKILLS, Example
 from localdiff.engine import Engine
-from localdiff.errors import LocaldiffError
 from localdiff.events import RunFinished, TextCommitted
 from localdiff.options import GenerateOptions
 
@@ -138,10 +137,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--json", action="store_true", help="one JSON object a line in place of the table")
     arguments = parser.parse_args()
-    try:
-        engine = Engine.load(arguments.model, device="cpu", dtype="fp32", adapter=arguments.adapter)
-    except LocaldiffError as error:
-        leave(parser, error)
+    with leaving(parser):
+        _print_scores(arguments)
+
+
+def _print_scores(arguments: argparse.Namespace) -> None:
+    engine = Engine.load(arguments.model, device="cpu", dtype="fp32", adapter=arguments.adapter)
     if not arguments.json:
         print(f"{'skill':10} {'runs':>5} {'right':>7}  {'±':>5} {'steps a block':>14} {'converged':>10}")
     is_unknown = False

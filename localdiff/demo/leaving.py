@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import NoReturn
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from localdiff.errors import LocaldiffError
 
 
-def leave(parser: argparse.ArgumentParser, error: LocaldiffError) -> NoReturn:
-    """Prints an error and its hint to stderr, and exits with its code."""
-    parser.exit(error.exit_code, f"error: {error.message}\n" + f"hint: {error.hint}\n" * (error.hint is not None))
+@contextmanager
+def leaving(parser: argparse.ArgumentParser) -> Iterator[None]:
+    """Has an error print itself and its hint to stderr, and end the command with its code."""
+    try:
+        yield
+    except LocaldiffError as error:
+        parser.exit(error.exit_code, f"error: {error.message}\n" + f"hint: {error.hint}\n" * (error.hint is not None))

@@ -18,11 +18,12 @@ from pathlib import Path
 import torch
 
 from localdiff.adapter import add_adapter, copy_factors, open_adapter, save_adapter
+from localdiff.demo.leaving import leaving
 from localdiff.demo.skills import ALL_SKILLS
 from localdiff.demo.training.rendering import load_vocabulary, render
 from localdiff.demo.training.team import Team, join
 from localdiff.demo.training.trainer import Trainer, TrainingOptions
-from localdiff.demo.training.work import STATE, make_parser, make_trainer, train
+from localdiff.demo.training.work import STATE, make_parser, make_trainer, parse, train
 from localdiff.engine import Engine
 
 RANKS: Mapping[int, Sequence[str]] = {
@@ -71,12 +72,14 @@ def main() -> None:
         "--base", type=Path, default=Path(__file__).parents[1] / "checkpoint", help="checkpoint to adapt"
     )
     parser.add_argument("--initial", help="adapter to start from, where WORK is new: a directory, or a name")
-    parser.add_argument("--export", type=Path, help="write the adapter to this folder and stop")
-    arguments = parser.parse_args()
+    arguments = parse(parser)
     options = TrainingOptions(
         updates=arguments.updates, decay=arguments.decay, seed=arguments.seed, learning_rate=3e-3, balance_weight=0.0
     )
-    trainer = prepare(arguments.work, arguments.skill, arguments.base, options, initial=arguments.initial, team=join())
+    with leaving(parser):
+        trainer = prepare(
+            arguments.work, arguments.skill, arguments.base, options, initial=arguments.initial, team=join()
+        )
     if arguments.export:
         save_adapter(trainer.model, arguments.export, base="demo", dtype=torch.bfloat16)
         return

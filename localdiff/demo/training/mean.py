@@ -15,9 +15,8 @@ from pathlib import Path
 
 import torch
 
-from localdiff.demo.leaving import leave
+from localdiff.demo.leaving import leaving
 from localdiff.demo.training.export import VOCABULARY_FILES, export
-from localdiff.errors import LocaldiffError
 from localdiff.load import load_model, open_weights, plan_memory
 from localdiff.model.diffusion_gemma import DiffusionGemma
 
@@ -58,9 +57,8 @@ def main() -> None:
     parser.add_argument("checkpoints", type=Path, nargs="+", help="folders that localdiff.demo.training.train exported")
     arguments = parser.parse_args()
     try:
-        write_mean(arguments.out, arguments.checkpoints)
-    except LocaldiffError as error:
-        leave(parser, error)
+        with leaving(parser):
+            write_mean(arguments.out, arguments.checkpoints)
     except (ValueError, OSError) as error:
         parser.exit(1, f"error: {error}\n")
 

@@ -18,13 +18,14 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 
 from localdiff.demo.corpus import sample_example
+from localdiff.demo.leaving import leaving
 from localdiff.demo.training.architecture import config_json
 from localdiff.demo.training.export import end_of_turn_id, export
 from localdiff.demo.training.rendering import load_vocabulary, render
 from localdiff.demo.training.team import Team, join
 from localdiff.demo.training.trainer import Trainer, TrainingOptions, initialise
 from localdiff.demo.training.vocabulary import write_vocabulary
-from localdiff.demo.training.work import STATE, make_parser, make_trainer, train
+from localdiff.demo.training.work import STATE, make_parser, make_trainer, parse, train
 from localdiff.engine import Engine
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
@@ -100,10 +101,10 @@ def main() -> None:
         decay=TrainingOptions.decay,
     )
     parser.add_argument("--base", type=Path, help="checkpoint to start from, where WORK is new")
-    parser.add_argument("--export", type=Path, help="write the model as a checkpoint to this folder and stop")
-    arguments = parser.parse_args()
+    arguments = parse(parser)
     options = TrainingOptions(updates=arguments.updates, decay=arguments.decay, seed=arguments.seed)
-    trainer = prepare(arguments.work, options, base=arguments.base, team=join())
+    with leaving(parser):
+        trainer = prepare(arguments.work, options, base=arguments.base, team=join())
     if arguments.export:
         export(trainer.model, arguments.work, arguments.export)
         return

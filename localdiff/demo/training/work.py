@@ -36,7 +36,16 @@ def make_parser(module: str, about: str, *, updates: int, decay: int) -> argpars
     parser.add_argument(
         "--compile", action="store_true", help="compile what lies between products: faster, and needs a C++ compiler"
     )
+    parser.add_argument("--export", type=Path, metavar="DIR", help="write what was trained to this folder and stop")
     return parser
+
+
+def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """The command line; what is to be exported must have been trained before."""
+    arguments = parser.parse_args()
+    if arguments.export is not None and not (arguments.work / STATE).exists():
+        parser.error(f"`{arguments.work}` has no training to export")
+    return arguments
 
 
 def make_trainer(work: Path, model: DiffusionGemma, draw: Draw, options: TrainingOptions, team: Team) -> Trainer:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 
 from localdiff.adapter import save_adapter
 from localdiff.demo.skills import large_sudoku
-from localdiff.demo.training import adapt
+from localdiff.demo.training import adapt, train
 from localdiff.demo.training.journal import journal
 from localdiff.demo.training.trainer import Trainer, TrainingOptions
 from localdiff.demo.training.work import STATE
@@ -98,3 +100,26 @@ def test_a_journal_has_a_line_for_each_update_and_says_every_twentieth(
     said = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in said] == ["20/50", "40/50"]
     assert "loss 0.500  right 25.0%" in said[0]
+
+
+@pytest.mark.parametrize("module", [adapt, train])
+def test_what_was_never_trained_is_not_exported(
+    module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work, out = tmp_path / "mistyped", tmp_path / "out"
+    monkeypatch.setattr(sys, "argv", ["train", str(work), "--export", str(out)])
+    with pytest.raises(SystemExit) as stopped:
+        module.main()
+    assert stopped.value.code == 2
+    assert f"error: `{work}` has no training to export\n" in capsys.readouterr().err
+    assert not work.exists() and not out.exists()
+
+
+def test_an_adapter_that_is_not_there_is_said_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["adapt", str(tmp_path / "work"), "--initial", "nope"])
+    with pytest.raises(SystemExit) as stopped:
+        adapt.main()
+    assert stopped.value.code == 3
+    assert capsys.readouterr().err.startswith("error: there is no adapter `nope`\nhint: ")

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from localdiff.demo.corpus import Mixture, sample_example
 from localdiff.demo.skills import SKILLS
-from localdiff.demo.training.rendering import length_table, render
+from localdiff.demo.training.rendering import render
 from localdiff.demo.training.turns import Render
 
 Vocabulary = tuple[Tokenizer, Render]
@@ -95,9 +95,3 @@ def test_a_conversation_is_the_ids_that_a_chat_has(demo_vocabulary: Vocabulary) 
         written = [render(earlier, tokenizer, template)[1] for earlier in example.earlier]
         assert all(any(ids[at : at + len(part)] == part for at in range(len(ids))) for part in written)
     assert seen["story"] and seen["about"] and seen["json"]
-
-
-def test_the_length_table_has_a_line_for_every_skill(demo_vocabulary: Vocabulary) -> None:
-    lines = length_table(*demo_vocabulary, per_skill=20).splitlines()
-    assert [line.split()[0] for line in lines] == ["skill", *SKILLS]
-    assert all(len(line.split()) == 7 for line in lines[1:])
