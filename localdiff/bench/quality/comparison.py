@@ -17,7 +17,9 @@ from localdiff.bench.quality.canvases import Beliefs, Canvas, agreement, believe
 from localdiff.bench.quality.questions import Question
 from localdiff.demo.estimate import Estimate, estimate
 from localdiff.engine import Engine, ModelIdentity
+from localdiff.errors import WeightsError
 from localdiff.load import release_cached_memory
+from localdiff.model.config import ModelConfig
 from localdiff.options import GenerateOptions
 
 WALKS = 20
@@ -48,6 +50,7 @@ class Observed:
 
     Attributes:
         identity: which model.
+        config: its configuration.
         hardware: what it ran on.
         answers: one list per question, one answer per seed.
         beliefs: question → its predictions on the first model's canvases.
@@ -55,6 +58,7 @@ class Observed:
     """
 
     identity: ModelIdentity
+    config: ModelConfig
     hardware: str
     answers: list[list[Answer]]
     beliefs: dict[int, Beliefs]
@@ -128,13 +132,16 @@ def compare(
         options: settings of the runs of each question, which differ in their seed.
         walks: questions of a group whose canvases are compared step by step.
         runner: answers the questions; where it batches them, the last bits depend on how.
+
+    Raises:
+        WeightsError: a model has other token ids or canvases than the first.
     """
     walked = frozenset(_walked_questions(questions, walks))
     observe = partial(_observe, questions=questions, options=options, progress=progress, walked=walked, runner=runner)
-    reference = observe("first", first, given_canvases=None)
+    reference = observe("first", first, reference=None)
     for number, load in enumerate(others, 2):
         which = "second" if len(others) == 1 else f"{number}."
-        other = observe(which, load, given_canvases=reference.canvases)
+        other = observe(which, load, reference=reference)
         pairs = [_pair(index, reference, other) for index in range(len(questions))]
         yield Comparison(
             first=reference.identity,
@@ -161,13 +168,15 @@ def _observe(
     questions: Sequence[Question],
     options: Sequence[GenerateOptions],
     progress: Progress,
-    given_canvases: dict[int, tuple[Canvas, ...]] | None,
+    reference: Observed | None,
     walked: Collection[int],
     runner: Runner,
 ) -> Observed:
-    """One model's answers, and its predictions on given canvases, or on its own where none are given."""
+    """One model's answers, and its predictions on the canvases of the reference, or on its own where it is that."""
     progress(f"loading the {which} model")
     engine = load()
+    if reference is not None:
+        _require_comparable(reference, engine)
     number = count(1)
 
     def work(index: int, engine: Engine) -> tuple[list[Answer], tuple[Canvas, ...], Beliefs | None]:
@@ -177,12 +186,13 @@ def _observe(
         answers = [answer for answer, _ in runs]
         if index not in walked:
             return answers, (), None
-        canvases = runs[0][1] if given_canvases is None else given_canvases[index]
+        canvases = runs[0][1] if reference is None else reference.canvases[index]
         return answers, canvases, believe(engine, question, options[0], canvases)
 
     results = runner(engine, [partial(work, index) for index in range(len(questions))])
     observed = Observed(
         identity=engine.identity,
+        config=engine.model.config,
         hardware=engine.hardware,
         answers=[answers for answers, _, _ in results],
         canvases={index: results[index][1] for index in walked},
@@ -191,6 +201,17 @@ def _observe(
     del engine
     release_cached_memory()
     return observed
+
+
+def _require_comparable(reference: Observed, engine: Engine) -> None:
+    """Predictions are compared id by id and position by position, on the same canvases."""
+    one, other = reference.config, engine.model.config
+    if (one.vocab_size, one.canvas_length) != (other.vocab_size, other.canvas_length):
+        raise WeightsError(
+            f"`{engine.identity.model}` has {other.vocab_size:,} token ids and canvases of {other.canvas_length}, and "
+            f"`{reference.identity.model}` has {one.vocab_size:,} and {one.canvas_length}, so they cannot be compared",
+            "name models of the same vocabulary and canvas, such as two recipes of the same weights",
+        )
 
 
 def _walked_questions(questions: Sequence[Question], count: int) -> Iterator[int]:

@@ -20,7 +20,7 @@ from localdiff.bench.quality.questions import PROMPTS, Question, file_questions,
 from localdiff.bench.quality.report import table, to_object
 from localdiff.demo.skills import SKILLS
 from localdiff.engine import Engine
-from localdiff.errors import UsageError
+from localdiff.errors import UsageError, WeightsError
 from localdiff.events import DenoiseStep
 from localdiff.options import GenerateOptions
 from tests.models import tiny
@@ -190,6 +190,14 @@ def test_progress_names_the_question(make: Callable[..., Callable[[], Engine]]) 
     assert told[0] == "loading the first model"
     assert told[2] == "first model: question 2 of 3 (h)"
     assert len(told) == 8
+
+
+def test_a_model_with_another_vocabulary_is_refused(make: Callable[..., Callable[[], Engine]], tmp_path: Path) -> None:
+    def other() -> Engine:
+        return tiny.engine(tmp_path, network=tiny.model(vocab_size=128))
+
+    with pytest.raises(WeightsError, match=r"`tiny` has 128 token ids and canvases of \d+, and `tiny` has 64 and"):
+        compare((make(), other), QUESTIONS[:1], OPTIONS[:1], silent)
 
 
 def test_several_are_held_against_one(make: Callable[..., Callable[[], Engine]]) -> None:
