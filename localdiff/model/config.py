@@ -170,6 +170,10 @@ class _Keys:
             raise WeightsError(f"{self._where}: {key}={value!r} must be a finite number > 0", _HINT)
         return float(value)
 
+    def others(self, *known: str) -> list[str]:
+        """Its other keys, as text."""
+        return [key for key in map(str, self._values) if key not in known]
+
     def names(self, key: str) -> list[str]:
         value = self.require(key)
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
@@ -199,6 +203,8 @@ def _layers(text: _Keys) -> tuple[LayerConfig, ...]:
     unknown = sorted(set(types) - set(_KINDS))
     if unknown:
         raise WeightsError(f"text_config: layer_types has the unknown entry `{unknown[0]}`", _HINT)
+    if "per_layer_config" in text:
+        _refuse_overrides(text, len(types))
     ropes = {name: _rope(text, name) for name in dict.fromkeys(types)}
     layers = []
     for index, name in enumerate(types):
@@ -214,12 +220,28 @@ def _layers(text: _Keys) -> tuple[LayerConfig, ...]:
     return tuple(layers)
 
 
+def _refuse_overrides(text: _Keys, count: int) -> None:
+    """Refuses what layers may override in the reference's files and not in its network: anything but their heads."""
+    overrides = _Keys(text.require("per_layer_config"), "per_layer_config")
+    if stray := overrides.others(*map(str, range(count))):
+        raise WeightsError(f"per_layer_config has an entry `{stray[0]}`, and the layers are 0 to {count - 1}", _HINT)
+    for index in range(count):
+        override = _override(overrides, index)
+        for key in override.others("head_dim", "num_key_value_heads"):
+            if override.get(key) != text.get(key):
+                raise WeightsError(f"per_layer_config.{index}: `{key}` cannot differ from layer to layer", _HINT)
+
+
+def _override(overrides: _Keys, index: int) -> _Keys:
+    """What `per_layer_config` says of layer `index`, perhaps nothing."""
+    return _Keys(overrides.get(str(index), overrides.get(index, {})), f"per_layer_config.{index}")
+
+
 def _heads(text: _Keys, index: int, kind: LayerKind) -> tuple[int, int]:
     """Head size and number of key-value heads of layer `index`, in either key style."""
     head_dim, num_kv_heads = text.positive("head_dim"), text.positive("num_key_value_heads")
     if "per_layer_config" in text:
-        overrides = _Keys(text.require("per_layer_config"), "per_layer_config")
-        override = _Keys(overrides.get(str(index), overrides.get(index, {})), f"per_layer_config.{index}")
+        override = _override(_Keys(text.require("per_layer_config"), "per_layer_config"), index)
         return (
             override.positive("head_dim") if "head_dim" in override else head_dim,
             override.positive("num_key_value_heads") if "num_key_value_heads" in override else num_kv_heads,
@@ -246,4 +268,7 @@ def _rope(text: _Keys, name: str) -> RopeConfig:
             " rope_type='default'",
             _HINT,
         )
+    factor = rope.get("factor")
+    if factor not in (None, 1):  # the reference divides the frequencies of `proportional` by it
+        raise WeightsError(f"rope_parameters.{name}: factor={factor!r} is not a form of this model", _HINT)
     return RopeConfig(theta=rope.number("rope_theta"), rotary_fraction=fraction)

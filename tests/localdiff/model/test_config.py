@@ -86,6 +86,24 @@ def test_a_layer_without_an_override_is_as_the_others() -> None:
     assert (full.head_dim, full.num_kv_heads) == (16, sliding.num_kv_heads)
 
 
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"2": {"top_k_experts": 1}}, "per_layer_config.2: `top_k_experts` cannot differ from layer to layer"),
+        ({2: {"skip": ["mlp"]}}, "per_layer_config.2: `skip` cannot differ from layer to layer"),
+        ({"3": {"head_dim": 16}}, "per_layer_config has an entry `3`, and the layers are 0 to 2"),
+        ({"full_attention": {}}, "per_layer_config has an entry `full_attention`, and the layers are 0 to 2"),
+    ],
+)
+def test_an_override_that_would_have_no_effect_is_refused(overrides: dict[Any, Any], message: str) -> None:
+    assert refusal(tiny.config_json(per_layer_config=overrides)).message == message
+
+
+def test_an_override_may_repeat_what_holds_for_all_layers() -> None:
+    layers = tiny.config(per_layer_config={"2": {"head_dim": 16, "top_k_experts": 2}}).layers
+    assert layers[2].head_dim == 16
+
+
 def test_a_null_number_of_global_heads_is_that_of_the_sliding_layers() -> None:
     assert tiny.config(num_global_key_value_heads=None).layers[2].num_kv_heads == 2
 
@@ -182,6 +200,17 @@ def test_another_kind_of_positions_is_refused() -> None:
     config = copy.deepcopy(tiny.config_json())
     config["text_config"]["rope_parameters"]["full_attention"]["rope_type"] = "yarn"
     assert refusal(config).message == "rope_parameters.full_attention: rope_type='yarn' is not a form of this model"
+
+
+@pytest.mark.parametrize("kind", ["full_attention", "sliding_attention"])
+def test_wavelengths_that_are_scaled_are_refused(kind: str) -> None:
+    """The reference divides the frequencies of `proportional` by the factor."""
+    config = copy.deepcopy(tiny.config_json())
+    rope = config["text_config"]["rope_parameters"][kind]
+    rope["factor"] = 8.0
+    assert refusal(config).message == f"rope_parameters.{kind}: factor=8.0 is not a form of this model"
+    rope["factor"] = 1.0
+    assert ModelConfig.from_dict(config) == tiny.config()
 
 
 def test_a_fraction_of_a_head_is_rotated_only_in_proportion() -> None:
