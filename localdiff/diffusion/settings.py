@@ -19,6 +19,21 @@ REFERENCE_T_MAX = 0.8
 REFERENCE_STABILITY = 1
 REFERENCE_CONFIDENCE = 0.005
 
+_SAMPLER = "EntropyBoundSamplerConfig"
+_KEYS = ("max_denoising_steps", "sampler_config", "t_min", "t_max", "stability_threshold", "confidence_threshold")
+_NO_SAMPLER_KEYS = (
+    "bos_token_id",
+    "cache_config",
+    "cache_implementation",
+    "disable_compile",
+    "eos_token_id",
+    "max_length",
+    "max_new_tokens",
+    "pad_token_id",
+    "return_dict_in_generate",
+    "transformers_version",
+)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SamplerSettings:
@@ -73,6 +88,11 @@ class SamplerSettings:
         sampler = config.get("sampler_config") or {}
         if not isinstance(sampler, Mapping):
             raise _broken(f"sampler_config={sampler!r} must be a mapping")
+        if sampler.get("_cls_name", _SAMPLER) != _SAMPLER or set(sampler) - {"_cls_name", "entropy_bound"}:
+            raise WeightsError(
+                f"generation_config.json: sampler_config={dict(sampler)!r} describes another sampler",
+                "localdiff has the sampler with the entropy bound, and no other",
+            )
         entries = {
             "schedule_steps": _whole(config, "max_denoising_steps"),
             "entropy_bound": _number(sampler, "entropy_bound"),
@@ -108,6 +128,12 @@ class SamplerSettings:
             "confidence": options.confidence,
         }
         return dataclasses.replace(self, **{name: value for name, value in changes.items() if value is not None})
+
+
+def unknown_settings(config: Mapping[str, Any]) -> list[str]:
+    """Keys of a parsed `generation_config.json` that the reference does not have, either: it refuses them."""
+    known = {*_KEYS, *_NO_SAMPLER_KEYS}
+    return [key for key, value in config.items() if value is not None and key not in known and key[:1] != "_"]
 
 
 def _require_steps(name: str, value: int, minimum: int) -> None:

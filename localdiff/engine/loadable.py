@@ -6,6 +6,7 @@ only. Loading goes through the same functions, so that nothing is refused in one
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 
 from localdiff.checkpoint_files import CHAT_TEMPLATE, GENERATION_CONFIG, TOKENIZER, TOKENIZER_CONFIG
-from localdiff.diffusion.settings import SamplerSettings
+from localdiff.diffusion.settings import SamplerSettings, unknown_settings
 from localdiff.engine.run import end_ids_of
 from localdiff.errors import UsageError, WeightsError
 from localdiff.load import StoredWeights
@@ -22,6 +23,8 @@ from localdiff.load.skeleton import Skeleton
 from localdiff.text import template
 from localdiff.text.template import ChatTemplate
 from localdiff.text.tokenizer import Tokenizer
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,9 +42,13 @@ def open_text(weights: StoredWeights) -> TextFiles:
     Raises:
         WeightsError: one is missing or damaged.
     """
-    return TextFiles(
+    texts = TextFiles(
         tokenizer=_tokenizer(weights), template=_template(weights), generation_config=_generation_config(weights)
     )
+    if unknown := unknown_settings(texts.generation_config):
+        names = ", ".join(f"`{name}`" for name in unknown)
+        _log.warning("%s has settings that localdiff does not know and ignores: %s", GENERATION_CONFIG, names)
+    return texts
 
 
 def lacking(directory: Path) -> tuple[str, ...]:

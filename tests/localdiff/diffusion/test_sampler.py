@@ -124,6 +124,14 @@ def test_an_option_that_contradicts_the_model_is_refused() -> None:
         ({"t_min": "0.4"}, "t_min='0.4' must be a finite number"),
         ({"t_max": float("inf")}, "t_max=inf must be a finite number"),
         ({"sampler_config": {"entropy_bound": float("nan")}}, "entropy_bound=nan must be a finite number"),
+        (
+            {"sampler_config": {"_cls_name": "OtherSamplerConfig", "entropy_bound": 0.1}},
+            "sampler_config={'_cls_name': 'OtherSamplerConfig', 'entropy_bound': 0.1} describes another sampler",
+        ),
+        (
+            {"sampler_config": {"bound": 0.1}},
+            "sampler_config={'bound': 0.1} describes another sampler",
+        ),
         ({"t_max": 1.1e6}, "t_max=1100000.0 must be <= 1000000.0"),
         ({"sampler_config": ["entropy_bound"]}, "sampler_config=['entropy_bound'] must be a mapping"),
         ({"t_min": 0.9}, "t_min=0.9 must be <= t_max=0.8"),

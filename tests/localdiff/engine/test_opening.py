@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from localdiff.diffusion.settings import SamplerSettings
 from localdiff.engine import Engine
 from localdiff.errors import WeightsError
 from localdiff.model_reference import DEMO_DIRECTORY
@@ -87,6 +89,16 @@ def test_a_file_of_published_weights_has_to_be_fetched_again(tmp_path: Path) -> 
     directory = shutil.copytree(DEMO_DIRECTORY, tmp_path / "copy")
     (directory / "tokenizer.json").write_text("{")
     assert refusal(directory).hint == "the file may be cut off; fetch it again"
+
+
+def test_a_setting_that_is_not_known_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    directory = shutil.copytree(DEMO_DIRECTORY, tmp_path / "copy")
+    file = directory / "generation_config.json"
+    known = json.loads(file.read_text())
+    file.write_text(json.dumps(known | {"temperature": 0.7, "top_k": None, "num_denoising_steps": 12}))
+    assert Engine.load(directory, device="cpu").settings == SamplerSettings.from_config(known)
+    words = "generation_config.json has settings that localdiff does not know and ignores: "
+    assert words + "`temperature`, `num_denoising_steps`" in caplog.messages
 
 
 def test_a_model_that_failed_verification_is_not_used_without_a_word(

@@ -17,7 +17,7 @@ import torch
 from transformers.models.diffusion_gemma.generation_diffusion_gemma import DiffusionGemmaGenerationConfig
 
 from localdiff.demo.skills import SKILLS
-from localdiff.diffusion.settings import SamplerSettings
+from localdiff.diffusion.settings import SamplerSettings, unknown_settings
 from localdiff.engine import Engine
 from localdiff.events import BlockCommitted, DenoiseStep, Event, RunFinished
 from localdiff.options import GenerateOptions
@@ -235,3 +235,12 @@ def test_what_a_file_leaves_open_is_what_the_reference_takes() -> None:
     defaults = DiffusionGemmaGenerationConfig._get_default_generation_params()
     stated = {**defaults, "sampler_config": defaults["sampler_config"].to_dict()}
     assert SamplerSettings.from_config({}) == SamplerSettings.from_config(stated)
+
+
+def test_a_key_that_the_reference_refuses_is_unknown() -> None:
+    known = DiffusionGemmaGenerationConfig().to_dict()
+    assert unknown_settings(dict.fromkeys(known, 1)) == []
+    strange = {"temperature": 1.0, "max_steps": 48}
+    with pytest.raises(ValueError, match="Unexpected kwargs.*temperature.*max_steps"):
+        DiffusionGemmaGenerationConfig(**strange)
+    assert unknown_settings(known | strange) == list(strange)
