@@ -27,7 +27,6 @@ from tests.models.reference import Reference, ReferenceRun, reference_run
 
 NO_END = {"eos_token_id": [1_000_000]}
 SEED = 7
-PROMPT = 20
 DEMO = Path(__file__).parents[3] / "localdiff" / "demo" / "checkpoint"
 
 
@@ -36,6 +35,7 @@ class Scenario:
     """A checkpoint, and what its reference run must show for the comparison to be worth something.
 
     Attributes:
+        length: ids of the prompt.
         blocks: blocks to generate.
         converged: at least so many of them stop as stable and confident.
         at_limit: at least so many of them run into the step limit.
@@ -45,6 +45,7 @@ class Scenario:
 
     spec: Spec
     prompt_seed: int = 5
+    length: int = 20
     blocks: int = 3
     converged: int
     at_limit: int = 0
@@ -59,13 +60,14 @@ class Scenario:
     def prompt(self) -> list[int]:
         """Token ids of the prompt."""
         generator = torch.Generator().manual_seed(self.prompt_seed)
-        return torch.randint(0, self.spec.vocab, (PROMPT,), generator=generator).tolist()
+        return torch.randint(0, self.spec.vocab, (self.length,), generator=generator).tolist()
 
 
 _SETTLING = Spec(layers="ssf", hidden=48, window=8, canvas=16, mix=0.5, sharpness=2.5, seed=25, settings=NO_END)
 
 SCENARIOS = {
     "settles": Scenario(spec=_SETTLING, blocks=4, converged=4, fewest=7),
+    "from-one-id": Scenario(spec=_SETTLING, length=1, blocks=4, converged=4, fewest=7),
     "accepts-one-to-all": Scenario(
         spec=dataclasses.replace(_SETTLING, seed=23, sharpness=1.7, mix=0.45), converged=2, at_limit=1, fewest=1
     ),
@@ -207,7 +209,7 @@ def _assert_worth_comparing(run: ReferenceRun, scenario: Scenario) -> None:
     assert min(accepted) <= scenario.fewest
     assert max(accepted) == scenario.spec.canvas
     assert len(set(accepted)) > 4, f"the number accepted hardly varies: {accepted}"
-    assert PROMPT + scenario.tokens > scenario.spec.window
+    assert scenario.length + scenario.tokens > scenario.spec.window
 
 
 def _assert_same_steps(events: list[Event], run: ReferenceRun) -> None:

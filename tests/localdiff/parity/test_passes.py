@@ -14,7 +14,7 @@ from tests.localdiff.parity.conftest import MakePair, Pair
 
 TOLERANCE = 1e-4
 PROMPT = 37
-LENGTHS = (1, 8, PROMPT)  # within the window of 8, on its edge, and far past it
+LENGTHS = (1, 7, 8, PROMPT)  # within the window of 8, what its ring holds, on its edge, and far past it
 CHUNKS = (5, 1, 2, 13, 7, 9)  # shorter and longer than the ring
 STEPS = 2
 
