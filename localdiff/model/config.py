@@ -187,8 +187,11 @@ def _refuse_variants(config: Mapping[str, Any], text: _Keys) -> None:
         raise WeightsError(f"text_config: hidden_activation={activation!r} is not `gelu_pytorch_tanh`", _HINT)
     if text.get("attention_bias"):
         raise WeightsError("text_config: attention_bias=true is not a form of this model", _HINT)
-    if text.get("use_bidirectional_attention") == "all":
-        raise WeightsError("text_config: use_bidirectional_attention='all' is not a form of this model", _HINT)
+    bidirectional = text.get("use_bidirectional_attention")
+    if bidirectional not in (None, "vision"):
+        raise WeightsError(
+            f"text_config: use_bidirectional_attention={bidirectional!r} is not a form of this model", _HINT
+        )
     if not (text.get("tie_word_embeddings", True) and config.get("tie_word_embeddings", True)):
         raise WeightsError("config.json: tie_word_embeddings=false is not a form of this model", _HINT)
 

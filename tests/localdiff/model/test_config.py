@@ -185,6 +185,7 @@ def test_a_rotation_of_the_wrong_kind_is_the_file_s_fault(key: str) -> None:
         ({"hidden_activation": "gelu"}, "hidden_activation='gelu' is not `gelu_pytorch_tanh`"),
         ({"attention_bias": True}, "attention_bias=true is not a form of this model"),
         ({"use_bidirectional_attention": "all"}, "use_bidirectional_attention='all' is not a form"),
+        ({"use_bidirectional_attention": "prompt"}, "use_bidirectional_attention='prompt' is not a form"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings=false is not a form of this model"),
         ({"layer_types": ["full_attention"] * 2}, "layer_types has 2 entries, num_hidden_layers=3"),
         ({"layer_types": ["full_attention"] * 2 + ["mamba"]}, "layer_types has the unknown entry `mamba`"),
