@@ -73,6 +73,15 @@ def require_weights(weights: StoredWeights) -> None:
     Skeleton.of(weights, torch.device("cpu"), torch.float32)
 
 
+def require_copies(weights: StoredWeights) -> None:
+    """As `require_weights`, and refuse copies of tied tensors that differ from them.
+
+    Raises:
+        WeightsError: one differs, or as there.
+    """
+    Skeleton.of(weights, torch.device("cpu"), torch.float32).require_copies()
+
+
 def require_text(weights: StoredWeights) -> None:
     """Refuse files beside the weights with which nothing could be run.
 

@@ -58,6 +58,7 @@ def load_model(plan: MemoryPlan, *, names: Sequence[str] = (), progress: LoadPro
     device = skeleton.device
     if warning := plan.cost:
         _log.warning("%s", warning)
+    skeleton.require_copies()
     skeleton.swap()
     skeleton.assign(placement, progress)
     if device.type == "cpu" and not placement.offloaded:

@@ -26,12 +26,12 @@ class Matching:
     Attributes:
         source_of: parameter of the model → tensor of the checkpoint that fills it.
         vision: tensors of the vision tower and its embedder, which a text model leaves in the file.
-        tied: second copies of tensors that the model holds once.
+        tied: second copy of a tensor that the model holds once → that tensor.
     """
 
     source_of: dict[str, str]
     vision: tuple[str, ...]
-    tied: tuple[str, ...]
+    tied: dict[str, str]
 
     def skipped(self) -> str | None:
         """One line on what is left in the file, or None."""
@@ -46,8 +46,8 @@ class Matching:
 def match_tensors(model: DiffusionGemma, shapes: Mapping[str, tuple[int, ...]]) -> Matching:
     """Matches every tensor with its use, and every parameter with its tensor.
 
-    Tied copies (`lm_head.weight`, the encoder's text weights) are recognised by name and shape and not
-    compared, as the configuration declares them equal.
+    Tied copies (`lm_head.weight`, the encoder's text weights) are recognised by name and shape; `Skeleton` compares
+    them.
 
     Args:
         model: the network, on any device.
@@ -66,7 +66,9 @@ def match_tensors(model: DiffusionGemma, shapes: Mapping[str, tuple[int, ...]]) 
             raise WeightsError(f"`{source}` has the shape {have}, where `config.json` asks for {want}", _MISMATCH)
     rest = sorted(set(shapes) - set(source_of.values()))
     vision = tuple(name for name in rest if name.startswith(_VISION))
-    tied = tuple(name for name in rest if _is_tied(name, shapes[name], model_shapes))
+    tied = {
+        name: checkpoint_name(twin) for name in rest if (twin := _twin(name)) and model_shapes.get(twin) == shapes[name]
+    }
     unexpected = sorted(set(rest) - set(vision) - set(tied))
     _refuse("has unknown tensors:", unexpected, "localdiff reads DiffusionGemma in its published layout")
     return Matching(source_of=source_of, vision=vision, tied=tied)
@@ -79,9 +81,9 @@ def checkpoint_name(name: str) -> str:
     return DECODER + name
 
 
-def _is_tied(name: str, shape: tuple[int, ...], model_shapes: Mapping[str, tuple[int, ...]]) -> bool:
-    twin = _TIED.get(name, name.removeprefix(ENCODER) if name.startswith(ENCODER) else None)
-    return twin is not None and model_shapes.get(twin) == shape
+def _twin(name: str) -> str | None:
+    """The parameter that a tensor is a copy of, going by its name."""
+    return _TIED.get(name, name.removeprefix(ENCODER) if name.startswith(ENCODER) else None)
 
 
 def _refuse(verb: str, names: list[str], hint: str) -> None:

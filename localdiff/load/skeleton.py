@@ -23,6 +23,7 @@ from localdiff.memory_account import SLACK_BESIDES_CONTEXT, HeldTensor, MemoryAc
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.modules import swap_modules
 
+_ENDS = (slice(4096), slice(-4096, None))
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 
 _log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class Skeleton:
 
     Attributes:
         source_of: stored name of each parameter.
+        copies: stored name of a copy that the model does not hold → stored name of what it is a copy of.
         device: where the weights go, as far as they fit.
         dtype: type of activations and of weights that are not quantized.
     """
@@ -41,6 +43,7 @@ class Skeleton:
     network: DiffusionGemma
     weights: StoredWeights
     source_of: Mapping[str, str]
+    copies: Mapping[str, str]
     device: torch.device
     dtype: torch.dtype
 
@@ -63,7 +66,30 @@ class Skeleton:
         matching = match_tensors(network, weights.shapes)
         if skipped := matching.skipped():
             _log.info("%s: %s", weights.checkpoint.directory, skipped)
-        return cls(network=network, weights=weights, source_of=matching.source_of, device=device, dtype=dtype)
+        return cls(
+            network=network,
+            weights=weights,
+            source_of=matching.source_of,
+            copies=matching.tied,
+            device=device,
+            dtype=dtype,
+        )
+
+    def require_copies(self) -> None:
+        """Refuses copies that differ: the reference would compute with both.
+
+        Both ends are compared. Training one of them changes all of it, and all copies take as long to read as a model.
+
+        Raises:
+            WeightsError: one differs, or cannot be read.
+        """
+        for copy, source in self.copies.items():
+            one, other = (self.weights.checkpoint.tensor(name).flatten() for name in (copy, source))
+            if not all(torch.equal(one[end].to(other.dtype), other[end]) for end in _ENDS):
+                raise WeightsError(
+                    f"`{copy}` differs from `{source}`, although `config.json` says that they are the same",
+                    "localdiff computes with one of them: a fine-tune must have trained both as one",
+                )
 
     @property
     def nbytes(self) -> int:

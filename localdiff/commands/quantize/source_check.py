@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from localdiff.checkpoint_files import TEXT_FILES, TOKENIZER
-from localdiff.engine.loadable import lacking, require_text, require_weights
+from localdiff.engine.loadable import lacking, require_copies, require_text, require_weights
 from localdiff.errors import WeightsError
 from localdiff.load import StoredWeights, described_weights, open_weights
 from localdiff.quantizing.origin import Origin
@@ -26,7 +26,7 @@ def require_runnable(origin: Origin) -> None:
     """
     if origin.directory is not None:
         weights = open_weights(origin.directory)
-        require_weights(weights)
+        require_copies(weights)
         require_text(weights)
         return
     if (described := _described(origin, origin.model)) is not None:

@@ -140,6 +140,18 @@ def test_tied_copies_are_accepted(edited: Callable[..., Path], caplog: pytest.Lo
     assert "7 tied copies" in caplog.messages[0]
 
 
+@pytest.mark.parametrize("end", [0, -1])
+def test_a_copy_that_differs_is_refused(edited: Callable[..., Path], end: int) -> None:
+    """A fine-tune that trained the head alone; the reference computes with both."""
+
+    def add(held: Tensors) -> None:
+        held["lm_head.weight"] = held["model.decoder.embed_tokens.weight"].clone()
+        held["lm_head.weight"][end, end] += 0.5
+
+    message = refusal(edited(add)).message
+    assert message.startswith("`lm_head.weight` differs from `model.decoder.embed_tokens.weight`, although")
+
+
 def test_missing_tensors_are_named_up_to_five(edited: Callable[..., Path]) -> None:
     gone = [f"model.decoder.layers.{layer}.{norm}" for layer in (0, 1) for norm in GONE]
     message = refusal(edited(lambda held: [held.pop(name) for name in gone])).message

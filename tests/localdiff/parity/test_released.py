@@ -35,7 +35,7 @@ def test_no_name_is_missing_or_unexpected_and_the_parameters_add_up() -> None:
     matching = match_tensors(model, shapes)
     assert len(matching.source_of) + len(matching.vision) == TENSORS
     assert len(matching.vision) == VISION_TENSORS
-    assert matching.tied == ()
+    assert not matching.tied
     assert sum(math.prod(shapes[name]) for name in matching.vision) == VISION_PARAMETERS
     assert sum(parameter.numel() for parameter in model.parameters()) == TEXT_PARAMETERS
     assert sum(math.prod(shapes[name]) for name in matching.source_of.values()) == TEXT_PARAMETERS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from localdiff import disk_space, paths, verification_record
 from localdiff.commands.quantize import flow, verification
@@ -152,6 +154,20 @@ def test_what_could_not_be_run_is_refused_before_the_plan_as_run_refuses_it(
         refused(result, 3, message)
         assert result.stderr.startswith("error: ")
     assert not output.parent.exists()
+
+
+def test_a_head_that_was_trained_apart_is_refused_as_run_refuses_it(cli: Cli, source: Path, output: Path) -> None:
+    embedding = "model.decoder.embed_tokens.weight"
+    index = json.loads((source / "model.safetensors.index.json").read_text())
+    index["weight_map"]["lm_head.weight"] = "head.safetensors"
+    (source / "model.safetensors.index.json").write_text(json.dumps(index))
+    head = load_file(source / index["weight_map"][embedding])[embedding]
+    for change, code in ((0, 0), (0.5, 3)):
+        save_file({"lm_head.weight": head + change}, source / "head.safetensors")
+        for command in (["run", "-m", str(source), "--device", "cpu", "w4"], ["quantize", str(source), "--dry-run"]):
+            result = cli(*command, stdin=b"")
+            assert result.code == code, result.stderr
+            assert (f"`lm_head.weight` differs from `{embedding}`" in result.stderr) == bool(change)
 
 
 def test_a_model_made_of_what_cannot_be_run_leads_to_its_source(
