@@ -29,6 +29,8 @@ SPARE_CHARACTERS = 1_000_000
 
 # Names of the family; `tokenizer_config.json` may say otherwise.
 _TOKENS = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
+# Where that file may name more of them, by the name that a template knows them by.
+_MORE_TOKENS = ("extra_special_tokens", "model_specific_special_tokens")
 
 _REPLACE = f"replace it with the `{CHAT_TEMPLATE}` of the checkpoint it belongs to"
 _UNUSUAL = "it may not take a message that is not just a role and a text as `content`"
@@ -201,7 +203,11 @@ def _read_text(path: Path) -> str:
 def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
     """The variables `bos_token` and so on. A token that the file sets to null is not defined."""
     tokens: dict[str, str] = dict(_TOKENS)
-    for name, value in config.items():
+    entries = dict(config)
+    for key in _MORE_TOKENS:
+        more = config.get(key)
+        entries |= more if isinstance(more, dict) else {}
+    for name, value in entries.items():
         if not name.endswith("_token"):
             continue
         text = value.get("content") if isinstance(value, dict) else value

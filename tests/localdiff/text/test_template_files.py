@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from localdiff.errors import UsageError, WeightsError
 from localdiff.text.template import MAX_DEPTH, MAX_FILE_BYTES, ChatTemplate
@@ -52,6 +54,17 @@ def test_of_several_templates_in_the_key_the_default_is_taken(tmp_path: Path) ->
 def test_special_tokens_come_from_the_config(tmp_path: Path, config: dict[str, Any], expected: str) -> None:
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     assert render(tmp_path, "{{ bos_token }}{{ eos_token }}") == expected
+
+
+@pytest.mark.parametrize("key", ["extra_special_tokens", "model_specific_special_tokens"])
+def test_tokens_of_the_model_alone_are_the_variables_that_transformers_makes_of_them(tmp_path: Path, key: str) -> None:
+    source = "{{ bos_token }}{{ image_token }}{{ think_token }}"
+    config = {"image_token": "<|image|>", key: {"think_token": "<|think|>"}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<unk>": 0}, unk_token="<unk>"))
+    reference = PreTrainedTokenizerFast(tokenizer_object=words, bos_token="<bos>", **config)
+    expected = reference.apply_chat_template([USER], chat_template=source, tokenize=False)
+    assert render(tmp_path, source) == expected == "<bos><|image|><|think|>"
 
 
 def test_line_ends_of_windows_make_no_difference(tmp_path: Path) -> None:
