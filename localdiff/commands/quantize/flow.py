@@ -19,7 +19,13 @@ from localdiff import model_store, paths
 from localdiff.commands.quantize import verification
 from localdiff.commands.quantize.display import Display
 from localdiff.commands.quantize.existing import bring_up_to_date, damage_of, is_kept
-from localdiff.commands.quantize.source_check import are_here, lacked_by, require_runnable, require_texts
+from localdiff.commands.quantize.source_check import (
+    are_here,
+    lacked_by,
+    require_runnable,
+    require_texts,
+    uncompared_copies,
+)
 from localdiff.commands.record import hashing_shown_by
 from localdiff.disk_space import shortage
 from localdiff.engine.loadable import lacking
@@ -129,6 +135,11 @@ class Quantization:
             names = " and no ".join(f"`{name}`" for name in lacked)
             them = "them" if lacked[1:] else "one"
             self._output.warning(f"there is no {names}, and without {them} the result cannot be run")
+        if copies := uncompared_copies(origin, planned.plan):
+            many = f" and {len(copies) - 1} more" if copies[1:] else ""
+            self._output.warning(
+                f"left out as copies of others, uncompared: `{copies[0]}`{many}; those of a directory are compared"
+            )
         if self._request.dry_run:
             return 0
         # 4. disks, and 5. the question

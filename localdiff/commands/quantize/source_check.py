@@ -14,6 +14,7 @@ from localdiff.engine.loadable import lacking, require_copies, require_text, req
 from localdiff.errors import WeightsError
 from localdiff.load import StoredWeights, described_weights, open_weights
 from localdiff.quantizing.origin import Origin
+from quant.planning.plan import Plan, tensor_class
 
 
 def require_runnable(origin: Origin) -> None:
@@ -58,6 +59,16 @@ def require_texts(origin: Origin, contents: Mapping[str, bytes]) -> None:
             require_text(weights)
         except WeightsError as error:
             raise WeightsError(error.message.replace(folder, origin.model), error.hint) from error
+
+
+def uncompared_copies(origin: Origin, plan: Plan) -> tuple[str, ...]:
+    """Tensors of a repository that the plan leaves out because the model holds their like already.
+
+    Those of a directory were compared by `require_runnable`.
+    """
+    if origin.directory is not None:
+        return ()
+    return tuple(name for name in plan.dropped if tensor_class(name) != "vision")
 
 
 def lacked_by(origin: Origin) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load, save
 
 from localdiff import disk_space
 from localdiff.commands.quantize.command import QuantizeRequest, quantize
@@ -76,6 +77,16 @@ def test_what_is_needed_is_fetched_once_into_the_shared_cache(
     assert "all here already" in result.stderr
     assert "The Hub was not asked" in result.stderr
     assert server.requests == []
+
+
+def test_a_head_that_nobody_has_compared_is_named(cli: Cli, server: Hub) -> None:
+    files = server.repositories["owner/small"].files
+    dry_run = ["quantize", "owner/small", "--dry-run"]
+    assert "warning" not in cli(*dry_run, stdin=b"").stderr
+    tensors = load(files[FIRST])
+    files[FIRST] = save(tensors | {"lm_head.weight": tensors["model.decoder.embed_tokens.weight"] + 1})
+    words = "warning: left out as copies of others, uncompared: `lm_head.weight`; those of a directory are"
+    assert words in cli(*dry_run, stdin=b"").stderr
 
 
 def test_what_is_here_already_is_told_without_the_hub(cli: Cli, server: Hub, output: Path) -> None:
