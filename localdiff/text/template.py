@@ -222,6 +222,8 @@ def _check_message(message: Any) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         raise UsageError(f"a message is {kind_of(message)} in place of a mapping with `role` and `content`")
     turn = {key: _plain(value, str(key)) for key, value in message.items() if value is not None}
+    if "reasoning" in turn:
+        turn.setdefault("reasoning_content", turn["reasoning"])  # templates read the one or the other
     role = turn.get("role")
     if not isinstance(role, str):
         raise UsageError(f"a message has the role {role!r}, not one like `user` or `assistant`")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import tokenizers
 from transformers import PreTrainedTokenizerFast
+from transformers.utils.chat_template_utils import render_jinja_template
 
 from localdiff.errors import UsageError, WeightsError
 from localdiff.text.template import MAX_DEPTH, MAX_FILE_BYTES, ChatTemplate
@@ -65,6 +66,13 @@ def test_tokens_of_the_model_alone_are_the_variables_that_transformers_makes_of_
     reference = PreTrainedTokenizerFast(tokenizer_object=words, bos_token="<bos>", **config)
     expected = reference.apply_chat_template([USER], chat_template=source, tokenize=False)
     assert render(tmp_path, source) == expected == "<bos><|image|><|think|>"
+
+
+def test_reasoning_goes_by_both_names_as_in_transformers(tmp_path: Path) -> None:
+    source = "{% for m in messages %}{{ m.reasoning_content }};{% endfor %}"
+    turns = [USER, {**USER, "reasoning": "a"}, {**USER, "reasoning": "a", "reasoning_content": "b"}]
+    expected = render_jinja_template([turns], chat_template=source)[0][0]
+    assert render(tmp_path, source, *turns) == expected == ";a;b;"
 
 
 def test_line_ends_of_windows_make_no_difference(tmp_path: Path) -> None:
