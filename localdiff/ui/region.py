@@ -1,10 +1,15 @@
 """A few rows at the bottom of the normal screen that are redrawn in place, with final text printed above them.
 
 Knows cursor movement, synchronized-update marks and what a terminal does with rows; knows nothing about
-canvases, files or threads: it turns rows into the text of one write. No row is erased before it is drawn
-over, except for final text; only rows that changed are sent; no row reaches the last column.
+canvases, files or threads: it turns rows into the text of one write. No row is erased before it is drawn over, except
+where final text or rows are added; only rows that changed are sent; no row reaches the last column.
 Between frames the cursor rests at the start of the region's first row: whatever a terminal does to the rows below when
 its size changes, it keeps that place.
+
+A terminal may have become lower before it reads a frame: over a network it does so many milliseconds later. Room for
+new rows is therefore made before any of them is drawn, so that no draft is scrolled away, and the terminal itself keeps
+the place to which the cursor returns: a count of rows would lead too far up, into final text, which the next frame
+would erase.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
 CURSOR_OFF, CURSOR_ON = "\x1b[?25l", "\x1b[?25h"
 PASTES_ON, PASTES_OFF = "\x1b[?2004h", "\x1b[?2004l"
 ERASE_REST_OF_ROW, ERASE_BELOW = "\x1b[K", "\x1b[J"
+_KEEP_PLACE, _TO_KEPT_PLACE = "\x1b7", "\x1b8"
 _SGR = re.compile(r"\x1b\[[0-9;]*m")
 
 RESTORE = SYNC_OFF + WRAP_ON + RESET + CURSOR_ON
@@ -68,15 +74,17 @@ class Region:
             The text, or nothing where the screen already shows this.
         """
         resized = self._size is not None and size != self._size
-        previous = self._rows if self._is_known and not resized and not above else ()
+        grows = 0 < self.height < len(rows)
+        is_new = not self._rows or resized or grows or bool(above)
+        previous = () if is_new or not self._is_known else self._rows
         if previous == tuple(rows):
             return ""
-        moved = resized or bool(above)
         # Rows that a narrower terminal has wrapped are removed with all others.
-        head = [SYNC_ON, "" if previous else CURSOR_OFF, ERASE_REGION if resized else "\r"]
-        body = _rows(rows, previous, on_screen=0 if moved else self.height, shrinks=moved or len(rows) < self.height)
+        head = [SYNC_ON, "" if previous else CURSOR_OFF, ERASE_REGION if resized or grows else "\r", _lines(above)]
+        room = _room(len(rows)) if is_new else ""
+        body = _rows(rows, previous, clears_below=is_new or len(rows) < self.height)
         self._rows, self._is_known, self._size = tuple(rows), True, size
-        return "".join([*head, _lines(above), WRAP_OFF, body, WRAP_ON, SYNC_OFF])
+        return "".join([*head, room, WRAP_OFF, _KEEP_PLACE, body, _TO_KEPT_PLACE, WRAP_ON, SYNC_OFF])
 
     def close(self, text: str = "") -> str:
         """The text of one write that puts `text` in place of the region and restores the terminal.
@@ -89,28 +97,24 @@ class Region:
         return "".join(parts)
 
 
-def _rows(rows: Sequence[str], previous: Sequence[str], *, on_screen: int, shrinks: bool) -> str:
-    """Rows that differ from the previous ones, from the region's first row on; ends where it begins."""
+def _room(rows: int) -> str:
+    """Makes so many rows from the cursor on, scrolling if need be; ends where the first of them begins."""
+    return "\r\n" * (rows - 1) + f"\x1b[{rows - 1}A" if rows > 1 else ""
+
+
+def _rows(rows: Sequence[str], previous: Sequence[str], *, clears_below: bool) -> str:
+    """Rows that differ from the previous ones, from the region's first row on."""
     parts: list[str] = []
     at, last = 0, len(rows) - 1
     for index, row in enumerate(rows):
-        clears_below = shrinks and index == last
-        if index < len(previous) and previous[index] == row and not clears_below:
+        is_end = clears_below and index == last
+        if index < len(previous) and previous[index] == row and not is_end:
             continue
         below = ERASE_BELOW if _SGR.sub("", row) else _ERASE_FROM_FIRST_COLUMN
-        parts += [_down(at, index, on_screen), row, below if clears_below else ERASE_REST_OF_ROW, "\r"]
+        down = f"\x1b[{index - at}B" if index > at else ""
+        parts += [down, row, below if is_end else ERASE_REST_OF_ROW, "\r"]
         at = index
-    # Rows that do not exist yet are made even where they are empty.
-    parts.append(_down(at, last, on_screen) if on_screen <= last else "")
-    at = last if on_screen <= last else at
-    return "".join(parts) + (f"\x1b[{at}A" if at else "")
-
-
-def _down(start: int, stop: int, on_screen: int) -> str:
-    """Moves from the start of one row to the start of another below it; missing rows are made."""
-    steps = max(0, min(stop, on_screen - 1) - start)
-    new_rows = stop - start - steps
-    return (f"\x1b[{steps}B" if steps else "") + "\r\n" * new_rows
+    return "".join(parts)
 
 
 def _lines(text: str) -> str:

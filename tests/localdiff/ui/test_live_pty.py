@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from localdiff.ui.region import RESTORE, SYNC_ON
+from localdiff.ui.region import RESTORE, SYNC_OFF, SYNC_ON
 from tests.fakes.canvas import SCRIPTS
 from tests.screens.processes import TIMEOUT, Terminal, environment, terminal
 from tests.screens.terminal import rows_of
@@ -50,9 +50,12 @@ def keeps_output(run: Terminal) -> bool:
 
 
 def pull(run: Terminal, columns: int, rows: int) -> None:
-    """Change the size of the window, behind what was drawn for the old one."""
-    while run._read(0):
-        pass
+    """Change the size of the window, behind a whole frame for the old one.
+
+    In the middle of one, the terminal itself would scroll rows away that the frame has just drawn.
+    """
+    while run._read(0) or (run.child.poll() is None and not run.raw.endswith(SYNC_OFF.encode())):
+        run._read(0.05)
     run.screen.resize(rows, columns)
     fcntl.ioctl(run.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 

@@ -247,6 +247,45 @@ def test_getting_narrower_leaves_nothing_over_and_eats_nothing(reflows: bool) ->
     assert drawing.terminal.everything() == [*(f"old {i}" for i in range(4)), "d", "e", "f"]
 
 
+def in_flight(drawing: Drawing, size: Size, *rows: str, above: str = "") -> None:
+    """A frame that was composed before the window got this size, and is read after that."""
+    text = drawing.region.frame(rows, drawing.size, above=above)
+    drawing.terminal.resize(*size)
+    drawing.terminal.write(text)
+    drawing.size = size
+
+
+@pytest.mark.parametrize("above", ["", "final\n"])
+@pytest.mark.parametrize("height", [0, 4, 8], ids=lambda n: f"{n} rows before")
+@pytest.mark.parametrize("before", [0, 3, 8, 30], ids=lambda n: f"{n} lines before")
+def test_a_window_that_has_become_lower_when_it_reads_a_frame(before: int, height: int, above: str) -> None:
+    drawing = Drawing(before)
+    if height:
+        drawing.frame(*"abcdefgh"[:height])
+    in_flight(drawing, Size(20, 5), *"ABCDEFGH", above=above)
+    drawing.frame("i", "j")
+    shown = [row for row in drawing.terminal.everything() if row]
+    assert shown == [*(f"old {i}" for i in range(before)), *above.split(), "i", "j"]
+
+
+WINDOWS = st.builds(Size, st.just(20), st.integers(3, 12))
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 12), st.lists(st.tuples(ROWS, TEXT, WINDOWS), min_size=1, max_size=8), TEXT)
+def test_any_frames_in_flight_while_the_window_changes_its_height_leave_only_final_text(
+    before: int, frames: list[tuple[list[str], str, Size]], rest: str
+) -> None:
+    drawing = Drawing(before)
+    printed = [f"old {i}" for i in range(before)]
+    for rows, above, size in frames:
+        in_flight(drawing, size, *(f"|{row[:18]}" for row in rows[: drawing.size.rows - 1]), above=above)
+        printed += broken(above)
+    drawing.close(rest)
+    printed += broken(rest)
+    assert [row for row in drawing.terminal.everything() if row] == [row for row in printed if row]
+
+
 def test_beginning_anew_leaves_everything_above_alone() -> None:
     drawing = Drawing(1)
     drawing.frame("a", "b")

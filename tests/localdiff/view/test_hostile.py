@@ -73,7 +73,7 @@ BITS = (
     ),
     *("<0x1B>", "<0x9B>", "<0xC2>", "<0xF0>", "<0x9F>", "<0x0A>", "<0x00>", "<|turn>", " word", "word", "x" * 300, " "),
 )
-OURS = re.compile(r"\x1b\[(?:[\d;]*m|\d*[AB]|[JK]|\?(?:7|25|2026)[hl])")
+OURS = re.compile(r"\x1b(?:[78]|\[(?:[\d;]*m|\d*[AB]|[JK]|\?(?:7|25|2026)[hl]))")
 ACTS = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
