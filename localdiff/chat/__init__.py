@@ -9,6 +9,7 @@
     session, session_file, session_store          turns, their lines of JSON, the folder of such files
     settings, catalog, earlier                    what `/set` changes; tables of settings and sessions; old turns
     keyboard, pastes, typeahead, piped            terminal input, folded pastes, keys typed early; input from a pipe
+    line_display                                  how a line looks while it is typed
     terminal_habits                               what a terminal does to keys before they are read
     interrupts                                    Ctrl-C, from the first line to the last
     completing, offering                          what Tab completes, and how it is offered

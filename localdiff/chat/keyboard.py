@@ -28,6 +28,7 @@ from prompt_toolkit.output import Output
 from prompt_toolkit.utils import is_dumb_terminal
 
 from localdiff.chat.interrupts import Interrupts
+from localdiff.chat.line_display import SeparateCharacters
 from localdiff.chat.offering import Offering
 from localdiff.chat.pastes import Pastes
 from localdiff.chat.slash import CONTINUATION, PROMPT, is_command, is_open
@@ -81,6 +82,7 @@ class KeyboardReader:
             enable_history_search=True,
             completer=completer,
             complete_while_typing=False,
+            input_processors=[SeparateCharacters()],
             key_bindings=self._keys(),
             input=input,
             output=output,

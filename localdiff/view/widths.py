@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from rich.cells import get_character_cell_size
 
-from localdiff.view.sanitize import MISSING
+from localdiff.view.sanitize import MISSING, safe_piece
 
 BASE_FOR_MARKS = "◌"
 MAX_MARKS = 3
@@ -91,6 +91,22 @@ def settled_text(text: str) -> str:
                 continue
         shown.append(form)
     return "".join(shown)
+
+
+def separate_characters(text: str) -> list[str]:
+    """What a line that is being typed shows for each character of `text`: flags as letters, nothing that joins."""
+    shown: list[str] = []
+    for index, character in enumerate(text):
+        code = ord(character)
+        if character.isascii() or unicodedata.category(character) == "Cc":
+            shown.append(character)  # an editor of lines has its own signs for control characters
+        elif code in _SKIN_TONES and index:
+            shown.append("")
+        elif _FIRST_REGIONAL <= code <= _LAST_REGIONAL:
+            shown.append(_settled_form(character))
+        else:
+            shown.append(safe_piece(character))
+    return shown
 
 
 def shortened(text: str, columns: int, mark: str) -> str:

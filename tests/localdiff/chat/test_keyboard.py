@@ -9,14 +9,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from prompt_toolkit.document import Document
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import PipeInput, create_pipe_input
+from prompt_toolkit.layout import BufferControl
+from prompt_toolkit.layout.processors import TransformationInput
 from prompt_toolkit.output import DummyOutput
 
 from localdiff.chat.completing import ChatCompleter, candidates
 from localdiff.chat.history import open_history
 from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.keyboard import KeyboardReader
+from localdiff.chat.line_display import SeparateCharacters
 from localdiff.chat.pastes import LONG, Pastes
 
 ENTER, ALT_ENTER, CTRL_J, TAB, UP = "\r", "\x1b\r", "\n", "\t", "\x1b[A"
@@ -79,9 +83,13 @@ class TypedReader:
 
 
 class Screen(DummyOutput):
-    """A terminal, of which one mode is noted."""
+    """A terminal, of which one mode is noted, and what is written."""
 
     marks = False
+    written = ""
+
+    def write(self, data: str) -> None:
+        self.written += data
 
     def enable_bracketed_paste(self) -> None:
         self.marks = True
@@ -200,6 +208,50 @@ def test_what_was_typed_ahead_stands_below_a_message_that_came_back(typed: Typed
     assert typed(ENTER, "hello") == line
     typed.ahead = "more"
     assert typed(ENTER) == "more"
+
+
+FAMILY, FLAG, THUMB, HEART, KEYCAP = "👩\u200d👧", "🇫🇷", "👍🏽", "❤\ufe0f", "1\ufe0f\u20e3"
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (f"a{FAMILY}b", "a👩👧b"),
+        (f"a{FLAG}b", "aFRb"),
+        (f"a{THUMB}b", "a👍b"),
+        (f"a{HEART}b", "a❤b"),
+        (f"a{KEYCAP}b", "a1\u20e3b"),
+        ("a\u202eb\u202cc", "abc"),
+        ("🏽", "🏽"),
+        ("caf\u00e9 한 漢", "caf\u00e9 한 漢"),
+    ],
+)
+def test_what_terminals_join_or_hide_is_shown_apart_and_sent_whole(typed: TypedReader, line: str, shown: str) -> None:
+    assert typed(pasted(line) + ENTER) == line
+    assert shown in typed.screen.written
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ("\x1b[D" * 2 + "x", f"a{FAMILY[:2]}x{FAMILY[2:]}b"),
+        ("\x7f\x7f", f"a{FAMILY[:2]}"),
+        (HOME + "x", f"xa{FAMILY}b"),
+    ],
+)
+def test_keys_move_over_what_is_typed_and_not_over_what_is_shown(typed: TypedReader, keys: str, line: str) -> None:
+    assert typed(pasted(f"a{FAMILY}b") + keys + ENTER) == line
+
+
+def test_places_in_a_line_that_is_shown_apart() -> None:
+    text = f"a{FAMILY}{FLAG}\u3000b"
+    buffer = TransformationInput(
+        BufferControl(), Document(text), 0, lambda x: x, [("", text[:2]), ("", text[2:])], 80, 1
+    )
+    shown = SeparateCharacters().apply_transformation(buffer)
+    assert [part[1] for part in shown.fragments] == ["a👩", "👧FR  b"]
+    assert [shown.source_to_display(place) for place in range(len(text) + 1)] == [0, 1, 2, 2, 3, 4, 5, 7, 8]
+    assert [shown.display_to_source(place) for place in range(9)] == [0, 1, 3, 4, 5, 6, 6, 7, 8]
 
 
 def test_ctrl_c_clears_the_line_and_says_so_only_on_an_empty_one(typed: TypedReader) -> None:

@@ -1,0 +1,39 @@
+"""How a line looks while it is typed: every character has as many columns as an editor of lines counts for it.
+
+Knows prompt-toolkit's way of showing a line as something else; knows nothing about keys. Terminals join emoji, flags
+and skin tones into pictures of their own width, each terminal others, and some reorder a line that says so; whoever
+then moves the cursor by columns ends up in the wrong place, and writes over the prompt.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
+
+from localdiff.view.widths import separate_characters
+
+
+class SeparateCharacters(Processor):
+    """Shows characters that a terminal might join as what they are joined from, and none that is invisible."""
+
+    def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
+        """One line as it is shown, and where each of its characters went."""
+        fragments = transformation_input.fragments
+        text = "".join(fragment[1] for fragment in fragments)
+        if text.isascii():
+            return Transformation(fragments)
+        shown = separate_characters(text)
+        ends = list(accumulate(map(len, shown), initial=0))
+        changed: StyleAndTextTuples = []
+        start = 0
+        for style, part, *_handler in fragments:
+            changed.append((style, "".join(shown[start : start + len(part)])))
+            start += len(part)
+        return Transformation(
+            changed,
+            source_to_display=lambda position: ends[min(position, len(shown))],
+            display_to_source=lambda position: min(bisect_right(ends, position) - 1, len(shown)),
+        )
