@@ -6,11 +6,15 @@ Knows the keyboard and what counts as an answer; knows nothing about what is ask
 from __future__ import annotations
 
 import io
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO, TypeAlias
 
 from localdiff.ui.output import Stream
+from localdiff.ui.terminal import is_in_background
 
 if TYPE_CHECKING or sys.platform != "win32":
     import termios
@@ -30,11 +34,15 @@ def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> AskUser 
         return None
 
     def ask(question: str) -> bool:
+        def show() -> None:
+            stream.write(f"\n{question} {'[Y/n]' if default else '[y/N]'} ")
+
         _forget_typed(keyboard)
         while True:
             try:
-                stream.write(f"\n{question} {'[Y/n]' if default else '[y/N]'} ")
-                line = keyboard.readline()
+                show()
+                with _shown_again(show, keyboard):
+                    line = keyboard.readline()
             except UnicodeDecodeError:
                 continue
             except KeyboardInterrupt:
@@ -48,6 +56,19 @@ def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> AskUser 
                 return default if not answer else answer in YES
 
     return ask
+
+
+@contextmanager
+def _shown_again(show: Callable[[], None], keyboard: TextIO) -> Iterator[None]:
+    """Shows it again after Ctrl-Z and `fg`, when the shell has written below it."""
+    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGCONT, lambda _number, _frame: None if is_in_background(keyboard) else show())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCONT, before)
 
 
 def _forget_typed(keyboard: TextIO) -> None:

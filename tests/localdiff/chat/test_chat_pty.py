@@ -334,6 +334,21 @@ def test_a_session_is_deleted_once_the_user_says_yes(chats: Chats) -> None:
     assert chat.finish() == 0
 
 
+def test_a_question_is_shown_again_after_ctrl_z(chats: Chats) -> None:
+    (chats.home / "sessions").mkdir(parents=True)
+    (chats.home / "sessions" / "old.jsonl").touch()
+    chat = chats(script=HELLO, under=("bash", "--norc", "-mc", '"$@"; fg > /dev/null', "bash"))
+    say(chat, "/delete old")
+    question = b"Delete session `old` (cannot be read)? [y/N]"
+    chat.wait_for_bytes(question)
+    chat.type(b"y\x1a")
+    chat.wait_for_bytes(question, times=2)
+    chat.type(b"\r")
+    chat.wait_for("Nothing was deleted.")  # what was typed before is forgotten, as terminals do
+    say(chat, "/exit")
+    assert chat.finish() == 0
+
+
 def test_the_window_may_be_pulled_at(chats: Chats) -> None:
     chat = chats(script=BLOCKS | {"pause": 0.05})
     for columns, rows in ((60, 20), (100, 30), (80, 24)):
