@@ -25,7 +25,7 @@ CONTEXT_SIZE = 8192
 MAX_TOKENS = 2**31 - 1
 MAX_STEPS = 1_000_000
 # Logits divided by less than the first, or the noise scaled by more than the second, leave what fp32 can hold apart.
-MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-6, 1e6
+MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-6, 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
