@@ -22,40 +22,62 @@ Handler: TypeAlias = Callable[[int, FrameType | None], None]
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raises `KeyboardInterrupt` at its end after a Ctrl-C, even if the first one was lost or became another error.
+    """Raises at its end what Ctrl-C, `kill` or a hangup raised in it, even if that was lost or became another error.
 
     Libraries that are called from C drop Python exceptions that they did not expect, as torch does where it imports
     NumPy, or raise one of their own, as it does where it reads a tensor; Python drops those of callbacks, and would
     print them. Off the main thread it does nothing.
     """
-    came = False
-
-    def handle(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal came
-        came = True
-        raise KeyboardInterrupt
-
-    try:
-        with handled_by(handle), _interrupts_unprinted():
-            yield
-    except Exception as error:
-        if came:
-            raise KeyboardInterrupt from error
-        raise
-    if came:
-        raise KeyboardInterrupt
-
-
-@contextmanager
-def _interrupts_unprinted() -> Iterator[None]:
-    """Nothing is printed of a `KeyboardInterrupt` that Python has dropped; only the main thread is sent any."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    raised: list[BaseException] = []
+    try:
+        with _noted(raised), _unprinted(raised):
+            yield
+    except Exception as error:
+        if raised:
+            raise raised[0] from error
+        raise
+    if raised:
+        raise raised[0]
+
+
+@contextmanager
+def _noted(raised: list[BaseException]) -> Iterator[None]:
+    """Inside it, what handlers of signals raise is kept, too."""
+    changed: list[tuple[int, Handler, Handler]] = []
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):
+        number = getattr(signal, name, None)
+        if number is not None and callable(before := signal.getsignal(number)):
+            changed.append((number, before, noting := _noting(before, raised)))
+            signal.signal(number, noting)
+    try:
+        yield
+    finally:
+        for number, before, noting in changed:
+            if signal.getsignal(number) is noting:  # else a handler has changed it, as one that handles it only once
+                signal.signal(number, before)
+
+
+def _noting(handler: Handler, raised: list[BaseException]) -> Handler:
+    def handle(number: int, frame: FrameType | None) -> None:
+        try:
+            handler(number, frame)
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    return handle
+
+
+@contextmanager
+def _unprinted(errors: list[BaseException]) -> Iterator[None]:
+    """Nothing is printed of those of these exceptions that Python has dropped."""
     before = sys.unraisablehook
 
     def report(dropped: sys.UnraisableHookArgs) -> None:
-        if dropped.exc_type is not KeyboardInterrupt:
+        if not any(dropped.exc_value is error for error in errors):
             before(dropped)
 
     sys.unraisablehook = report

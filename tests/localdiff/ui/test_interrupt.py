@@ -7,6 +7,7 @@ import sys
 import threading
 import weakref
 from contextlib import suppress
+from types import FrameType
 
 import pytest
 
@@ -82,6 +83,23 @@ def test_an_interrupt_that_a_library_drops_is_not_lost() -> None:
             signal.raise_signal(signal.SIGINT)
         went_on = True
     assert went_on and signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_an_end_that_a_library_drops_is_not_lost(number: int) -> None:
+    """As `kill` and a hangup are handled in a command, the latter once."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)
+        raise SystemExit(143)
+
+    before = signal.signal(number, end)
+    try:
+        with pytest.raises(SystemExit, match="143"), interruptible(), suppress(SystemExit):
+            signal.raise_signal(number)
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
 
 
 def test_an_interrupt_that_a_library_turns_into_another_error_is_one() -> None:
