@@ -31,6 +31,7 @@ from localdiff.ui.mailbox import Mailbox
 from localdiff.ui.painter import Frame, Painter
 from localdiff.ui.terminal import LiveMode, is_in_background, takes_output, terminal_size
 from localdiff.ui.terminal_guard import TerminalGuard
+from localdiff.ui.terminal_signals import held
 from localdiff.ui.watch import Watch
 from localdiff.view.canvas_view import CanvasView
 from localdiff.view.layout import Size
@@ -96,12 +97,18 @@ class LiveView:
             away=lambda: is_in_background(stream),
             clock=clock,
         )
-        self._guard = TerminalGuard(stream=stream, marks=watch.marks, keep=watch.keep, on_resumed=self._on_resumed)
+        self._screen = threading.RLock()
+        self._guard = TerminalGuard(
+            stream=stream,
+            marks=watch.marks,
+            keep=watch.keep,
+            on_resumed=self._on_resumed,
+            undrawn=lambda: held(self._screen),
+        )
         self._scene = Scene(slowed=slow > 0, legend=watch.legend)
         self._transcript = Transcript(finished_lines if watch.render is None else finished_length)
         self._mailbox: Mailbox[Frame] = Mailbox()
         self._undrawn: list[Frame] = []
-        self._screen = threading.Lock()
         self._rests_until = -math.inf
         self._failure: BaseException | None = None
         self._resumed = False

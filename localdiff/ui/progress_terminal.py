@@ -6,6 +6,7 @@ Knows how `rich` redraws rows in place, and signals; knows nothing about what th
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import TracebackType
 from typing import IO, cast
 
@@ -14,6 +15,7 @@ from rich.live import Live
 from localdiff.ui.output import Stream
 from localdiff.ui.region import CURSOR_OFF, ERASE_BELOW, RESTORE
 from localdiff.ui.terminal_guard import TerminalGuard
+from localdiff.ui.terminal_signals import held
 
 
 class ProgressTerminal:
@@ -31,7 +33,12 @@ class ProgressTerminal:
         self._interrupted = interrupted
         self._live: Live | None = None
         self._begins_anew = False
-        self._guard = TerminalGuard(stream=stream.file, on_resumed=self._forget, leave=self._erased)
+        self._guard = TerminalGuard(
+            stream=stream.file,
+            on_resumed=self._forget,
+            leave=self._erased,
+            undrawn=lambda: nullcontext() if self._live is None else held(self._live._lock),
+        )
 
     @property
     def file(self) -> IO[str]:

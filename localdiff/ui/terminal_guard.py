@@ -9,14 +9,15 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TextIO
 
 from localdiff.ui.keyboard_echo import KeyboardEcho
 from localdiff.ui.region import LEAVE, PASTES_ON
 from localdiff.ui.terminal import is_in_background, takes_output
-from localdiff.ui.terminal_signals import TerminalSignals
+from localdiff.ui.terminal_signals import TerminalSignals, Undrawn
 
-_PATIENCE = 0.2
+_PATIENCE = 1.0
 
 
 class TerminalGuard:
@@ -35,6 +36,7 @@ class TerminalGuard:
             drops it, as a terminal does itself at Ctrl-C and Ctrl-Z.
         on_resumed: called after the process was stopped and continued, from a signal handler.
         leave: the codes that remove what is drawn, and restore everything else.
+        undrawn: see `TerminalSignals`; a frame that came after `leave` would stand on the shell's screen.
     """
 
     def __init__(
@@ -45,13 +47,14 @@ class TerminalGuard:
         keep: Callable[[], None] | None = None,
         on_resumed: Callable[[], None] | None = None,
         leave: Callable[[], str] = lambda: LEAVE,
+        undrawn: Undrawn = nullcontext,
     ) -> None:
         self._stream = stream
         self._marks = marks
         self._keep = keep
         self._on_resumed = on_resumed
         self._leave = leave
-        self._signals = TerminalSignals(give_back=self._give_back, take=self._on_continued)
+        self._signals = TerminalSignals(give_back=self._give_back, take=self._on_continued, undrawn=undrawn)
         self._echo = KeyboardEcho(stream, keeps_enter=marks)
         self._started = False
 

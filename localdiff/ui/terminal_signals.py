@@ -9,12 +9,31 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType, MappingProxyType
+from typing import TypeAlias
 
 from localdiff.ui.interrupt import Handler
 
+Undrawn: TypeAlias = Callable[[], AbstractContextManager[None]]
+
 _NONE: Mapping[int, Handler] = MappingProxyType({})
+_PATIENCE = 1.0
+
+
+@contextmanager
+def held(lock: threading.RLock) -> Iterator[None]:
+    """Inside it no other thread has the lock, unless one does not give it up: a terminal may take no output for long.
+
+    In the thread that has it already, which a signal may have interrupted, it begins at once.
+    """
+    is_held = lock.acquire(timeout=_PATIENCE)
+    try:
+        yield
+    finally:
+        if is_held:
+            lock.release()
 
 
 class TerminalSignals:
@@ -28,14 +47,21 @@ class TerminalSignals:
         give_back: restores the terminal; called from a signal handler.
         take: sets it up again, which it may be already; called from a signal handler.
         more: handlers of other signals, for the same time.
+        undrawn: context in which no other thread draws; begun before `give_back`, and left after `take`.
     """
 
     def __init__(
-        self, *, give_back: Callable[[], None], take: Callable[[], None], more: Mapping[int, Handler] = _NONE
+        self,
+        *,
+        give_back: Callable[[], None],
+        take: Callable[[], None],
+        more: Mapping[int, Handler] = _NONE,
+        undrawn: Undrawn = nullcontext,
     ) -> None:
         self._give_back = give_back
         self._take = take
         self._more = more
+        self._undrawn = undrawn
         self._handled: list[int] = []
 
     def start(self) -> None:
@@ -61,16 +87,18 @@ class TerminalSignals:
             signal.signal(self._handled.pop(), signal.SIG_DFL)
 
     def _on_fatal(self, number: int, _frame: FrameType | None) -> None:
-        self._give_back()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
+        with self._undrawn():
+            self._give_back()
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
 
     def _on_suspend(self, number: int, frame: FrameType | None) -> None:
-        self._give_back()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-        # It goes on, perhaps without having stopped: the system stops no process that nobody could continue.
-        self._on_continue(number, frame)
+        with self._undrawn():
+            self._give_back()
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            # It goes on, perhaps without having stopped: the system stops no process that nobody could continue.
+            self._on_continue(number, frame)
 
     def _on_continue(self, _number: int, _frame: FrameType | None) -> None:
         if sys.platform != "win32" and signal.SIGTSTP in self._handled:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -233,6 +235,37 @@ def test_leaving_by_an_error_does_not_wait_for_a_stuck_terminal(monkeypatch: pyt
     assert terminal.writes == []
     terminal.free.set()
     live._guard.stop()
+
+
+def test_no_frame_comes_between_giving_the_terminal_back_and_ctrl_z(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, script = FakeTerminal(), Script(canvas=64)
+    composing, stopping = threading.Event(), threading.Event()
+    frames: list[int] = []
+
+    def size() -> Size:
+        if stopping.is_set():
+            composing.set()
+            time.sleep(0.1)  # a frame that is being composed when the signal comes
+        return Size(80, 24)
+
+    def stop(_pid: int, _signal: int) -> None:
+        for _ in range(2):
+            frames.append(len(terminal.writes))
+            time.sleep(0.3)
+
+    monkeypatch.setattr("localdiff.ui.terminal_signals._PATIENCE", 30.0)
+    monkeypatch.setattr("localdiff.ui.terminal_signals.os.kill", stop)
+    signal.signal(signal.SIGTSTP, signal.SIG_DFL)  # whatever has been left there
+    with view_on(terminal, script, size=size) as live:
+        for event in script.events():
+            live.on_event(event)
+            if isinstance(event, DenoiseStep) and event.step == 3:
+                stopping.set()
+                assert composing.wait(30)
+                signal.raise_signal(signal.SIGTSTP)
+                break
+    assert frames[0] == frames[1] > 0
+    assert live._thread is not None and not live._thread.is_alive(), "it draws on once the process goes on"
 
 
 def test_slow_waits_after_each_step_and_says_so() -> None:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import io
 import re
+import signal
+import threading
 from typing import TextIO
 
 import pytest
+from rich.console import Console
+from rich.live import Live
 
 from localdiff.ui.output import Output, Stream
 from localdiff.ui.progress import Bars, Lines, ProgressDisplay, progress_display
+from localdiff.ui.progress_terminal import ProgressTerminal
 from tests.fakes.clock import FakeClock
 from tests.screens.terminal import FakeTerminal
 
@@ -105,6 +110,23 @@ def test_names_and_details_give_way_to_figures(
         assert words[1].strip() in ("", "worst error 0.4 %", "worst error 0.4 %   layers.0.experts.gate_up_proj")
         assert bool(words[1].strip()) == (columns >= 100)
         assert not fetching or any(line.startswith("  model-0") for line in terminal.lines())
+
+
+def test_no_bar_is_drawn_between_giving_the_terminal_back_and_ctrl_z(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = ProgressTerminal(Stream(file=FakeTerminal(), terminal=True, moving=True))
+    live = Live(console=Console(file=terminal.file, force_terminal=True), auto_refresh=False)
+    could_draw: list[bool] = []
+
+    def stop(_pid: int, _signal: int) -> None:
+        other = threading.Thread(target=lambda: could_draw.append(live._lock.acquire(blocking=False)))
+        other.start()
+        other.join()
+
+    monkeypatch.setattr("localdiff.ui.terminal_signals.os.kill", stop)
+    signal.signal(signal.SIGTSTP, signal.SIG_DFL)  # whatever has been left there
+    with terminal.watch(live):
+        signal.raise_signal(signal.SIGTSTP)
+    assert could_draw == [False]
 
 
 def test_lines_every_tenth(clock: FakeClock) -> None:
