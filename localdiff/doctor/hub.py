@@ -48,8 +48,11 @@ def finding_of(answer: Reach) -> Finding:
             return finding(
                 status="warn", text=text, public="not asked: `HF_ENDPOINT` is not an address", advice=ADDRESS
             )
-        case "unread":
-            public = "not asked: the stored token cannot be read"
+        case "unread" | "barred":
+            reason = (
+                "the stored token cannot be read" if answer.state == "unread" else "a proxy or a certificate bars it"
+            )
+            public = f"not asked: {reason}"
             return finding(status="warn", text=f"not asked: {answer.problem}", public=public, advice=answer.advice)
         case "reachable" if answer.has_xet:
             return asked("ok", f"answers, {token}, hf_xet present")

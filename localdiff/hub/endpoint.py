@@ -16,7 +16,7 @@ ADDRESS = "it is `https://HOST` or `http://HOST:PORT`; without it the Hub itself
 
 def is_address(endpoint: str) -> bool:
     """Whether an endpoint can be asked at all: it has a scheme of the web, a host, and a port if any."""
-    if not _is_readable(endpoint):
+    if not is_readable(endpoint):
         return False
     parts = urlsplit(endpoint)
     return parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -29,7 +29,7 @@ def require_readable() -> None:
         UsageError: its port is no number of a port, or its brackets hold no address.
     """
     endpoint = os.environ.get("HF_ENDPOINT", "")
-    if not _is_readable(endpoint):
+    if not is_readable(endpoint):
         raise no_address(endpoint)
 
 
@@ -38,7 +38,8 @@ def no_address(endpoint: str) -> UsageError:
     return UsageError(f"`HF_ENDPOINT={endpoint}` is no address", ADDRESS)
 
 
-def _is_readable(endpoint: str) -> bool:
+def is_readable(endpoint: str) -> bool:
+    """Whether an address has parts at all: a port that is a number, and brackets that hold an address."""
     try:
         urlsplit(endpoint).port  # noqa: B018  (a property that checks)
     except ValueError:

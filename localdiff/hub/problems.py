@@ -6,20 +6,32 @@ Knows the errors of the Hub's client, most specific first; knows nothing about w
 from __future__ import annotations
 
 import errno
+import os
+import re
+import ssl
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from localdiff.errors import LocaldiffError, ResourceError, WeightsError
-from localdiff.hub.endpoint import is_address, no_address
+from localdiff.hub.endpoint import is_address, is_readable, no_address
 from localdiff.model_reference import KINDS
 
 _NO_ROOM = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 _CAN_GO_ON = "run the same command again to continue; finished files are kept; `--offline` uses only what is here"
+_CONNECTION = "check the connection, and behind a proxy `HTTPS_PROXY`; then " + _CAN_GO_ON
+_PROXY = "a proxy is `http://HOST:PORT`, or `socks5://HOST:PORT` with the package `socksio`"
+_UNTRUSTED = re.compile(r"CERTIFICATE_VERIFY_FAILED\] certificate verify failed: (.*?)(?: \(_ssl|$)")
 
 
 class UnreachableError(WeightsError):
     """What is requested is not on this machine, and the Hub does not answer or may not be asked."""
+
+
+class BarredError(UnreachableError):
+    """A proxy or a certificate, as this machine names them, keeps the Hub's client from asking anything."""
 
 
 def explain(
@@ -66,6 +78,8 @@ def explain(
     for cause in _causes(error):
         if _is_of_the_network(cause):
             return _explain_network(cause, reference)
+    if (barred := _bad_proxy() or _bad_certificates()) is not None:
+        return barred
     if isinstance(error, OSError):
         return WeightsError(
             f"`{reference}` could not be fetched: {error.strerror or str(error).splitlines()[0]}",
@@ -147,11 +161,48 @@ def _explain_network(error: BaseException, reference: str) -> LocaldiffError:
 
     if not is_address(constants.ENDPOINT):
         return no_address(constants.ENDPOINT)
+    # The client's HTTP library hands on the words of the error, not the error.
+    if untrusted := _UNTRUSTED.search(str(error)):
+        return BarredError(
+            f"the certificate of {constants.ENDPOINT} is not trusted: {untrusted[1]}",
+            "behind a proxy that decrypts what passes through it, `SSL_CERT_FILE` names a file with its certificate",
+        )
     if _family(error) & {"ConnectError", "TimeoutException", "ConnectionError", "TimeoutError"}:
-        return UnreachableError(f"`{reference}` could not be fetched: no answer from {constants.ENDPOINT}", _CAN_GO_ON)
+        return UnreachableError(f"`{reference}` could not be fetched: no answer from {constants.ENDPOINT}", _CONNECTION)
     return WeightsError(
         f"`{reference}` could not be fetched: the connection to {constants.ENDPOINT} broke off", _CAN_GO_ON
     )
+
+
+def _bad_proxy() -> BarredError | None:
+    """The error that the client cannot be made with a proxy of the environment or the system; None where it can."""
+    for kind, address in getproxies().items():
+        name = f"{kind.upper()}_PROXY"
+        if kind not in ("http", "https", "all") or "://" not in address:
+            continue
+        if not is_readable(address) or urlsplit(address).scheme not in ("http", "https", "socks5", "socks5h"):
+            return BarredError(f"`{name}` names no proxy that can be used", _PROXY)
+        if address.startswith("socks5") and find_spec("socksio") is None:
+            return BarredError(
+                f"`{name}` names a SOCKS proxy, and the package for these is not installed",
+                "`pip install socksio`, or name a proxy of another kind",
+            )
+    return None
+
+
+def _bad_certificates() -> BarredError | None:
+    """The error that `SSL_CERT_FILE` names no certificates; None where it does, or is not set."""
+    file = os.environ.get("SSL_CERT_FILE")
+    if not file:
+        return None
+    try:
+        ssl.create_default_context(cafile=file)
+    except OSError as error:
+        reason = "it holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
+        return BarredError(
+            f"`SSL_CERT_FILE={file}` cannot be used: {reason}", "without it the certificates of the system are used"
+        )
+    return None
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import Literal
 
 from localdiff.hub.endpoint import is_address, require_readable
-from localdiff.hub.problems import UnreachableError, explain, unreadable_token
+from localdiff.hub.problems import BarredError, UnreachableError, explain, unreadable_token
 from localdiff.hub.repository import model_info
 
 TIMEOUT = 3.0
@@ -26,8 +26,9 @@ class Reach:
     Attributes:
         endpoint: the URL that was asked.
         state: `reachable`, `unreachable`, `refused` (it rejects the token), `broken` (it answers with an error),
-            `offline` (it may not be asked), `misnamed` (the endpoint is no address, and nobody was asked), or
-            `unread` (the stored token cannot be read, and nobody was asked).
+            `offline` (it may not be asked), `misnamed` (the endpoint is no address, and nobody was asked),
+            `unread` (the stored token cannot be read, and nobody was asked), or `barred` (a proxy or a certificate of
+            this machine is in the way).
         problem: the error in words.
         advice: what to do about it.
         seconds: how long the answer took.
@@ -36,7 +37,7 @@ class Reach:
     """
 
     endpoint: str
-    state: Literal["reachable", "unreachable", "refused", "broken", "offline", "misnamed", "unread"]
+    state: Literal["reachable", "unreachable", "refused", "broken", "offline", "misnamed", "unread", "barred"]
     problem: str | None = None
     advice: str | None = None
     seconds: float | None = None
@@ -86,6 +87,8 @@ def _explained(result: Reach, error: Exception, model: str) -> Reach:
     explained = explain(error, model, None)
     if explained is None:
         raise error
+    if isinstance(explained, BarredError):
+        return replace(result, state="barred", problem=explained.message, advice=explained.hint)
     if isinstance(explained, UnreachableError):
         return replace(result, state="unreachable", problem=explained.message, advice=explained.hint)
     if not isinstance(error, HfHubHTTPError):  # the advice is for a download that broke off

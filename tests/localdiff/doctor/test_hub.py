@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +27,9 @@ import dataclasses, json, sys
 from localdiff.hub.reach import reach
 print(json.dumps(dataclasses.asdict(reach(sys.argv[1], timeout=float(sys.argv[2])))))
 """
+
+OPENSSL = shutil.which("openssl")
+"""A key and its certificate for 127.0.0.1, of this test alone: nothing trusts it."""
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +123,62 @@ def test_a_token_that_cannot_be_read(server: Hub, tmp_path: Path, content: bytes
     assert run.stderr.startswith(f"error: the token in `{token}` cannot be read: {reason}\nhint: make it readable")
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "problem", "advice"),
+    [
+        ("ALL_PROXY", "socks://127.0.0.1:9", "`ALL_PROXY` names no proxy that can be used", "`socks5://HOST:PORT`"),
+        ("HTTPS_PROXY", "http://proxy:port", "`HTTPS_PROXY` names no proxy that can be used", "`http://HOST:PORT`"),
+        pytest.param(
+            *("all_proxy", "socks5://user:secret@127.0.0.1:9"),
+            "`ALL_PROXY` names a SOCKS proxy, and the package for these is not installed",
+            "`pip install socksio`",
+            marks=pytest.mark.skipif(find_spec("socksio") is not None, reason="such a proxy can be used here"),
+        ),
+        ("SSL_CERT_FILE", "missing.pem", "`SSL_CERT_FILE=missing.pem` cannot be used: No such file", "of the system"),
+        ("SSL_CERT_FILE", "README.md", "`SSL_CERT_FILE=README.md` cannot be used: it holds no certificate", "system"),
+    ],
+)
+def test_a_setting_with_which_nobody_can_be_asked(
+    server: Hub, tmp_path: Path, variable: str, value: str, problem: str, advice: str
+) -> None:
+    answer = ask(server.url, tmp_path, **{variable: value})
+    assert answer["state"] == "barred"
+    assert answer["problem"].startswith(problem)
+    assert advice in answer["advice"]
+
+
+@pytest.fixture
+def self_signed(tmp_path: Path) -> Path:
+    """A certificate for 127.0.0.1 that nobody else has signed, with its key."""
+    assert OPENSSL is not None
+    file = tmp_path / "self_signed.pem"
+    made = f"{OPENSSL} req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run([*made.split(), "-keyout", file, "-out", file], check=True, capture_output=True)
+    return file
+
+
+@pytest.mark.skipif(OPENSSL is None, reason="openssl, which makes a certificate, is not installed")
+def test_a_certificate_that_is_not_trusted(tmp_path: Path, self_signed: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(self_signed)
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        url = f"https://127.0.0.1:{server.server_port}"
+        answer = ask(url, tmp_path)
+        trusting = ask(url, tmp_path, SSL_CERT_FILE=str(self_signed))
+        run = process("run", "-m", "owner/model", "hi", env=environment(HF_ENDPOINT=url, HF_HOME=str(tmp_path)))
+        server.shutdown()
+    assert (answer["state"], answer["problem"]) == (
+        "barred",
+        f"the certificate of {url} is not trusted: self-signed certificate",
+    )
+    assert "`SSL_CERT_FILE` names a file" in answer["advice"]
+    assert (run.code, run.stdout) == (3, "")
+    assert run.stderr == f"error: {answer['problem']}\nhint: {answer['advice']}\n"
+    assert trusting["state"] == "broken"  # it is asked, and knows no answer
+
+
 def test_an_answer_that_is_no_answer(tmp_path: Path) -> None:
     def hang_up(listening: socket.socket) -> None:
         while True:
@@ -152,6 +215,7 @@ def test_a_hub_that_may_not_be_asked(server: Hub, tmp_path: Path) -> None:
         ({"state": "unreachable", "problem": "no answer"}, "warn", "https://huggingface.co does not answer"),
         ({"state": "refused", "problem": "no", "advice": "log in"}, "warn", "refuses the token: no"),
         ({"state": "unread", "problem": "a token is bad", "advice": "mend it"}, "warn", "not asked: a token is bad"),
+        ({"state": "barred", "problem": "a proxy is bad", "advice": "mend it"}, "warn", "not asked: a proxy is bad"),
         ({"state": "misnamed", "endpoint": "garbage"}, "warn", "not asked: `HF_ENDPOINT=garbage` is not an address"),
         ({"state": "broken", "problem": "500"}, "warn", "answers with an error: 500"),
     ],
