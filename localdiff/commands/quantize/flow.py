@@ -141,6 +141,8 @@ class Quantization:
                 f"left out as copies of others, uncompared: `{copies[0]}`{many}; those of a directory are compared"
             )
         if self._request.dry_run:
+            if (lack := _lack_of_space(planned)) is not None:
+                self._output.warning(f"{lack.message}; {lack.hint}")
             return 0
         # 4. disks, and 5. the question
         agreed = self._agree(planned)
@@ -227,18 +229,16 @@ class Quantization:
             ResourceError: it does not fit the disks.
             UsageError: nobody can agree.
         """
-        short = shortage(planned.mounts)
-        if short is None:
+        lack = _lack_of_space(planned)
+        if lack is None:
             return planned if self._confirm("Continue?") else None
-        hints = ["`--output DIR` uses another disk"]
-        if planned.origin.repository is not None and not planned.streams:
-            streamed = replace(planned, streams=True)
-            needed = shown_size(sum(mount.needed for mount in streamed.mounts))
-            if shortage(streamed.mounts) is None and self._ask is not None and not self._request.yes:
-                offer = f"This does not fit: {short}.\n`--stream` deletes what it has read and needs {needed}. Stream?"
-                return streamed if self._ask(offer) else None
-            hints = [f"`--stream` needs {needed}", *hints, "`HF_HOME` moves the download"]
-        raise ResourceError(short, "; ".join(hints))
+        streamed = _streamed(planned)
+        if streamed is None or shortage(streamed.mounts) or self._ask is None or self._request.yes:
+            raise lack
+        offer = (
+            f"This does not fit: {lack.message}.\n`--stream` deletes what it has read and needs {_needed(streamed)}."
+        )
+        return streamed if self._ask(f"{offer} Stream?") else None
 
     def _confirm(self, question: str) -> bool:
         if self._request.yes:
@@ -339,3 +339,23 @@ def run_command(directory: Path) -> str:
     if directory.parent == paths.models_dir().absolute():
         model = "" if model_store.is_default(directory.name) else f" -m {shell_word(directory.name)}"
     return f'localdiff run{model} "{example_prompt(is_demo=model_store.is_demo(directory))}"'
+
+
+def _streamed(planned: PlannedJob) -> PlannedJob | None:
+    """The same job with each file of the download deleted once read; None where that changes nothing."""
+    return None if planned.origin.repository is None or planned.streams else replace(planned, streams=True)
+
+
+def _needed(planned: PlannedJob) -> str:
+    return shown_size(sum(mount.needed for mount in planned.mounts))
+
+
+def _lack_of_space(planned: PlannedJob) -> ResourceError | None:
+    """The error that a job does not fit the disks; None where it does."""
+    short = shortage(planned.mounts)
+    if short is None:
+        return None
+    hints = ["`--output DIR` uses another disk"]
+    if (streamed := _streamed(planned)) is not None:
+        hints = [f"`--stream` needs {_needed(streamed)}", *hints, "`HF_HOME` moves the download"]
+    return ResourceError(short, "; ".join(hints))

@@ -293,6 +293,10 @@ def test_streaming_is_offered_where_the_plan_does_not_fit(
     assert "not enough disk space" in result.stderr
     assert "hint: `--stream` needs " in result.stderr
     assert "`HF_HOME` moves the download" in result.stderr
+    dry = cli("quantize", "owner/small", "--dry-run", stdin=b"")
+    assert dry.code == 0
+    assert dry.stderr.startswith("warning: not enough disk space in ")
+    assert "; `--stream` needs " in dry.stderr
     asked = []
 
     def ask(answer: bool) -> object:
