@@ -167,6 +167,11 @@ def _explain_network(error: BaseException, reference: str) -> LocaldiffError:
             f"the certificate of {constants.ENDPOINT} is not trusted: {untrusted[1]}",
             "behind a proxy that decrypts what passes through it, `SSL_CERT_FILE` names a file with its certificate",
         )
+    if "ProxyError" in _family(error):
+        return BarredError(
+            f"the proxy refuses the connection to {constants.ENDPOINT}: {error}",
+            "`HTTPS_PROXY` names it; with a password it is `http://USER:PASSWORD@HOST:PORT`",
+        )
     if _family(error) & {"ConnectError", "TimeoutException", "ConnectionError", "TimeoutError"}:
         return UnreachableError(f"`{reference}` could not be fetched: no answer from {constants.ENDPOINT}", _CONNECTION)
     return WeightsError(

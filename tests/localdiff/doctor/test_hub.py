@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.util import find_spec
 from pathlib import Path
@@ -179,23 +180,39 @@ def test_a_certificate_that_is_not_trusted(tmp_path: Path, self_signed: Path) ->
     assert trusting["state"] == "broken"  # it is asked, and knows no answer
 
 
-def test_an_answer_that_is_no_answer(tmp_path: Path) -> None:
-    def hang_up(listening: socket.socket) -> None:
+@contextmanager
+def answering(content: bytes) -> Iterator[str]:
+    """`HOST:PORT` of a server that answers whatever it is asked with these bytes, and hangs up."""
+
+    def answer(listening: socket.socket) -> None:
         while True:
             try:
                 connection, _ = listening.accept()
             except OSError:
                 return
             connection.recv(1000)
-            connection.sendall(b"garbage\r\n\r\n")
+            connection.sendall(content)
             connection.close()
 
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
-        threading.Thread(target=hang_up, args=(listening,), daemon=True).start()
-        answer = ask(f"http://127.0.0.1:{listening.getsockname()[1]}", tmp_path)
+        threading.Thread(target=answer, args=(listening,), daemon=True).start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
         listening.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_proxy_that_refuses(tmp_path: Path) -> None:
+    with answering(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n") as proxy:
+        answer = ask("https://hub.test", tmp_path, HTTPS_PROXY=f"http://{proxy}")
+    refusal = "the proxy refuses the connection to https://hub.test: 407 Proxy Authentication Required"
+    assert (answer["state"], answer["problem"]) == ("barred", refusal)
+    assert "`http://USER:PASSWORD@HOST:PORT`" in answer["advice"]
+
+
+def test_an_answer_that_is_no_answer(tmp_path: Path) -> None:
+    with answering(b"garbage\r\n\r\n") as server:
+        answer = ask(f"http://{server}", tmp_path)
     assert (answer["state"], answer["advice"]) == ("broken", None)
 
 
