@@ -41,7 +41,8 @@ EXIT_CODES: Mapping[int, str] = MappingProxyType(
         ResourceError.exit_code: "device missing or failed, or too little memory or disk. Also if the answer is there "
         "but a file of `--record`, `--events` or `-o` could not be written (for `-o`, it goes to stdout, or is in the "
         "events there), even of a run that was stopped.",
-        TraceError.exit_code: "stored weights differ from their manifest, or a trace is damaged",
+        TraceError.exit_code: "stored weights differ from their manifest, a trace is damaged, or its rerun gave "
+        "something else",
         HUNG_UP: "the terminal was closed (SIGHUP). Finished text is kept as for 130.",
         INTERRUPTED: "interrupted (Ctrl-C), or a confirmation was declined. Finished text is kept; an existing `-o` "
         "file is left unchanged, and the text goes to stdout, or into `FILE.unfinished` where stdout cannot have it.",
