@@ -49,9 +49,7 @@ def finding_of(answer: Reach) -> Finding:
                 status="warn", text=text, public="not asked: `HF_ENDPOINT` is not an address", advice=ADDRESS
             )
         case "unread" | "barred":
-            reason = (
-                "the stored token cannot be read" if answer.state == "unread" else "a proxy or a certificate bars it"
-            )
+            reason = "the token cannot be used" if answer.state == "unread" else "a proxy or a certificate bars it"
             public = f"not asked: {reason}"
             return finding(status="warn", text=f"not asked: {answer.problem}", public=public, advice=answer.advice)
         case "reachable" if answer.has_xet:

@@ -89,18 +89,23 @@ def explain(
 
 
 def unreadable_token() -> WeightsError | None:
-    """The error about a token that `hf auth login` has stored and this user cannot read; None without one."""
+    """The error about a token that cannot be read where it is stored, or sent; None without one."""
     from huggingface_hub import constants, get_token
 
     try:
-        get_token()
+        token = get_token()
     except (OSError, ValueError) as error:
         reason = "it is not text" if isinstance(error, ValueError) else error.strerror
         return WeightsError(
             f"the token in `{constants.HF_TOKEN_PATH}` cannot be read: {reason}",
             "make it readable or move it away; `HF_TOKEN` takes its place",
         )
-    return None
+    if token is None or token.isascii():
+        return None
+    place = "HF_TOKEN" if os.environ.get("HF_TOKEN") else constants.HF_TOKEN_PATH
+    return WeightsError(
+        f"the token in `{place}` cannot be sent: it is not ASCII", "copy it again, without quotation marks around it"
+    )
 
 
 def not_downloaded(reference: str) -> UnreachableError:

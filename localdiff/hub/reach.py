@@ -27,7 +27,7 @@ class Reach:
         endpoint: the URL that was asked.
         state: `reachable`, `unreachable`, `refused` (it rejects the token), `broken` (it answers with an error),
             `offline` (it may not be asked), `misnamed` (the endpoint is no address, and nobody was asked),
-            `unread` (the stored token cannot be read, and nobody was asked), or `barred` (a proxy or a certificate of
+            `unread` (the token cannot be read or sent, and nobody was asked), or `barred` (a proxy or a certificate of
             this machine is in the way).
         problem: the error in words.
         advice: what to do about it.

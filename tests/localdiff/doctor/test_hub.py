@@ -30,7 +30,6 @@ print(json.dumps(dataclasses.asdict(reach(sys.argv[1], timeout=float(sys.argv[2]
 """
 
 OPENSSL = shutil.which("openssl")
-"""A key and its certificate for 127.0.0.1, of this test alone: nothing trusts it."""
 
 
 @pytest.fixture(scope="module")
@@ -153,8 +152,8 @@ def self_signed(tmp_path: Path) -> Path:
     """A certificate for 127.0.0.1 that nobody else has signed, with its key."""
     assert OPENSSL is not None
     file = tmp_path / "self_signed.pem"
-    made = f"{OPENSSL} req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
-    subprocess.run([*made.split(), "-keyout", file, "-out", file], check=True, capture_output=True)
+    options = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run([OPENSSL, *options.split(), "-keyout", file, "-out", file], check=True, capture_output=True)
     return file
 
 
@@ -178,6 +177,15 @@ def test_a_certificate_that_is_not_trusted(tmp_path: Path, self_signed: Path) ->
     assert (run.code, run.stdout) == (3, "")
     assert run.stderr == f"error: {answer['problem']}\nhint: {answer['advice']}\n"
     assert trusting["state"] == "broken"  # it is asked, and knows no answer
+
+
+def test_a_token_that_cannot_be_sent(server: Hub, tmp_path: Path) -> None:
+    answer = ask(server.url, tmp_path, HF_TOKEN="“hf_good”")
+    assert (answer["state"], answer["problem"]) == ("unread", "the token in `HF_TOKEN` cannot be sent: it is not ASCII")
+    (tmp_path / "token").write_text("hf_é", encoding="utf-8")
+    answer = ask(server.url, tmp_path)
+    assert answer["problem"] == f"the token in `{tmp_path / 'token'}` cannot be sent: it is not ASCII"
+    assert "copy it again" in answer["advice"]
 
 
 @contextmanager
