@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -20,9 +21,11 @@ from localdiff.engine import Engine
 from localdiff.model_reference import DEMO_DIRECTORY
 
 
-@pytest.fixture(autouse=True)
-def few_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_sudoku, "patterns", lambda name, split: PATTERNS)
+@pytest.fixture(autouse=True, scope="module")
+def few_patterns() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(large_sudoku, "patterns", lambda name, split: PATTERNS)
+        yield
 
 
 PATTERNS = (
@@ -42,31 +45,36 @@ def factors(trainer: Trainer) -> dict[str, torch.Tensor]:
     return {name: p.detach().clone() for name, p in trainer.model.named_parameters() if p.requires_grad}
 
 
-def test_only_factors_are_trained(tmp_path: Path) -> None:
-    trainer = make_trainer(tmp_path)
-    before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
-    assert factors(trainer)
-    trainer.run(tmp_path / "state.pt", lambda *_: None)
-    for name, tensor in trainer.model.state_dict().items():
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+    """One whole run; tests leave it as it is."""
+    work = tmp_path_factory.mktemp("whole")
+    trainer = make_trainer(work)
+    trainer.run(work / STATE, lambda *_: None)
+    return trainer
+
+
+def test_only_factors_are_trained(trained: Trainer, tmp_path: Path) -> None:
+    assert factors(trained)
+    before = make_trainer(tmp_path).model.state_dict()
+    for name, tensor in trained.model.state_dict().items():
         assert ("lora_" in name) == (not torch.equal(tensor, before[name])), name
 
 
-def test_a_training_starts_from_an_adapter_of_another_base(tmp_path: Path) -> None:
-    first = make_trainer(tmp_path / "first")
-    first.run(tmp_path / "first" / STATE, lambda *_: None)
+def test_a_training_starts_from_an_adapter_of_another_base(trained: Trainer, tmp_path: Path) -> None:
+    first = make_trainer(tmp_path / "first").model
+    first.load_state_dict(trained.model.state_dict())
     with torch.no_grad():
-        first.model.norm.weight += 0.5
-    save_adapter(first.model, tmp_path / "adapter", base=None)
+        first.norm.weight += 0.5
+    save_adapter(first, tmp_path / "adapter", base=None)
     options = TrainingOptions(updates=4)
     second = adapt.prepare(tmp_path / "second", "sudoku6", DEMO_DIRECTORY, options, initial=str(tmp_path / "adapter"))
     assert second.update == 0
-    for name, factor in factors(first).items():
+    for name, factor in factors(trained).items():
         assert torch.equal(factor, factors(second)[name]), name
 
 
-def test_a_run_continues_where_it_stopped(tmp_path: Path) -> None:
-    whole = make_trainer(tmp_path / "whole")
-    whole.run(tmp_path / "whole" / STATE, lambda *_: None)
+def test_a_run_continues_where_it_stopped(trained: Trainer, tmp_path: Path) -> None:
     first = make_trainer(tmp_path / "parts")
     for _ in range(2):
         first.step(first.batches.at(first.update))
@@ -75,17 +83,15 @@ def test_a_run_continues_where_it_stopped(tmp_path: Path) -> None:
     second = make_trainer(tmp_path / "parts")
     assert second.update == 2
     second.run(tmp_path / "parts" / STATE, lambda *_: None)
-    for name, factor in factors(whole).items():
+    for name, factor in factors(trained).items():
         assert torch.equal(factor, factors(second)[name]), name
 
 
-def test_what_is_written_is_small_and_computes_the_same_beside_the_base(tmp_path: Path) -> None:
-    trainer = make_trainer(tmp_path)
-    trainer.run(tmp_path / STATE, lambda *_: None)
-    save_adapter(trainer.model, tmp_path / "adapter", base="demo", dtype=torch.bfloat16)
+def test_what_is_written_is_small_and_computes_the_same_beside_the_base(trained: Trainer, tmp_path: Path) -> None:
+    save_adapter(trained.model, tmp_path / "adapter", base="demo", dtype=torch.bfloat16)
     assert sum(path.stat().st_size for path in (tmp_path / "adapter").iterdir()) < 3e6
     loaded = Engine.load(str(DEMO_DIRECTORY), device="cpu", dtype="fp32", adapter=str(tmp_path / "adapter")).model
-    for name, factor in factors(trainer).items():
+    for name, factor in factors(trained).items():
         torch.testing.assert_close(loaded.state_dict()[name].float(), factor, atol=1e-2, rtol=1e-2)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +13,11 @@ from safetensors.torch import load_file
 
 from localdiff.demo.training.architecture import config_json
 from localdiff.demo.training.export import export
-from localdiff.demo.training.mean import write_mean
+from localdiff.demo.training.mean import main, write_mean
 from localdiff.demo.training.trainer import initialise
 from localdiff.demo.training.vocabulary import VOCABULARY_SIZE
 from localdiff.errors import WeightsError
 from localdiff.model.config import ModelConfig
-from tests.screens.processes import ROOT
 
 Make = Callable[[int], Path]
 
@@ -95,9 +93,13 @@ def test_no_checkpoint_is_written_over(make: Make, tmp_path: Path) -> None:
     assert (other / "model.safetensors").read_bytes() == before
 
 
-def test_an_error_is_two_lines(tmp_path: Path) -> None:
+def test_an_error_is_two_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "empty").mkdir()
-    command = [sys.executable, "-m", "localdiff.demo.training.mean", str(tmp_path / "mean"), str(tmp_path / "empty")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert [line.split(":")[0] for line in done.stderr.splitlines()] == ["error", "hint"]
+    monkeypatch.setattr(sys, "argv", ["mean", str(tmp_path / "mean"), str(tmp_path / "empty")])
+    with pytest.raises(SystemExit) as left:
+        main()
+    said = capsys.readouterr()
+    assert (left.value.code, said.out) == (3, "")
+    assert [line.split(":")[0] for line in said.err.splitlines()] == ["error", "hint"]
