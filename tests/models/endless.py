@@ -30,8 +30,11 @@ def engine(directory: Path, *, window: int = 6, **how: Any) -> Engine:
 
 
 def options(**values: Any) -> GenerateOptions:
-    """Of a run in which no decision is close: with seed 3, two entropies differ by 10⁻⁵, which is a rounding."""
-    return GenerateOptions(**{"seed": 4, "max_tokens": 40, "entropy_bound": 1.5} | values)
+    """Of a run of three blocks in which no decision is close: with seed 3, two entropies differ by 10⁻⁵, a rounding.
+
+    The second block is the first that commits one, and the third the first that does what was done before.
+    """
+    return GenerateOptions(**{"seed": 4, "max_tokens": 24, "entropy_bound": 1.5} | values)
 
 
 @cache

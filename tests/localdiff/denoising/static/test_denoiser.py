@@ -56,7 +56,7 @@ def static_engine(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Eng
     [
         {},
         {"temperature": 0.0},
-        {"stability": 0, "confidence": 2.0},
+        {"stability": 0, "confidence": 2.0, "max_tokens": 40},  # blocks of 2, 3 and 5 steps
         {"stability": 2, "confidence": 4.0},
         {"confidence": 0.01},
         {"cap": 2},
@@ -100,8 +100,9 @@ def test_what_is_recorded_changes_no_bit(tmp_path: Path, how: Any) -> None:
 @pytest.mark.parametrize("how", [{}, {"fuses_commits": True}], ids=str)
 def test_a_ring_that_fills_up_on_the_way(tmp_path: Path, how: Any) -> None:
     """Slots that hold nothing yet must not be seen; the first blocks leave most of 19 of them empty."""
-    expected = list(engine(tmp_path, window=20).generate(PROMPT[:3], options()))
-    assert_same(list(engine(tmp_path, window=20, static=True, **how).generate(PROMPT[:3], options())), expected)
+    values = options(max_tokens=40)
+    expected = list(engine(tmp_path, window=20).generate(PROMPT[:3], values))
+    assert_same(list(engine(tmp_path, window=20, static=True, **how).generate(PROMPT[:3], values)), expected)
 
 
 @pytest.mark.parametrize("record_top_k", [0, 3])
@@ -111,7 +112,7 @@ def test_it_really_is_another_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("localdiff.denoising.denoiser.dynamic_steps", None)
     finished = list(made.generate(PROMPT, options(record_top_k=record_top_k)))[-1]
     assert isinstance(finished, RunFinished)
-    assert len(finished.stats.blocks) == 5
+    assert len(finished.stats.blocks) == 3
     assert finished.stats.commit_passes == 0
     assert str(made.denoiser) == "static step, commit fused, attention in Triton"
 
@@ -122,7 +123,7 @@ def test_a_fused_commit_is_the_same_as_two_passes(tmp_path: Path, noise: Any) ->
     found = list(engine(tmp_path, fuses_commits=True).generate(PROMPT, options(noise=noise)))
     assert_same(found, expected)
     assert isinstance(found[-1], RunFinished) and isinstance(expected[-1], RunFinished)
-    assert (found[-1].stats.commit_passes, expected[-1].stats.commit_passes) == (0, 4)
+    assert (found[-1].stats.commit_passes, expected[-1].stats.commit_passes) == (0, 2)
 
 
 def conversation(fork: int | None, **how: bool) -> list[Event]:
@@ -133,8 +134,8 @@ def conversation(fork: int | None, **how: bool) -> list[Event]:
     prefix_cache.fork = fork
     first = list(made.generate(PROMPT, options(), prefix_cache=prefix_cache))
     assert isinstance(first[-1], RunFinished)
-    assert len(prefix_cache.ids) == len(PROMPT) + 32
-    assert prefix_cache.ids[len(PROMPT) :] == first[-1].token_ids[:32]
+    assert len(prefix_cache.ids) == len(PROMPT) + 16
+    assert prefix_cache.ids[len(PROMPT) :] == first[-1].token_ids[:16]
     longer = [*PROMPT, *first[-1].token_ids, 11, 12]
     other = [*PROMPT, *first[-1].token_ids[:6], 13, 14]
     then = options(max_tokens=16)
@@ -154,7 +155,7 @@ def test_cancelled_in_the_middle_the_context_can_still_be_used(tmp_path: Path) -
     made = engine(tmp_path, static=True, fuses_commits=True)
     prefix_cache = made.new_prefix_cache()
     for event in made.generate(PROMPT, options(), prefix_cache=prefix_cache):
-        if isinstance(event, DenoiseStep) and event.block == 3:
+        if isinstance(event, DenoiseStep) and event.block == 2:
             break
     again = list(made.generate(PROMPT, options(), prefix_cache=prefix_cache))
     assert_same(again, dynamic_events())
