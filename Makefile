@@ -32,8 +32,9 @@ PYTHON     ?=
 CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14 python)
 
 # One process per core, each of one thread; a process that runs out of tests takes some of another's. The GPU is hidden, so that
-# a run means the same everywhere: the tests that need one are run by bench-gpu.
-PYTEST      = CUDA_VISIBLE_DEVICES= OMP_NUM_THREADS=1 TERM=dumb COLUMNS=80 $(BIN)/python -m pytest -q --numprocesses logical --maxprocesses 8 --dist worksteal
+# a run means the same everywhere: the tests that need one are run by bench-gpu. What is compiled of the sources is kept, whatever
+# the environment says of it: hundreds of commands are started, and each would compile them again.
+PYTEST      = CUDA_VISIBLE_DEVICES= PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 TERM=dumb COLUMNS=80 $(BIN)/python -m pytest -q --numprocesses logical --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help moved setup run test test-slow check lint types format docs demo-model sudoku-adapter sudoku-pair example-trace demo-values full-width kernels-aot kernels-ptx bench-gpu wheel clean
