@@ -1,4 +1,7 @@
-"""PEFT, on the reference model, and localdiff compute the same from the same adapter."""
+"""PEFT, on the reference model, and localdiff compute the same from the same adapter.
+
+PEFT is loaded by the tests: every process of a run reads this file, and one of them runs it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import peft
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -38,6 +40,8 @@ def network(directory: Path) -> DiffusionGemma:
 
 
 def with_peft(directory: Path, adapter: Path) -> Reference:
+    import peft
+
     model = peft.PeftModel.from_pretrained(Reference(directory).model, adapter)
     return Reference.of(model.eval().get_base_model())
 
@@ -83,6 +87,8 @@ LINEAR = r"model\.(encoder\.language_model|decoder)\..*_proj"
 
 def trained_with_peft(directory: Path, output: Path, **config: Any) -> Reference:
     """An adapter as PEFT makes and saves it, every factor of every side drawn on its own; and what PEFT computes."""
+    import peft
+
     model = peft.get_peft_model(Reference(directory).model, peft.LoraConfig(**config))
     randomize(parameter for name, parameter in model.named_parameters() if "lora_" in name)
     model.save_pretrained(output)

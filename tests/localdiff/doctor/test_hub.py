@@ -118,9 +118,16 @@ def test_a_token_that_cannot_be_read(server: Hub, tmp_path: Path, content: bytes
     assert (answer["state"], answer["problem"]) == ("unread", f"the token in `{token}` cannot be read: {reason}")
     assert "`HF_TOKEN` takes its place" in answer["advice"]
     assert ask(server.url, tmp_path, HF_TOKEN=TOKEN)["state"] == "reachable"
+
+
+def test_a_run_says_what_is_wrong_with_a_token(server: Hub, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.mkdir()
     run = process("run", "-m", "owner/model", "hi", env=environment(HF_ENDPOINT=server.url, HF_HOME=str(tmp_path)))
     assert (run.code, run.stdout) == (3, "")
-    assert run.stderr.startswith(f"error: the token in `{token}` cannot be read: {reason}\nhint: make it readable")
+    assert run.stderr.startswith(
+        f"error: the token in `{token}` cannot be read: Is a directory\nhint: make it readable"
+    )
 
 
 @pytest.mark.parametrize(
