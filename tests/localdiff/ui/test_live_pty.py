@@ -262,7 +262,7 @@ def test_events_into_a_pipe_are_not_drawn_over() -> None:
     for option, marks in (("auto", 0), ("on", 1)):
         options = ("--events", "-") if option == "auto" else ("--events", "-", "--live", option)
         under = ("bash", "-c", shell, "bash")
-        run = terminal(*RUN, *options, script={"canvas": "latin", "rate": 200}, under=under)
+        run = terminal(*RUN, *options, script={"blocks": [{"text": "Hi.", "steps": 9}], "pause": 0.05}, under=under)
         assert run.finish() == 0
         assert min(1, run.raw.decode().count("┃")) == marks
 
