@@ -86,7 +86,7 @@ markdown = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(markdown, st.integers(10, 60))
 def test_no_letter_is_lost_and_no_laid_out_line_is_too_long(text: str, columns: int) -> None:
     shown = render(text, columns, color=False)
@@ -150,7 +150,7 @@ blocks = st.sampled_from(
 documents = st.lists(st.tuples(blocks, st.sampled_from(["", "\n", "\n\n"])).map("".join), max_size=8).map("".join)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(documents, st.integers(1, 40))
 def test_what_is_rendered_piece_by_piece_looks_like_the_whole(text: str, step: int) -> None:
     # Around a table the whole has more than one blank line.

@@ -46,7 +46,7 @@ def take_in(prefix_cache: PrefixCache, prompt: Sequence[int], fork: int | None =
 prompts = st.lists(st.integers(9, 11), max_size=30)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(prompts, st.integers(0, 30), prompts), max_size=5))
 def test_any_prompts_one_after_the_other_equal_a_prefill(history: list[tuple[list[int], int, list[int]]]) -> None:
     prefix_cache = new_prefix_cache()
