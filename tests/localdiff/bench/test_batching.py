@@ -115,7 +115,7 @@ def test_an_error_of_the_model_is_raised(load: Callable[[], Engine], monkeypatch
 def test_a_comparison_is_the_same_in_batches(load: Callable[[], Engine]) -> None:
     texts = TEXTS[:5]
     questions = [Question(group="g", messages=(("user", text),), is_right=lambda text: "a" in text) for text in texts]
-    options = [GenerateOptions(seed=1, max_tokens=20, context_size=64, steps=3)]
+    options = [GenerateOptions(seed=1, max_tokens=12, context_size=64, steps=3)]
 
     def changed() -> Engine:
         engine = load()

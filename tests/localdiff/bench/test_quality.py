@@ -25,7 +25,7 @@ from localdiff.events import DenoiseStep
 from localdiff.options import GenerateOptions
 from tests.models import tiny
 
-OPTIONS = tuple(GenerateOptions(seed=seed, max_tokens=16, context_size=64) for seed in (1, 2, 3))
+OPTIONS = tuple(GenerateOptions(seed=seed, max_tokens=16, context_size=64, steps=3) for seed in (1, 2, 3))
 
 
 def question(text: str, group: str = "g", wanted: str | None = None) -> Question:
@@ -76,9 +76,16 @@ def of_three_seeds(make: Callable[..., Callable[[], Engine]]) -> Comparison:
     return compare((make(), make(0.1)), QUESTIONS, OPTIONS, silent)
 
 
+@pytest.fixture(scope="module")
+def much_changed(make: Callable[..., Callable[[], Engine]]) -> tuple[Comparison, list[str]]:
+    """A model changed by a third against the first, once a question, and what is told on the way."""
+    told: list[str] = []
+    return compare((make(), make(0.3)), QUESTIONS, OPTIONS[:1], told.append), told
+
+
 @pytest.mark.parametrize("system", [None, "be brief"])
 def test_a_walk_sees_what_the_run_saw(make: Callable[..., Callable[[], Engine]], system: str | None) -> None:
-    engine, options = make()(), replace(OPTIONS[0], system=system)
+    engine, options = make()(), replace(OPTIONS[0], system=system, steps=6)  # more than a walk keeps
     messages = [{"role": "user", "content": "hello there"}]
     steps = [
         event for event in engine.generate(messages, options) if isinstance(event, DenoiseStep) and event.block == 1
@@ -141,17 +148,20 @@ def test_a_model_does_not_differ_from_itself(make: Callable[..., Callable[[], En
     ]
 
 
-def test_a_larger_change_shows_more(make: Callable[..., Callable[[], Engine]]) -> None:
-    little, much = (compare((make(), make(change)), QUESTIONS, OPTIONS[:1], silent).rows[-1] for change in (0.001, 0.3))
+def test_a_larger_change_shows_more(
+    make: Callable[..., Callable[[], Engine]], much_changed: tuple[Comparison, list[str]]
+) -> None:
+    little, much = compare((make(), make(0.001)), QUESTIONS, OPTIONS[:1], silent).rows[-1], much_changed[0].rows[-1]
     assert 0 < little.divergence.mean < 0.5 * much.divergence.mean
     assert much.agreement.mean < little.agreement.mean <= 1
     assert much.same.mean <= little.same.mean
 
 
-def test_differences_are_paired_and_signed(make: Callable[..., Callable[[], Engine]]) -> None:
-    forward, backward = (
-        compare(loads, QUESTIONS, OPTIONS[:1], silent).rows[-1] for loads in ((make(), make(0.3)), (make(0.3), make()))
-    )
+def test_differences_are_paired_and_signed(
+    make: Callable[..., Callable[[], Engine]], much_changed: tuple[Comparison, list[str]]
+) -> None:
+    forward = much_changed[0].rows[-1]
+    backward = compare((make(0.3), make()), QUESTIONS, OPTIONS[:1], silent).rows[-1]
     assert forward.score is not None and backward.score is not None
     assert forward.score_change is not None and backward.score_change is not None
     assert forward.score_change.mean == pytest.approx(-backward.score_change.mean)
@@ -184,9 +194,8 @@ def test_one_model_is_held_at_a_time(make: Callable[..., Callable[[], Engine]]) 
     assert alive == [before, before]
 
 
-def test_progress_names_the_question(make: Callable[..., Callable[[], Engine]]) -> None:
-    told: list[str] = []
-    compare((make(), make()), QUESTIONS, OPTIONS[:1], told.append)
+def test_progress_names_the_question(much_changed: tuple[Comparison, list[str]]) -> None:
+    told = much_changed[1]
     assert told[0] == "loading the first model"
     assert told[2] == "first model: question 2 of 3 (h)"
     assert len(told) == 8
