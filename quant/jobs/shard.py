@@ -114,7 +114,7 @@ def _rows(
         element = 0
         for rows in slices:
             if rows.dtype in SOURCE_DTYPES and not bool(torch.isfinite(rows).all()):
-                raise _damaged(tensor, "not finite")
+                raise _unusable(tensor, "not finite")
             writer.write(name, element, rows)
             element += rows.numel()
             yield _Rows(error=_Error(), source_bytes=rows.nbytes)
@@ -127,7 +127,7 @@ def _rows(
             codes, scales = codes + encoded.codes.numel(), scales + encoded.scales.numel()
             yield _Rows(error=error, source_bytes=source_bytes)
     except NotFiniteError as error:
-        raise _damaged(tensor, "not finite") from error
+        raise _unusable(tensor, "not finite") from error
 
 
 def _encode(codec_name: str, device: torch.device, rows: Tensor) -> tuple[Encoded, _Error, int]:
@@ -148,7 +148,7 @@ def _relative_error(tensor: PlannedTensor, total: _Error) -> float:
     if tensor.scheme not in CODECS:
         return 0.0
     if not isfinite(total.squared + total.norm):  # a bit of an exponent has flipped
-        raise _damaged(tensor, "far too large")
+        raise _unusable(tensor, "far too large")
     error, limit = round(total.relative, _DIGITS), CODECS[tensor.scheme].error_limit
     if error > limit:
         raise DamagedError(
@@ -158,7 +158,7 @@ def _relative_error(tensor: PlannedTensor, total: _Error) -> float:
     return error
 
 
-def _damaged(tensor: PlannedTensor, what: str) -> SourceError:
+def _unusable(tensor: PlannedTensor, what: str) -> SourceError:
     return SourceError(
         f"`{tensor.name}` in `{tensor.source.file}` holds values that are {what}",
         "the weights are damaged: download them again",
