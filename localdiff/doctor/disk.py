@@ -99,9 +99,9 @@ def _finding(
     finding = partial(Finding, subject="disk", facts=facts)
     if needed_bytes is None or need is None:
         return finding(status="ok", text=text + there, public=text)
-    command = f"`localdiff quantize --recipe {need.recipe}` takes {shown_size(needed_bytes)} of it"
+    command = f"`localdiff quantize --recipe {need.recipe}` takes {shown_size(needed_bytes)}"
     if free >= needed_bytes:
-        return finding(status="ok", text=f"{text}{there}; {command}", public=f"{text}; {command}")
+        return finding(status="ok", text=f"{text}{there}; {command} of it", public=f"{text}; {command} of it")
     return finding(
         status="warn",
         text=f"{text}{there}, and {command}",
