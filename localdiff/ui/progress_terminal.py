@@ -73,8 +73,8 @@ class ProgressTerminal:
         if self._stream.background:
             self._forget()
         else:
-            self._stream.write((CURSOR_OFF if self._begins_anew else "") + text)
-            self._begins_anew = False
+            begins_anew, self._begins_anew = self._begins_anew, False  # before Ctrl-Z, which may come as it is written
+            self._stream.write((CURSOR_OFF if begins_anew else "") + text)
         return len(text)
 
     def flush(self) -> None:

@@ -15,6 +15,7 @@ from rich.live import Live
 from localdiff.ui.output import Output, Stream
 from localdiff.ui.progress import Bars, Lines, ProgressDisplay, progress_display
 from localdiff.ui.progress_terminal import ProgressTerminal
+from localdiff.ui.region import CURSOR_OFF
 from tests.fakes.clock import FakeClock
 from tests.screens.terminal import FakeTerminal
 
@@ -127,6 +128,23 @@ def test_no_bar_is_drawn_between_giving_the_terminal_back_and_ctrl_z(monkeypatch
     with terminal.watch(live):
         signal.raise_signal(signal.SIGTSTP)
     assert could_draw == [False]
+
+
+def test_ctrl_z_as_a_frame_is_written_hides_the_cursor_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stopped(FakeTerminal):
+        def write(self, text: str) -> int:
+            if text == "first":
+                signal.raise_signal(signal.SIGTSTP)
+            return super().write(text)
+
+    screen = Stopped()
+    terminal = ProgressTerminal(Stream(file=screen, terminal=True, moving=True))
+    monkeypatch.setattr("localdiff.ui.terminal_signals.os.kill", lambda _pid, _signal: None)
+    signal.signal(signal.SIGTSTP, signal.SIG_DFL)  # whatever has been left there
+    with terminal:
+        terminal.write("first")
+        terminal.write("second")
+    assert screen.writes == ["first", CURSOR_OFF + "second"]
 
 
 def test_lines_every_tenth(clock: FakeClock) -> None:
