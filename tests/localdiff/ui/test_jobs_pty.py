@@ -61,7 +61,7 @@ def test_what_is_typed_into_the_picture_is_no_command_of_the_shell(key: bytes) -
 
 
 def test_sent_to_the_background_it_goes_on_without_the_screen() -> None:
-    run = play('"$@"; stty -a | grep -ow -- -*echo; echo stopped; bg > /dev/null; wait; echo "left with $?"', rate=30)
+    run = play('"$@"; stty -a | grep -ow -- -*echo; echo stopped; bg > /dev/null; wait; echo "left with $?"', rate=10)
     run.wait_for("settled")
     run.type(b"\x1a")
     run.wait_for("stopped")
