@@ -26,6 +26,8 @@ from localdiff.options import GenerateOptions
 from tests.models import tiny
 
 OPTIONS = tuple(GenerateOptions(seed=seed, max_tokens=16, context_size=64, steps=3) for seed in (1, 2, 3))
+SIX_STEPS = replace(OPTIONS[0], steps=6)
+"""More than a walk keeps, and enough for a changed model to be right where the first is wrong."""
 
 
 def question(text: str, group: str = "g", wanted: str | None = None) -> Question:
@@ -80,12 +82,12 @@ def of_three_seeds(make: Callable[..., Callable[[], Engine]]) -> Comparison:
 def much_changed(make: Callable[..., Callable[[], Engine]]) -> tuple[Comparison, list[str]]:
     """A model changed by a third against the first, once a question, and what is told on the way."""
     told: list[str] = []
-    return compare((make(), make(0.3)), QUESTIONS, OPTIONS[:1], told.append), told
+    return compare((make(), make(0.3)), QUESTIONS, [SIX_STEPS], told.append), told
 
 
 @pytest.mark.parametrize("system", [None, "be brief"])
 def test_a_walk_sees_what_the_run_saw(make: Callable[..., Callable[[], Engine]], system: str | None) -> None:
-    engine, options = make()(), replace(OPTIONS[0], system=system, steps=6)  # more than a walk keeps
+    engine, options = make()(), replace(SIX_STEPS, system=system)
     messages = [{"role": "user", "content": "hello there"}]
     steps = [
         event for event in engine.generate(messages, options) if isinstance(event, DenoiseStep) and event.block == 1
@@ -151,7 +153,7 @@ def test_a_model_does_not_differ_from_itself(make: Callable[..., Callable[[], En
 def test_a_larger_change_shows_more(
     make: Callable[..., Callable[[], Engine]], much_changed: tuple[Comparison, list[str]]
 ) -> None:
-    little, much = compare((make(), make(0.001)), QUESTIONS, OPTIONS[:1], silent).rows[-1], much_changed[0].rows[-1]
+    little, much = compare((make(), make(0.001)), QUESTIONS, [SIX_STEPS], silent).rows[-1], much_changed[0].rows[-1]
     assert 0 < little.divergence.mean < 0.5 * much.divergence.mean
     assert much.agreement.mean < little.agreement.mean <= 1
     assert much.same.mean <= little.same.mean
@@ -161,9 +163,10 @@ def test_differences_are_paired_and_signed(
     make: Callable[..., Callable[[], Engine]], much_changed: tuple[Comparison, list[str]]
 ) -> None:
     forward = much_changed[0].rows[-1]
-    backward = compare((make(0.3), make()), QUESTIONS, OPTIONS[:1], silent).rows[-1]
+    backward = compare((make(0.3), make()), QUESTIONS, [SIX_STEPS], silent).rows[-1]
     assert forward.score is not None and backward.score is not None
     assert forward.score_change is not None and backward.score_change is not None
+    assert forward.score_change.mean != 0, "or it has no sign"
     assert forward.score_change.mean == pytest.approx(-backward.score_change.mean)
     assert backward.score.mean == pytest.approx(forward.score.mean + forward.score_change.mean)
     assert backward.steps.mean == pytest.approx(forward.steps.mean * (1 + forward.steps_change.mean))

@@ -232,13 +232,13 @@ def test_the_learning_rate_warms_up_stays_and_falls() -> None:
 
 
 def test_training_learns_and_balances_its_experts() -> None:
-    options = TrainingOptions(updates=40, decay=10, warmup=5, learning_rate=1e-2)
-    trainer = Trainer(initialise(tiny_config(), 0), make_batches(batch_size=4), options)
+    options = TrainingOptions(updates=60, decay=10, warmup=5, learning_rate=5e-3)
+    trainer = Trainer(initialise(tiny_config(), 0), make_batches(batch_size=16), options)
     losses = []
-    for _ in range(options.updates):
+    for _ in range(60):
         losses.append(trainer.step(trainer.batches.at(trainer.update))[0])
         trainer.update += 1
-    assert sum(losses[-10:]) < 0.9 * sum(losses[:10])
+    assert sum(losses[-10:]) < 0.8 * sum(losses[:10])
 
 
 def test_the_shipped_shape_has_widths_that_every_format_divides() -> None:
