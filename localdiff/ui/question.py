@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, TextIO, TypeAlias
 
 from localdiff.ui.output import Stream
@@ -40,8 +41,7 @@ def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> AskUser 
         _forget_typed(keyboard)
         while True:
             try:
-                show()
-                with _shown_again(show, keyboard):
+                with _shown(show, keyboard):
                     line = keyboard.readline()
             except UnicodeDecodeError:
                 continue
@@ -59,13 +59,30 @@ def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> AskUser 
 
 
 @contextmanager
-def _shown_again(show: Callable[[], None], keyboard: TextIO) -> Iterator[None]:
-    """Shows it again after Ctrl-Z and `fg`, when the shell has written below it."""
+def _shown(show: Callable[[], None], keyboard: TextIO) -> Iterator[None]:
+    """Shows a question, and once more after Ctrl-Z and `fg`, when the shell has written below it."""
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+        show()
         yield
         return
-    before = signal.signal(signal.SIGCONT, lambda _number, _frame: None if is_in_background(keyboard) else show())
+    is_shown = has_come = False
+
+    def show_again() -> None:
+        if not is_in_background(keyboard):
+            show()
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        nonlocal has_come
+        has_come = True
+        if is_shown:  # else it is being written, which must not begin anew inside itself
+            show_again()
+
+    before = signal.signal(signal.SIGCONT, handle)
     try:
+        show()
+        is_shown = True
+        if has_come:
+            show_again()
         yield
     finally:
         signal.signal(signal.SIGCONT, before)
