@@ -7,7 +7,8 @@ names it, because a default would silently load another model's architecture.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import ItemsView, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -20,6 +21,7 @@ MODEL_TYPE = "diffusion_gemma"
 _KINDS: dict[str, LayerKind] = {"sliding_attention": "sliding", "full_attention": "full"}
 # The reference defines the cap as a constant of the architecture and leaves it out of the files it writes.
 _FINAL_LOGIT_SOFTCAP = 30.0
+_LAYER_NUMBER = re.compile(r"[0-9]{1,9}")
 _HINT = "use the `config.json` that was published with the weights"
 
 _MAX_SIZE = 2**31 - 1
@@ -170,9 +172,8 @@ class _Keys:
             raise WeightsError(f"{self._where}: {key}={value!r} must be a finite number > 0", _HINT)
         return float(value)
 
-    def others(self, *known: str) -> list[str]:
-        """Its other keys, as text."""
-        return [key for key in map(str, self._values) if key not in known]
+    def items(self) -> ItemsView[str | int, Any]:
+        return self._values.items()
 
     def names(self, key: str) -> list[str]:
         value = self.require(key)
@@ -206,12 +207,11 @@ def _layers(text: _Keys) -> tuple[LayerConfig, ...]:
     unknown = sorted(set(types) - set(_KINDS))
     if unknown:
         raise WeightsError(f"text_config: layer_types has the unknown entry `{unknown[0]}`", _HINT)
-    if "per_layer_config" in text:
-        _refuse_overrides(text, len(types))
+    overrides = _overrides(text, len(types)) if "per_layer_config" in text else None
     ropes = {name: _rope(text, name) for name in dict.fromkeys(types)}
     layers = []
     for index, name in enumerate(types):
-        head_dim, num_kv_heads = _heads(text, index, _KINDS[name])
+        head_dim, num_kv_heads = _heads(text, overrides, index, _KINDS[name])
         layers.append(
             LayerConfig(
                 head_dim=head_dim,
@@ -223,28 +223,28 @@ def _layers(text: _Keys) -> tuple[LayerConfig, ...]:
     return tuple(layers)
 
 
-def _refuse_overrides(text: _Keys, count: int) -> None:
-    """Refuses what layers may override in the reference's files and not in its network: anything but their heads."""
-    overrides = _Keys(text.require("per_layer_config"), "per_layer_config")
-    if stray := overrides.others(*map(str, range(count))):
-        raise WeightsError(f"per_layer_config has an entry `{stray[0]}`, and the layers are 0 to {count - 1}", _HINT)
-    for index in range(count):
-        override = _override(overrides, index)
-        for key in override.others("head_dim", "num_key_value_heads"):
-            if override.get(key) != text.get(key):
-                raise WeightsError(f"per_layer_config.{index}: `{key}` cannot differ from layer to layer", _HINT)
+def _overrides(text: _Keys, count: int) -> Mapping[int, _Keys]:
+    """What `per_layer_config` says of layers, by their numbers, which the reference fills up with zeros: `05` and `11`.
+
+    It may override anything in its files, and in its network nothing but heads.
+    """
+    overrides = {}
+    for key, values in _Keys(text.require("per_layer_config"), "per_layer_config").items():
+        index = int(key) if _LAYER_NUMBER.fullmatch(str(key)) else count
+        if index >= count:
+            raise WeightsError(f"per_layer_config has an entry `{key}`, and the layers are 0 to {count - 1}", _HINT)
+        overrides[index] = _Keys(values, f"per_layer_config.{index}")
+        for name, value in overrides[index].items():
+            if name not in ("head_dim", "num_key_value_heads") and value != text.get(name):
+                raise WeightsError(f"per_layer_config.{index}: `{name}` cannot differ from layer to layer", _HINT)
+    return overrides
 
 
-def _override(overrides: _Keys, index: int) -> _Keys:
-    """What `per_layer_config` says of layer `index`, perhaps nothing."""
-    return _Keys(overrides.get(str(index), overrides.get(index, {})), f"per_layer_config.{index}")
-
-
-def _heads(text: _Keys, index: int, kind: LayerKind) -> tuple[int, int]:
+def _heads(text: _Keys, overrides: Mapping[int, _Keys] | None, index: int, kind: LayerKind) -> tuple[int, int]:
     """Head size and number of key-value heads of layer `index`, in either key style."""
     head_dim, num_kv_heads = text.positive("head_dim"), text.positive("num_key_value_heads")
-    if "per_layer_config" in text:
-        override = _override(_Keys(text.require("per_layer_config"), "per_layer_config"), index)
+    if overrides is not None:
+        override = overrides.get(index, text)
         return (
             override.positive("head_dim") if "head_dim" in override else head_dim,
             override.positive("num_key_value_heads") if "num_key_value_heads" in override else num_kv_heads,

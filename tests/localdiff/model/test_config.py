@@ -71,7 +71,7 @@ def test_the_released_file() -> None:
     assert full.rope == RopeConfig(theta=1e6, rotary_fraction=0.25)
 
 
-@pytest.mark.parametrize("key", [2, "2"])
+@pytest.mark.parametrize("key", [2, "2", "02"])
 def test_both_key_styles_say_the_same(key: object) -> None:
     newer = copy.deepcopy(tiny.config_json())
     text = newer["text_config"]

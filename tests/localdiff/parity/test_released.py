@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -52,6 +54,14 @@ def test_the_reference_has_the_same_text_tensors() -> None:
 
 def _text(shapes: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
     return {name: shape for name, shape in shapes.items() if "vision" not in name}
+
+
+def test_the_configuration_as_the_reference_writes_it_says_the_same(tmp_path: Path) -> None:
+    """As of every fine-tune; where there are more than ten layers, it writes the numbers of some with a zero."""
+    DiffusionGemmaConfig(**released_config()).save_pretrained(tmp_path)
+    written = json.loads((tmp_path / "config.json").read_text())
+    assert "05" in written["text_config"]["per_layer_config"]
+    assert ModelConfig.from_dict(written) == ModelConfig.from_dict(released_config())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
