@@ -78,7 +78,8 @@ class Skeleton:
     def require_copies(self) -> None:
         """Refuses copies that differ: the reference would compute with both.
 
-        Both ends are compared. Training one of them changes all of it, and all copies take as long to read as a model.
+        Both ends are compared: all copies take as long to read as a model. Training changes all of a matrix; of an
+        embedding that is only looked up in, it may change no row but those of ids that occurred, and is not noticed.
 
         Raises:
             WeightsError: one differs, or cannot be read.
