@@ -190,9 +190,10 @@ def _bad_proxy() -> BarredError | None:
         name = f"{kind.upper()}_PROXY"
         if kind not in ("http", "https", "all") or "://" not in address:
             continue
-        if not is_readable(address) or urlsplit(address).scheme not in ("http", "https", "socks5", "socks5h"):
+        scheme = urlsplit(address).scheme if is_readable(address) else ""
+        if scheme not in ("http", "https", "socks5", "socks5h"):
             return BarredError(f"`{name}` names no proxy that can be used", _PROXY)
-        if address.startswith("socks5") and find_spec("socksio") is None:
+        if scheme.startswith("socks5") and find_spec("socksio") is None:
             return BarredError(
                 f"`{name}` names a SOCKS proxy, and the package for these is not installed",
                 "`pip install socksio`, or name a proxy of another kind",

@@ -136,7 +136,7 @@ def test_a_run_says_what_is_wrong_with_a_token(server: Hub, tmp_path: Path) -> N
         ("ALL_PROXY", "socks://127.0.0.1:9", "`ALL_PROXY` names no proxy that can be used", "`socks5://HOST:PORT`"),
         ("HTTPS_PROXY", "http://proxy:port", "`HTTPS_PROXY` names no proxy that can be used", "`http://HOST:PORT`"),
         pytest.param(
-            *("all_proxy", "socks5://user:secret@127.0.0.1:9"),
+            *("all_proxy", "SOCKS5://user:secret@127.0.0.1:9"),
             "`ALL_PROXY` names a SOCKS proxy, and the package for these is not installed",
             "`pip install socksio`",
             marks=pytest.mark.skipif(find_spec("socksio") is not None, reason="such a proxy can be used here"),
