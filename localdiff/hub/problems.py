@@ -30,7 +30,7 @@ class UnreachableError(WeightsError):
     """What is requested is not on this machine, and the Hub does not answer or may not be asked."""
 
 
-class BarredError(UnreachableError):
+class ConnectionBarredError(UnreachableError):
     """A proxy or a certificate, as this machine names them, keeps the Hub's client from asking anything."""
 
 
@@ -168,12 +168,12 @@ def _explain_network(error: BaseException, reference: str) -> LocaldiffError:
         return no_address(constants.ENDPOINT)
     # The client's HTTP library hands on the words of the error, not the error.
     if untrusted := _UNTRUSTED.search(str(error)):
-        return BarredError(
+        return ConnectionBarredError(
             f"the certificate of {constants.ENDPOINT} is not trusted: {untrusted[1]}",
             "behind a proxy that decrypts what passes through it, `SSL_CERT_FILE` names a file with its certificate",
         )
     if "ProxyError" in _family(error):
-        return BarredError(
+        return ConnectionBarredError(
             f"the proxy refuses the connection to {constants.ENDPOINT}: {error}",
             "`HTTPS_PROXY` names it; with a password it is `http://USER:PASSWORD@HOST:PORT`",
         )
@@ -184,7 +184,7 @@ def _explain_network(error: BaseException, reference: str) -> LocaldiffError:
     )
 
 
-def _bad_proxy() -> BarredError | None:
+def _bad_proxy() -> ConnectionBarredError | None:
     """The error that the client cannot be made with a proxy of the environment or the system; None where it can."""
     for kind, address in getproxies().items():
         name = f"{kind.upper()}_PROXY"
@@ -192,16 +192,16 @@ def _bad_proxy() -> BarredError | None:
             continue
         scheme = urlsplit(address).scheme if is_readable(address) else ""
         if scheme not in ("http", "https", "socks5", "socks5h"):
-            return BarredError(f"`{name}` names no proxy that can be used", _PROXY)
+            return ConnectionBarredError(f"`{name}` names no proxy that can be used", _PROXY)
         if scheme.startswith("socks5") and find_spec("socksio") is None:
-            return BarredError(
+            return ConnectionBarredError(
                 f"`{name}` names a SOCKS proxy, and the package for these is not installed",
                 "`pip install socksio`, or name a proxy of another kind",
             )
     return None
 
 
-def _bad_certificates() -> BarredError | None:
+def _bad_certificates() -> ConnectionBarredError | None:
     """The error that `SSL_CERT_FILE` names no certificates; None where it does, or is not set."""
     file = os.environ.get("SSL_CERT_FILE")
     if not file:
@@ -210,7 +210,7 @@ def _bad_certificates() -> BarredError | None:
         ssl.create_default_context(cafile=file)
     except OSError as error:
         reason = "it holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
-        return BarredError(
+        return ConnectionBarredError(
             f"`SSL_CERT_FILE={file}` cannot be used: {reason}", "without it the certificates of the system are used"
         )
     return None

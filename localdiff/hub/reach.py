@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import Literal
 
 from localdiff.hub.endpoint import is_address, require_readable
-from localdiff.hub.problems import BarredError, UnreachableError, explain, unreadable_token
+from localdiff.hub.problems import ConnectionBarredError, UnreachableError, explain, unreadable_token
 from localdiff.hub.repository import model_info
 
 TIMEOUT = 3.0
@@ -87,7 +87,7 @@ def _explained(result: Reach, error: Exception, model: str) -> Reach:
     explained = explain(error, model, None)
     if explained is None:
         raise error
-    if isinstance(explained, BarredError):
+    if isinstance(explained, ConnectionBarredError):
         return replace(result, state="barred", problem=explained.message, advice=explained.hint)
     if isinstance(explained, UnreachableError):
         return replace(result, state="unreachable", problem=explained.message, advice=explained.hint)
