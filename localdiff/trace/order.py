@@ -76,8 +76,11 @@ class Order:
             case RunFinished():
                 _require(event.token_ids == tuple(self._token_ids), "`token_ids` is not what the blocks committed")
                 _require(len(event.stats.blocks) == self._block, "`stats.blocks` does not have one entry per block")
-                self._numbers("stats.seconds", [event.stats.seconds], _MAX_SECONDS)
+                stats = event.stats
+                times = [stats.prompt_seconds, stats.seconds, *(block.seconds for block in stats.blocks)]
+                self._numbers("stats", times, _MAX_SECONDS)
             case Prefilled():
+                self._numbers("seconds", [event.seconds], _MAX_SECONDS)
                 _require(0 <= event.done <= event.total, f"done={event.done} of total={event.total}")
                 _require(
                     0 <= event.cached_tokens <= event.done, f"cached_tokens={event.cached_tokens} of done={event.done}"

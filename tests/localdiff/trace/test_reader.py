@@ -142,6 +142,7 @@ def test_a_damaged_line_is_named_by_its_number(number: int) -> None:
         ("run_started", {"vocab_size": 100}, "`canvas_ids` has an id outside of the vocabulary"),
         ("prefilled", {"done": 21}, "done=21 of total=20"),
         ("prefilled", {"cached_tokens": 21}, "cached_tokens=21 of done=20"),
+        ("prefilled", {"seconds": -1.0}, "`seconds` has a number that cannot be"),
         ("block_started", {"block": 2}, "block 2 cannot follow block 0"),
         ("block_started", {"canvas_ids": 7}, "`canvas_ids` is not text"),
         ("denoise_step", {"step": 2}, "step 2 cannot follow step 0"),
@@ -163,6 +164,15 @@ def test_what_cannot_be_is_refused(name: str, change: dict[str, object], reason:
     message = refusal(edited(line_of(name), lambda line: line.update(change)))
     assert message.startswith("`t.jsonl` is damaged in line ")
     assert reason in message
+
+
+@pytest.mark.parametrize("block", [False, True])
+def test_times_of_a_whole_run_that_cannot_be_are_refused(block: bool) -> None:
+    def change(line: dict[str, Any]) -> None:
+        stats = line["stats"]
+        stats["blocks"][0].update(seconds=-1.0) if block else stats.update(prompt_seconds=1e10)
+
+    assert "`stats` has a number that cannot be" in refusal(edited(line_of("run_finished"), change))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, 1.5])
