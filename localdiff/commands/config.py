@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 
 from localdiff import paths
@@ -69,7 +70,8 @@ def set_setting(output: Output, name: str, text: str | None) -> int:
     """
     from localdiff.config.edit import edited
 
-    output.stdout.require()
+    if output.stdout.missing:  # the file has what is set, whether or not anybody sees so
+        output = replace(output, stdout=replace(output.stdout, expendable=True))
     path = config_path(os.environ)
     shown = paths.shown(path)
     if text is None and holds_unknown(before := read_text(path, shown), name):
