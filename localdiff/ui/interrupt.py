@@ -24,6 +24,7 @@ Handler: TypeAlias = Callable[[int, FrameType | None], None]
 def interruptible() -> Iterator[None]:
     """Raises at its end what Ctrl-C, `kill` or a hangup raised in it, even if that was lost or became another error.
 
+    Ctrl-C raises `KeyboardInterrupt` even where it only sets a flag outside: while a model is loaded nobody reads that.
     Libraries that are called from C drop Python exceptions that they did not expect, as torch does where it imports
     NumPy, or raise one of their own, as it does where it reads a tensor; Python drops those of callbacks, and would
     print them. Off the main thread it does nothing.
@@ -45,12 +46,13 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def _noted(raised: list[BaseException]) -> Iterator[None]:
-    """Inside it, what handlers of signals raise is kept, too."""
+    """Inside it, Ctrl-C raises `KeyboardInterrupt`, and what handlers of signals raise is kept, too."""
     changed: list[tuple[int, Handler, Handler]] = []
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):
         number = getattr(signal, name, None)
         if number is not None and callable(before := signal.getsignal(number)):
-            changed.append((number, before, noting := _noting(before, raised)))
+            raising = signal.default_int_handler if number == signal.SIGINT else before
+            changed.append((number, before, noting := _noting(raising, raised)))
             signal.signal(number, noting)
     try:
         yield

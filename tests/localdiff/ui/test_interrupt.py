@@ -85,6 +85,15 @@ def test_an_interrupt_that_a_library_drops_is_not_lost() -> None:
     assert went_on and signal.getsignal(signal.SIGINT) is before
 
 
+def test_an_interrupt_raises_where_outside_it_sets_a_flag() -> None:
+    """As where the second model of a pair is loaded: nothing reads the flag before the model is there."""
+    cancel = threading.Event()
+    with pytest.raises(KeyboardInterrupt), cancel_on_interrupt(cancel), interruptible():
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("loading went on")
+    assert not cancel.is_set()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_an_end_that_a_library_drops_is_not_lost(number: int) -> None:
     """As `kill` and a hangup are handled in a command, the latter once."""
