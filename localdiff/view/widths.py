@@ -98,8 +98,9 @@ def separate_characters(text: str) -> list[str]:
     shown: list[str] = []
     for index, character in enumerate(text):
         code = ord(character)
-        if character.isascii() or unicodedata.category(character) == "Cc":
-            shown.append(character)  # an editor of lines has its own signs for control characters
+        if character.isascii() or unicodedata.category(character) in {"Cc", "Cn", "Co"}:
+            # An editor of lines has its own signs for control characters; newer emoji than Python knows are emoji.
+            shown.append(character)
         elif code in _SKIN_TONES and index:
             shown.append("")
         elif _FIRST_REGIONAL <= code <= _LAST_REGIONAL:

@@ -223,6 +223,7 @@ FAMILY, FLAG, THUMB, HEART, KEYCAP = "👩\u200d👧", "🇫🇷", "👍🏽", "
         (f"a{KEYCAP}b", "a1\u20e3b"),
         ("a\u202eb\u202cc", "abc"),
         ("🏽", "🏽"),
+        ("\U0001fa77 \ue0b0", "\U0001fa77 \ue0b0"),
         ("caf\u00e9 한 漢", "caf\u00e9 한 漢"),
     ],
 )
