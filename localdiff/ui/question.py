@@ -6,11 +6,12 @@ Knows the keyboard and what counts as an answer; knows nothing about what is ask
 from __future__ import annotations
 
 import io
+import select
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO, TypeAlias
 
@@ -83,9 +84,17 @@ def _shown(show: Callable[[], None], keyboard: TextIO) -> Iterator[None]:
         is_shown = True
         if has_come:
             show_again()
+        _wait_for_line(keyboard)
         yield
     finally:
         signal.signal(signal.SIGCONT, before)
+
+
+def _wait_for_line(keyboard: TextIO) -> None:
+    """Waits a moment at a time: a signal that comes just before reading begins would be handled behind it."""
+    with suppress(io.UnsupportedOperation):  # no terminal
+        while not select.select([keyboard], [], [], 0.2)[0]:
+            pass
 
 
 def _forget_typed(keyboard: TextIO) -> None:
