@@ -31,10 +31,12 @@ quoted      = '$(subst ','\'',$(1))'
 PYTHON     ?=
 CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14 python)
 
-# One process per core, each of one thread; a process that runs out of tests takes some of another's. The GPU is hidden, so that
-# a run means the same everywhere: the tests that need one are run by bench-gpu. What is compiled of the sources is kept, whatever
+# One process more than there are cores, since tests also wait for terminals and servers. Each has one thread, and when it runs out
+# of tests it takes some of another's. The slow ones need memory, and no more processes than cores. The GPU is hidden, so that a
+# run means the same everywhere: the tests that need one are run by bench-gpu. What is compiled of the sources is kept, whatever
 # the environment says of it: hundreds of commands are started, and each would compile them again.
-PYTEST      = CUDA_VISIBLE_DEVICES= PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 TERM=dumb COLUMNS=80 $(BIN)/python -m pytest -q --numprocesses logical --maxprocesses 8 --dist worksteal
+PROCESSES   = $$($(BIN)/python -c 'import os; print(1 + (os.cpu_count() or 1))')
+PYTEST      = CUDA_VISIBLE_DEVICES= PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 TERM=dumb COLUMNS=80 $(BIN)/python -m pytest -q --numprocesses $(PROCESSES) --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help moved setup run test test-slow check lint types format docs demo-model sudoku-adapter sudoku-pair example-trace demo-values full-width kernels-aot kernels-ptx bench-gpu wheel clean
@@ -70,6 +72,7 @@ run: setup  ## run the demo model: make run PROMPT="…" SEED=N
 test: setup  ## run the tests, without the slow ones and those that need a GPU or a network
 	$(PYTEST)
 
+test-slow: PROCESSES = logical
 test-slow: setup  ## run the slow tests
 	$(PYTEST) -m 'slow and not gpu and not network'
 
