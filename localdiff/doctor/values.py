@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from localdiff.checkpoint_files import CHAT_TEMPLATE, CONFIG, GENERATION_CONFIG, TOKENIZER
 from quant.hashing import file_sha256
 
 VALUES_FILE = Path(__file__).parent / "values.json"
-DEMO_FILES = ("chat_template.jinja", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json")
+DEMO_FILES = (CHAT_TEMPLATE, CONFIG, GENERATION_CONFIG, "model.safetensors", TOKENIZER)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

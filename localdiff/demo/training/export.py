@@ -9,21 +9,22 @@ from pathlib import Path
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
+from localdiff.checkpoint_files import CHAT_TEMPLATE, CONFIG, GENERATION_CONFIG, TOKENIZER, TOKENIZER_CONFIG
 from localdiff.demo.training.architecture import config_json, generation_config_json
 from localdiff.demo.training.rendering import END_OF_TURN
 from localdiff.load.matching import checkpoint_name
 from localdiff.model.diffusion_gemma import DiffusionGemma
 
-VOCABULARY_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+VOCABULARY_FILES = (TOKENIZER, TOKENIZER_CONFIG, CHAT_TEMPLATE)
 
 
 def export(model: DiffusionGemma, vocabulary: Path, directory: Path) -> None:
     """Writes weights, configuration and the vocabulary files of folder `vocabulary` to `directory`."""
     directory.mkdir(parents=True, exist_ok=True)
-    tokenizer = Tokenizer.from_file(str(vocabulary / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(vocabulary / TOKENIZER))
     end_of_turn = end_of_turn_id(tokenizer)
-    _write_json(directory / "config.json", config_json(tokenizer.get_vocab_size(), end_of_turn))
-    _write_json(directory / "generation_config.json", generation_config_json(end_of_turn))
+    _write_json(directory / CONFIG, config_json(tokenizer.get_vocab_size(), end_of_turn))
+    _write_json(directory / GENERATION_CONFIG, generation_config_json(end_of_turn))
     for name in VOCABULARY_FILES:
         shutil.copyfile(vocabulary / name, directory / name)
     tensors = {checkpoint_name(name): tensor.bfloat16().contiguous() for name, tensor in model.state_dict().items()}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from localdiff.checkpoint_files import CHAT_TEMPLATE, TOKENIZER
 from localdiff.demo.skills import IN_WORDS, Example
 from localdiff.demo.training.turns import Render, compile_template
 from localdiff.demo.training.vocabulary import encode_written
@@ -18,8 +19,8 @@ END_OF_TURN = "<turn|>"
 
 def load_vocabulary(directory: Path) -> tuple[Tokenizer, Render]:
     """The tokenizer and the template of a directory that `localdiff.demo.training.vocabulary` wrote."""
-    tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
-    return tokenizer, compile_template((directory / "chat_template.jinja").read_text(encoding="utf-8"))
+    tokenizer = Tokenizer.from_file(str(directory / TOKENIZER))
+    return tokenizer, compile_template((directory / CHAT_TEMPLATE).read_text(encoding="utf-8"))
 
 
 def render(example: Example, tokenizer: Tokenizer, template: Render) -> tuple[list[int], list[int]]:

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
 
+from localdiff.checkpoint_files import TOKENIZER
 from localdiff.demo.corpus import sample_example
 from localdiff.demo.leaving import leaving
 from localdiff.demo.training.architecture import config_json
@@ -58,7 +59,7 @@ def prepare(work: Path, options: TrainingOptions, *, base: Path | None = None, t
 def _begin(work: Path) -> None:
     """Writes the vocabulary into a new folder."""
     work.mkdir(parents=True, exist_ok=True)
-    if not (work / "tokenizer.json").exists():
+    if not (work / TOKENIZER).exists():
         write_vocabulary(work)
 
 
