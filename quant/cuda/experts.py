@@ -34,7 +34,7 @@ MAX_PAIRS = 8192
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Blocks:
+class Blocks:
     """Pairs in the order of their experts, cut into blocks of one expert each.
 
     Attributes:
@@ -108,11 +108,11 @@ class CudaExperts(RoutedExperts):
         top_k = expert_ids.shape[1]
         if not expert_ids.numel():
             return x.new_empty(rows, top_k, width)
-        blocks = _sorted(expert_ids, experts=self._down.shape[0], rows=self._block_rows(x, expert_ids.numel()))
-        hidden = self._gated(rows_for(x, self.activations), blocks, top_k, x.dtype)
-        return self._outputs_of(hidden, blocks, x.new_empty(rows, top_k, width))
+        blocks = sorted_pairs(expert_ids, experts=self._down.shape[0], rows=self.block_rows(x, expert_ids.numel()))
+        hidden = self.gated(rows_for(x, self.activations), blocks, top_k, x.dtype)
+        return self.outputs_of(hidden, blocks, x.new_empty(rows, top_k, width))
 
-    def _gated(self, source: Rows, blocks: _Blocks, top_k: int, dtype: torch.dtype) -> Rows:
+    def gated(self, source: Rows, blocks: Blocks, top_k: int, dtype: torch.dtype) -> Rows:
         """`gelu(gate) * up` [P, I] of all pairs, in the order of their experts: the input of the down projection."""
         from quant.cuda.expert_kernels import gate_up_kernel as kernel
 
@@ -141,7 +141,7 @@ class CudaExperts(RoutedExperts):
         )
         return Rows(codes=codes, scales=scales)
 
-    def _outputs_of(self, hidden: Rows, blocks: _Blocks, outputs: Tensor) -> Tensor:
+    def outputs_of(self, hidden: Rows, blocks: Blocks, outputs: Tensor) -> Tensor:
         """Writes the down projection of all pairs to `outputs` [N, K, D], each to its place."""
         from quant.cuda.expert_kernels import down_kernel as kernel
 
@@ -174,7 +174,7 @@ class CudaExperts(RoutedExperts):
     def _tile(self, device: torch.device) -> ExpertTile:
         return tiles.EXPERTS[tiles.mma_kind(device)][self.activations]
 
-    def _block_rows(self, x: Tensor, pairs: int) -> int:
+    def block_rows(self, x: Tensor, pairs: int) -> int:
         """Rows of a block, the same in both GEMMs."""
         from quant.cuda.expert_kernels import gate_up_kernel
 
@@ -202,14 +202,14 @@ class CudaExperts(RoutedExperts):
         }
 
 
-def _sorted(expert_ids: Tensor, *, experts: int, rows: int) -> _Blocks:
+def sorted_pairs(expert_ids: Tensor, *, experts: int, rows: int) -> Blocks:
     """The pairs of rows and their experts [N, K], sorted; there are as many blocks as any routing may need."""
     from quant.cuda.expert_kernels import sort_pairs_kernel
 
     pairs = expert_ids.numel()
     count = min(pairs, pairs // rows + experts)
     order, *of_blocks = (expert_ids.new_empty(size, dtype=torch.int32) for size in (pairs, count, count, count))
-    blocks = _Blocks(order=order, experts=of_blocks[0], starts=of_blocks[1], counts=of_blocks[2], rows=rows)
+    blocks = Blocks(order=order, experts=of_blocks[0], starts=of_blocks[1], counts=of_blocks[2], rows=rows)
     sort_pairs_kernel[(experts,)](
         expert_ids.contiguous(),
         *blocks.tensors,

@@ -4,7 +4,8 @@
     gpu_attention, gpu_transformers         parts of it: attention of a layer, and a step beside `transformers`
     gpu_kernels, gpu_tests                  more of them: time by kernel in replayed steps, the tests that want a GPU
     gpu_products, gpu_tiles                 and more: single products, with the chosen tiles and with others
-    gpu_stream                              and one: a step with layers that are streamed from host memory
+    gpu_limits                              and one: what the experts wait for
+    gpu_stream                              and the last: a step with layers that are streamed from host memory
     gpu_clock, gpu_process                  its clock, and its processes: one that crashes leaves the GPU to the next
     gpu_card                                which card it is, and with which versions of torch and Triton
     gpu_results                             its figures as they are written, and the tables of `docs/` made of them

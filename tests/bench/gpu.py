@@ -9,6 +9,7 @@
     checks    the tests marked `gpu`: whole steps, replays, the same bits for a seed, memory that does not grow
     kernels    what each kernel takes in a step as it is replayed, for the first recipe and context
     layer    the experts of one layer of the released shape: each kernel's variant, and `grouped_mm` of torch in bf16
+    limits    the experts' two products with one cost at a time taken away: what they wait for
     dense    a linear layer: decoded and multiplied, and each kernel's variant
     embedding    the output head and the soft embedding: decoded and multiplied, and from the codes
     attention    a layer of each kind: the kernel and the plain way, and how far apart their answers are
@@ -65,6 +66,7 @@ PARTS = (
     "checks",
     "kernels",
     "layer",
+    "limits",
     "dense",
     "embedding",
     "attention",
@@ -165,6 +167,7 @@ def part_here(name: str, options: argparse.Namespace) -> int:
         "checks": lambda: run_tests("gpu", CHECKS),
         "kernels": lambda: kernels(options),
         "layer": lambda: layer(results),
+        "limits": lambda: limits(results),
         "dense": lambda: dense(results),
         "embedding": lambda: embedding(results),
         "attention": lambda: attention(options),
@@ -225,6 +228,13 @@ def attention(options: argparse.Namespace) -> int:
     from tests.bench.gpu_attention import attention as measured
 
     return measured(options.context, ROWS, _results(options))
+
+
+def limits(results: Results) -> int:
+    """Microseconds of the experts' products, without one cost at a time."""
+    from tests.bench.gpu_limits import limits as measured
+
+    return measured(results, torch.device("cuda"))
 
 
 def tiles(options: argparse.Namespace) -> int:
