@@ -1,6 +1,6 @@
 """Private files, readable by their owner alone and written completely or not at all.
 
-Knows modes, temporary names and renames; knows nothing about what is written.
+Knows modes, and names that no file has; knows nothing about what is written.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from quant.renaming import replace
+from quant.renaming import replace, temporary_file
 
 
 def make_private_folder(path: Path) -> None:
@@ -55,19 +55,11 @@ def write_private(path: Path, data: bytes) -> os.stat_result:
     Raises:
         OSError: it cannot be written; an existing file is unchanged.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with suppress(FileNotFoundError):  # of a killed process with the same id
-        partial.unlink()
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with open(descriptor, "wb") as file:
+    with temporary_file(path, 0o600) as temporary:
+        with temporary.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        status = partial.stat()
-        replace(partial, path)
-    except BaseException:
-        with suppress(OSError):
-            partial.unlink()
-        raise
+        status = temporary.stat()
+        replace(temporary, path)
     return status

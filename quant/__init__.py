@@ -12,7 +12,7 @@
     dtypes, switch       names of dtypes; variables that choose a path of the code
     errors, unsupported  errors for users; why a fast path does not run here
     names                names of the files and directories of a quantized model
-    renaming, hashing    names for files that are complete; SHA-256 of files
+    renaming, hashing    temporary and final names of files; SHA-256 of files
 
 Reads and writes tensors by name; does not know what a canvas is, and imports nothing of `localdiff`. This module
 itself is light, so that recipes and errors can be named without loading torch; everything else is imported from its

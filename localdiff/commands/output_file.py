@@ -1,22 +1,21 @@
 """An output file that is written atomically: it gets the whole answer or is not touched at all.
 
-Knows temporary names and renames; knows nothing about what is written.
+Knows which paths name a file that can be; knows nothing about what is written.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import chain, count
 from pathlib import Path
 
 from localdiff.errors import ResourceError, UsageError
 from localdiff.paths import expanded, is_same
-from quant.renaming import replace
+from quant.renaming import replace, temporary_file
 
 _OPEN = frozenset({"/dev", "/dev/fd", "/proc/self/fd"})
 """Folders of links to what the process has open, such as /dev/stdout."""
@@ -54,7 +53,7 @@ class OutputFile:
             if self._special:
                 _write(self._target, text, sync=False, waits=waits)
                 return
-            with _temporary_file(self._target) as temporary:
+            with self._temporary_file() as temporary:
                 _write(temporary, text, sync=True)
                 replace(temporary, self._target)
         except BrokenPipeError:
@@ -73,12 +72,21 @@ class OutputFile:
         if self._special:
             return
         try:
-            with _temporary_file(self._target):
+            with self._temporary_file():
                 pass
         except OSError as error:
             raise UsageError(
                 f"`{self._path}` cannot be written: {error.strerror}", "give `-o` a folder that you may write to"
             ) from error
+
+    @contextmanager
+    def _temporary_file(self) -> Iterator[Path]:
+        """An empty file beside the target, with the permissions of what it is to replace, or those of any new file."""
+        kept = stat.S_IMODE(self._target.stat().st_mode) if self.replaces else None
+        with temporary_file(self._target, 0o666 if kept is None else kept) as temporary:
+            if kept is not None:
+                temporary.chmod(kept)
+            yield temporary
 
 
 def output_file(path: Path, *, inputs: Sequence[str | Path | None] = ()) -> OutputFile:
@@ -117,27 +125,6 @@ def output_file(path: Path, *, inputs: Sequence[str | Path | None] = ()) -> Outp
     if target.exists() and not os.access(target, os.W_OK):
         raise UsageError(f"`{path}` is write-protected", "make it writable first, or give `-o` another name")
     return file
-
-
-@contextmanager
-def _temporary_file(target: Path) -> Iterator[Path]:
-    """An empty file beside the target, with the permissions of what it is to replace, or the default ones.
-
-    It is removed at the end unless it has been renamed.
-    """
-    # The name is known before the file exists: whatever ends the process in between, it is removed.
-    temporary = target.parent / f".localdiff-{secrets.token_hex(8)}.partial"
-    try:
-        if target.exists():
-            mode = stat.S_IMODE(target.stat().st_mode)
-            temporary.touch(mode=mode, exist_ok=False)
-            temporary.chmod(mode)
-        else:
-            temporary.touch(exist_ok=False)
-        yield temporary
-    finally:
-        with suppress(OSError):  # a disk that takes no files may not say that there is none
-            temporary.unlink()
 
 
 def free_path(path: Path) -> Path:

@@ -23,7 +23,6 @@ from localdiff.chat.session_file import encode, read
 from localdiff.chat.session_store import MAX_NAME_BYTES, SessionStore
 from localdiff.errors import ResourceError, UsageError
 from localdiff.options import GenerateOptions
-from localdiff.private_file import write_private
 from tests.localdiff.chat.conftest import Room
 
 NOON = datetime(2026, 11, 21, 12, 0, 0)
@@ -93,12 +92,6 @@ def test_a_save_that_fails_leaves_what_was_there(store: SessionStore, monkeypatc
     assert [path.name for path in folder(store).iterdir()] == ["x.jsonl"]
     store.save(kept)
     assert len(store.open("x").session.turns) == 2
-
-
-def test_a_partial_file_of_a_killed_process_is_in_nobodys_way(tmp_path: Path) -> None:
-    (tmp_path / f".x.{os.getpid()}.partial").write_text("left")
-    write_private(tmp_path / "x", b"new")
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("x", "new")]
 
 
 def test_two_programs_with_one_session_lose_nothing(store: SessionStore) -> None:
