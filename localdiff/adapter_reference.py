@@ -1,6 +1,6 @@
 """Finds an adapter's directory by the user's name of it.
 
-Knows the adapters of this package and directories; reads no file, and needs no torch.
+Knows the adapters of this package, and names of files; reads no file, and needs no torch.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from pathlib import Path
 from localdiff import paths
 from localdiff.errors import WeightsError
 
+CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
+"""The two files of an adapter, as PEFT names them."""
 SHIPPED = Path(__file__).parent / "demo" / "adapters"
 
 
@@ -38,4 +40,4 @@ def find_adapter(reference: str) -> Path:
 
 def shipped_adapters() -> list[str]:
     """Names of the adapters shipped with this package."""
-    return sorted(path.parent.name for path in SHIPPED.glob("*/adapter_config.json"))
+    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG_FILE}"))

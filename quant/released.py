@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 MODEL = "google/diffusiongemma-26B-A4B-it"
-LAYERS = 30
+LAYERS, FULL_EVERY = 30, 6
+MIN_LAYERS = FULL_EVERY
+"""With fewer there is no full layer, or no layer between the first and the last, which recipes treat apart."""
+MAX_POSITIONS = 262_144
 VISION_LAYERS = 27
 DTYPE_BYTES = 2
 
 _WIDTH, _MLP, _EXPERT_MLP, _EXPERTS, _VOCAB = 2816, 2112, 704, 128, 262_144
 _HEADS, _KV_HEADS, _HEAD, _FULL_KV_HEADS, _FULL_HEAD = 16, 8, 256, 2, 512
 _VISION_WIDTH, _VISION_MLP, _VISION_HEAD, _PATCH, _POSITIONS = 1152, 4304, 72, 768, 10_240
-_FULL_EVERY = 6
 
 Shape = tuple[int, ...]
 
@@ -34,7 +36,7 @@ def released_shapes(layers: int = LAYERS) -> dict[str, Shape]:
 
 
 def _is_full(layer: int) -> bool:
-    return layer % _FULL_EVERY == _FULL_EVERY - 1
+    return layer % FULL_EVERY == FULL_EVERY - 1
 
 
 def _outer() -> Iterator[tuple[str, Shape]]:

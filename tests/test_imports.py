@@ -71,7 +71,7 @@ ALLOWED: dict[str, set[str]] = {
     "chat": {"ui", "view", "strict_json", "events", "private_file"},
     "ui": {"view", "events", "identity"},
     "view": {"events"},
-    "trace": {"view", "events", "hub", "quant", "strict_json"},
+    "trace": {"adapter_reference", "view", "events", "hub", "quant", "strict_json"},
     "trace.probe": {"events", "trace", "engine", "diffusion"},
     "conversation": {"engine", "diffusion", "text", "events"},
     "engine": {
@@ -159,7 +159,7 @@ ALLOWED: dict[str, set[str]] = {
     "adapter_reference": set(),
     "kernels": {"diffusion", "quant.cuda"},
     "demo": {"conversation", "engine", "events"},
-    "demo.training": {"adapter", "demo", "diffusion", "engine", "load", "model"},
+    "demo.training": {"adapter", "demo", "diffusion", "engine", "load", "model", "quant.files"},
     "bench": {
         "demo",
         "download_plan",
@@ -200,7 +200,7 @@ ALLOWED: dict[str, set[str]] = {
         "memory_account",
     },
     "errors": set(),
-    "config": set(),
+    "config": {"quant"},
     "paths": set(),
     "options": set(),
     "sizes": set(),

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from localdiff.adapter_reference import CONFIG_FILE
 from localdiff.errors import WeightsError
 from localdiff.paths import require_readable
 from localdiff.sizes import is_finite
-
-CONFIG_FILE = "adapter_config.json"
 
 HINT = (
     "localdiff reads plain LoRA as PEFT saves it, on attention, MLPs, experts, router and self-conditioning: "

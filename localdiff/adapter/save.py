@@ -20,14 +20,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from localdiff.adapter.base import fingerprint
-from localdiff.adapter.config import CONFIG_FILE
 from localdiff.adapter.fresh import check_network, terms_of
 from localdiff.adapter.lowrank import LowRank
 from localdiff.adapter.targets import EXPERT_PARAMETERS, PREFIXES, targets
+from localdiff.adapter_reference import CONFIG_FILE, WEIGHTS_FILE
 from localdiff.errors import ArgumentError, UsageError, kind_of
 from localdiff.model.diffusion_gemma import DiffusionGemma
 
-WEIGHTS_FILE = "adapter_model.safetensors"
 FINGERPRINT = "localdiff.base"
 """Key of the base's fingerprint in the metadata of the weights, which PEFT ignores."""
 

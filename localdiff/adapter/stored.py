@@ -18,8 +18,9 @@ from torch import Tensor
 
 from localdiff.adapter.config import HINT, AdapterConfig
 from localdiff.adapter.keys import Factor, Key, find_place, parse, released_name
-from localdiff.adapter.save import FINGERPRINT, WEIGHTS_FILE
+from localdiff.adapter.save import FINGERPRINT
 from localdiff.adapter.targets import EXPERT_PARAMETERS, Side, Target, matches, targets
+from localdiff.adapter_reference import WEIGHTS_FILE
 from localdiff.errors import WeightsError
 from localdiff.model.config import ModelConfig
 from localdiff.paths import require_readable, require_utf8

@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.options import CONTEXT_SIZE, GenerateOptions
 from localdiff.sizes import is_finite, parse_size
+from quant import DEFAULT_RECIPE, RECIPES
 
 Value: TypeAlias = str | int | float | bool
 Kind: TypeAlias = Literal["text", "choice", "whole", "number", "switch", "size", "device"]
@@ -146,8 +147,8 @@ _ALL = (
         name="recipe",
         kind="choice",
         what="how `quantize` stores weights",
-        default="4bit",
-        choices=("4bit", "4bit-small", "mixed", "int8", "bf16"),
+        default=DEFAULT_RECIPE,
+        choices=tuple(RECIPES),
     ),
     Key(name="device", kind="device", what="where to compute", default="auto"),
     Key(name="dtype", kind="choice", what="what to compute in", default="auto", choices=("auto", "bf16", "fp32")),

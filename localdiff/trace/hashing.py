@@ -10,12 +10,11 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
+from localdiff.adapter_reference import CONFIG_FILE, WEIGHTS_FILE
 from localdiff.checkpoint_files import TOKENIZER
 from localdiff.hub.cache import linked_sha256
 from quant import MANIFEST_FILE
 from quant.hashing import file_sha256
-
-ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 
 
 def weights_digest(directory: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> str:
@@ -46,7 +45,7 @@ def weights_digest(directory: Path, progress: Callable[[int, int], None] = lambd
 
 def adapter_digest(directory: Path) -> str:
     """SHA-256 over a line `HASH  NAME` for the two files of an adapter, in hex; raises OSError where one is missing."""
-    lines = "".join(f"{file_sha256(directory / name)}  {name}\n" for name in ADAPTER)
+    lines = "".join(f"{file_sha256(directory / name)}  {name}\n" for name in (CONFIG_FILE, WEIGHTS_FILE))
     return hashlib.sha256(lines.encode()).hexdigest()
 
 

@@ -7,11 +7,7 @@ from __future__ import annotations
 
 from localdiff.memory_account import CANVAS, WINDOW
 from localdiff.model.config import LayerConfig, ModelConfig, RopeConfig
-from quant.released import LAYERS
-
-FULL_EVERY = 6
-MIN_LAYERS = FULL_EVERY
-"""With fewer there is no full layer, or no layer between the first and the last, which recipes treat apart."""
+from quant.released import FULL_EVERY, LAYERS, MAX_POSITIONS
 
 _SLIDING = LayerConfig(
     head_dim=256,
@@ -42,6 +38,6 @@ def released_config(layers: int = LAYERS) -> ModelConfig:
         rms_norm_eps=1e-6,
         softcap=30.0,
         pad_token_id=0,
-        max_positions=262_144,
+        max_positions=MAX_POSITIONS,
         layers=tuple(_FULL if index % FULL_EVERY == FULL_EVERY - 1 else _SLIDING for index in range(layers)),
     )

@@ -14,6 +14,7 @@ from localdiff.demo.training.architecture import config_json, generation_config_
 from localdiff.demo.training.rendering import END_OF_TURN
 from localdiff.load.matching import checkpoint_name
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from quant.files.source import SINGLE_FILE
 
 VOCABULARY_FILES = (TOKENIZER, TOKENIZER_CONFIG, CHAT_TEMPLATE)
 
@@ -28,7 +29,7 @@ def export(model: DiffusionGemma, vocabulary: Path, directory: Path) -> None:
     for name in VOCABULARY_FILES:
         shutil.copyfile(vocabulary / name, directory / name)
     tensors = {checkpoint_name(name): tensor.bfloat16().contiguous() for name, tensor in model.state_dict().items()}
-    weights = directory / "model.safetensors"
+    weights = directory / SINGLE_FILE
     save_file(tensors, weights, metadata={"format": "pt"})
     weights.chmod(0o644)  # safetensors makes files private, and this one is shipped
 

@@ -1,6 +1,6 @@
 """The demo checkpoint's chat template: from messages to the text that the model reads.
 
-Knows the released model's turn marks; knows nothing about tokens. `CHAT_TEMPLATE` is the content of
+Knows the released model's turn marks; knows nothing about tokens. `TEMPLATE` is the content of
 `chat_template.jinja`.
 """
 
@@ -14,7 +14,7 @@ from localdiff.demo.skills.example import Message
 
 Render = Callable[[Sequence[Message]], str]
 
-CHAT_TEMPLATE = """\
+TEMPLATE = """\
 {#- A turn: <|turn>ROLE, a line break, the text, <turn|>, a line break. -#}
 {#- Parts follow each other, each trimmed, as in the released template; a turn without content is empty. -#}
 {%- macro written(message, by_model=false) -%}
@@ -40,7 +40,7 @@ CHAT_TEMPLATE = """\
 """
 
 
-def compile_template(source: str = CHAT_TEMPLATE) -> Render:
+def compile_template(source: str = TEMPLATE) -> Render:
     """A function from (role, content) pairs to the prompt text, ending where the model's turn begins."""
     template = ImmutableSandboxedEnvironment().from_string(source)
 

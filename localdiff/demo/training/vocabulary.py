@@ -26,6 +26,7 @@ from string import ascii_lowercase
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from localdiff.checkpoint_files import CHAT_TEMPLATE, TOKENIZER, TOKENIZER_CONFIG
 from localdiff.demo.skills import IN_WORDS, SKILLS, story, unknown
 from localdiff.demo.skills.cast import HEROES, PLACES
 from localdiff.demo.skills.essays import ESSAYS
@@ -34,7 +35,7 @@ from localdiff.demo.skills.fact import expand, questions
 from localdiff.demo.skills.facts import FACTS
 from localdiff.demo.skills.fields import CITIES, COLORS, COUNTRIES, JOBS, PEOPLE
 from localdiff.demo.skills.words import COMMON
-from localdiff.demo.training.turns import CHAT_TEMPLATE
+from localdiff.demo.training.turns import TEMPLATE
 
 VOCABULARY_SIZE = 1792
 SEED = 2024
@@ -196,10 +197,10 @@ def tokenizer_config() -> dict[str, object]:
 def write_vocabulary(directory: Path) -> None:
     """Write `tokenizer.json`, `tokenizer_config.json` and `chat_template.jinja`, byte-identical each time."""
     directory.mkdir(parents=True, exist_ok=True)
-    build_tokenizer().save(str(directory / "tokenizer.json"))
+    build_tokenizer().save(str(directory / TOKENIZER))
     config = json.dumps(tokenizer_config(), indent=2) + "\n"
-    (directory / "tokenizer_config.json").write_text(config, encoding="utf-8")
-    (directory / "chat_template.jinja").write_text(CHAT_TEMPLATE, encoding="utf-8")
+    (directory / TOKENIZER_CONFIG).write_text(config, encoding="utf-8")
+    (directory / CHAT_TEMPLATE).write_text(TEMPLATE, encoding="utf-8")
 
 
 if __name__ == "__main__":

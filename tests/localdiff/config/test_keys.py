@@ -13,7 +13,6 @@ from localdiff.cli.lazy import loaded
 from localdiff.config import KEYS
 from localdiff.errors import UsageError
 from localdiff.ui.terminal import LiveOption
-from quant import DEFAULT_RECIPE, RECIPES
 
 
 def parameters(command: str) -> dict[str, Any]:
@@ -33,11 +32,6 @@ def test_every_setting_is_an_option_with_the_same_default_and_choices(command: s
             assert key.choices == option.type_descriptor.choices, name
         if option.default is not None:
             assert key.default == option.default, name
-
-
-def test_recipes_are_those_of_quant() -> None:
-    assert KEYS["recipe"].choices == tuple(RECIPES)
-    assert KEYS["recipe"].default == DEFAULT_RECIPE
 
 
 def test_wishes_are_those_of_the_terminal() -> None:

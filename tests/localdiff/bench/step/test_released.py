@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from localdiff.bench.step.released import MIN_LAYERS, released_config
-from localdiff.commands import bench_step
+from localdiff.bench.step.released import released_config
 from localdiff.load.matching import match_tensors
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from quant.released import LAYERS, released_shapes
+from quant.released import LAYERS, MIN_LAYERS, released_shapes
 from tests.checkpoints import released
 
 
@@ -28,8 +27,3 @@ def test_the_fewest_layers_have_every_kind() -> None:
     fewest = released_config(MIN_LAYERS).layers
     assert set(fewest) == set(released_config().layers)
     assert set(released_config(MIN_LAYERS - 1).layers) != set(fewest)
-
-
-def test_the_command_line_knows_the_same_numbers() -> None:
-    assert bench_step.MIN_LAYERS == MIN_LAYERS
-    assert released_config().max_positions == bench_step.MAX_CONTEXT
