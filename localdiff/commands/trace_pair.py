@@ -27,6 +27,7 @@ from localdiff.commands.trace_header import Recordable
 from localdiff.commands.waiting import Waiting
 from localdiff.errors import INTERRUPTED, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
+from localdiff.model_reference import resolve_local
 from localdiff.model_store import quantized_directory
 from localdiff.options import DRAWN_SEED_BITS, GenerateOptions
 from localdiff.paths import expanded
@@ -179,7 +180,8 @@ def _sides(request: PairRequest, output: Output) -> tuple[Side, Side]:
     Raises:
         UsageError: neither two different recipes nor an adapter, or both; or recipes of what is quantized already.
         RecipeError: there is no such recipe.
-        WeightsError: the weights of a recipe have not been made, or of another model; or there is no such adapter.
+        WeightsError: the weights of a recipe have not been made, or of another model; or there is no such model or
+            adapter.
     """
     choice = request.choice
     if (request.recipes is None) == (choice.adapter is None):
@@ -199,9 +201,10 @@ def _sides(request: PairRequest, output: Output) -> tuple[Side, Side]:
     for recipe in recipes:
         if recipe != PUBLISHED:
             recipe_named(recipe)
-    if choice.model is not None and _is_quantized(choice.model):
+    assert choice.model is not None
+    if _is_quantized(choice.model):
         raise UsageError(f"`{choice.model}` is already quantized", "`-m` takes the model that it was made from")
-    choice = replace(choice, model=choice.model or model_store.MODEL)
+    resolve_local(choice.model)  # of a slip in its name there are no weights to be made
     sides: dict[str, Side] = {}
     for recipe in recipes:
         if recipe != PUBLISHED:

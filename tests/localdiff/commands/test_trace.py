@@ -376,6 +376,8 @@ def test_pair_keeps_nothing_unless_asked(quantized: Path, streams: Output, tmp_p
         ({"recipes": "bf16,4bit,int8"}, UsageError, "does not name two recipes"),
         ({"recipes": "bf16,int8"}, WeightsError, "there are no `int8` weights of `demo` here"),
         ({"model": "demo-4bit"}, UsageError, "`demo-4bit` is already quantized"),
+        ({"model": ""}, WeightsError, "`` is neither `demo`, nor a quantized model"),
+        ({"model": "./slip"}, WeightsError, "no such directory: `./slip`"),
         ({"recipes": "bf16,../x"}, RecipeError, "there is no recipe `../x`"),
         ({"recipes": "bf16,foo"}, RecipeError, "there is no recipe `foo`"),
         ({"output": Path("pair.pdf")}, UsageError, "`pair.pdf` does not say what to write"),
@@ -450,7 +452,11 @@ def test_both_of_a_pair_are_of_the_commit_that_what_is_here_was_made_from(quanti
     )
 
 
-def test_the_command_that_makes_what_is_missing_can_be_copied(quantized: Path, streams: Output) -> None:
+def test_the_command_that_makes_what_is_missing_can_be_copied(
+    quantized: Path, streams: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my model").mkdir()
     with pytest.raises(WeightsError) as caught:
         trace_pair.trace_pair(pair_request(model="my model", recipes="bf16,int8"), streams, stdin=None, load=PairLoad())
     assert caught.value.hint == "`localdiff quantize 'my model' --recipe int8` makes them"
