@@ -74,9 +74,6 @@ class GeneratingEngine(Recordable, Protocol):
     ) -> Iterator[Event]:
         """Answer a prompt."""
 
-    def context_size(self, options: GenerateOptions) -> int:
-        """Maximum tokens of prompt and answer together."""
-
 
 Load: TypeAlias = Callable[[RunRequest, Loading], GeneratingEngine]
 

@@ -17,7 +17,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -103,7 +102,7 @@ def main() -> None:
     requests: queue.Queue[str | None] = queue.Queue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
     try:
-        for request in _until_none(requests):
+        for request in iter(requests.get, None):
             reports.send(**_fetch(json.loads(request), reports))
     except (KeyboardInterrupt, BrokenPipeError):
         # Nobody reads any more, so the interpreter must not flush its streams.
@@ -118,11 +117,6 @@ def _listen(requests: queue.Queue[str | None]) -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
     else:
         signal.raise_signal(signal.SIGINT)
-
-
-def _until_none(requests: queue.Queue[str | None]) -> Iterator[str]:
-    while (request := requests.get()) is not None:
-        yield request
 
 
 def _fetch(request: dict[str, Any], reports: Reports) -> dict[str, Any]:

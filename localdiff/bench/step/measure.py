@@ -104,7 +104,7 @@ class Stopwatch:
     ) -> None:
         self._network, self._context, self._progress = network, context, progress
         config = network.config
-        self._device, self._wait = device, waiter(device)
+        self._wait = waiter(device)
         self.denoiser, self._launched = denoiser, denoiser.without_graphs()
         self._cache = KVCache(config, context + config.canvas_length, dtype, device)
         generator = torch.Generator().manual_seed(_SEED)
@@ -172,7 +172,7 @@ class Stopwatch:
     def block_of(self, denoiser: Denoiser, steps: int, commit_ids: Sequence[int] = ()) -> Iterator[Step]:
         """The steps of a block behind what is in the cache, taken one by one; none of them ends it."""
         config, noise = self._network.config, SeededNoise(_SEED)
-        canvas = noise.canvas(config.canvas_length, config.vocab_size).to(self._device)
+        canvas = noise.canvas(config.canvas_length, config.vocab_size)
         block = BlockSettings(
             number=1,
             started=time.perf_counter(),

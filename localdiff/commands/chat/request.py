@@ -25,7 +25,7 @@ class ChatRequest:
         resume: continue the last session.
         session: continue the one of this name, or begin it.
         private: save nothing of what is typed.
-        record: whether to keep a trace of the latest reply.
+        record: the file that takes a trace of the latest reply.
     """
 
     options: GenerateOptions

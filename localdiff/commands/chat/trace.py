@@ -25,7 +25,7 @@ from localdiff.trace.header import Header
 from localdiff.trace.recorder import Recorder
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
-from localdiff.ui.status import StatusLine
+from localdiff.ui.status import status_line
 
 
 class RecordableChatModel(ChatModel, Protocol):
@@ -54,11 +54,8 @@ class Headers:
     def hash(self) -> Digests:
         """The hashes of the model's files; made once, which takes a minute for large weights without known hashes."""
         if self._digests is None:
-            status = StatusLine(self._output.stderr)
-            try:
+            with status_line(self._output) as status:
                 self._digests = digests_of(self._model.engine.identity, hashing_shown_by(status))
-            finally:
-                status.clear()
         return self._digests
 
     def of(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> Callable[[RunStarted], Header]:
