@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from localdiff import model_store, paths
 from localdiff.download_plan import DownloadPlan
-from localdiff.errors import UsageError
 from localdiff.load_progress import LoadStage
 from localdiff.quoting import printable, shell_word
 from localdiff.sizes import counted, shown_size
 from localdiff.ui.output import Output
-from localdiff.ui.question import AskUser
+from localdiff.ui.question import AskUser, confirmed
 from localdiff.ui.rate import Rate, shown_amount
 from localdiff.ui.status import StatusLine
 
@@ -80,12 +79,8 @@ class Loading:
             self._output.stderr.write("Stopped. Finished files are kept; the same command continues.\n")
 
     def _require_yes(self) -> None:
-        if self._ask is None:
-            raise UsageError(
-                "cannot ask for confirmation: stdin or stderr is not a terminal", "`--yes` downloads without asking"
-            )
         self._status.clear()
-        if not self._ask("Download?"):
+        if not confirmed(self._ask, "Download?", otherwise="`--yes` downloads without asking"):
             if not self._output.quiet:
                 self._output.stderr.write("Nothing was downloaded.\n")
             raise KeyboardInterrupt  # which ends the command just as a Ctrl-C here does

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO, TypeAlias
 
+from localdiff.errors import UsageError
 from localdiff.ui.output import Stream
 from localdiff.ui.terminal import is_in_background
 
@@ -57,6 +58,20 @@ def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> AskUser 
                 return default if not answer else answer in YES
 
     return ask
+
+
+def confirmed(ask: AskUser | None, question: str, *, otherwise: str) -> bool:
+    """Whether the user says yes to what is about to be done.
+
+    Args:
+        otherwise: how it is done without being asked, for the hint.
+
+    Raises:
+        UsageError: nobody can answer.
+    """
+    if ask is None:
+        raise UsageError("cannot ask for confirmation: stdin or stderr is not a terminal", otherwise)
+    return ask(question)
 
 
 @contextmanager

@@ -45,9 +45,9 @@ from localdiff.sizes import shown_size
 from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.output import Output
 from localdiff.ui.progress import progress_display
-from localdiff.ui.question import AskUser
+from localdiff.ui.question import AskUser, confirmed
 from localdiff.ui.rate import shown_time
-from localdiff.ui.status import StatusLine, status_line
+from localdiff.ui.status import status_line
 from localdiff.verification_record import State, state_of
 from quant import recipe_named
 from quant.files.manifest import read_manifest
@@ -180,12 +180,9 @@ class Quantization:
     def _find_origin(self, recipe: Recipe, made_from: str | None) -> Origin:
         """The weights that are asked for; those of the revision `made_from` where an output of it is to be repaired."""
         request = self._request
-        status = StatusLine(self._output.stderr, shown=not self._output.quiet)
-        status.show(f"looking at {printable(request.model)}")
-        try:
+        with status_line(self._output) as status:
+            status.show(f"looking at {printable(request.model)}")
             origin = find_origin(request.model, recipe, revision=request.revision or made_from, offline=request.offline)
-        finally:
-            status.clear()
         if request.stream and origin.repository is None:
             raise UsageError(
                 f"`--stream` deletes what it has fetched, and `{request.model}` is a directory", "leave out `--stream`"
@@ -231,7 +228,8 @@ class Quantization:
         """
         lack = _lack_of_space(planned)
         if lack is None:
-            return planned if self._confirm("Continue?") else None
+            otherwise = "`--yes` starts without asking; `--dry-run` only shows the plan"
+            return planned if self._request.yes or confirmed(self._ask, "Continue?", otherwise=otherwise) else None
         streamed = _streamed(planned)
         if streamed is None or shortage(streamed.mounts) or self._ask is None or self._request.yes:
             raise lack
@@ -239,16 +237,6 @@ class Quantization:
             f"This does not fit: {lack.message}.\n`--stream` deletes what it has read and needs {_needed(streamed)}."
         )
         return streamed if self._ask(f"{offer} Stream?") else None
-
-    def _confirm(self, question: str) -> bool:
-        if self._request.yes:
-            return True
-        if self._ask is None:
-            raise UsageError(
-                "cannot ask for confirmation: stdin or stderr is not a terminal",
-                "`--yes` starts without asking; `--dry-run` only shows the plan",
-            )
-        return self._ask(question)
 
     def _carry_out(self, planned: PlannedJob) -> JobFinished | None:
         """Run the job; None if it was stopped."""
