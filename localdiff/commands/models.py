@@ -15,7 +15,7 @@ from localdiff.quantizing.lock import is_locked, locked
 from localdiff.quoting import printable
 from localdiff.sizes import shown_size
 from localdiff.ui.output import Output
-from localdiff.ui.question import AskUser
+from localdiff.ui.question import AskUser, confirmed
 from localdiff.view.columns import aligned
 from quant.names import output_directory
 
@@ -35,7 +35,8 @@ def list_models(output: Output, *, as_json: bool = False) -> int:
             output.stderr.write(f"There is no quantized model in {folder}; `localdiff quantize` makes one.\n")
         return 0
     rows = [HEAD, *(_row(model) for model in models)]
-    output.stdout.write("".join(f"{line}\n" for line in aligned(rows, "<<><", width=output.stdout.room)))
+    lines = aligned(rows, "<<><", width=output.stdout.room, headed=True)
+    output.stdout.write("".join(f"{line}\n" for line in lines))
     for model in models:
         if model.state != "finished" and not output.quiet:
             what = model.problem or "unfinished"
@@ -57,15 +58,11 @@ def remove_model(name: str, output: Output, *, ask: AskUser | None, yes: bool = 
     target = output_directory(model.directory)
     if is_locked(target):
         raise UsageError(f"`localdiff quantize` is working on `{target.name}`", "stop it first, or wait until it ends")
-    if not yes:
-        if ask is None:
-            raise UsageError(
-                "cannot ask for confirmation: stdin or stderr is not a terminal", "`--yes` deletes without asking"
-            )
-        if not ask(printable(_question(model))):
-            if not output.quiet:
-                output.stderr.write("Nothing was done.\n")
-            return INTERRUPTED
+    question = printable(_question(model))
+    if not yes and not confirmed(ask, question, otherwise="`--yes` deletes without asking"):
+        if not output.quiet:
+            output.stderr.write("Nothing was done.\n")
+        return INTERRUPTED
     leads_to = _link_target(model)
     with locked(target):
         model_store.remove(model)

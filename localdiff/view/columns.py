@@ -12,7 +12,12 @@ from localdiff.view.widths import text_width
 
 
 def aligned(
-    rows: Sequence[Sequence[str]], sides: str, *, widest: int | None = None, width: int | None = None
+    rows: Sequence[Sequence[str]],
+    sides: str,
+    *,
+    widest: int | None = None,
+    width: int | None = None,
+    headed: bool = False,
 ) -> list[str]:
     """One line per row, columns two apart, without blanks at the end.
 
@@ -21,7 +26,8 @@ def aligned(
         sides: `<` or `>` for each column, the side to which its cells are aligned.
         widest: maximum width of a column, so that one long cell pushes only its own row aside; None for no limit.
         width: columns of the terminal, or None elsewhere. Where a line is wider, a row is a block of lines: the
-            first cell, and the others below it.
+            first cell, and the others below it; or as in `listed`.
+        headed: whether the first row names the columns, so that they can be listed by name.
     """
     widths = [max(text_width(row[column]) for row in rows) for column in range(len(sides))]
     if widest is not None:
@@ -34,7 +40,7 @@ def aligned(
             cells.append(cell + room if side == "<" else room + cell)
         lines.append("  ".join(cells).rstrip())
     if width is not None and any(text_width(line) > width for line in lines):
-        return [_stacked(row, width) for row in rows]
+        return listed(rows, width) if headed else [_stacked(row, width) for row in rows]
     return lines
 
 

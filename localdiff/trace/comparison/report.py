@@ -11,9 +11,9 @@ from localdiff.sizes import counted
 from localdiff.trace.comparison.compare import Comparison, Stretch
 from localdiff.trace.comparison.rows import BLOCK_HEAD, TIMING_HEAD, block_rows, gap_rows, timing_rows
 from localdiff.trace.trace import Trace
-from localdiff.view.columns import aligned, folded, listed
+from localdiff.view.columns import aligned, folded
 from localdiff.view.sanitize import safe_piece
-from localdiff.view.widths import clip, text_width
+from localdiff.view.widths import clip
 
 NO_DRAFTS = "One of the runs ended before its first canvas, so there are no drafts to compare."
 NO_COMMON_STEP = "one of them ended before its first step, so there are no drafts to compare."
@@ -114,10 +114,7 @@ def _timing(traces: tuple[Trace, Trace], width: int | None) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]], sides: str, width: int | None) -> str:
-    lines = aligned(rows, sides)
-    if width is not None and max(map(text_width, lines)) > width:
-        lines = listed(rows, width)
-    return "\n".join(lines)
+    return "\n".join(aligned(rows, sides, width=width, headed=True))
 
 
 def _safe(text: str) -> str:

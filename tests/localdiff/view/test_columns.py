@@ -59,3 +59,5 @@ def test_lines_are_broken_between_words() -> None:
 def test_a_table_as_lists_names_its_figures() -> None:
     rows = [("block", "steps", "seconds"), ("1", "12", "0.5"), ("2", "9", "")]
     assert listed(rows, 24) == ["block 1: steps 12,", "  seconds 0.5", "block 2: steps 9"]
+    assert aligned(rows, ">>>", width=21, headed=True) == aligned(rows, ">>>")
+    assert aligned(rows, ">>>", width=20, headed=True) == listed(rows, 20)
