@@ -106,17 +106,12 @@ def step_command(
     """
     streams = decide_streams(context, quiet=quiet)
     request = StepRequest(
-        model=model,
-        revision=revision,
-        offline=offline,
-        yes=yes,
+        choice=model_choice(context, "model", "revision", "offline", "yes", "device", "dtype"),
         random_weights=random_weights,
         recipe=recipe,
         context=context_size,
         steps=steps,
         layers=layers,
-        device=device,
-        dtype=dtype,
         json=json,
     )
     return bench_step(request, streams, ask=asker(streams.stderr, sys.stdin, default=True))

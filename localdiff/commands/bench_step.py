@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from localdiff.commands.loading import Loading
+from localdiff.commands.model_choice import ModelChoice
 from localdiff.download_plan import ConfirmDownload, confirm_silently
 from localdiff.errors import UsageError
 from localdiff.quoting import shell_word
@@ -19,14 +20,11 @@ from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
 from localdiff.ui.status import status_line
 from quant import DEFAULT_RECIPE
-from quant.released import LAYERS
+from quant.released import LAYERS, MAX_POSITIONS, MIN_LAYERS
 
 if TYPE_CHECKING:
     from localdiff.bench.step.report import Report
 
-# Numbers of `localdiff.bench.step.released`, which needs torch; a test checks that they agree.
-MIN_LAYERS = 6
-MAX_CONTEXT = 262_144
 MAX_STEPS = 1000
 
 
@@ -35,8 +33,7 @@ class StepRequest:
     """What the command line asks for.
 
     Attributes:
-        model: a real model, or None for random weights.
-        yes: whether a model that is not here is downloaded without asking.
+        choice: as of a run; None for its model is random weights.
         random_weights: whether random weights were asked for explicitly.
         recipe: how random weights are stored; None is the default recipe.
         context: tokens in the cache before the canvas.
@@ -45,30 +42,27 @@ class StepRequest:
         json: print only the line of JSON.
     """
 
-    model: str | None = None
-    revision: str | None = None
-    offline: bool = False
-    yes: bool = False
+    choice: ModelChoice = ModelChoice()
     random_weights: bool = False
     recipe: str | None = None
     context: int = 1024
     steps: int = 16
     layers: int | None = None
-    device: str = "auto"
-    dtype: str = "auto"
     json: bool = False
 
     def __post_init__(self) -> None:
-        _require_between("--context", self.context, 1, MAX_CONTEXT)
+        _require_between("--context", self.context, 1, MAX_POSITIONS)
         _require_between("--steps", self.steps, 1, MAX_STEPS)
         if self.layers is not None:
             hint = (
                 f"{MIN_LAYERS} is the smallest number with a layer of every kind, from which the others are estimated"
             )
             _require_between("--layers", self.layers, MIN_LAYERS, LAYERS, hint)
-        if self.model is None:
+        if self.choice.model is None:
+            if self.choice.revision is not None:
+                raise UsageError("`--revision` is that of a model, and none is named", "`-m` names one")
             return
-        if not self.model:
+        if not self.choice.model:
             raise UsageError("`-m` is empty", "leave it out to measure random weights, or name a model as for run")
         clashes = {
             "--random-weights": self.random_weights,
@@ -91,26 +85,27 @@ def measure(
         from localdiff.bench.step.run import run
         from localdiff.bench.step.subject import random_subject, real_subject
 
-    if request.model is None:
+    choice = request.choice
+    if choice.model is None:
         make = random_subject(
             recipe=request.recipe or DEFAULT_RECIPE,
             layers=request.layers or LAYERS,
             context=request.context,
-            device=request.device,
-            dtype=request.dtype,
+            device=choice.device,
+            dtype=choice.dtype,
         )
     else:
         make = real_subject(
-            model=request.model,
-            revision=request.revision,
-            offline=request.offline,
+            model=choice.model,
+            revision=choice.revision,
+            offline=choice.offline,
             context=request.context,
-            device=request.device,
-            dtype=request.dtype,
+            device=choice.device,
+            dtype=choice.dtype,
             confirm=confirm,
             progress=progress,
         )
-    return run(context=request.context, steps=request.steps, device=request.device, make=make, progress=progress)
+    return run(context=request.context, steps=request.steps, device=choice.device, make=make, progress=progress)
 
 
 def bench_step(request: StepRequest, output: Output, *, ask: AskUser | None = None) -> int:
@@ -118,8 +113,8 @@ def bench_step(request: StepRequest, output: Output, *, ask: AskUser | None = No
     output.stdout.require()
     with status_line(output) as status:
         confirm: ConfirmDownload = confirm_silently
-        if request.model is not None:
-            confirm = Loading(status, request.model, output, ask=ask, yes=request.yes).confirm
+        if request.choice.model is not None:
+            confirm = Loading(status, request.choice.model, output, ask=ask, yes=request.choice.yes).confirm
         report = measure(request, status.show, confirm)
     from localdiff.bench.step.words import json_line, table
 

@@ -91,8 +91,10 @@ def measure_step() -> str:
     """The line of JSON of `localdiff bench step` on the demo model, which every machine can measure in seconds."""
     from localdiff.bench.step.words import json_line
     from localdiff.commands.bench_step import StepRequest, measure
+    from localdiff.commands.model_choice import ModelChoice
 
-    request = StepRequest(model="demo", steps=_BENCH_STEPS, context=_BENCH_CONTEXT, offline=True)
+    choice = ModelChoice(model="demo", offline=True)
+    request = StepRequest(choice=choice, steps=_BENCH_STEPS, context=_BENCH_CONTEXT)
     command = f"localdiff bench step -m demo --steps {_BENCH_STEPS} --context {_BENCH_CONTEXT} --offline --json"
     return json_line(measure(request, lambda _progress: None), command)
 

@@ -11,6 +11,7 @@ import pytest
 from localdiff.bench.step.report import Report
 from localdiff.commands import bench_step as command
 from localdiff.commands.bench_step import StepRequest
+from localdiff.commands.model_choice import ModelChoice
 from tests.fakes.step_report import report
 from tests.screens.processes import Cli
 
@@ -25,6 +26,7 @@ from tests.screens.processes import Cli
         (["--layers", "31"], "`--layers 31` should be from 6 to 30", "6 is the smallest"),
         (["-m", "demo", "--layers", "6"], "`-m` and `--layers` exclude each other", "`--layers` is about random"),
         (["-m", "demo", "--recipe", "int8"], "`-m` and `--recipe` exclude each other", "`--recipe` is about random"),
+        (["--revision", "v2"], "`--revision` is that of a model, and none is named", "`-m` names one"),
         (["-m", "demo", "--random-weights"], "`-m` and `--random-weights` exclude each other", "`--random-weights`"),
         (["--recipe", "3bit"], "there is no recipe `3bit`", "the recipes are 4bit,"),
         (["--dtype", "fp16"], "`--dtype fp16` should be auto, bf16 or fp32", "`localdiff bench step --help`"),
@@ -79,7 +81,7 @@ def test_a_table_and_a_line_of_json_last(cli: Cli, asked: list[StepRequest]) -> 
     assert lines[0].startswith("random weights in the shapes of google/diffusiongemma-26B-A4B-it")
     assert lines[-2] == ""
     assert json.loads(lines[-1])["bench"] == "step"
-    assert asked == [StepRequest(context=99, steps=4, layers=8, device="cpu")]
+    assert asked == [StepRequest(context=99, steps=4, layers=8, choice=ModelChoice(device="cpu"))]
 
 
 def test_settings_hold_until_something_else_is_typed(
@@ -91,8 +93,8 @@ def test_settings_hold_until_something_else_is_typed(
     assert cli("bench", "step", "--json").code == 0
     assert cli("bench", "step", "--json", "--dtype", "bf16").code == 0
     assert asked == [
-        StepRequest(json=True, device="cpu", dtype="fp32"),
-        StepRequest(json=True, device="cpu", dtype="bf16"),
+        StepRequest(json=True, choice=ModelChoice(device="cpu", dtype="fp32")),
+        StepRequest(json=True, choice=ModelChoice(device="cpu", dtype="bf16")),
     ], "`context` is that of an answer"
     monkeypatch.setenv("LOCALDIFF_DTYPE", "fp16")
     result = cli("bench", "step", "--json")
