@@ -46,7 +46,7 @@ def _same_json(example: Example, answer: str) -> bool:
     """Equal when parsed, types included: `1` is not `true`, and `"31"` is not `31`."""
     try:
         parsed = json.loads(answer)
-    except ValueError:
+    except (ValueError, RecursionError):  # of brackets in brackets
         return False
     return json.dumps(parsed, sort_keys=True) == json.dumps(json.loads(example.answer), sort_keys=True)
 
