@@ -18,7 +18,7 @@ STDOUT = "-"
 
 
 @contextmanager
-def event_recorders(events: str | None, output: Output, *, others: OtherFiles = ()) -> Iterator[list[Observer]]:
+def event_recorders(events: str | None, output: Output, *, others: OtherFiles) -> Iterator[list[Observer]]:
     """Open the file of `--events`, and yield the observers that write there: one, or none without the option.
 
     Raises:

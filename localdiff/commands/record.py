@@ -63,7 +63,7 @@ class TraceFile:
         engine: Recordable,
         prompt: str,
         options: GenerateOptions,
-        progress: Callable[[int, int], None] = lambda done, total: None,
+        progress: Callable[[int, int], None],
         *,
         noise: Literal["paired"] | None = None,
     ) -> Observer:

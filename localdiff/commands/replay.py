@@ -112,8 +112,8 @@ class ReplayRequest:
 def replay(request: ReplayRequest, output: Output, *, keyboard: TextIO | None) -> int:
     """Play or write a trace."""
     form = request.form
-    if output.stdout.missing and request.output is None:
-        raise UsageError("stdout is closed, so nothing would be seen", "`-o FILE` writes it to a file")
+    if request.output is None:
+        output.stdout.require()
     if (request.step is not None or request.block is not None) and form not in ("text", "svg"):
         raise UsageError("`--block` and `--step` choose what `--to text` or `--to svg` shows", "add one of them")
     _refuse_unused(request, form)

@@ -56,8 +56,8 @@ def diff_form(to: Form | None, file: Path | None, output: Output) -> Form:
     Raises:
         UsageError: a page for a terminal, nowhere to write to, or a file whose suffix stands for neither form.
     """
-    if file is None and output.stdout.missing:
-        raise UsageError("stdout is closed, so nothing would be seen", "`-o FILE` writes it to a file")
+    if file is None:
+        output.stdout.require()
     form = to or ("text" if file is None else _SUFFIXES.get(file.suffix.lower()))
     if form is None:
         raise UsageError(f"`{file}` does not say what to write", "add `--to` text or html")

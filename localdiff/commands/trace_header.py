@@ -57,7 +57,7 @@ class Digests:
     adapter: str | None = None
 
 
-def digests_of(identity: ModelIdentity, progress: Callable[[int, int], None] = lambda done, total: None) -> Digests:
+def digests_of(identity: ModelIdentity, progress: Callable[[int, int], None]) -> Digests:
     """The hashes; reads all weights once unless a manifest or the Hub's cache states them."""
     if identity.directory is None:
         return Digests()

@@ -16,7 +16,7 @@ from localdiff.hub.downloads import Downloads
 from localdiff.hub.repository import changed_meanwhile
 from localdiff.quantizing import source_hashes
 from localdiff.quantizing.origin import Origin
-from localdiff.quantizing.source_hashes import State, state_of
+from localdiff.quantizing.source_hashes import FileState, file_state
 from quant.errors import SourceError
 from quant.files.source import INDEX_FILE, SourceFile, SourceStoppedError
 from quant.hashing import file_sha256
@@ -37,7 +37,7 @@ class WeightFetcher:
     ) -> None:
         self._origin, self._downloads, self._scratch, self._stopped = origin, downloads, scratch, stopped
         self._unread: tuple[str, ...] = ()
-        self._states: dict[str, State] = {}
+        self._states: dict[str, FileState] = {}
 
     def begin(self, names: Iterable[str]) -> None:
         """Start fetching files ahead, unless each is to be deleted before the next one arrives."""
@@ -64,7 +64,7 @@ class WeightFetcher:
         path = here or self._fetch(file.name)
         if self._origin.directory is not None:
             with suppress(OSError):  # reading it will say so
-                self._states[file.name] = state_of(path)
+                self._states[file.name] = file_state(path)
         try:
             yield path
         except SourceError as error:

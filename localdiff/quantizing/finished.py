@@ -49,15 +49,13 @@ def recipe_difference(manifest: Manifest, recipe: str) -> str | None:
     return _words(made.difference(replace(made, recipe=recipe)))
 
 
-def source_difference(
-    manifest: Manifest, model: str, revision: str | None = None, show: Show = lambda done, total: None
-) -> str | None:
+def source_difference(manifest: Manifest, model: str, revision: str | None, show: Show) -> str | None:
     """How the weights that an output was made from differ from those of a model, as of `difference`; or None.
 
     Args:
         manifest: that of the output.
         model: `demo`, a directory or a Hub id.
-        revision: that of a model on the Hub; any where it is not given.
+        revision: that of a model on the Hub; None for any.
         show: as of `difference`.
 
     Raises:

@@ -17,18 +17,18 @@ from localdiff.directory_record import read_record, write_record
 from quant.errors import SourceError
 from quant.hashing import file_sha256
 
-State: TypeAlias = tuple[int, int, int, int]
+FileState: TypeAlias = tuple[int, int, int, int]
 Show: TypeAlias = Callable[[int, int], None]
 """Is told the bytes of weight files read so far, and the bytes to read."""
 
 _SETTLED_NS = 2_000_000_000
 """A file that changed so recently may change again without another time: file systems count in steps of up to 2 s."""
 
-_unrecorded: dict[Path, dict[str, tuple[State, str]]] = {}
+_unrecorded: dict[Path, dict[str, tuple[FileState, str]]] = {}
 """What could not be recorded, for the rest of this run: it asks for the same hashes several times."""
 
 
-def state_of(path: Path) -> State:
+def file_state(path: Path) -> FileState:
     """Size, inode number and times of a file: other ones once it was written, or another file took its name.
 
     Raises:
@@ -45,7 +45,7 @@ def hashes(directory: Path, names: Iterable[str], show: Show = lambda done, tota
         SourceError: a file cannot be read.
         OSError: it cannot be looked at.
     """
-    states = {name: state_of(directory / name) for name in names}
+    states = {name: file_state(directory / name) for name in names}
     known = _recorded(directory)
     found = {name: known[name][1] for name, state in states.items() if name in known and known[name][0] == state}
     unread = [name for name in states if name not in found]
@@ -58,7 +58,7 @@ def hashes(directory: Path, names: Iterable[str], show: Show = lambda done, tota
     return found
 
 
-def record(directory: Path, read: Mapping[str, tuple[State, str]]) -> None:
+def record(directory: Path, read: Mapping[str, tuple[FileState, str]]) -> None:
     """Record what files have been found to hash to.
 
     Args:
@@ -89,9 +89,9 @@ def _read(path: Path, progress: Callable[[int], None]) -> str:
         ) from error
 
 
-def _is_still(path: Path, state: State) -> bool:
+def _is_still(path: Path, state: FileState) -> bool:
     try:
-        return state_of(path) == state
+        return file_state(path) == state
     except OSError:
         return False
 
@@ -100,12 +100,12 @@ def _folder() -> Path:
     return paths.state_dir() / "sources"
 
 
-def _recorded(directory: Path) -> dict[str, tuple[State, str]]:
+def _recorded(directory: Path) -> dict[str, tuple[FileState, str]]:
     """Name → state and hash, as recorded, or as found by this run; a record that cannot be read counts as empty."""
     return _on_disk(directory) | _unrecorded.get(directory.resolve(), {})
 
 
-def _on_disk(directory: Path) -> dict[str, tuple[State, str]]:
+def _on_disk(directory: Path) -> dict[str, tuple[FileState, str]]:
     try:
         files = read_record(_folder(), directory)["files"]
         return {name: (_state(state), str(sha256)) for name, (state, sha256) in files.items()}
@@ -113,6 +113,6 @@ def _on_disk(directory: Path) -> dict[str, tuple[State, str]]:
         return {}
 
 
-def _state(value: Any) -> State:
+def _state(value: Any) -> FileState:
     nbytes, inode, modified, changed = map(int, value)
     return nbytes, inode, modified, changed

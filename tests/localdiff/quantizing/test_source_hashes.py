@@ -13,7 +13,7 @@ import pytest
 
 from localdiff import paths
 from localdiff.quantizing import source_hashes
-from localdiff.quantizing.source_hashes import hashes, record, state_of
+from localdiff.quantizing.source_hashes import file_state, hashes, record
 from quant.errors import SourceError
 from quant.hashing import file_sha256
 
@@ -82,7 +82,7 @@ def test_what_was_written_a_moment_ago_is_not_recorded(
 
 
 def test_what_changed_while_it_was_read_is_not_recorded(directory: Path, read: list[str]) -> None:
-    before = state_of(directory / "a")
+    before = file_state(directory / "a")
     (directory / "a").write_text("longer than before")
     record(directory, {"a": (before, "0" * 64), "gone": (before, "0" * 64)})
     assert hashes(directory, NAMES) == expected(directory)
