@@ -48,7 +48,7 @@ def damage_of(request: QuantizeRequest, output: Output) -> dict[str, str]:
     """
     target = request.target
     try:
-        damage = verification.recorded_damage(target, output)
+        damage = verification.find_damage(target, output)
     except verification.BarredError:
         raise
     except DamagedError as error:

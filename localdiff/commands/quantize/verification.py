@@ -44,7 +44,7 @@ def verify_alone(directory: Path, output: Output) -> int:
             f"there is no quantized model in `{directory}`",
             "`localdiff models` lists those that are here; `localdiff quantize` makes one",
         )
-    problems = list(recorded_damage(directory, output).values())
+    problems = list(find_damage(directory, output).values())
     if problems:
         for problem in problems[:-1]:
             output.error(problem)
@@ -59,8 +59,8 @@ def verify_alone(directory: Path, output: Output) -> int:
     return 0
 
 
-def recorded_damage(directory: Path, output: Output) -> dict[str, str]:
-    """What is wrong with which file of a directory; `localdiff models` shows it, or that there is nothing.
+def find_damage(directory: Path, output: Output) -> dict[str, str]:
+    """Read every byte of a directory, and say what is wrong with which file; `localdiff models` shows it from then on.
 
     Not where it was changed while it was read: what was found may be of what it was before.
 
