@@ -9,7 +9,6 @@ and never creates anything. Every function takes the environment, so that tests 
 | configuration | `$XDG_CONFIG_HOME/localdiff` |
 | history, sessions, traces | `$XDG_STATE_HOME/localdiff` |
 | downloaded weights | the cache that all tools of the Hub share; it is never moved |
-| compiled kernels for CPUs | `$XDG_CACHE_HOME/localdiff` |
 
 `LOCALDIFF_HOME` puts the first three into one folder; it is a full path, or begins with `~`.
 """
@@ -49,11 +48,6 @@ def hub_cache_dir(env: Mapping[str, str] = os.environ) -> Path:
     home = _filled_in(env.get("HF_HOME", os.path.join(caches, "huggingface")))
     older = env.get("HUGGINGFACE_HUB_CACHE", os.path.join(home, "hub"))
     return Path(_filled_in(env.get("HF_HUB_CACHE", older)))
-
-
-def kernels_dir(env: Mapping[str, str] = os.environ) -> Path:
-    """The folder of compiled kernels, by the rules of `quant.cpu.native.build`."""
-    return _xdg(env, "XDG_CACHE_HOME", ".cache") / "localdiff"
 
 
 def is_same(one: str | Path, other: str | Path) -> bool:
@@ -137,15 +131,8 @@ def _base(env: Mapping[str, str], variable: str, default: str) -> Path:
             # Models and sessions would be gone in every other folder.
             raise UsageError(f"`LOCALDIFF_HOME={home}` is not a full path", "it begins with `/` or `~`")
         return expanded(home)
-    return _xdg(env, variable, default) / "localdiff"
-
-
-def _xdg(env: Mapping[str, str], variable: str, default: str) -> Path:
-    """An XDG directory; the specification says to ignore a relative value."""
-    value = Path(env.get(variable, ""))
-    if value.is_absolute():
-        return value
-    return _home(env) / default
+    value = Path(env.get(variable, ""))  # a relative one is to be ignored, as the specification says
+    return (value if value.is_absolute() else _home(env) / default) / "localdiff"
 
 
 def _home(env: Mapping[str, str]) -> Path:

@@ -40,6 +40,7 @@ ALLOWED: dict[str, set[str]] = {
         "load",
         "quant",
         "quant.codecs",
+        "quant.cpu",
         "quant.files",
         "quant.jobs",
         "quant.planning",

@@ -28,6 +28,7 @@ from localdiff.quoting import printable
 from localdiff.ui.output import DIM, Output
 from localdiff.utf8 import require_text
 from localdiff.view.columns import aligned
+from quant.cpu.native.build import cache_dir
 
 _WIDEST = 40
 """Columns of a value in a table; one that is longer pushes where it was set aside."""
@@ -141,7 +142,7 @@ def _locations() -> dict[str, tuple[Path, str]]:
         "models": (paths.models_dir(), "LOCALDIFF_HOME, XDG_DATA_HOME"),
         "state": (paths.state_dir(), "LOCALDIFF_HOME, XDG_STATE_HOME"),
         "downloads": (paths.hub_cache_dir(), "HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME"),
-        "kernels": (paths.kernels_dir(), "XDG_CACHE_HOME"),
+        "kernels": (cache_dir(), "XDG_CACHE_HOME"),
     }
 
 
