@@ -13,7 +13,7 @@ from localdiff.trace.comparison.rows import BLOCK_HEAD, TIMING_HEAD, block_rows,
 from localdiff.trace.trace import Trace
 from localdiff.view.columns import aligned, folded
 from localdiff.view.sanitize import safe_piece
-from localdiff.view.widths import clip
+from localdiff.view.widths import shortened
 
 NO_DRAFTS = "One of the runs ended before its first canvas, so there are no drafts to compare."
 NO_COMMON_STEP = "one of them ended before its first step, so there are no drafts to compare."
@@ -122,8 +122,7 @@ def _safe(text: str) -> str:
 
 
 def _value(text: str) -> str:
-    safe = _safe(text)
-    return safe if len(safe) <= _MAX_VALUE else clip(safe, _MAX_VALUE - 1) + "…"
+    return shortened(_safe(text), _MAX_VALUE, "…")
 
 
 def _piece(text: str) -> str:

@@ -141,6 +141,12 @@ def test_the_report_fits_a_terminal(width: int) -> None:
     assert ("block 1: steps A " in text) == (width < 80), "a table that does not fit is a list"
 
 
+def test_a_long_value_is_cut_at_as_many_columns_as_it_has() -> None:
+    header = dataclasses.replace(B.header, gold="模" * 40)
+    other = dataclasses.replace(B, header=header)
+    assert f"  {'模' * 29}…\n" in report(A, other, compare(A, other), ("a", "b"))
+
+
 def test_a_report_of_many_differences_ends() -> None:
     text = report(A, condensed(blocks=3, steps=4, length=24, seed=9), compare(A, condensed(seed=9)), ("a", "b"))
     assert sum(line.startswith("  token ") for line in text.splitlines()) <= 12
