@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from statistics import fmean
 from typing import Protocol, TypeAlias, TypeVar
 
 from localdiff.bench.quality.answers import Answer, ask
@@ -235,25 +236,20 @@ def _pair(index: int, first: Observed, second: Observed) -> Pair:
 
 def _row(group: str, pairs: Sequence[Pair]) -> Row:
     runs = [list(zip(pair.first, pair.second, strict=True)) for pair in pairs]
-    steps = estimate([_mean(a.steps_a_block for a, _ in each) for each in runs])
-    change = estimate([_mean(b.steps_a_block - a.steps_a_block for a, b in each) for each in runs])
+    steps = estimate([fmean(a.steps_a_block for a, _ in each) for each in runs])
+    change = estimate([fmean(b.steps_a_block - a.steps_a_block for a, b in each) for each in runs])
     judged = all(answer.right is not None for each in runs for pair in each for answer in pair)
     return Row(
         group=group,
         questions=len(pairs),
         runs=sum(map(len, runs)),
-        score=estimate([_mean(bool(a.right) for a, _ in each) for each in runs], largest=1.0) if judged else None,
-        score_change=estimate([_mean(bool(b.right) - bool(a.right) for a, b in each) for each in runs], largest=1.0)
+        score=estimate([fmean(bool(a.right) for a, _ in each) for each in runs], largest=1.0) if judged else None,
+        score_change=estimate([fmean(bool(b.right) - bool(a.right) for a, b in each) for each in runs], largest=1.0)
         if judged
         else None,
         steps=steps,
         steps_change=change.scaled(1 / steps.mean),
         divergence=estimate([pair.divergence for pair in pairs if pair.divergence is not None]),
         agreement=estimate([pair.agreement for pair in pairs if pair.agreement is not None], largest=1.0),
-        same=estimate([_mean(a.ids == b.ids for a, b in each) for each in runs], largest=1.0),
+        same=estimate([fmean(a.ids == b.ids for a, b in each) for each in runs], largest=1.0),
     )
-
-
-def _mean(values: Iterator[float]) -> float:
-    numbers = [float(value) for value in values]
-    return sum(numbers) / len(numbers)

@@ -118,6 +118,9 @@ def make_report(
     )
     step_work, commit_work = canvas_pass.work(), replace(canvas_pass, is_canvas=False).work()
     step = statistics.median(steps.seconds) * step_factor
+    # A single step has no deciles; twice the same has those that it should have.
+    several = steps.seconds if len(steps.seconds) > 1 else 2 * steps.seconds
+    deciles = statistics.quantiles(several, n=10, method="inclusive")
     commit = statistics.median(commits.seconds) * commit_factor
     fused = None if fused_steps is None else statistics.median(fused_steps.seconds) * factor(fused_steps.places)
     parts = _parts(step_places, step_work, ceilings, paths)
@@ -129,7 +132,7 @@ def make_report(
         context=context,
         timed_steps=len(steps.seconds),
         step=step,
-        step_percentiles=(_percentile(steps.seconds, 10) * step_factor, _percentile(steps.seconds, 90) * step_factor),
+        step_percentiles=(deciles[0] * step_factor, deciles[-1] * step_factor),
         first_step=steps.first * step_factor,
         commit=commit,
         fused=fused,
@@ -180,12 +183,3 @@ def _parts(
 
 def _floor(place: Place, work: Work, ceilings: Ceilings) -> float:
     return ceilings.floor(work, kinds=_CORE_KINDS) if place[0] == "attention core" else ceilings.floor(work)
-
-
-def _percentile(values: tuple[float, ...], percent: int) -> float:
-    """Percentile, linear between the two nearest ranks as is numpy's default."""
-    ordered = sorted(values)
-    position = (len(ordered) - 1) * percent / 100
-    low = int(position)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
