@@ -156,7 +156,7 @@ ALLOWED: dict[str, set[str]] = {
     "directory_record": {"private_file"},
     "diffusion": set(),
     "model": {"quant.cuda", "quant.modules", "kernels"},
-    "adapter": {"adapter_reference", "model", "quant.modules"},
+    "adapter": {"adapter_reference", "model", "quant", "quant.modules"},
     "adapter_reference": set(),
     "kernels": {"diffusion", "quant.cuda"},
     "demo": {"conversation", "engine", "events"},

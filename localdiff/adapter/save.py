@@ -26,6 +26,7 @@ from localdiff.adapter.targets import EXPERT_PARAMETERS, PREFIXES, targets
 from localdiff.adapter_reference import CONFIG_FILE, WEIGHTS_FILE
 from localdiff.errors import ArgumentError, UsageError, kind_of
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from quant.renaming import replace, temporary_file
 
 FINGERPRINT = "localdiff.base"
 """Key of the base's fingerprint in the metadata of the weights, which PEFT ignores."""
@@ -77,13 +78,13 @@ def save_adapter(
     config["target_parameters"] = sorted(name for name, (experts, _) in terms.items() if experts is not None) or None
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    weights = directory / (WEIGHTS_FILE + ".partial")
-    save_file(tensors, weights, metadata={"format": "pt", FINGERPRINT: fingerprint(network)})
-    weights.chmod(0o644)  # safetensors makes files private
-    weights.replace(directory / WEIGHTS_FILE)
-    text = directory / (CONFIG_FILE + ".partial")
-    text.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    text.replace(directory / CONFIG_FILE)
+    with temporary_file(directory / WEIGHTS_FILE) as weights:
+        save_file(tensors, weights, metadata={"format": "pt", FINGERPRINT: fingerprint(network)})
+        weights.chmod(0o644)  # safetensors makes files private
+        replace(weights, directory / WEIGHTS_FILE)
+    with temporary_file(directory / CONFIG_FILE) as text:
+        text.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        replace(text, directory / CONFIG_FILE)
 
 
 def _peft_factors(term: LowRank) -> tuple[Tensor, Tensor]:

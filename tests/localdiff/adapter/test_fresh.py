@@ -26,6 +26,19 @@ def test_a_new_adapter_changes_nothing() -> None:
         assert torch.equal(one, other)
 
 
+def test_a_disk_that_is_full_keeps_nothing_of_an_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill(_tensors: object, path: Path, **_rest: object) -> None:
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    network = tiny.model()
+    add_adapter(network, EVERYTHING, rank=3, alpha=6)
+    monkeypatch.setattr("localdiff.adapter.save.save_file", fill)
+    with pytest.raises(OSError, match="No space left"):
+        save_adapter(network, tmp_path, base=None)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_every_factor_learns_and_no_weight_does() -> None:
     network = tiny.model()
     parameters = add_adapter(network, EVERYTHING, rank=3, alpha=6)
