@@ -23,6 +23,7 @@ INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
 MAX_HEADER = 100_000_000
 HINT = "download the weights again, or point to a complete copy"
+_ORIGINAL = "use the original weights (BF16, F16 or F32)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,7 +80,8 @@ def parse_header(file: str, start: bytes, nbytes: int) -> tuple[StoredTensor, ..
         nbytes: size of the whole file.
 
     Raises:
-        SourceError: the header is cut short, impossible, or speaks of bytes that the file does not have.
+        SourceError: the header is cut short, impossible, or speaks of bytes that the file does not have; or a tensor is
+            of a type that is not read.
     """
     length = header_length(file, start)
     try:
@@ -113,13 +115,15 @@ def header_length(file: str, start: bytes) -> int:
 
 
 def _stored_tensor(name: str, entry: dict[str, Any], file: str, base: int) -> StoredTensor:
-    shape = tuple(entry["shape"])
+    shape, dtype = tuple(entry["shape"]), entry["dtype"]
+    if isinstance(dtype, str) and dtype not in HEADER_DTYPES:
+        raise SourceError(f"`{name}` in `{file}` has the type {dtype}, which localdiff does not read", _ORIGINAL)
     if not all(isinstance(size, int) and size >= 0 for size in shape):
         raise FormError(f"`{name}` has an impossible shape")
     start, end = entry["data_offsets"]
     if type(start) is not int or type(end) is not int:
         raise FormError(f"`{name}` has an impossible place")
-    tensor = StoredTensor(name=name, dtype=entry["dtype"], shape=shape, file=file, start=base + start)
+    tensor = StoredTensor(name=name, dtype=dtype, shape=shape, file=file, start=base + start)
     if end - start != tensor.nbytes:
         raise FormError(f"`{name}` has {end - start} bytes, its shape asks for {tensor.nbytes}")
     return tensor

@@ -164,6 +164,15 @@ def test_impossible_headers_are_named_errors(content: bytes) -> None:
     assert not re.search("Error|object|NoneType", caught.value.message), "Python's own words"
 
 
+@pytest.mark.parametrize("dtype", ["U32", "F8_E8M0"])
+def test_a_type_that_is_not_read_is_named_and_is_no_damage(dtype: str) -> None:
+    """MLX packs weights of 4 bits into U32, and the scales of MXFP8 are F8_E8M0."""
+    content = header({"a": entry(0, 4, dtype=dtype)})
+    with pytest.raises(SourceError, match=f"`a` in `other.safetensors` has the type {dtype}, which") as caught:
+        parse_header("other.safetensors", content, len(content) + 4)
+    assert caught.value.hint == "use the original weights (BF16, F16 or F32)"
+
+
 @pytest.mark.parametrize("length", [0, 1, 100_000_001, 1 << 63])
 def test_no_more_is_read_of_a_header_than_one_can_have(length: int) -> None:
     asked: list[int] = []
