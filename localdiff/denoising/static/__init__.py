@@ -6,7 +6,6 @@
     buffers      the tensors that a step reads and writes
     reading      statistics and decision, in Triton or in torch
     program      a step over these buffers and a cache: run once, then captured and replayed
-    programs     those of one cache, by their shape
     cuda_graphs  capture of CUDA graphs, and their memory
     steps        the steps of a block, launched ahead until it may be about to end
 

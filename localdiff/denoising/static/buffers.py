@@ -20,7 +20,6 @@ class StepBuffers:
     Attributes:
         inputs: int32 [8 + 2 L], sent by the host: controls, uniforms (fp32 by their bits), fresh noise.
         controls, uniforms, fresh, temperature: parts of it.
-        commit: int64 [L], a committed block that the first step of the next one writes into the cache.
         canvas: int64 [L]; draft: int32 [L]; streak: int32 [1]: state handed from step to step.
         soft: [L, D], soft embedding of the last step; zeros on the first, which is equivalent to none.
         outcome: int32, the results for the host.
@@ -32,7 +31,6 @@ class StepBuffers:
         self.temperature = self.controls[TEMPERATURE : TEMPERATURE + 1].view(torch.float32)
         self.uniforms = self.inputs[CONTROLS : CONTROLS + length].view(torch.float32)
         self.fresh = self.inputs[CONTROLS + length :]
-        self.commit = torch.zeros(length, dtype=torch.int64, device=device)
         self.canvas = torch.zeros(length, dtype=torch.int64, device=device)
         self.draft = torch.zeros(length, dtype=torch.int32, device=device)
         self.streak = torch.zeros(1, dtype=torch.int32, device=device)

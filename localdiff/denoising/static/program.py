@@ -64,11 +64,8 @@ class Program:
         capturer: GraphCapturer | None = None,
     ) -> None:
         self._model, self._buffers, self._shape, self._read, self._sparse = model, buffers, shape, read, sparse
-        if shape.commit_rows == len(buffers.commit):
-            self.commit = buffers.commit
-        else:
-            self.commit = torch.zeros(shape.commit_rows, dtype=torch.int64, device=buffers.commit.device)
         length, device = len(buffers.canvas), buffers.canvas.device
+        self.commit = torch.zeros(shape.commit_rows, dtype=torch.int64, device=device)
         self.top = torch.zeros(2, length, shape.top_k, dtype=torch.int32, device=device) if shape.top_k else None
         self._capturer = capturer
         self._graph: torch.cuda.CUDAGraph | None = None

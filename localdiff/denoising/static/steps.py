@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -23,7 +24,6 @@ from torch import Tensor
 from localdiff.denoising.static.buffers import Exchange, StepBuffers
 from localdiff.denoising.static.cuda_graphs import GraphCapturer
 from localdiff.denoising.static.program import Program, Shape
-from localdiff.denoising.static.programs import Programs
 from localdiff.denoising.static.reading import Read
 from localdiff.denoising.step import BlockSettings, Step, nested, not_numbers, step_event
 from localdiff.diffusion.noise import SeededNoise
@@ -78,7 +78,8 @@ class StaticSteps:
         config, weight = model.config, model.norm.weight
         self._buffers = StepBuffers(config.canvas_length, config.hidden_size, weight.dtype, weight.device)
         self._exchange: Exchange
-        self._programs: Programs | None = None
+        self._cache: weakref.ref[KVCache] | None = None
+        self._programs: dict[Shape, Program] = {}  # of that cache: what is captured of them holds its addresses
 
     @property
     def are_captured(self) -> bool:
@@ -96,7 +97,8 @@ class StaticSteps:
     ) -> Iterator[Step]:
         """Denoises `canvas` [L], as `Denoiser.denoise_block` does."""
         cache.require(len(commit_ids))
-        launch = partial(self._launch, self._start(cache, canvas), cache, noise, block)
+        self._start(cache, canvas)
+        launch = partial(self._launch, cache, noise, block)
         last, near_end = block.sampler.max_steps, False
         began = time.perf_counter()
         program = launch(1, commit_ids)
@@ -139,25 +141,38 @@ class StaticSteps:
             if not goes_on:
                 return
 
-    def _start(self, cache: KVCache, canvas: Tensor) -> Programs:
+    def _start(self, cache: KVCache, canvas: Tensor) -> None:
         """Prepares the buffers, and drops the programs of another cache."""
-        if self._programs is None or not self._programs.are_for(cache):
-            self._programs = None  # so that programs without their graphs are never run, whatever cuts this short
+        if self._cache is None or self._cache() is not cache:
+            # First, so that programs without their graphs are never run, whatever cuts this short.
+            self._cache, self._programs = None, {}
             if self._capturer is not None:
                 self._capturer.forget()
-            make = partial(Program, self._model, self._buffers, read=self._read, sparse=self._sparse)
-            self._programs = Programs(
-                cache, canvas_length=len(self._buffers.canvas), make=make, capturer=self._capturer
-            )
+            self._cache = weakref.ref(cache)
         # For each block in new host memory: the device may still be copying what a discarded step was sent.
         self._exchange = Exchange(self._buffers)
         self._buffers.canvas.copy_(canvas)
         self._buffers.soft.zero_()
-        return self._programs
+
+    def _program(self, shape: Shape) -> Program:
+        """A program of this shape: kept, and captured on a GPU, except for ends of prompts, which have any length."""
+        if shape in self._programs:
+            return self._programs[shape]
+        is_kept = shape.commit_rows in (0, len(self._buffers.canvas))
+        program = Program(
+            self._model,
+            self._buffers,
+            shape,
+            read=self._read,
+            sparse=self._sparse,
+            capturer=self._capturer if is_kept else None,
+        )
+        if is_kept:
+            self._programs[shape] = program
+        return program
 
     def _launch(
         self,
-        programs: Programs,
         cache: KVCache,
         noise: SeededNoise,
         block: BlockSettings,
@@ -180,7 +195,7 @@ class StaticSteps:
         uniforms = None if settings.greedy else noise.uniforms(config.canvas_length)
         self._exchange.send(step, controls, uniforms, noise.canvas(config.canvas_length, config.vocab_size))
         top_k = min(block.record_top_k, config.vocab_size)
-        program = programs.of(Shape(commit_rows=len(commit_ids), sampled=not settings.greedy, top_k=top_k))
+        program = self._program(Shape(commit_rows=len(commit_ids), sampled=not settings.greedy, top_k=top_k))
         if commit_ids:
             self._exchange.send_commit(commit_ids, program.commit)
         program.run(cache)

@@ -21,7 +21,7 @@ def test_a_run_behind_it_is_the_same(tmp_path: Path) -> None:
     expected = list(engine(tmp_path, static=True, fuses_commits=True).generate(PROMPT, options()))
     made = engine(tmp_path, static=True, fuses_commits=True)
     assert list(made.denoiser.warm_up()) == [0, 0.25, 0.5, 0.75, 1]
-    shapes = {(shape.commit_rows, shape.sampled) for shape in made.denoiser._static._programs._by_shape}
+    shapes = {(shape.commit_rows, shape.sampled) for shape in made.denoiser._static._programs}
     assert shapes == {(0, True), (tiny.CANVAS, True), (0, False)}
     assert_same(list(made.generate(PROMPT, options())), expected)
 

@@ -103,7 +103,7 @@ def test_what_was_recorded_over_another_cache_is_given_up_at_once(tmp_path: Path
     try:
         list(made.generate(PROMPT, options(), prefix_cache=made.new_prefix_cache()))
         first = [*graphs]
-        programs = [weakref.ref(program) for program in made.denoiser._static._programs._by_shape.values()]
+        programs = [weakref.ref(program) for program in made.denoiser._static._programs.values()]
         assert first and programs and not any(graph.is_reset for graph in first)
         list(made.generate(PROMPT, options(), prefix_cache=made.new_prefix_cache()))
         assert all(graph.is_reset for graph in first)

@@ -59,4 +59,4 @@ def test_one_program_serves_every_length() -> None:
             canvas = torch.arange(tiny.CANVAS)
             events += [step.event for step in denoiser.denoise_block(cache, canvas, SeededNoise(0), block)]
         assert_same([events[1]], [events[0]])
-    assert len(denoisers[1]._static._programs._by_shape) == 1
+    assert len(denoisers[1]._static._programs) == 1
