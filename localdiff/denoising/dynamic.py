@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from localdiff.denoising.step import BlockSettings, Step, event_rows, nested, not_numbers, step_event
+from localdiff.denoising.step import BlockSettings, Step, event_rows, not_numbers, step_event
 from localdiff.diffusion.noise import Noise
 from localdiff.diffusion.reading import ReadLogits, read_logits
 from localdiff.diffusion.sampler import accept, renoise
@@ -80,8 +80,8 @@ def dynamic_steps(
             confident=verdict.confident,
             seconds=now - began,
             now=now,
-            top_ids=nested(stats.top_ids),
-            top_probs=nested(stats.top_probs),
+            top_ids=stats.top_ids,
+            top_probs=stats.top_probs,
         )
         yield Step(event=event, converged=verdict.stop)
         if verdict.stop or step == settings.max_steps:

@@ -78,8 +78,8 @@ def step_event(
     confident: bool,
     seconds: float,
     now: float,
-    top_ids: tuple[tuple[int, ...], ...] = (),
-    top_probs: tuple[tuple[float, ...], ...] = (),
+    top_ids: Tensor | None,
+    top_probs: Tensor | None,
 ) -> DenoiseStep:
     """The event of a step.
 
@@ -88,7 +88,7 @@ def step_event(
         mean_entropy, stable, confident: as the stop test of this path found them, on whatever device it ran; a mean
             that is computed again may be on the other side of the threshold.
         seconds: duration of the step; now: when it was over, on the clock of `block.started`.
-        top_ids, top_probs: [L, K], if `block.record_top_k` asks for them.
+        top_ids, top_probs: [L, K] on any device; None unless `block.record_top_k` asks for them.
     """
     return DenoiseStep(
         block=block.number,
@@ -106,8 +106,8 @@ def step_event(
         confident=confident,
         seconds=seconds,
         elapsed=now - block.started,
-        top_ids=top_ids,
-        top_probs=top_probs,
+        top_ids=_nested(top_ids),
+        top_probs=_nested(top_probs),
     )
 
 
@@ -119,6 +119,6 @@ def not_numbers(step: int, block: int) -> WeightsError:
     )
 
 
-def nested(table: Tensor | None) -> tuple[tuple[Any, ...], ...]:
+def _nested(table: Tensor | None) -> tuple[tuple[Any, ...], ...]:
     """[L, K] as plain values; empty where there are none."""
     return () if table is None else tuple(tuple(row) for row in table.tolist())

@@ -25,7 +25,7 @@ from localdiff.denoising.static.buffers import Exchange, StepBuffers
 from localdiff.denoising.static.cuda_graphs import GraphCapturer
 from localdiff.denoising.static.program import Program, Shape
 from localdiff.denoising.static.reading import Read
-from localdiff.denoising.step import BlockSettings, Step, nested, not_numbers, step_event
+from localdiff.denoising.step import BlockSettings, Step, not_numbers, step_event
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.schedule import temperature_at
 from localdiff.kernels.decision_layout import (
@@ -133,8 +133,8 @@ class StaticSteps:
                 confident=bool(outcome[CONFIDENT]),
                 seconds=now - began,
                 now=now,
-                top_ids=nested(top_ids),
-                top_probs=nested(top_probs),
+                top_ids=top_ids,
+                top_probs=top_probs,
             )
             began = now
             yield Step(event=event, converged=converged)
