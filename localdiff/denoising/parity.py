@@ -78,8 +78,7 @@ def step_parity(model: DiffusionGemma, path: StepPath) -> dict[str, float]:
             with layer.present():
                 parity.try_layer(config, layer)
         except ParityError as error:
-            kind = "full" if config.window is None else "sliding"
-            raise ParityError(f"a layer of {kind} attention: {error}") from None
+            raise ParityError(f"a layer of {config.kind} attention: {error}") from None
     if path.logits:
         parity.try_logits(as_probabilities=not path.sparse)
     if path.sparse:

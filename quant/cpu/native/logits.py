@@ -85,7 +85,8 @@ class NativeLogits:
                 None the most probable ids are drawn.
 
         Returns:
-            Statistics; the entropy of a row with a NaN or infinity is not finite, and its ids mean nothing.
+            Statistics; the entropy of a row with a NaN is not finite, and its ids mean nothing; without a cap, which
+            makes a number of an infinity, the same holds for a row with one.
 
         Raises:
             ValueError: arguments that do not belong together.
