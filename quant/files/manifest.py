@@ -42,6 +42,11 @@ class FileEntry:
     nbytes: int
     sha256: str
 
+    @classmethod
+    def of(cls, content: bytes) -> Self:
+        """That of a file with this content."""
+        return cls(nbytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+
     def to_json(self) -> dict[str, Any]:
         return {"bytes": self.nbytes, "sha256": self.sha256}
 

@@ -6,7 +6,6 @@ manifest is left at worst, which the job that made the directory repairs.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from quant.files.manifest import FileEntry, Manifest, read_manifest
 
 def stale(manifest: Manifest, contents: Mapping[str, bytes]) -> tuple[str, ...]:
     """The names of those contents that the manifest lists otherwise, or not at all."""
-    return tuple(name for name, content in contents.items() if manifest.files.get(name) != _entry(content))
+    return tuple(name for name, content in contents.items() if manifest.files.get(name) != FileEntry.of(content))
 
 
 def refresh(directory: Path, contents: Mapping[str, bytes], disk: Disk | None = None) -> None:
@@ -42,10 +41,6 @@ def refresh(directory: Path, contents: Mapping[str, bytes], disk: Disk | None = 
             raise OutputError(f"`{path}` is not the model's, and would be replaced", "move it elsewhere")
     for name, content in contents.items():
         write_atomically(disk, directory / name, content)
-    entries = {name: _entry(content) for name, content in contents.items()}
+    entries = {name: FileEntry.of(content) for name, content in contents.items()}
     renewed = replace(manifest, files={**manifest.files, **entries})
     write_atomically(disk, directory / MANIFEST_FILE, renewed.to_text().encode())
-
-
-def _entry(content: bytes) -> FileEntry:
-    return FileEntry(nbytes=len(content), sha256=hashlib.sha256(content).hexdigest())

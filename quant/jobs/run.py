@@ -18,7 +18,6 @@ from quant import MANIFEST_FILE
 from quant.files.disk import Disk, write_atomically
 from quant.files.manifest import ENCODING, FileEntry, Manifest, read_manifest
 from quant.files.source import INDEX_FILE, SourceStoppedError
-from quant.hashing import file_sha256
 from quant.jobs.events import JobEvent, JobFinished, JobStarted, JobStopped, OutputWritten, ShardStarted, ShardWritten
 from quant.jobs.job import Content, Job
 from quant.jobs.output import Output
@@ -134,10 +133,9 @@ def _content(content: Content) -> bytes:
 
 def _finish(job: Job, contents: Mapping[str, bytes], output: Output, disk: Disk) -> None:
     """Write everything that is not a shard; the manifest last."""
-    files: dict[str, FileEntry] = {}
-    for name, content in {**contents, INDEX_FILE: _index(job)}.items():
+    contents = {**contents, INDEX_FILE: _index(job)}
+    for name, content in contents.items():
         write_atomically(disk, output.directory / name, content)
-        files[name] = FileEntry(nbytes=len(content), sha256=file_sha256(output.directory / name))
     notes = [output.notes[shard.file] for shard in job.plan.shards]
     manifest = Manifest(
         encoding=ENCODING,
@@ -149,7 +147,7 @@ def _finish(job: Job, contents: Mapping[str, bytes], output: Output, disk: Disk)
         tensors={name: entry for note in notes for name, entry in note.tensors.items()},
         dropped=job.plan.dropped,
         shards={shard.file: note.shard for shard, note in zip(job.plan.shards, notes, strict=True)},
-        files=files,
+        files={name: FileEntry.of(content) for name, content in contents.items()},
     )
     write_atomically(disk, output.directory / MANIFEST_FILE, manifest.to_text().encode())
 

@@ -39,9 +39,9 @@ def verify(directory: Path) -> Iterator[FileChecked]:
     """
     manifest = read_manifest(directory)
     for name, shard in manifest.shards.items():
-        yield _checked(name, shard.nbytes, partial(_shard_problem, directory, name, shard, manifest))
+        yield _checked(directory / name, shard.nbytes, partial(_shard_problem, directory / name, shard, manifest))
     for name, file in manifest.files.items():
-        yield _checked(name, file.nbytes, partial(_file_problem, directory / name, file))
+        yield _checked(directory / name, file.nbytes, partial(_file_problem, directory / name, file))
 
 
 def require_sound(checked: FileChecked) -> None:
@@ -62,30 +62,28 @@ def worst_tensors(manifest: Manifest) -> tuple[tuple[str, str, float], ...]:
     return tuple(errors[:_WORST_COUNT])
 
 
-def _checked(name: str, nbytes: int, find_problem: Callable[[], str | None]) -> FileChecked:
+def _checked(path: Path, nbytes: int, find_problem: Callable[[], str | None]) -> FileChecked:
+    name, is_barred = path.name, False
     try:
-        return FileChecked(file=name, nbytes=nbytes, problem=find_problem())
+        if not path.is_file():
+            problem: str | None = f"`{name}` is missing"
+        elif path.stat().st_size != nbytes:
+            problem = f"`{name}` has {path.stat().st_size} bytes instead of {nbytes}"
+        else:
+            problem = find_problem()
     except OSError as error:
-        problem = f"`{name}` cannot be read: {error.strerror}"
-        return FileChecked(file=name, nbytes=nbytes, problem=problem, is_barred=isinstance(error, PermissionError))
+        problem, is_barred = f"`{name}` cannot be read: {error.strerror}", isinstance(error, PermissionError)
+    return FileChecked(file=name, nbytes=nbytes, problem=problem, is_barred=is_barred)
 
 
 def _file_problem(path: Path, entry: FileEntry) -> str | None:
-    if not path.is_file():
-        return f"`{path.name}` is missing"
-    if path.stat().st_size != entry.nbytes:
-        return f"`{path.name}` has {path.stat().st_size} bytes instead of {entry.nbytes}"
     if file_sha256(path) != entry.sha256:
         return f"`{path.name}` does not match its manifest (SHA-256 differs)"
     return None
 
 
-def _shard_problem(directory: Path, name: str, entry: ShardEntry, manifest: Manifest) -> str | None:
-    path = directory / name
-    if not path.is_file():
-        return f"`{name}` is missing"
-    if path.stat().st_size != entry.nbytes:
-        return f"`{name}` has {path.stat().st_size} bytes instead of {entry.nbytes}"
+def _shard_problem(path: Path, entry: ShardEntry, manifest: Manifest) -> str | None:
+    name = path.name
     members = {tensor: stored for tensor, stored in manifest.tensors.items() if stored.shard == name}
     try:
         expected = {part for tensor, stored in members.items() for part in stored.parts(tensor)}
