@@ -13,6 +13,9 @@ import torch
 MIN_FREE_BYTES = 2_000_000_000
 """A GPU with less free memory is left to the programs that use it; a job needs less than this."""
 
+_TAKEN = ("out of memory", "busy or unavailable")
+"""What CUDA says of a GPU that others have filled, or have to themselves: to be asked, it must take a context."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gpu:
@@ -61,5 +64,10 @@ class Encoder:
 
 
 def _gpu(index: int) -> Gpu:
-    free, total = torch.cuda.mem_get_info(index)
+    try:
+        free, total = torch.cuda.mem_get_info(index)
+    except RuntimeError as error:
+        if not any(words in str(error) for words in _TAKEN):
+            raise
+        free, total = 0, torch.cuda.get_device_properties(index).total_memory
     return Gpu(device=f"cuda:{index}", name=torch.cuda.get_device_name(index), total=total, free=free)

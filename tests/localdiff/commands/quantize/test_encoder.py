@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -42,6 +43,34 @@ def test_auto_leaves_a_busy_gpu_alone_and_says_so(gpus: Callable[..., None]) -> 
     encoder = encoder_named("auto")
     assert encoder.device == CPU
     assert encoder_words(encoder) == "cpu, 2 cores: cuda:0 has only 2.0 GB free"
+
+
+@pytest.mark.parametrize("words", ["out of memory", "all CUDA-capable devices are busy or unavailable"])
+def test_a_gpu_that_others_have_filled_is_left_alone_too(
+    gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    """Even to be asked for its memory, it must have room for a context."""
+
+    def refuse(index: int) -> tuple[int, int]:
+        raise RuntimeError(f"CUDA error: {words}")
+
+    gpus(0)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", refuse)
+    properties = SimpleNamespace(total_memory=24 * 10**9)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
+    assert encoder_words(encoder_named("auto")) == "cpu, 2 cores: cuda:0 has only 0 bytes free"
+    encoder = encoder_named("cpu")
+    assert encoder.device == CPU and encoder.gpu is not None and encoder.gpu.total == 24 * 10**9
+
+
+def test_an_error_of_the_gpu_is_no_lack_of_memory(gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(index: int) -> tuple[int, int]:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    gpus(0)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", fail)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        encoder_named("auto")
 
 
 @pytest.mark.parametrize("name", ["auto", "cpu"])
