@@ -8,7 +8,7 @@ Knows how a tensor becomes its stored parts and how large its error is; knows no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -23,7 +23,6 @@ from quant.files.disk import Disk
 from quant.files.manifest import FileEntry, ShardEntry, TensorEntry
 from quant.files.reader import SourceReader
 from quant.files.slices import row_slices
-from quant.files.source import SourceFile
 from quant.files.writer import ShardWriter
 from quant.jobs.events import BytesDone, JobEvent, TensorDone
 from quant.jobs.job import Job, Note
@@ -52,9 +51,9 @@ def make_shard(
         SpaceError: the disk is full.
     """
     tensors: dict[str, TensorEntry] = {}
-    source_hash = output.source_hashes.get(shard.source.name)
+    sha256 = shard.source.sha256 or output.source_hashes.get(shard.source.name)
     with (
-        SourceReader(_with_hash(shard.source, source_hash), path) as reader,
+        SourceReader(replace(shard.source, sha256=sha256), path) as reader,
         ShardWriter(disk, output.directory / shard.file, shard_layout(shard.tensors)) as writer,
     ):
         for tensor in shard.tensors:
@@ -163,10 +162,3 @@ def _unusable(tensor: PlannedTensor, what: str) -> SourceError:
         f"`{tensor.name}` in `{tensor.source.file}` holds values that are {what}",
         "the weights are damaged: download them again",
     )
-
-
-def _with_hash(file: SourceFile, sha256: str | None) -> SourceFile:
-    """The same file with this hash, unless it has one or there is none."""
-    if file.sha256 is not None or sha256 is None:
-        return file
-    return SourceFile(name=file.name, nbytes=file.nbytes, sha256=sha256, tensors=file.tensors)
