@@ -16,6 +16,7 @@ from localdiff.host_memory import host_memory
 from localdiff.load.stored import StoredWeights
 from localdiff.load.threads import SMALL
 from quant.dtypes import short_name
+from quant.planning.gpu import gpu_memory
 
 # Up to here a CPU computes in fp32, which it does faster than bf16; beyond, memory decides.
 _MAX_FP32_BYTES = 4e9
@@ -116,7 +117,7 @@ def free_bytes(device: torch.device) -> int | None:
     `memory_account.SLACK_BESIDES_CONTEXT`.
     """
     if device.type == "cuda":
-        free, total = torch.cuda.mem_get_info(device)
+        free, total = gpu_memory(device)
         used = torch.cuda.memory_allocated(device)
         cached = torch.cuda.memory_reserved(device) - used
         allowed = int(torch.cuda.get_per_process_memory_fraction(device) * total)

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, as far as a plan and a job need them, and the device that a job encodes on.
+"""The GPUs of this machine, how much memory they have, and the device that a job encodes on.
 
 Knows torch's view of them; knows nothing about weights.
 """
@@ -63,11 +63,16 @@ class Encoder:
         return cls(requested=device.type, device=torch.device("cpu"), gpu=first_gpu())
 
 
-def _gpu(index: int) -> Gpu:
+def gpu_memory(device: torch.device | int) -> tuple[int, int]:
+    """Free and total bytes of a GPU; none are free where others have filled it, or have it to themselves."""
     try:
-        free, total = torch.cuda.mem_get_info(index)
+        return torch.cuda.mem_get_info(device)
     except RuntimeError as error:
         if not any(words in str(error) for words in _TAKEN):
             raise
-        free, total = 0, torch.cuda.get_device_properties(index).total_memory
+        return 0, torch.cuda.get_device_properties(device).total_memory
+
+
+def _gpu(index: int) -> Gpu:
+    free, total = gpu_memory(index)
     return Gpu(device=f"cuda:{index}", name=torch.cuda.get_device_name(index), total=total, free=free)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -54,6 +55,20 @@ def test_free_memory_of_a_gpu_is_what_this_process_may_still_take(
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 1_000)
     monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: fraction)
     assert devices.free_bytes(torch.device("cuda", 0)) == expected
+
+
+def test_a_gpu_that_others_have_filled_has_no_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no room for the context that it takes to be asked."""
+
+    def refuse(device: torch.device) -> tuple[int, int]:
+        raise RuntimeError("CUDA error: out of memory")
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", refuse)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=10_000))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 0)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 0)
+    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: 1.0)
+    assert devices.free_bytes(torch.device("cuda", 0)) == 0
 
 
 @pytest.mark.parametrize(
