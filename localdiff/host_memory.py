@@ -1,4 +1,4 @@
-"""Memory of this machine, apart from that of its GPUs.
+"""Memory of this machine that a process may use, apart from that of its GPUs.
 
 Knows where each system reports it; knows nothing about what it is for.
 """
@@ -10,19 +10,28 @@ import re
 import sys
 from pathlib import Path
 
-MEMINFO = Path("/proc/meminfo")
+from quant.process_limits import ROOT, memory_limit
 
 
-def host_memory(meminfo: Path = MEMINFO) -> tuple[int | None, int | None]:
-    """Total and available bytes of memory; None where the system does not report them."""
+def host_memory(root: Path = ROOT) -> tuple[int | None, int | None]:
+    """Total and available bytes of memory, within a container's limit; None where the system does not report them."""
     if sys.platform == "win32":
         return _of_windows()
+    (total, available), (limit, rest) = _of_machine(root / "proc/meminfo"), memory_limit(root)
+    return _least(total, limit), _least(available, rest)
+
+
+def _of_machine(meminfo: Path) -> tuple[int | None, int | None]:
     try:
         text = meminfo.read_text(encoding="ascii", errors="replace")
     except OSError:
         return _physical(), None
     sizes = {name: int(kilobytes) * 1024 for name, kilobytes in re.findall(r"^(\w+):\s+(\d+) kB", text, re.MULTILINE)}
     return sizes.get("MemTotal"), sizes.get("MemAvailable")
+
+
+def _least(*sizes: int | None) -> int | None:
+    return min((size for size in sizes if size is not None), default=None)
 
 
 def _physical() -> int | None:

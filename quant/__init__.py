@@ -10,6 +10,7 @@
     recipe               which tensor is stored how
     released             the released checkpoint's tensors and shapes
     dtypes, switch       names of dtypes; variables that choose a path of the code
+    process_limits       cores and memory that a container allows
     errors, unsupported  errors for users; why a fast path does not run here
     names                names of the files and directories of a quantized model
     renaming, hashing    temporary and final names of files; SHA-256 of files

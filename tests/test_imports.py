@@ -118,7 +118,7 @@ ALLOWED: dict[str, set[str]] = {
     "children": set(),
     "text": {"events"},
     "hardware": set(),
-    "host_memory": set(),
+    "host_memory": {"quant"},
     "memory_account": {"diffusion", "model", "quant.cuda", "quant.modules", "quant.planning"},
     "fetching": {
         "abandonable",

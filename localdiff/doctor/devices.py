@@ -17,6 +17,7 @@ from localdiff.doctor.finding import Finding
 from localdiff.hardware import cpu_name
 from localdiff.host_memory import host_memory
 from localdiff.sizes import shown_size
+from quant.process_limits import usable_cores
 
 _SECONDS = 5.0
 _MIB = 1 << 20
@@ -49,7 +50,7 @@ def check_host() -> list[Finding]:
     """The CPU and the memory."""
     total, free = host_memory()
     cores = os.cpu_count() or 1
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
+    usable = usable_cores()
     name = cpu_name()
     text = f"{name}, {usable} of {cores} threads" if usable < cores else f"{name}, {cores} threads"
     if total is not None:

@@ -10,7 +10,7 @@
     memory_plan  the same of a checkpoint and of the memory that is free, before anything is loaded
     gpu, cpu     fast modules for NVIDIA GPUs and for CPUs
     kernels      what all passes take besides: attention, the ops between GEMMs, fused projections
-    threads      one thread for small models on a CPU
+    threads      one thread for small models on a CPU, and for no model more than there are cores
     streaming    layers that a GPU has no room for, copied to it in turn
     offload      layers that are read from their files for each pass
     loader       all of these, in order

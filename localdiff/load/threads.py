@@ -1,4 +1,4 @@
-"""The number of CPU threads for a small model.
+"""The number of CPU threads for a model.
 
 Knows torch's setting and the variable of its thread library; knows nothing about models but their number of weights.
 """
@@ -9,6 +9,8 @@ import os
 from collections.abc import Mapping
 
 import torch
+
+from quant.process_limits import usable_cores
 
 SMALL = 100_000_000
 """Number of weights below which more than one thread gains nothing."""
@@ -26,17 +28,22 @@ def limit_threads(weights: int, device: torch.device, env: Mapping[str, str] = o
     (`OMP_NUM_THREADS=2 localdiff run -m demo …` beside something that keeps a core busy). One thread also sums
     in one order, so that what a seed gives does not depend on the number of cores.
 
+    Nothing has more threads than there are cores for this process: torch counts the cores that it is bound to, and not
+    how much of their time a container gives it.
+
     Args:
         weights: how many the model has.
         device: where it computes.
         env: `OMP_NUM_THREADS`, where it is set, stays in force.
     """
-    if device.type != "cpu" or THREADS_VARIABLE in env:
+    if THREADS_VARIABLE in env:
         return
     threads = torch.get_num_threads()
-    if weights < SMALL:
+    if device.type == "cpu" and weights < SMALL:
         if threads > 1:
             _taken[:] = [threads]
         torch.set_num_threads(1)
-    elif threads == 1 and _taken:
-        torch.set_num_threads(_taken.pop())
+        return
+    wanted = _taken.pop() if device.type == "cpu" and threads == 1 and _taken else threads
+    if (fewer := min(wanted, usable_cores())) != threads:
+        torch.set_num_threads(fewer)

@@ -6,7 +6,6 @@ encode side by side, each on one core: far better than splitting every small ope
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +13,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
+
+from quant.process_limits import usable_cores
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -27,8 +28,7 @@ MAX_GPU_WORKERS = 8
 
 def available_workers(device: torch.device) -> int:
     """Cores that this process may use, up to a limit for the device that slices are encoded on."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, MAX_WORKERS if device.type == "cpu" else MAX_GPU_WORKERS)
+    return min(usable_cores(), MAX_WORKERS if device.type == "cpu" else MAX_GPU_WORKERS)
 
 
 class SlicePool:

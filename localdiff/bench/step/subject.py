@@ -115,6 +115,7 @@ def random_subject(
     _refuse_if_too_large(built, chosen.name, context, where, kind)
 
     def make(progress: Progress) -> Subject:
+        limit_threads(sum(parameter.numel() for parameter in _sketch(built.config).parameters()), where)
         began = time.perf_counter()
         network = random_model(
             built.config,

@@ -9,6 +9,7 @@ import pytest
 from localdiff.doctor.devices import check_gpus, check_host
 from localdiff.host_memory import host_memory
 
+GB = 1024 * 10**6
 GPU_ROW = "0, GPU-a1, NVIDIA GeForce RTX 5090, {total}, {free}, 580.65.06"
 
 
@@ -31,13 +32,27 @@ def smi(tmp_path: Path) -> object:
 
 
 def test_memory_of_linux(tmp_path: Path) -> None:
-    path = tmp_path / "meminfo"
-    path.write_text("MemTotal:       24576000 kB\nMemFree: 1 kB\nMemAvailable:   20000000 kB\n")
-    assert host_memory(path) == (24_576_000 * 1024, 20_000_000 * 1024)
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal:       24576000 kB\nMemFree: 1 kB\nMemAvailable:   20000000 kB\n")
+    assert host_memory(tmp_path) == (24_576_000 * 1024, 20_000_000 * 1024)
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "expected"), [(8 * GB, GB, (8 * GB, 7 * GB)), (99 * GB, 0, (24 * GB, 20 * GB))]
+)
+def test_memory_in_a_container(tmp_path: Path, limit: int, used: int, expected: tuple[int, int]) -> None:
+    group = tmp_path / "sys/fs/cgroup"
+    for folder in (tmp_path / "proc/self", group):
+        folder.mkdir(parents=True)
+    (tmp_path / "proc/meminfo").write_text(f"MemTotal: {24 * 10**6} kB\nMemAvailable: {20 * 10**6} kB\n")
+    (tmp_path / "proc/self/cgroup").write_text("0::/\n")
+    (group / "memory.max").write_text(f"{limit}\n")
+    (group / "memory.current").write_text(f"{used}\n")
+    assert host_memory(tmp_path) == expected
 
 
 def test_memory_where_nobody_says_what_is_free(tmp_path: Path) -> None:
-    total, free = host_memory(tmp_path / "missing")
+    total, free = host_memory(tmp_path)
     assert free is None
     assert total is None or total > 10**8
 

@@ -1,4 +1,4 @@
-"""A small model computes on one thread, and everything else is left as it is."""
+"""A small model computes on one thread, no model on more than there are cores, and all else is left as it is."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(threads, "_taken", [])
+    monkeypatch.setattr(threads, "usable_cores", lambda: 4)
     with torch_threads(2):
         yield
 
@@ -51,3 +52,19 @@ def test_what_was_set_since_stays() -> None:
 def test_a_large_one_a_card_and_a_wish_change_nothing(weights: int, device: torch.device, env: dict[str, str]) -> None:
     limit_threads(weights, device, env)
     assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("device", [CPU, torch.device("cuda:0")])
+def test_a_container_with_less_time_than_cores_has_fewer_threads(device: torch.device) -> None:
+    torch.set_num_threads(64)
+    limit_threads(SMALL, device, {"OMP_NUM_THREADS": "64"})
+    assert torch.get_num_threads() == 64
+    limit_threads(SMALL, device, {})
+    assert torch.get_num_threads() == 4
+
+
+def test_it_has_no_more_of_them_after_a_small_model() -> None:
+    torch.set_num_threads(64)
+    for weights in (SMALL - 1, SMALL):
+        limit_threads(weights, CPU, {})
+    assert torch.get_num_threads() == 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from math import prod
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from safetensors.torch import save_file
 
 from quant.errors import RecipeError
 from quant.files.source import read_source, tensors_of_shapes
+from quant.jobs import pool
 from quant.jobs.pool import MAX_GPU_WORKERS, MAX_WORKERS, available_workers
 from quant.planning.gpu import MIN_FREE_BYTES
 from quant.planning.plan import CLASSES, describe_plan, make_plan, tensor_class, working_bytes
@@ -133,8 +133,8 @@ def test_a_job_needs_less_of_a_gpu_than_a_gpu_must_have_free() -> None:
 
 
 def test_a_gpu_is_shared_by_fewer_workers_than_there_may_be_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(100), raising=False)
+    monkeypatch.setattr(pool, "usable_cores", lambda: 100)
     assert available_workers(torch.device("cpu")) == MAX_WORKERS
     assert available_workers(torch.device("cuda", 0)) == MAX_GPU_WORKERS
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(2), raising=False)
+    monkeypatch.setattr(pool, "usable_cores", lambda: 2)
     assert available_workers(torch.device("cpu")) == available_workers(torch.device("cuda", 0)) == 2

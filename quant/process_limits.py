@@ -1,0 +1,84 @@
+"""Cores and memory that this process may use, where they are fewer than the machine has, as in a container.
+
+Knows affinity, and the control groups of Linux in both versions; knows nothing about what is computed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+ROOT = Path("/")
+
+
+def usable_cores(root: Path = ROOT) -> int:
+    """Cores that this process may keep busy: those it is bound to, or fewer where a quota limits its time on them.
+
+    A part of a core counts as one. Who has used up a quota is stopped, with all threads, until the next period.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min([cores, *(max(1, math.ceil(quota)) for quota in _quotas(root))])
+
+
+def memory_limit(root: Path = ROOT) -> tuple[int | None, int | None]:
+    """Bytes of memory that control groups allow to this process, and those of them that are free; None without a limit.
+
+    Of its group and those around it, the smallest limit counts, and the smallest rest. Memory that caches files is
+    free, as in the `MemAvailable` of a machine, `active_file` too: a mapped model that was just read is there.
+    """
+    limits, free = [], []
+    for group, version in _groups(root, "memory"):
+        names = ("memory.max", "memory.high") if version == 2 else ("memory.limit_in_bytes",)
+        found = [
+            int(text) for name in names if (text := _text(group / name)).isdecimal()
+        ]  # else "max", or no such file
+        if found:
+            limits.append(min(found))
+            free.append(max(0, min(found) - _held(group, version)))
+    return min(limits, default=None), min(free, default=None)
+
+
+def _held(group: Path, version: int) -> int:
+    """Bytes of memory that a group and those in it hold, without cached files."""
+    used = _text(group / ("memory.current" if version == 2 else "memory.usage_in_bytes"))
+    prefix = "" if version == 2 else "total_"  # without it, the figures of version 1 are of the group alone
+    cached = re.findall(rf"^{prefix}(?:in)?active_file (\d+)$", _text(group / "memory.stat"), re.MULTILINE)
+    return max(0, int(used) - sum(map(int, cached))) if used.isdecimal() else 0
+
+
+def _quotas(root: Path) -> Iterator[float]:
+    """How many cores' time each group may take."""
+    for group, version in _groups(root, "cpu"):
+        if version == 2:
+            quota, _, period = _text(group / "cpu.max").partition(" ")
+        else:
+            quota, period = _text(group / "cpu.cfs_quota_us"), _text(group / "cpu.cfs_period_us")
+        if quota.isdecimal() and period.isdecimal():  # else "max", -1, or no such file
+            yield int(quota) / int(period)
+
+
+def _groups(root: Path, controller: str) -> Iterator[tuple[Path, int]]:
+    """Directories of the groups that a controller may limit this process by, from its own outwards, and their version.
+
+    A container often sees its own group as the outermost, whatever its path is outside. So not all of these directories
+    exist, and of those that do, not all have limits.
+    """
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        version = 1 if controllers else 2
+        if version == 2 or controller in controllers.split(","):
+            outermost = root / "sys/fs/cgroup" / (controller if version == 1 else "")
+            own = PurePosixPath(path.lstrip("/"))
+            for group in (own, *own.parents):
+                yield outermost / group, version
+
+
+def _text(path: Path) -> str:
+    """What a file says; nothing where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape").strip()
+    except OSError:
+        return ""
