@@ -136,8 +136,17 @@ def _base(env: Mapping[str, str], variable: str, default: str) -> Path:
 
 
 def _home(env: Mapping[str, str]) -> Path:
-    """The folder that Python has for `~`: on Windows `HOME`, which some shells set to another one, is not asked."""
-    return Path(env.get("USERPROFILE" if sys.platform == "win32" else "HOME") or Path.home())
+    """The folder that Python has for `~`: on Windows `HOME`, which some shells set to another one, is not asked.
+
+    Raises:
+        UsageError: there is none, as for a user id in a container that has no name.
+    """
+    variable = "USERPROFILE" if sys.platform == "win32" else "HOME"
+    try:
+        return Path(env.get(variable) or Path.home())
+    except RuntimeError as error:
+        reason = f"`{variable}` is not set, and the system knows no home directory of this user"
+        raise UsageError(reason, "set it to a directory that this user may write to") from error
 
 
 def _filled_in(path: str) -> str:

@@ -10,7 +10,6 @@ import os
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from localdiff.doctor.finding import Finding
 
@@ -42,7 +41,7 @@ def without_names(text: str, env: Mapping[str, str]) -> str:
         if value := env.get(name):
             text = text.replace(value, "(token)")
     text = _TOKEN.sub("(token)", text)
-    home = env.get("HOME") or str(Path.home())
+    home = env.get("HOME") or os.path.expanduser("~")
     if len(home) > 1:
         text = text.replace(home, "~")
     for kind, name in (("user", _user(env)), ("host", platform.node()), ("host", platform.node().split(".")[0])):

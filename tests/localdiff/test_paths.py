@@ -46,6 +46,18 @@ def test_a_home_is_a_full_path() -> None:
             where({"HOME": "/h", "LOCALDIFF_HOME": "here"})
 
 
+def test_nobody_knows_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a user id that has no name, where nothing sets `HOME`."""
+
+    def home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", home)
+    for where in (paths.models_dir, paths.config_dir, paths.state_dir, paths.hub_cache_dir, paths.kernels_dir):
+        with pytest.raises(UsageError, match="`HOME` is not set, and the system knows no home"):
+            where({})
+
+
 def test_names_of_one_file(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     (tmp_path / "link").symlink_to("a")
