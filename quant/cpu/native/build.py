@@ -121,7 +121,8 @@ def _compile(command: list[str]) -> None:
             text=True,
             errors="replace",
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "LC_ALL": "C"},  # its errors in English, as they are looked for
+            # Its errors in English, as they are looked for, and its own files where there is room for the library.
+            env={**os.environ, "LC_ALL": "C", "TMPDIR": str(Path(command[-1]).parent)},
             timeout=TIMEOUT,
         )
     except subprocess.TimeoutExpired:

@@ -34,6 +34,7 @@ ATTENTION_LIMIT = 5e-3
 
 _INSTALL = "install a C compiler (`sudo apt install gcc` on Debian and Ubuntu, `sudo dnf install gcc` on Fedora)"
 _ANOTHER = "another compiler, named by `CC`, may do; `LOCALDIFF_CPU_NATIVE=off` hides this message"
+_ELSEWHERE = f"`XDG_CACHE_HOME` may name a folder that has room and is not mounted `noexec`; {_ANOTHER}"
 
 
 def native_library() -> NativeLibrary | Unsupported:
@@ -57,7 +58,8 @@ def _tried() -> NativeLibrary | Unsupported:
     except (build.BuildError, OSError, AttributeError) as error:
         if NO_INSTRUCTIONS in str(error):
             return Unsupported("this CPU has neither AVX2 nor AVX-512", "")
-        return Unsupported(f"the native kernel cannot be compiled and opened ({error})", _ANOTHER)
+        remedy = _ELSEWHERE if isinstance(error, OSError) else _ANOTHER
+        return Unsupported(f"the native kernel cannot be compiled and opened ({error})", remedy)
     if not _is_correct(library):
         return Unsupported("the native kernel computes wrong numbers here", _ANOTHER)
     return library

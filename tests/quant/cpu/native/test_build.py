@@ -55,6 +55,13 @@ def test_what_is_compiled_is_kept_and_nothing_else(tmp_path: Path) -> None:
     assert stat.S_IMODE(kept.stat().st_mode) == 0o700
 
 
+def test_a_compiler_has_its_own_files_beside_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the folder for temporary files is full or cannot be written, there is another one for libraries."""
+    monkeypatch.setenv("TMPDIR", "/full")
+    command = [stand_in(tmp_path, "cc", 'mv "$(mktemp)" "$OUT"; [ "$TMPDIR" = "$(dirname "$OUT")" ]')]
+    build_library(command, tmp_path / "kept")
+
+
 def test_it_is_found_again_by_a_user_whose_files_are_open_to_a_group(tmp_path: Path) -> None:
     command = [stand_in(tmp_path, "cc", 'echo library > "$OUT"')]
     before = os.umask(0o002)

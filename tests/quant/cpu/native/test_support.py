@@ -144,6 +144,7 @@ def test_only_what_is_the_folder_s_fault_is_tried_in_another(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("CC", stand_in(tmp_path, f"echo >> {tmp_path}/calls; echo '{error}' >&2; exit 1"))
     assert error.rpartition(": ")[2] in unsupported().reason
+    assert ("XDG_CACHE_HOME" in unsupported().remedy) is (calls == 2)
     assert len((tmp_path / "calls").read_text().splitlines()) == calls
 
 
