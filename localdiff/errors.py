@@ -6,6 +6,7 @@ without a final period, things to type in back-ticks, and a separate `hint` that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 INTERRUPTED = 130
@@ -125,3 +126,15 @@ def gpu_failure(error: BaseException) -> str | None:
     words = str(error).strip().partition("\n")[0]
     is_of_cuda = type(error).__name__ == "AcceleratorError" or words.startswith(_FAILURES)
     return words if isinstance(error, RuntimeError) and is_of_cuda else None
+
+
+def broken_package(error: BaseException) -> str | None:
+    """The package of others that cannot be imported; None for any other error.
+
+    A library that cannot be loaded has the name of a module without its package, as `_C` of torch.
+    """
+    if not isinstance(error, ImportError):
+        return None
+    folder = re.search(r"(?:site|dist)-packages[/\\](\w+)", error.path or "")
+    package = folder[1] if folder else (error.name or "torch").split(".")[0]
+    return None if package in ("localdiff", "quant") else package

@@ -38,9 +38,9 @@ EXIT_CODES: Mapping[int, str] = MappingProxyType(
         BUG: "a bug in localdiff; `LOCALDIFF_DEBUG=1` shows the traceback",
         UsageError.exit_code: "the command line, the prompt, or a file or folder to write to cannot be used",
         WeightsError.exit_code: "weights are missing or unreadable, or access was denied",
-        ResourceError.exit_code: "device missing or failed, or too little memory or disk. Also if the answer is there "
-        "but a file of `--record`, `--events` or `-o` could not be written (for `-o`, it goes to stdout, or is in the "
-        "events there), even of a run that was stopped.",
+        ResourceError.exit_code: "device or package missing or failed, or too little memory or disk. Also if the "
+        "answer is there but a file of `--record`, `--events` or `-o` could not be written (for `-o`, it goes to "
+        "stdout, or is in the events there), even of a run that was stopped.",
         TraceError.exit_code: "stored weights differ from their manifest, a trace is damaged, or its rerun gave "
         "something else",
         HUNG_UP: "the terminal was closed (SIGHUP). Finished text is kept as for 130.",

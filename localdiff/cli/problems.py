@@ -8,11 +8,12 @@ from __future__ import annotations
 import errno
 import os
 import re
+import sys
 from difflib import get_close_matches
 
 import typer
 
-from localdiff.errors import LocaldiffError, ResourceError, UsageError, gpu_failure, is_out_of_memory
+from localdiff.errors import LocaldiffError, ResourceError, UsageError, broken_package, gpu_failure, is_out_of_memory
 from localdiff.model_store import DEMO, quantized_directory
 from localdiff.quoting import printable, shell_word
 from localdiff.ui.output import STDOUT_NAME
@@ -22,6 +23,10 @@ _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.E
 """File system errors caused by a path that a user gave, not by a fault of this program."""
 _LIMITS = {errno.EFBIG, errno.EDQUOT}
 """Limits on files and on users: the disk may have space."""
+_NO_TEMPORARY = "No usable temporary directory"
+"""How the error of `tempfile` begins, for example in a container whose disk is read-only."""
+_NO_THREAD = "can't start new thread"
+"""Python's error beyond a limit on processes, which threads are for the system."""
 
 _EXTRA = re.compile(r"unexpected extra argument.*? \((.+)\)$", re.DOTALL)
 
@@ -48,12 +53,24 @@ def worded(error: Exception) -> LocaldiffError:
             f"the GPU failed ({words})",
             "`localdiff doctor` examines it; `LOCALDIFF_CUDA_PLAIN=all` runs without kernels, `--device cpu` avoids it",
         )
+    if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
+        return ResourceError(
+            "no further thread may be started here",
+            "raise the limit (`ulimit -u`; of a container, `--pids-limit`), or end other programs of this user",
+        )
+    if (package := broken_package(error)) is not None:
+        return ResourceError(
+            f"`{package}` cannot be imported: {str(error).strip().partition(chr(10))[0]}",
+            f"`{sys.executable} -m pip install --force-reinstall {package}` installs it again",
+        )
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         what = "" if error.filename is None else f": `{os.fsdecode(error.filename)}` cannot be written"
         return ResourceError(f"the disk is full{what}", "free some space, then run the same command again")
     if isinstance(error, OSError) and (error.errno in _LIMITS or error.filename == STDOUT_NAME):
         what = "a file" if error.filename is None else f"`{os.fsdecode(error.filename)}`"
         return ResourceError(f"{what} cannot be written: {error.strerror}", "write to another disk, or raise the limit")
+    if isinstance(error, FileNotFoundError) and str(error.strerror).startswith(_NO_TEMPORARY):
+        return UsageError("no folder for temporary files can be written", "`TMPDIR` may name one that can")
     if isinstance(error, OSError) and error.errno in _REFUSALS and error.filename is not None:
         name = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
         return UsageError(f"`{name}` cannot be used: {error.strerror}", "check its name and its permissions")

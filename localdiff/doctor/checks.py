@@ -25,7 +25,7 @@ from localdiff.doctor.terminal import terminal_finding
 from localdiff.doctor.values import load_values
 from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_model, check_weights
-from localdiff.errors import LocaldiffError, WeightsError
+from localdiff.errors import LocaldiffError, WeightsError, broken_package
 from localdiff.model_store import is_demo, stored_models
 from localdiff.sizes import parse_size
 from localdiff.ui.capabilities import terminal_capabilities
@@ -208,8 +208,7 @@ def _failed(check: Check, error: Exception) -> Finding:
             public="it failed",
             exit_code=error.exit_code,
         )
-    if isinstance(error, ImportError):
-        package = (error.name or "torch").split(".")[0]
+    if (package := broken_package(error)) is not None:
         advice = f"`{sys.executable} -m pip install --force-reinstall {package}`"
     else:
         advice = (

@@ -225,6 +225,26 @@ def test_what_is_no_file_may_come_twice_and_help_comes_first(cli: Cli) -> None:
             "error: out of memory\nhint: use a smaller `--context`",
         ),
         (RuntimeError("shapes do not fit"), 1, "error: unexpected RuntimeError: shapes do not fit\nhint: this is"),
+        (
+            ImportError("libcudart.so.13: cannot open", name="_C", path="/lib/site-packages/torch/_C.so"),
+            4,
+            f"error: `torch` cannot be imported: libcudart.so.13: cannot open\nhint: `{sys.executable} -m pip install",
+        ),
+        (
+            ImportError("no name `x`", name="localdiff.engine"),
+            1,
+            "error: unexpected ImportError: no name `x`\nhint: this",
+        ),
+        (
+            RuntimeError("can't start new thread"),
+            4,
+            "error: no further thread may be started here\nhint: raise the limit",
+        ),
+        (
+            FileNotFoundError(2, "No usable temporary directory found in ['/tmp']"),
+            2,
+            "error: no folder for temporary files can be written\nhint: `TMPDIR` may name one that can\n",
+        ),
         (OSError(28, "No space left on device"), 4, "error: the disk is full\nhint: free some space"),
         (
             OSError(28, "No space left on device", "/tmp/a"),

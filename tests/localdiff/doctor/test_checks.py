@@ -42,6 +42,9 @@ def test_a_check_whose_error_is_known() -> None:
     ("error", "advice"),
     [
         (ModuleNotFoundError("No module named 'torch'", name="torch"), "-m pip install --force-reinstall torch`"),
+        (ImportError("libcudart.so.13", name="_C", path="/x/dist-packages/torch/_C.so"), "--force-reinstall torch`"),
+        (ImportError("libcudart.so.13"), "--force-reinstall torch`"),
+        (ImportError("cannot import `x`", name="quant.jobs"), "this is a bug"),
         (RuntimeError("driver said no\nmore"), "LOCALDIFF_DEBUG=1 localdiff doctor"),
     ],
 )
