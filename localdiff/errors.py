@@ -6,6 +6,8 @@ without a final period, things to type in back-ticks, and a separate `hint` that
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Callable, Mapping
 
@@ -105,15 +107,25 @@ def kind_of(value: object) -> str:
     return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} `{name}`"
 
 
-_ALLOCATIONS = ("DefaultCPUAllocator", "alloc_cpu", "not enough memory", "out of memory", "STATUS_ALLOC_FAILED")
+_ALLOCATIONS = (
+    "DefaultCPUAllocator",
+    "alloc_cpu",
+    "not enough memory",
+    "out of memory",
+    "STATUS_ALLOC_FAILED",
+    os.strerror(errno.ENOMEM),
+)
 """Messages of torch's allocators that are out of memory; on a CPU they raise a plain RuntimeError. cuBLAS takes memory
-of its own with the first matmul, and has its own words for it."""
+of its own with the first matmul, and has its own words for it. The system's are those of a file that cannot be mapped
+because of a limit (`ulimit -v`)."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error of Python or torch means out of memory; does not import torch."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _ALLOCATIONS)
 
 
@@ -128,13 +140,16 @@ def gpu_failure(error: BaseException) -> str | None:
     return words if isinstance(error, RuntimeError) and is_of_cuda else None
 
 
-def broken_package(error: BaseException) -> str | None:
-    """The package of others that cannot be imported; None for any other error.
+def broken_package(error: BaseException) -> tuple[str, str] | None:
+    """The package of others that cannot be imported, and why, in a line; None for any other error.
 
-    A library that cannot be loaded has the name of a module without its package, as `_C` of torch.
+    A library that cannot be loaded has the name of a module without its package, as `_C` of torch. numpy, which torch
+    imports, has a page of advice instead of the reason, which is the cause of that error.
     """
     if not isinstance(error, ImportError):
         return None
+    if isinstance(error.__cause__, ImportError):
+        return broken_package(error.__cause__)
     folder = re.search(r"(?:site|dist)-packages[/\\](\w+)", error.path or "")
     package = folder[1] if folder else (error.name or "torch").split(".")[0]
-    return None if package in ("localdiff", "quant") else package
+    return None if package in ("localdiff", "quant") else (package, str(error).strip().partition("\n")[0])

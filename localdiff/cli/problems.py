@@ -58,9 +58,10 @@ def worded(error: Exception) -> LocaldiffError:
             "no further thread may be started here",
             "raise the limit (`ulimit -u`; of a container, `--pids-limit`), or end other programs of this user",
         )
-    if (package := broken_package(error)) is not None:
+    if (broken := broken_package(error)) is not None:
+        package, reason = broken
         return ResourceError(
-            f"`{package}` cannot be imported: {str(error).strip().partition(chr(10))[0]}",
+            f"`{package}` cannot be imported: {reason}",
             f"`{sys.executable} -m pip install --force-reinstall {package}` installs it again",
         )
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:

@@ -208,14 +208,16 @@ def _failed(check: Check, error: Exception) -> Finding:
             public="it failed",
             exit_code=error.exit_code,
         )
-    if (package := broken_package(error)) is not None:
+    if (broken := broken_package(error)) is not None:
+        package, reason = broken
         advice = f"`{sys.executable} -m pip install --force-reinstall {package}`"
     else:
+        reason = str(error).partition("\n")[0]
         advice = (
             "this is a bug or a broken driver: please report it with what `LOCALDIFF_DEBUG=1 localdiff doctor` shows"
         )
     public = f"unexpected {type(error).__name__}"
-    return finding(status="fail", text=f"{public}: {error}".splitlines()[0], public=public, advice=advice)
+    return finding(status="fail", text=f"{public}: {reason}", public=public, advice=advice)
 
 
 def _left_out() -> list[Finding]:

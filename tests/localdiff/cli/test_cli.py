@@ -245,6 +245,12 @@ def test_what_is_no_file_may_come_twice_and_help_comes_first(cli: Cli) -> None:
             2,
             "error: no folder for temporary files can be written\nhint: `TMPDIR` may name one that can\n",
         ),
+        (
+            RuntimeError("unable to mmap 9 bytes from file <x>: Cannot allocate memory (12)"),
+            4,
+            "error: out of memory\n",
+        ),
+        (OSError(12, "Cannot allocate memory"), 4, "error: out of memory\n"),
         (OSError(28, "No space left on device"), 4, "error: the disk is full\nhint: free some space"),
         (
             OSError(28, "No space left on device", "/tmp/a"),

@@ -58,6 +58,20 @@ def test_a_check_that_breaks(error: Exception, advice: str, capsys: pytest.Captu
     assert "Traceback" in capsys.readouterr().err
 
 
+def test_a_package_that_hides_its_reason_in_a_page_of_advice() -> None:
+    def importing() -> list[Finding]:
+        try:
+            raise ImportError(
+                "libopenblas.so: no such file", name="umath", path="/x/site-packages/numpy/_core/umath.so"
+            )
+        except ImportError as error:
+            raise ImportError("\n\nIMPORTANT: PLEASE READ THIS") from error
+
+    (finding,) = outcome(Check(name="torch", run=importing, seconds=None), {})
+    assert finding.text == "unexpected ImportError: libopenblas.so: no such file"
+    assert "--force-reinstall numpy`" in (finding.advice or "")
+
+
 def test_what_is_left_out_says_so(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path), "PATH": str(tmp_path)}
     quick = Examination(stderr=io.StringIO(), keyboard=None, env=env, quick=True)
