@@ -42,8 +42,7 @@ class ChannelSplitter:
         ids = tokenizer.special_ids
         self._open, self._close = ids.channel_open, ids.channel_close
         self._call_open, self._call_close = ids.tool_call_open, ids.tool_call_close
-        borders = (ids.turn_open, ids.turn_close, ids.tool_response_open, ids.eos, ids.bos)
-        self._borders = frozenset(id for id in borders if id is not None)
+        self._borders = {ids.turn_open, ids.turn_close, ids.tool_response_open, ids.eos, ids.bos}
         self._state: _State = "answer"
         self._in_call = False
         self._name: list[int] = []
@@ -60,7 +59,6 @@ class ChannelSplitter:
     def _take(self, id: int) -> None:
         if id in self._borders:
             self._state, self._in_call = "answer", False
-            self._name.clear()
         elif self._in_call:
             self._in_call = id != self._call_close
             self._emit_call(id)
@@ -72,7 +70,6 @@ class ChannelSplitter:
             self._name.clear()
         elif id == self._close:
             self._state = "answer"
-            self._name.clear()
         elif self._tokenizer.is_special(id):
             pass
         elif self._state == "name":
@@ -87,12 +84,10 @@ class ChannelSplitter:
             self._state = "thought"
             if rest.strip():
                 self._emit("thought", id)
-            self._name.clear()
         elif len(self._name) == NAME_LIMIT:
             self._state = "thought"
             for name_id in self._name:
                 self._emit("thought", name_id)
-            self._name.clear()
 
     def _emit_call(self, id: int) -> None:
         if self._keep_calls and id != self._tokenizer.special_ids.pad:

@@ -48,18 +48,15 @@ class StreamDecoder:
         decoded = self._tokenizer.decode(self._pending[:settled], special=True)
         final = decoded.rstrip(REPLACEMENT)
         text = final[self._returned :]
-        self._returned = max(self._returned, len(final))
+        self._returned = len(final)
         if self._reach == "local" and len(final) == len(decoded):
             del self._pending[:settled]
             self._returned = 0
         return text
 
     def finish(self) -> str:
-        """Returns the rest; a partial character becomes U+FFFD. The decoder is reset afterwards."""
-        text = self._tokenizer.decode(self._pending, special=True)[self._returned :]
-        self._pending.clear()
-        self._returned = 0
-        return text
+        """Returns the rest, when no more ids come; a partial character becomes U+FFFD."""
+        return self._tokenizer.decode(self._pending, special=True)[self._returned :]
 
 
 class ReplyDecoder:

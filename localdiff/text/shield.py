@@ -56,7 +56,6 @@ class Shield:
         self._tokens = frozenset(tokens)
         self._token_pattern = re.compile("|".join(map(re.escape, tokens)) or _NEVER)
         self._start_class = f"[{re.escape(''.join(starts))}]" if starts else _NEVER
-        self._start_pattern = re.compile(self._start_class)
 
     def cover(self, value: Any, keep: Sequence[str] = ()) -> Any:
         """Marks every string in `value`, a JSON-like value, and returns the marked copy.
@@ -98,8 +97,6 @@ class Shield:
     def _cover_text(self, text: str, keep: Sequence[str]) -> str:
         text = text.replace(MARK, "\ufffd")
         kept = [token for token in keep if token in self._tokens]
-        if not kept:
-            return self._start_pattern.sub(rf"\g<0>{MARK}", text)
         pattern = "|".join([*map(re.escape, sorted(kept, key=len, reverse=True)), self._start_class])
         return re.sub(pattern, lambda match: match[0] if match[0] in kept else match[0] + MARK, text)
 

@@ -56,9 +56,10 @@ def test_a_channel_that_never_closes_is_thought_to_the_end(tokenizer: Tokenizer)
     assert split(tokenizer, "a<|channel>thought\nhm hm") == [("answer", "a"), ("thought", "hm hm")]
 
 
-def test_the_end_of_the_turn_closes_a_channel(tokenizer: Tokenizer) -> None:
-    assert split(tokenizer, "<|channel>thought\nhm<turn|>b") == [("thought", "hm"), ("answer", "b")]
-    assert split(tokenizer, "<|channel>tho<eos>b") == [("answer", "b")]
+@pytest.mark.parametrize("border", ["<turn|>", "<|turn>", "<|tool_response>", "<eos>", "<bos>"])
+def test_the_end_of_the_turn_closes_a_channel(tokenizer: Tokenizer, border: str) -> None:
+    assert split(tokenizer, f"<|channel>thought\nhm{border}b") == [("thought", "hm"), ("answer", "b")]
+    assert split(tokenizer, f"<|channel>tho{border}b") == [("answer", "b")]
 
 
 def test_several_channels_alternate(tokenizer: Tokenizer) -> None:
@@ -79,6 +80,7 @@ def test_a_close_without_an_open_is_dropped(tokenizer: Tokenizer) -> None:
 def test_a_name_that_does_not_end_is_thought(tokenizer: Tokenizer) -> None:
     short, long = "x" * (NAME_LIMIT - 1), "x" * NAME_LIMIT
     assert split(tokenizer, f"<|channel>{short}<channel|>a") == [("answer", "a")]
+    assert split(tokenizer, f"<|channel>{short}<channel|>a<|channel>{short}<channel|>b") == [("answer", "ab")]
     assert split(tokenizer, f"<|channel>{short}\ny<channel|>a") == [("thought", "y"), ("answer", "a")]
     assert split(tokenizer, f"<|channel>{long}\ny<channel|>a") == [("thought", f"{long}\ny"), ("answer", "a")]
 

@@ -32,6 +32,7 @@ def test_text_without_control_tokens_stays_in_one_piece() -> None:
 
 def test_tokens_of_the_template_stay_tokens() -> None:
     assert shield.segments("<|turn>user\nhi<turn|>") == plain("<|turn>user\nhi<turn|>")
+    assert Shield(["§"]).segments("hi§") == plain("hi§")
 
 
 def test_typed_tokens_become_literal_segments() -> None:
