@@ -146,7 +146,7 @@ def _log_sum_exp(scores: Tensor) -> Tensor:
 
 
 def _entropy(shifted: Tensor, exponentials: Tensor, total: Tensor) -> Tensor:
-    """-Σ p ln p = ln Z - Σ e·s / Z in nats [R]; never below zero, which rounding could make it.
+    """-Σ p ln p = ln Z - Σ e·s / Z in nats [R]; never below zero, whatever is rounded: Z >= 1, and no s is above 0.
 
     Args:
         shifted: [R, V] scores s minus their largest; overwritten.
@@ -154,4 +154,4 @@ def _entropy(shifted: Tensor, exponentials: Tensor, total: Tensor) -> Tensor:
         total: [R, 1] Z, the sum of the exponentials.
     """
     weighted = shifted.mul_(exponentials).sum(dim=-1, keepdim=True)
-    return (total.log() - weighted / total).clamp_(min=0.0).abs_().squeeze(1)  # a certain position has 0.0, not -0.0
+    return (total.log() - weighted / total).squeeze(1)
