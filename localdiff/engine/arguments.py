@@ -31,7 +31,7 @@ def reference_of(name: str, value: object) -> str:
     if not isinstance(path, str):
         raise UsageError(f"`{name}` is text or a path, not {kind_of(value)}")
     # `Path("./demo")` has dropped its `./`, without which it would name something that ships with this package.
-    return path if os.path.isabs(path) or path.startswith(("~", ".")) else os.path.join(".", path)
+    return path if path.startswith(("~", ".")) else os.path.join(".", path)
 
 
 def device_of(value: object) -> str:

@@ -217,8 +217,7 @@ class Engine:
             for channel, text in run.commit(final, last=finish is not None):
                 yield TextCommitted(block=block, channel=channel, text=text)
             # 6. Another causal pass writes the block into the cache, or the next block's first step does.
-            commit_ids = ()
-            if finish is None and self.denoiser.path.fuses_commits:
+            if self.denoiser.path.fuses_commits:
                 commit_ids = final
             elif finish is None:
                 run.prefix_cache.encode(final)

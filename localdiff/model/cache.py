@@ -125,7 +125,7 @@ class KVCache:
         """
         if not 0 <= length <= self.length:
             raise ValueError(f"rewind {length=} is not within 0..{self.length}")
-        if length != self.length and not self._rings_still_hold(length):
+        if length != self.length and not self._rings_still_hold():
             length = max((at for at in self._snapshots if at <= length), default=0)
             self._restore(length)
         self.length = length
@@ -133,8 +133,8 @@ class KVCache:
             del self._snapshots[at]
         return length
 
-    def _rings_still_hold(self, length: int) -> bool:
-        return all(not layer.is_ring or self.length <= layer.slots or length == 0 for layer in self.layers)
+    def _rings_still_hold(self) -> bool:
+        return all(not layer.is_ring or self.length <= layer.slots for layer in self.layers)
 
     def _restore(self, length: int) -> None:
         if length == 0:
