@@ -157,10 +157,11 @@ def test_what_is_no_list_of_ids_is_refused(chat: Dialogue, ids: object) -> None:
         chat.conversation.prompt_ids([*chat.messages, {"role": "user", "content": "?"}], OPTIONS)
 
 
-@pytest.mark.parametrize("beyond", [10**7, 2**40])
-def test_ids_beyond_the_vocabulary_do_no_harm(chat: Dialogue, beyond: int) -> None:
+@pytest.mark.parametrize("further", [0, 10**7, 2**40])
+def test_ids_beyond_the_vocabulary_do_no_harm(chat: Dialogue, further: int) -> None:
     """A tokenizer leaves them out of the text, which then looks the same."""
     chat.say("hi", "the model.")
+    beyond = chat.model.config.vocab_size + further
     for ids in ([beyond], [*chat.messages[-1]["ids"], beyond]):
         asked = [*chat.messages[:-1], {**chat.messages[-1], "ids": ids}, {"role": "user", "content": "?"}]
         assert chat.conversation.prompt_ids(asked, OPTIONS) == chat.rendered(asked)

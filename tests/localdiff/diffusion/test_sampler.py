@@ -58,6 +58,11 @@ def test_the_temperature_falls_from_t_max_to_one_step_above_t_min() -> None:
     assert temperature_at(25, settings) == pytest.approx(0.6)
 
 
+def test_temperatures_are_numbers_of_fp32_as_those_that_the_reference_divides_by() -> None:
+    temperatures = [temperature_at(step, SamplerSettings()) for step in range(1, 49)]
+    assert temperatures == torch.tensor(temperatures, dtype=torch.float32).tolist()
+
+
 def test_fewer_steps_rescale_the_schedule_and_a_cap_only_cuts_it() -> None:
     base = SamplerSettings()
     assert temperature_at(8, base.override(GenerateOptions(steps=8))) == pytest.approx(0.4 + 0.4 / 8)
@@ -72,6 +77,7 @@ def test_a_constant_temperature_replaces_both_ends_and_zero_turns_sampling_off()
     assert (constant.t_min, constant.t_max, constant.greedy) == (0.5, 0.5, False)
     greedy = SamplerSettings().override(GenerateOptions(temperature=0.0))
     assert (greedy.t_min, greedy.t_max, greedy.greedy) == (0.4, 0.8, True)
+    assert SamplerSettings().override(GenerateOptions()) == SamplerSettings()
 
 
 def test_settings_come_from_the_file_and_absent_or_null_keys_from_the_reference() -> None:
@@ -148,6 +154,11 @@ def test_a_file_with_impossible_settings_is_a_fault_of_the_weights(config: dict[
 def test_a_whole_number_beyond_every_float_is_not_finite() -> None:
     with pytest.raises(WeightsError, match="t_max=10{400} must be a finite number"):
         SamplerSettings.from_config({"t_max": 10**400})
+
+
+def test_a_whole_number_of_more_digits_than_torch_takes_is_a_float() -> None:
+    settings = SamplerSettings.from_config({"confidence_threshold": 10**30, "stability_threshold": 0})
+    assert StopTest(settings, pad_id=0).judge(torch.tensor([1]), torch.tensor([0.5])).confident
 
 
 def test_temperatures_reach_the_ends_of_their_range() -> None:

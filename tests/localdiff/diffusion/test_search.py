@@ -60,7 +60,7 @@ def test_a_column_without_weight_is_never_found(seed: int, segments: int, unifor
 
 def test_every_column_is_found_as_often_as_it_weighs() -> None:
     weights = torch.zeros(1, LONG)
-    weights[0, [0, 513, 40_000, LONG - 1]] = torch.tensor([0.1, 0.2, 0.3, 0.4])
+    weights[0, [0, 513, 40_000, LONG - 1]] = torch.tensor([1.0, 2.0, 3.0, 4.0])
     uniforms = (torch.arange(1000) + 0.5) / 1000
     found = inverse_cumulative(weights.expand(1000, -1).contiguous(), uniforms)
     assert torch.bincount(found, minlength=LONG)[[0, 513, 40_000, LONG - 1]].tolist() == [100, 200, 300, 400]

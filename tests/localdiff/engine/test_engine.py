@@ -165,6 +165,7 @@ def test_a_seed_is_drawn_and_reported_where_none_was_given(tmp_path: Path) -> No
     engine = tiny.engine(tmp_path)
     seeds = {next(engine.generate("a", options(seed=None))).seed for _ in range(3)}  # type: ignore[union-attr]
     assert len(seeds) == 3
+    assert next(engine.generate("a", options(seed=0))).seed == 0  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("limit", [1, 7, 8, 9, 20])
@@ -175,7 +176,8 @@ def test_it_ends_at_max_tokens_exactly(tmp_path: Path, limit: int) -> None:
     assert finished.reason == "length"
     assert finished.token_ids == (A,) * limit
     assert text_of(events) == "a" * limit
-    assert of(BlockStarted, events)[0].max_blocks == -(-limit // 8)
+    blocks = of(BlockStarted, events)
+    assert len(blocks) == blocks[0].max_blocks == -(-limit // 8)
 
 
 def test_it_ends_at_an_end_token_inside_a_block(tmp_path: Path) -> None:
@@ -207,6 +209,13 @@ def test_it_ends_where_the_context_does(tmp_path: Path) -> None:
     assert finished.reason == "context_full"
     assert len(finished.token_ids) == 11
     assert events[0].max_tokens == 11  # type: ignore[union-attr]
+
+
+def test_a_run_may_have_more_context_than_the_engine_was_loaded_for(tmp_path: Path) -> None:
+    engine = scripted(tmp_path, [A] * 8)
+    engine._context_size = 30
+    finished = list(engine.generate("x", options(context_size=100, max_tokens=40)))[-1]
+    assert isinstance(finished, RunFinished) and finished.token_ids == (A,) * 40
 
 
 @pytest.mark.parametrize("room", [0, -1])
@@ -284,8 +293,9 @@ def test_what_is_no_prompt_is_refused(tmp_path: Path, prompt: Any, kind: str) ->
 
 
 def test_bytes_are_not_text(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="the prompt is bytes, not text"):
-        list(tiny.engine(tmp_path).generate(b"hi", options()))
+    for prompt in b"hi", bytearray(b"hi"):
+        with pytest.raises(UsageError, match="the prompt is bytes, not text"):
+            list(tiny.engine(tmp_path).generate(prompt, options()))
 
 
 def test_a_run_that_another_one_has_overtaken_does_not_go_on(tmp_path: Path) -> None:
@@ -403,6 +413,8 @@ def test_the_figures_are_counted_once_and_agree(tmp_path: Path) -> None:
     events = list(scripted(tmp_path, [A] * 8).generate("x", options(max_tokens=20)))
     stats = events[-1].stats  # type: ignore[union-attr]
     assert stats.denoise_passes == len(of(DenoiseStep, events)) == sum(block.steps for block in stats.blocks)
+    for number, block in enumerate(stats.blocks, start=1):
+        assert block.seconds >= sum(step.seconds for step in of(DenoiseStep, events) if step.block == number)
     assert stats.commit_passes == 2  # three blocks; the last one is not written
     assert stats.tokens == 20
     assert stats.tokens_per_step == 20 / stats.denoise_passes

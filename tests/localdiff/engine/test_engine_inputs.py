@@ -179,6 +179,7 @@ def test_runs_of_any_length_have_one_cache(engine: Engine) -> None:
     cache = engine._spare[0].kv_cache
     assert cache.capacity == engine.context_size(GenerateOptions())
     run(engine, "a much longer prompt", max_tokens=40)
+    run(engine, max_tokens=8, context_size=40)
     assert drafts(run(engine, max_tokens=8)) == drafts(first)
     assert engine._spare[0].kv_cache is cache
 
@@ -199,6 +200,14 @@ def test_it_is_not_kept_beside_that_of_a_conversation(engine: Engine) -> None:
     assert engine._spare
     engine.new_prefix_cache()
     assert not engine._spare
+
+
+def test_a_prefix_cache_of_a_conversation_serves_no_other_run(engine: Engine) -> None:
+    prefix_cache = engine.new_prefix_cache()
+    list(engine.generate("abc", OPTIONS, prefix_cache=prefix_cache))
+    held = prefix_cache.ids
+    run(engine, max_tokens=8)
+    assert held and prefix_cache.ids == held
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -91,6 +91,17 @@ def test_the_end_of_a_prompt_costs_no_pass_of_its_own(
     assert seen[:5] == [(4, 0), (4, 0), (4, 0), (4, 0), (3, canvas)], "chunks of 4, and what is left of 19"
 
 
+@pytest.mark.parametrize(("chunk", "first"), [(26, (19, 0)), (27, (19, tiny.CANVAS))])
+def test_a_pass_over_the_end_of_a_prompt_and_a_canvas_has_no_more_rows_than_a_chunk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, first: tuple[int, int]
+) -> None:
+    made = engine(tmp_path, fuses_commits=True)
+    made.prefill_chunk = chunk
+    seen = passes(monkeypatch)
+    list(made.generate(PROMPT, OPTIONS))
+    assert seen[0] == first
+
+
 @pytest.mark.parametrize("how", FUSED, ids=str)
 def test_it_is_told_when_it_was_read(tmp_path: Path, how: Any) -> None:
     """The last `Prefilled` comes before the block and behind the pass; the prompt's seconds hold all of that pass."""
@@ -143,8 +154,10 @@ def test_a_fork_at_the_end_of_the_prompt_is_kept(tmp_path: Path, monkeypatch: py
     made = engine(tmp_path, fuses_commits=True)
     prefix_cache = made.new_prefix_cache()
     prefix_cache.fork = len(PROMPT)
-    list(made.generate(PROMPT, OPTIONS, prefix_cache=prefix_cache))
     seen = passes(monkeypatch)
+    list(made.generate(PROMPT, OPTIONS, prefix_cache=prefix_cache))
+    assert seen[4] == (3, tiny.CANVAS), "the fork costs no pass of its own"
+    seen.clear()
     again = list(made.generate([*PROMPT, 11], OPTIONS, prefix_cache=prefix_cache))
     read = [event for event in again if isinstance(event, Prefilled)]
     assert (read[0].done, read[0].seconds) == (len(PROMPT), 0.0)

@@ -88,6 +88,13 @@ def test_a_fork_at_the_end_of_the_prompt_costs_no_pass(monkeypatch: pytest.Monke
     assert passes == [20, 12, 1]
 
 
+def test_a_fork_at_the_end_of_what_is_held_is_kept() -> None:
+    prefix_cache = new_prefix_cache()
+    take_in(prefix_cache, [9] * 20)
+    take_in(prefix_cache, [9] * 20 + [10] * 12, fork=20)
+    assert take_in(prefix_cache, [9] * 20 + [11]) == 20
+
+
 def test_without_a_fork_there_it_begins_anew() -> None:
     prefix_cache = new_prefix_cache()
     take_in(prefix_cache, [9] * 20)
@@ -162,6 +169,7 @@ def test_a_cleared_context_holds_nothing() -> None:
     take_in(prefix_cache, [9] * 20, fork=20)
     prefix_cache.clear()
     assert prefix_cache.ids == ()
+    assert prefix_cache.kv_cache.length == 0
     assert take_in(prefix_cache, [9] * 20) == 0
 
 

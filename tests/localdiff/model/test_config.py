@@ -197,6 +197,11 @@ def test_another_form_of_the_model_is_refused(text: dict[str, Any], message: str
     assert message in refusal(tiny.config_json(**text)).message
 
 
+def test_a_head_of_its_own_is_refused_whichever_part_of_the_file_says_so() -> None:
+    config = tiny.config_json() | {"tie_word_embeddings": False}
+    assert refusal(config).message == "config.json: tie_word_embeddings=false is not a form of this model"
+
+
 def test_another_kind_of_positions_is_refused() -> None:
     config = copy.deepcopy(tiny.config_json())
     config["text_config"]["rope_parameters"]["full_attention"]["rope_type"] = "yarn"

@@ -49,7 +49,7 @@ def test_of_several_templates_in_the_key_the_default_is_taken(tmp_path: Path) ->
     [
         ({}, "<bos><eos>"),
         ({"bos_token": "<s>", "eos_token": {"content": "</s>", "lstrip": False}}, "<s></s>"),
-        ({"bos_token": None, "eos_token": 3}, "<eos>"),
+        ({"bos_token": None, "eos_token": 3, "cls_token": None}, "<eos>"),
     ],
 )
 def test_special_tokens_come_from_the_config(tmp_path: Path, config: dict[str, Any], expected: str) -> None:
@@ -175,7 +175,7 @@ def test_a_template_that_fails_is_not_blamed_alone_for_an_unusual_message(tmp_pa
     replace = "replace it with the `chat_template.jinja` of the checkpoint it belongs to"
     assert plain.value.hint == replace
     with pytest.raises(WeightsError) as unusual:
-        render(tmp_path, source, message)
+        render(tmp_path, source, USER, message)
     assert unusual.value.hint == (
         f"it may not take a message that is not just a role and a text as `content`; otherwise {replace}"
     )
@@ -196,6 +196,9 @@ def test_a_failure_does_not_spoil_the_next_rendering(tmp_path: Path) -> None:
 class Role(StrEnum):
     USER = "user"
 
+    def method(self) -> str:
+        return "called"
+
 
 def nested(depth: int) -> Any:
     value: Any = "x"
@@ -207,6 +210,8 @@ def nested(depth: int) -> Any:
 def test_subclasses_of_plain_types_are_plain(tmp_path: Path) -> None:
     assert render(tmp_path, BASIC, {"role": Role.USER, "content": "Hi"}) == "<bos>user:Hi;"
     assert render(tmp_path, BASIC, {"role": "user", "content": ("a", "b")}) == "<bos>user:['a', 'b'];"
+    with pytest.raises(WeightsError, match="has no attribute 'method'"):
+        render(tmp_path, "{{ messages[0].role.method() }}", {"role": Role.USER, "content": "Hi"})
 
 
 def test_a_message_may_be_nested_as_deep_as_is_said(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_decodes_to_the_bits_of_bitsandbytes(nested: bool, quant_type: str, dtyp
     assert torch.equal(decoded, expected)
 
 
-@pytest.mark.parametrize("shape", [(30, 50), (7, 96)])
+@pytest.mark.parametrize("shape", [(30, 50), (7, 95)])
 def test_reads_blocks_that_cross_rows_and_end_early(shape: tuple[int, int]) -> None:
     weight = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     # flat: bitsandbytes' AVX-512 decoder restarts its blocks at every row, though its encoder does not
@@ -93,6 +93,12 @@ def test_parts_that_contradict_each_other_are_refused(change: dict[str, object])
     parts, _ = stored(torch.randn(4, 64), nested=True)
     with pytest.raises(SourceError, match=NAME):
         read(with_state(parts, **change))
+
+
+def test_levels_that_are_not_sixteen_are_refused() -> None:
+    parts, _ = stored(torch.randn(4, 64), nested=False)
+    with pytest.raises(SourceError, match=r"quant_map has shape \[15\], not \[16\]"):
+        read(parts | {f"{NAME}.quant_map": torch.zeros(15)})
 
 
 @pytest.mark.parametrize("state", [b"\x01\xff\x03", b"[" * 100_000], ids=["bytes", "deep"])
