@@ -8,7 +8,6 @@ Shape letters: H key-value heads, T cached positions, d head size, C rows writte
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 
 import torch
@@ -85,7 +84,7 @@ class KVCache:
         self.layers = [
             LayerCache(layer, capacity, dtype, there) for layer, there in zip(config.layers, devices, strict=True)
         ]
-        self._snapshots: OrderedDict[int, list[tuple[Tensor, Tensor]]] = OrderedDict()
+        self._snapshots: dict[int, list[tuple[Tensor, Tensor]]] = {}
 
     def require(self, count: int) -> None:
         """Checks that `count` more positions fit, before a pass writes them.
@@ -101,16 +100,15 @@ class KVCache:
         self.length += count
 
     def snapshot(self) -> None:
-        """Copies the rings at this length to host memory; the oldest of `MAX_SNAPSHOTS` is dropped."""
+        """Copies the rings at this length to host memory; only the newest `MAX_SNAPSHOTS` are kept."""
         if self.length in self._snapshots:  # of the same ids: a rewind drops the snapshots beyond it
-            self._snapshots.move_to_end(self.length)
             return
         self._snapshots[self.length] = [
             (keys.to("cpu", copy=True), values.to("cpu", copy=True))
             for keys, values in (layer.read(self.length) for layer in self.layers if layer.is_ring)
         ]
-        while len(self._snapshots) > MAX_SNAPSHOTS:
-            self._snapshots.popitem(last=False)
+        if len(self._snapshots) > MAX_SNAPSHOTS:
+            del self._snapshots[min(self._snapshots)]  # the oldest, as each is taken beyond those that are kept
 
     def rewind(self, length: int) -> int:
         """Forgets positions from `length` on, as far as that can be exact.
