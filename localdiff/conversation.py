@@ -110,14 +110,13 @@ class Conversation:
 
 
 def _own_ids(message: Mapping[str, Any], vocab_size: int) -> Sequence[int] | None:
-    """The ids that a message carries, or None where another model wrote them that has more ids than this one."""
+    """The ids that a message carries, or None; of those that another model wrote, the ones that this one has, too."""
     own = message.get(IDS)
     if own is None:
         return None
     ids = [whole(token) for token in own] if isinstance(own, Sequence) else [None]
     if all(token is not None and token >= 0 for token in ids):
-        in_vocab = [token for token in ids if token is not None and token < vocab_size]
-        return in_vocab if len(in_vocab) == len(ids) else None
+        return [token for token in ids if token is not None and token < vocab_size]
     raise UsageError(
         f"`{IDS}` of a message should be a list of token ids",
         "give the `token_ids` of the `RunFinished` event, or leave it out",
