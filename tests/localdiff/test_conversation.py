@@ -103,6 +103,16 @@ def test_a_turn_with_thoughts_costs_its_answer_again_and_not_its_prompt(tmp_path
     assert chat.read == [len(before), len(after) - len(before)]
 
 
+def test_it_costs_no_more_behind_a_reply_of_more_ids_than_its_text_has(chat: Dialogue) -> None:
+    options = replace(OPTIONS, think=True)
+    chat.say("say it", [id for letter in "the model" for id in chat.ids(letter)], options)
+    chat.say("the user thought", THOUGHT * 3 + "yes.", options)
+    before = chat.conversation.prompt_ids(chat.messages[:-1], options)
+    chat.say("and?", "no.", options)
+    after = chat.conversation.prompt_ids(chat.messages[:-1], options)
+    assert chat.read[-1] == len(after) - len(before)
+
+
 def test_the_empty_thought_of_the_first_template_costs_only_what_follows_it(tmp_path: Path) -> None:
     chat = Dialogue(tmp_path, "v1")
     chat.say("the user thought " * 20, LONG)

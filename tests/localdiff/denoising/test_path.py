@@ -77,6 +77,8 @@ def test_self_conditioning_is_sparse_over_int8_alone(model: DiffusionGemma, monk
     quantized = small_subject("4bit").network
     quantized.attends_through_triton = True
     assert StepPath.for_device(quantized, CARD).sparse
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "step")
+    assert not StepPath.for_device(quantized, CARD).sparse
 
 
 ALL_PARTS = ("static step", "CUDA graph", "logits in Triton", "commit fused")
@@ -109,9 +111,9 @@ def test_a_word_switches_off_its_part_and_what_requires_it(
         ("LOCALDIFF_CUDA_SOFT", "thin", "LOCALDIFF_CUDA_SOFT=thin should be exact or sparse"),
     ],
 )
-def test_a_switch_that_says_nothing_known_is_an_error(
+def test_a_switch_that_says_nothing_known_is_an_error_even_without_a_card(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
 ) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(SwitchError, match=words):
-        Denoiser.for_device(tiny.model(), torch.device("cuda"))
+        Denoiser.for_device(tiny.model(), CPU)

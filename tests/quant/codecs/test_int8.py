@@ -42,6 +42,13 @@ def test_no_weight_moves_further_than_a_step_allows(values: list[float]) -> None
     assert float((decoded - weight).abs().max()) <= bound
 
 
+def test_codes_are_the_nearest_for_the_stored_scale() -> None:
+    weight = torch.randn(64, 256, generator=torch.Generator().manual_seed(0))
+    encoded = INT8.encode(weight)
+    scales = encoded.scales.float().repeat_interleave(64, dim=-1)
+    assert ((INT8.decode(encoded) - weight).abs() <= 0.5001 * scales).all()
+
+
 def test_codes_never_reach_minus_128() -> None:
     weight = torch.full((1, 64), -1.0) * torch.linspace(0.5, 1.5, 64).unsqueeze(-1)
     assert int(INT8.encode(weight).codes.min()) == -127
