@@ -107,5 +107,5 @@ def load_for_gpu(plan: MemoryPlan, progress: LoadProgress) -> tuple[Expectation,
         parts=arriving() if placement.streamed else elsewhere(),
     )
     if placement.streamed:
-        stream.start()
+        stream.start(network.layers[0])
     return expectations

@@ -4,10 +4,14 @@
                                    └──────────┴─ before each pass ─┐
     device                     layers 0 … k-1                    place
 
+    compute stream             0 ─ 1 ─ … ─ k-1 ─┐        ┌─ k ─┐            ┌─ k + 1 ─┐
+    stream of copies             └── copy of k ─┴────────┘     └─ of k + 1 ─┘         └─ of k + 2 …
+
 Knows tensors and where they lie; does not know what they mean, or which layers are streamed. Each tensor lies at one
 address for as long as the model lives, so a layer computes through the same kernels wherever its weights come from. A
-copy is queued behind the pass of the layer before, so that nobody waits for it on the host. Small tensors stay on the
-device: they are hardly worth a copy.
+copy waits for the last pass that reads the place, and a pass for its copy: on the device, and nobody on the host. The
+first copy of a pass of the model needs no layer to be over but the last one of the pass before, so it runs beside the
+layers that stay. Small tensors stay on the device: they are hardly worth a copy.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
@@ -82,6 +86,7 @@ class LayerStream:
         self._held: dict[nn.Module, _Held] = {}
         self._place = torch.empty(0, dtype=torch.uint8, device=device)
         self._present: nn.Module | None = None
+        self._copies: torch.cuda.Stream | None = None
         self._lock = threading.RLock()  # two threads may generate with one model
 
     @property
@@ -107,8 +112,12 @@ class LayerStream:
             tensor.data = tensor.new_empty(0)
         self._held[layer] = _Held(tuple(parts), tuple(views), nbytes)
 
-    def start(self) -> None:
-        """Takes the place on the device, of the size of the largest layer, and makes every layer fetch its weights."""
+    def start(self, opening: nn.Module) -> None:
+        """Takes the place on the device, of the size of the largest layer, and makes every layer fetch its weights.
+
+        Args:
+            opening: the first layer of all, with which each pass of the model begins.
+        """
         parts = [part for held in self._held.values() for _, part in held.parts]
         if self._device.type == "cuda" and not all(part.is_pinned() for part in parts):
             _log.warning("the system locks no more host memory, so copies of some layers to the GPU take longer")
@@ -116,29 +125,70 @@ class LayerStream:
             torch.cuda.empty_cache()  # which has the last layer's memory, in pieces
         largest = max((held.nbytes for held in self._held.values()), default=0)
         self._place = torch.empty(largest, dtype=torch.uint8, device=self._device)
+        if self._device.type == "cuda":
+            self._copies = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+            self._copies.wait_stream(torch.cuda.current_stream(self._device))  # for those who had this memory before
+            self._place.record_stream(self._copies)  # those who get it next wait for the last copy
         for layer, held in self._held.items():
             for view in held.views:
                 view.point_to(self._place)
             layer.present = partial(self.present, layer)  # type: ignore[assignment]  # of a `Layer`
-            layer.forward = self._fetching(layer, layer.forward)
+            layer.forward = self._in_place(layer, layer.forward)
+        opening.forward = self._fetching_first(opening.forward)
 
     @contextmanager
     def present(self, layer: nn.Module) -> Iterator[None]:
         """Context in which the weights of a layer are on the device, for what is launched inside."""
         with self._lock:
-            if self._present is not layer:
-                self._present = None  # also if a copy fails
-                for offset, part in self._held[layer].parts:
-                    self._place[offset : offset + len(part)].copy_(part, non_blocking=True)
-                self._present = layer
-            yield
+            self._fetch(layer)
+            if self._copies is None:
+                yield
+                return
+            computing = torch.cuda.current_stream(self._device)
+            computing.wait_stream(self._copies)
+            try:
+                yield
+            finally:
+                self._copies.wait_stream(computing)
 
-    def _fetching(self, layer: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
+    def _fetch(self, layer: nn.Module) -> None:
+        """Begins to copy a layer to the place, unless it is there; the last pass that reads there is waited for."""
+        if self._present is layer:
+            return
+        self._present = None  # also if a copy fails
+        with nullcontext() if self._copies is None else _current(self._copies):
+            for offset, part in self._held[layer].parts:
+                self._place[offset : offset + len(part)].copy_(part, non_blocking=True)
+        self._present = layer
+
+    def _in_place(self, layer: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
         def passing(*arguments: Any, **options: Any) -> Any:
             with self.present(layer):
                 return forward(*arguments, **options)
 
         return passing
+
+    def _fetching_first(self, forward: Callable[..., Any]) -> Callable[..., Any]:
+        """The same pass, beside which the first of these layers is copied.
+
+        It is not copied earlier, behind the last pass: the inputs of a step might have to wait for the bus.
+        """
+        first = next(iter(self._held))
+
+        def passing(*arguments: Any, **options: Any) -> Any:
+            with self._lock:
+                self._fetch(first)
+            return forward(*arguments, **options)
+
+        return passing
+
+
+@contextmanager
+def _current(stream: torch.cuda.Stream) -> Iterator[None]:
+    """Context in which a stream is the current one."""
+    # Comes back to the one before even if Ctrl-C comes while this one is being entered.
+    with torch.cuda.stream(torch.cuda.current_stream(stream.device)), torch.cuda.stream(stream):
+        yield
 
 
 def _tensors_of(layer: nn.Module) -> Iterator[Tensor]:

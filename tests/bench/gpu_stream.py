@@ -1,6 +1,7 @@
 """A step of a model whose last layers are streamed from host memory, beside one with all of them on the card.
 
-The difference is what copies of these layers take that no kernel hides, hence the rate of the bus.
+The difference is what copies of these layers take that no kernel hides: all but the first of them. Their bytes divided
+by it are more than the rate of the bus.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def stream(recipe: str, context: int, steps: int, results: Results) -> int:
     for layer in subject.network.layers[-STREAMED:]:
         layers.hold(layer)
     torch.cuda.empty_cache()
-    layers.start()
+    layers.start(subject.network.layers[0])
     after = _milliseconds(subject, context, steps)
     rate = layers.nbytes / (after - before) / 1e6
     print(f"a step of {recipe}, {context:,} tokens of context, {subject.denoiser}:")

@@ -78,7 +78,7 @@ def card() -> Iterator[Queue]:
             # A parameter that moves is a new one: the memory of the old one would do for a card, but not its class.
             mock.patch.object(torch.__future__, "get_overwrite_module_params_on_conversion", lambda: True),
             recorded_by(queue.recorder),
-            _checked_launches(),
+            _checked_launches(queue),
             Devices(queue),
         ):
             yield queue
@@ -93,7 +93,7 @@ def _forget() -> None:
 
 
 @contextmanager
-def _checked_launches() -> Iterator[None]:
+def _checked_launches(queue: Queue) -> Iterator[None]:
     """Kernels take tensors on the card alone."""
 
     def checked(launch: Callable[..., None]) -> Callable[..., None]:
@@ -103,6 +103,7 @@ def _checked_launches() -> Iterator[None]:
                     raise ValueError(f"{kernel.fn.__name__}: a pointer cannot be accessed from Triton (cpu tensor?)")
             args = tuple(plain(value) if isinstance(value, Tensor) else value for value in args)
             with torch._C.DisableTorchFunction():
+                queue.use(*(value for value in args if isinstance(value, Tensor)))
                 launch(kernel, *args, **kwargs)
 
         return run

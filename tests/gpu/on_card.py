@@ -26,6 +26,11 @@ ASKING = {
 """What needs numbers on the host."""
 ANYWHERE = {"__get__", "__set__", "_has_compatible_shallow_copy_type", "type_as", "__delete__"}
 """What may see tensors of two devices, or is about no numbers."""
+NO_WORK = {
+    *("set_", "untyped_storage", "data_ptr", "requires_grad_", "detach", "view", "is_contiguous"),
+    *("size", "stride", "storage_offset", "dim", "numel", "element_size", "__len__"),
+}
+"""What only the host does."""
 
 
 class OnCard(Tensor):
@@ -45,6 +50,9 @@ class OnCard(Tensor):
 
     def get_device(self) -> int:
         return 0
+
+    def record_stream(self, stream: Any) -> None:
+        stream.lend(plain(self))
 
 
 def placed(tensor: Tensor) -> Tensor:
@@ -79,8 +87,12 @@ class Devices(TorchFunctionMode):
             return self._copy(*args, **kwargs)
         if name == "to" or name in ("cpu", "cuda"):
             return self._to(func, name, args, kwargs)
+        if name == "is_pinned":
+            return self._queue.is_pinned(plain(args[0]))
         given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         is_there = any(isinstance(tensor, OnCard) for tensor in given)
+        if name not in ANYWHERE | NO_WORK:
+            self._queue.use(*(plain(tensor) for tensor in given if isinstance(tensor, OnCard)))
         if name == "__setitem__":
             self._set(*args)
         elif name not in ANYWHERE:
@@ -97,6 +109,8 @@ class Devices(TorchFunctionMode):
             made = func(*args, **kwargs)
         if is_pinned:
             self._queue.pin(made)
+        if is_there and not given:
+            self._queue.use(made)
         return tree_map_only(Tensor, placed, made) if is_there and name != "__get__" else self._got(made, args, name)
 
     def _got(self, made: Any, args: tuple[Any, ...], name: str) -> Any:
@@ -123,9 +137,11 @@ class Devices(TorchFunctionMode):
         memory, numbers = plain(into), plain(source)
         with torch._C.DisableTorchFunction():
             if there in ((False, False), (True, True)):
+                self._queue.use(*((memory, numbers) if there[0] else ()))
                 memory.copy_(numbers)
                 return into
             self._queue.refuse("a copy between host and card")
+            self._queue.use(memory if there[0] else numbers, is_copied_to=there[0])
             if not (non_blocking and self._queue.is_pinned(source if there[0] else into)):
                 self._queue.wait("copy_")
                 memory.copy_(numbers)
