@@ -81,6 +81,25 @@ def test_a_gpu_copies_from_memory_that_is_locked(caplog: pytest.LogCaptureFixtur
     assert not caplog.records
 
 
+@pytest.mark.gpu
+def test_a_gpu_computes_the_same_while_layers_are_copied() -> None:
+    """Copies of 64 MB take longer than a pass, and the host is ahead of both."""
+    device = torch.device("cuda", 0)
+    stays, *moved = layers = [nn.Linear(4096, 4096, bias=False, device=device) for _ in range(4)]
+    x = torch.randn(256, 4096, device=device)
+
+    @torch.inference_mode()
+    def passed() -> Tensor:
+        y = x
+        for layer in layers:
+            y = layer(y)
+        return y
+
+    expected = passed()
+    streamed(moved, device, opening=stays)
+    assert all(torch.equal(found, expected) for found in [passed() for _ in range(50)])
+
+
 def test_small_tensors_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "MIN_BYTES", 100)
     layer = nn.ModuleList([nn.Linear(4, 4, bias=False), nn.Linear(5, 5, bias=False)])
