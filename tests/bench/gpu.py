@@ -22,7 +22,7 @@ Each part is a process of its own, and so is every step that is measured: what o
 is gone with it. One that is not done after `--minutes` is ended; of `steps` and `transformers`, one measurement. After
 `--total` minutes everything is. With `--results` each figure is a line of a file as soon as it is measured, and what
 is there is not measured again, nor what failed or did not fit, unless with `--again`: the same command goes on where it
-was ended. What another card has measured, or another torch or Triton, is not there.
+was ended. What another card has measured, or another torch, Triton or commit, is not there.
 Needs torch and Triton, safetensors and rich for the steps, and for the tests what tests need; what is missing is said
 and left out.
 `--vram-limit` caps torch's allocator, so that a large card behaves like a small one, and the peak that is reported is
@@ -46,6 +46,7 @@ from typing import Any
 
 import torch
 
+from quant.gpus import why_unseen
 from tests.bench.gpu_process import Limits, end_with_parent, ended
 from tests.bench.gpu_products import ROWS, clock, dense, embedding, layer
 from tests.bench.gpu_results import Results
@@ -89,7 +90,7 @@ def main() -> int:
         end_with_parent()
         return step_here(options)
     if not torch.cuda.is_available():
-        print("there is no CUDA device here", file=sys.stderr)
+        print(f"there is no CUDA device here: {why_unseen()}", file=sys.stderr)
         return 1
     if options.here:
         end_with_parent()
@@ -136,7 +137,7 @@ def _failure(name: str, options: argparse.Namespace) -> str | None:
     if limits.is_up:
         print("no time is left", flush=True)
         return "no time is left"
-    settings = [argument for argument in sys.argv[1:] if argument not in PARTS]
+    settings = _without_parts(sys.argv[1:], options.parts)
     if options.total is not None:
         settings += ["--until", str(options.until)]
     if options.results is not None:  # a path as seen from here
@@ -148,6 +149,13 @@ def _failure(name: str, options: argparse.Namespace) -> str | None:
     if name not in OF_PROCESSES and not (failure is not None and limits.is_up):
         _results(options).add(_part_key(name, options), failure=failure)
     return failure
+
+
+def _without_parts(arguments: Sequence[str], parts: Sequence[str]) -> list[str]:
+    """Arguments without those that name parts, which stand together; the value of an option may be the same word."""
+    places = range(len(arguments) - len(parts) + 1)
+    first = next(place for place in places if list(arguments[place : place + len(parts)]) == list(parts))
+    return [*arguments[:first], *arguments[first + len(parts) :]]
 
 
 def _limits(options: argparse.Namespace) -> Limits:
@@ -191,7 +199,9 @@ def device(results: Results) -> int:
     print(f"{torch.cuda.get_device_name()}, sm_{major}{minor}, {', '.join(versions)}")
     print(f"{free / 1e9:.1f} of {total / 1e9:.1f} GB free", flush=True)
     if (tool := shutil.which("nvidia-smi")) is not None:
-        subprocess.run([tool, f"--query-gpu={_QUERY}", "--format=csv"], check=False)
+        found = subprocess.run([tool, f"--query-gpu={_QUERY}", "--format=csv"], capture_output=True, text=True)
+        print(found.stdout, end="", flush=True)
+        results.add({"part": "device", "name": "nvidia-smi"}, csv=found.stdout.splitlines())
     from quant.cuda.support import why_unsupported
 
     number = torch.zeros(1, device="cuda")

@@ -3,7 +3,7 @@
     python -m tests.bench.gpu_results results.jsonl      the tables of docs/performance.md
 
 A process that is killed leaves what it has measured, and what is in the file is not measured again, on the same card
-with the same torch and Triton. Tables are made of what was measured on one card, anywhere, without torch.
+with the same torch, Triton and commit. Tables are made of what was measured on one card, anywhere, without torch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHORT = 60
 """Characters of a kernel's name: those of torch's templates have some hundreds."""
 _KEYS = ("part", "recipe", "context", "vram_limit", "way", "name", "tile", "switches")
 """What one measurement differs in from another on the same card."""
-_CARD = ("gpu", "torch", "triton")
+_CARD = ("gpu", "torch", "triton", "commit")
 """The keys of `card`."""
 
 
@@ -94,7 +94,7 @@ def _key_of(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tables(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown, for each card and its versions: all tables of what was measured there."""
+    """Markdown, for each card, its versions and the commit: all tables of what was measured there."""
     of_card: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for line in lines:
         of_card.setdefault(tuple(str(line.get(name) or "") for name in _CARD), []).append(line)
@@ -102,10 +102,11 @@ def tables(lines: Sequence[Mapping[str, Any]]) -> str:
     return "\n\n".join(f"{words}\n\n{tables}".lstrip() for words, tables in made if tables)
 
 
-def _words_of_card(gpu: str, torch: str, triton: str) -> str:
+def _words_of_card(gpu: str, torch: str, triton: str, commit: str) -> str:
     """A heading; nothing where nothing is known."""
-    words = (gpu, f"torch {torch}" if torch else "", f"Triton {triton}" if triton else "")
-    return "### " + ", ".join(word for word in words if word) if any(words) else ""
+    named = {"torch": torch, "Triton": triton, "commit": commit}
+    words = [gpu, *(f"{name} {word}" for name, word in named.items() if word)]
+    return "### " + ", ".join(filter(None, words)) if any(words) else ""
 
 
 def _tables_of_card(lines: Sequence[Mapping[str, Any]]) -> str:

@@ -6,6 +6,7 @@ import ctypes
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,6 +55,30 @@ def test_it_is_the_card_and_what_compiles_for_it(monkeypatch: pytest.MonkeyPatch
 def test_without_a_card_there_are_versions_alone(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
     monkeypatch.setattr(ctypes, "CDLL", driver(b"", failing=failing))
     assert "gpu" not in gpu_card.card() and "torch" in gpu_card.card()
+
+
+def test_figures_are_those_of_a_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A clone that is brought up to date is measured anew, and a copy without history or git says nothing."""
+
+    def git(*words: str) -> None:
+        identity = ["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    monkeypatch.setattr(gpu_card, "_ROOT", tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert gpu_card._commit() is None
+    git("init")
+    (tmp_path / "code").write_text("one")
+    git("add", "code")
+    git("commit", "-m", "a commit")
+    commit = gpu_card._commit()
+    assert commit is not None and len(commit) == 12
+    (tmp_path / "results").write_text("of no matter")
+    assert gpu_card._commit() == commit
+    (tmp_path / "code").write_text("two")
+    assert gpu_card._commit() == f"{commit}, changed"
+    monkeypatch.setenv("PATH", "")
+    assert gpu_card._commit() is None
 
 
 def test_it_takes_no_context() -> None:

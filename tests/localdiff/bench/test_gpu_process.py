@@ -239,6 +239,12 @@ def test_a_part_that_fails_does_not_keep_the_others_from_being_done(
     assert gpu.main() == 0 and [part for part, _ in done] == ["dense"]
 
 
+def test_a_product_that_is_called_as_a_part_is_still_a_product() -> None:
+    arguments = ["--total", "3", "tiles", "dense", "--product", "attention", "dense"]
+    assert gpu._without_parts(arguments, ["tiles", "dense"]) == ["--total", "3", "--product", "attention", "dense"]
+    assert gpu._without_parts(["--product", "attention"], []) == ["--product", "attention"]
+
+
 def test_what_is_ended_by_the_time_of_all_is_not_done_and_the_same_command_goes_on_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -383,4 +389,4 @@ def test_without_a_card_it_says_so() -> None:
         captured=True,
     )
     assert found.failure == "exit code 1"
-    assert found.err.strip().endswith("there is no CUDA device here")
+    assert "there is no CUDA device here: " in found.err

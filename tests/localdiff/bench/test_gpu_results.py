@@ -59,7 +59,9 @@ def test_what_did_not_fit_is_tried_again_as_what_failed_is(file: Path) -> None:
     assert Results(file, again=True).has(KEY)
 
 
-@pytest.mark.parametrize("other", [Y, X | {"torch": "2.14.0+cu130"}, X | {"triton": "3.8.0"}])
+@pytest.mark.parametrize(
+    "other", [Y, X | {"torch": "2.14.0+cu130"}, X | {"triton": "3.8.0"}, X | {"commit": "0123456789ab"}]
+)
 def test_what_was_measured_on_another_card_or_with_other_versions_is_not_done(
     file: Path, monkeypatch: pytest.MonkeyPatch, other: dict[str, str]
 ) -> None:
