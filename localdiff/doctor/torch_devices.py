@@ -5,6 +5,7 @@ Knows torch; knows nothing about models.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,8 @@ from localdiff.errors import LocaldiffError, UsageError
 from localdiff.host_memory import host_memory
 from localdiff.load.devices import free_bytes, resolve_device
 from localdiff.sizes import shown_size
+from quant.gpus import usable_gpus, why_unseen, why_unusable
+from quant.unsupported import Unsupported
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,11 +34,10 @@ class Device:
 
 
 def devices() -> list[Device]:
-    """Every device, the one that `auto` means first."""
+    """Every device that torch can compute on, the one that `auto` means first."""
     accelerators = []
-    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
-        device = torch.device("cuda", index)
-        properties = torch.cuda.get_device_properties(index)
+    for device in usable_gpus():
+        properties = torch.cuda.get_device_properties(device)
         title = f"{properties.name}, compute {properties.major}.{properties.minor}"
         accelerators.append(Device(device=device, title=title, total=properties.total_memory, free=free_bytes(device)))
     total, free = host_memory()
@@ -65,12 +67,18 @@ def check_devices(available: Sequence[Device], *, gpus: int) -> list[Finding]:
     }
     text = f"torch {torch.__version__} ({build}); `auto` is {available[0].device} ({available[0].title})"
     finding = partial(Finding, subject="devices", details=[_line(one) for one in available], facts=facts)
-    if gpus and not any(one.device.type == "cuda" for one in available):
+    has_gpu = any(one.device.type == "cuda" for one in available)
+    if (unusable := _unusable()) is not None:
+        advice = None if has_gpu else unusable.remedy  # another build may have no code for the one that is used
+        return [finding(status="ok" if has_gpu else "warn", text=f"{text}; {unusable.reason}", advice=advice)]
+    if gpus and not has_gpu:
         if torch.version.cuda is None:
             advice = (
                 "this torch is built for the CPU only: `pip install torch --index-url "
                 "https://download.pytorch.org/whl/cu130 --force-reinstall` installs one that supports the GPU"
             )
+        elif "CUDA_VISIBLE_DEVICES" in os.environ:
+            advice = why_unseen()
         else:
             advice = (
                 "the driver may be too old for this torch: `nvidia-smi` shows the newest CUDA version that it supports"
@@ -89,6 +97,12 @@ def check_device(settings: Settings | UsageError) -> list[Finding]:
     except LocaldiffError as error:
         return [unusable("device", settings, error)]
     return []
+
+
+def _unusable() -> Unsupported | None:
+    """What keeps torch from a GPU that it sees."""
+    seen = (torch.device("cuda", index) for index in range(torch.cuda.device_count()))
+    return next(filter(None, map(why_unusable, seen)), None)
 
 
 def bf16_speed() -> str:

@@ -16,6 +16,7 @@ from localdiff.host_memory import host_memory
 from localdiff.load.stored import StoredWeights
 from localdiff.load.threads import SMALL
 from quant.dtypes import short_name
+from quant.gpus import HIDDEN, usable_gpus, why_unseen, why_unusable
 from quant.planning.gpu import gpu_memory
 
 # Up to here a CPU computes in fp32, which it does faster than bf16; beyond, memory decides.
@@ -24,14 +25,14 @@ _DTYPES = {short_name(dtype): dtype for dtype in (torch.bfloat16, torch.float32)
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device that `--device NAME` means: `auto` is the first CUDA device, or the CPU where there is none.
+    """The device that `--device NAME` means: `auto` is the first GPU that torch can compute on, or the CPU.
 
     Raises:
         UsageError: no such kind of device.
         ResourceError: this machine has no such device.
     """
     if name == "auto":
-        return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+        return next(iter(usable_gpus()), torch.device("cpu"))
     if name == "cpu":
         return torch.device("cpu")
     if name == "mps":
@@ -42,28 +43,30 @@ def resolve_device(name: str) -> torch.device:
     if match is None:
         raise ArgumentError("{device} should be auto, cpu, cuda, cuda:N or mps", device=name)
     if not torch.cuda.is_available():
-        reason = (
-            "this torch is built for the CPU only: install a CUDA build of it"
-            if torch.version.cuda is None
-            else "check that `nvidia-smi` lists the device"
-        )
-        raise ResourceError("there is no CUDA device here", f"{reason}, or use `--device cpu`")
+        raise ResourceError("there is no CUDA device here", f"{why_unseen()}, or use `--device cpu`")
     index, count = int(match[1] or 0), torch.cuda.device_count()
     if index >= count:
         raise ResourceError(f"there is no `cuda:{index}` here", f"the last of {count} is `cuda:{count - 1}`")
-    return torch.device("cuda", index)
+    device = torch.device("cuda", index)
+    if (unusable := why_unusable(device)) is not None:
+        raise ResourceError(unusable.reason, f"{unusable.remedy}; `--device cpu` does without")
+    return device
 
 
 def unused_gpu(weights: int) -> str | None:
     """Why `auto` means the CPU in spite of an NVIDIA GPU; None where there is none, and for a small model."""
-    if weights < SMALL or torch.cuda.is_available() or shutil.which("nvidia-smi") is None:
+    if weights < SMALL or usable_gpus():
+        return None
+    if torch.cuda.is_available() and (unusable := why_unusable(torch.device("cuda", 0))) is not None:
+        return f"{unusable.reason}, so the CPU computes: {unusable.remedy}"
+    if shutil.which("nvidia-smi") is None:
         return None
     if torch.version.cuda is not None:
-        if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        if os.environ.get("CUDA_VISIBLE_DEVICES") in HIDDEN:
             return None  # as somebody wanted it
         return (
-            f"torch {torch.__version__} finds no GPU that it can use, so the CPU computes: check that `nvidia-smi` "
-            f"lists one and that its driver is new enough for CUDA {torch.version.cuda}; `localdiff doctor` says more"
+            f"torch {torch.__version__} finds no GPU that it can use, so the CPU computes: {why_unseen()}; "
+            "`localdiff doctor` says more"
         )
     return (
         f"torch {torch.__version__} is built without CUDA, so the NVIDIA GPU of this machine is not used: "
@@ -72,10 +75,8 @@ def unused_gpu(weights: int) -> str | None:
 
 
 def further_devices(name: str) -> tuple[torch.device, ...]:
-    """Devices that `--device NAME` may use beside the first: with `auto` all other CUDA devices, else none."""
-    if name != "auto" or not torch.cuda.is_available():
-        return ()
-    return tuple(torch.device("cuda", index) for index in range(1, torch.cuda.device_count()))
+    """Devices that `--device NAME` may use beside the first: with `auto` all other GPUs that are usable, else none."""
+    return usable_gpus()[1:] if name == "auto" else ()
 
 
 def resolve_dtype(name: str, device: torch.device, weights: StoredWeights) -> torch.dtype:

@@ -10,6 +10,8 @@ from typing import Self
 
 import torch
 
+from quant.gpus import usable_gpus
+
 MIN_FREE_BYTES = 2_000_000_000
 """A GPU with less free memory is left to the programs that use it; a job needs less than this."""
 
@@ -29,9 +31,7 @@ class Gpu:
 
 def first_gpu() -> Gpu | None:
     """The first GPU, if there is one that torch can use."""
-    if not torch.cuda.is_available():
-        return None
-    return _gpu(0)
+    return next((_gpu(device.index) for device in usable_gpus()), None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,8 +52,8 @@ class Encoder:
     def automatic(cls) -> Self:
         """The first GPU if it has enough free memory, otherwise the CPU."""
         gpu = first_gpu()
-        device = torch.device("cuda", 0) if gpu is not None and gpu.free > MIN_FREE_BYTES else torch.device("cpu")
-        return cls(requested="auto", device=device, gpu=gpu)
+        device = gpu.device if gpu is not None and gpu.free > MIN_FREE_BYTES else "cpu"
+        return cls(requested="auto", device=torch.device(device), gpu=gpu)
 
     @classmethod
     def on(cls, device: torch.device) -> Self:

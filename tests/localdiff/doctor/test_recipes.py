@@ -72,6 +72,30 @@ def test_a_card_that_torch_does_not_see(monkeypatch: pytest.MonkeyPatch) -> None
     assert finding.status == "warn"
     assert "built for the CPU only" in (finding.advice or "")
     monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     (finding,) = check_devices(devices(), gpus=2)
     assert "there are 2 GPUs that torch does not see" in finding.text
     assert "driver" in (finding.advice or "")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    (finding,) = check_devices(devices(), gpus=2)
+    assert finding.advice == "`CUDA_VISIBLE_DEVICES` hides every GPU: unset it"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    (finding,) = check_devices(devices(), gpus=2)
+    assert "driver" in (finding.advice or "") and "that `CUDA_VISIBLE_DEVICES` names it" in (finding.advice or "")
+
+
+def test_a_card_that_torch_has_no_code_for_is_not_computed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "compute_120"])
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (6, 1))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "GTX 1080")
+    found = devices()
+    assert "cuda" not in {one.device.type for one in found}
+    (finding,) = check_devices(found, gpus=1)
+    assert (finding.status, finding.facts["auto"]) == ("warn", str(found[0].device))
+    assert finding.text.endswith("has no code for GTX 1080 (compute capability 6.1)")
+    assert "whl/cu126" in (finding.advice or "")
+    (finding,) = check_devices([device("cuda:1", 24), *found], gpus=2)
+    assert (finding.status, finding.advice) == ("ok", None), "that build may have no code for the one that is used"
+    assert "has no code for GTX 1080" in finding.text

@@ -22,6 +22,7 @@ from localdiff.load import (
 )
 from localdiff.load.stored import StoredWeights
 from localdiff.load.threads import SMALL
+from quant.gpus import why_unusable
 from tests.checkpoints.layouts import Spec, write_checkpoint
 
 CPU = torch.device("cpu")
@@ -78,7 +79,7 @@ def test_a_gpu_that_others_have_filled_has_no_free_memory(monkeypatch: pytest.Mo
         (SMALL - 1, None, True, None, None),
         (SMALL, None, False, None, None),
         (SMALL, "13.0", True, None, "its driver is new enough for CUDA 13.0"),
-        (SMALL, "13.0", True, "0", "its driver is new enough for CUDA 13.0"),
+        (SMALL, "13.0", True, "0", "CUDA 13.0, and that `CUDA_VISIBLE_DEVICES` names it"),
         (SMALL, "13.0", True, "", None),
         (SMALL, "13.0", True, "-1", None),
         (SMALL, "13.0", False, None, None),
@@ -162,20 +163,89 @@ def test_a_named_gpu(gpus: Callable[[int], None]) -> None:
 
 
 @pytest.mark.parametrize("name", ["cuda", "cuda:0"])
-@pytest.mark.parametrize(("built_with", "hint"), [(None, "CUDA build"), ("13.0", "nvidia-smi")])
+@pytest.mark.parametrize(
+    ("built_with", "visible", "hint"),
+    [
+        (None, None, "CUDA build"),
+        ("13.0", None, "its driver is new enough for CUDA 13.0, or use `--device cpu`"),
+        ("13.0", "7", "that `CUDA_VISIBLE_DEVICES` names it, or use `--device cpu`"),
+        ("13.0", "", "`CUDA_VISIBLE_DEVICES` hides every GPU"),
+    ],
+)
 def test_no_gpu(
     gpus: Callable[[int], None],
     monkeypatch: pytest.MonkeyPatch,
     name: str,
     built_with: str | None,
+    visible: str | None,
     hint: str,
 ) -> None:
     gpus(0)
     monkeypatch.setattr(torch.version, "cuda", built_with)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     with pytest.raises(ResourceError, match="no CUDA device") as caught:
         resolve_device(name)
     assert caught.value.hint is not None
     assert hint in caught.value.hint
+
+
+class TestGpusThatThisTorchHasNoCodeFor:
+    """A GTX 1080 with a build for CUDA 13, say, on which every operation fails."""
+
+    @pytest.fixture(autouse=True)
+    def capabilities(self, gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+        """Of all GPUs of the machine; the first is too old."""
+        found = [(6, 1), (8, 9), (5, 0), (12, 0)]
+        gpus(len(found))
+        monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80", "sm_90", "sm_120", "compute_120"])
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: found[device.index])
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"card {device.index}")
+        return found
+
+    def test_auto_means_the_others(self) -> None:
+        assert resolve_device("auto") == torch.device("cuda", 1)
+        assert further_devices("auto") == (torch.device("cuda", 3),)
+        assert devices.unused_gpu(SMALL) is None
+
+    def test_one_that_is_named_is_refused(self) -> None:
+        with pytest.raises(ResourceError, match=r"no code for card 0 \(compute capability 6\.1\)") as caught:
+            resolve_device("cuda")
+        assert "whl/cu126" in str(caught.value.hint) and "`--device cpu`" in str(caught.value.hint)
+        assert resolve_device("cuda:3") == torch.device("cuda", 3)
+
+    def test_where_there_is_no_other_the_cpu_computes_and_it_is_said(self, gpus: Callable[[int], None]) -> None:
+        gpus(1)
+        assert resolve_device("auto") == CPU
+        assert further_devices("auto") == ()
+        assert "no code for card 0" in str(devices.unused_gpu(SMALL))
+        assert devices.unused_gpu(SMALL - 1) is None
+
+    @pytest.mark.parametrize(
+        ("built", "capability", "remedy"),
+        [
+            (["sm_80", "sm_90"], (8, 9), None),
+            (["sm_86"], (8, 0), "whl/cu126"),
+            (["sm_80", "sm_90"], (12, 0), "whl/cu130"),
+            (["sm_90a", "compute_90"], (12, 0), None),
+            (["sm_120"], (13, 0), "whl/cu130"),
+            (["gfx942"], (9, 4), None),
+            ([], (6, 1), None),
+        ],
+    )
+    def test_code_runs_on_later_gpus_of_its_generation_and_ptx_on_all_later_ones(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        capabilities: list[tuple[int, int]],
+        built: list[str],
+        capability: tuple[int, int],
+        remedy: str | None,
+    ) -> None:
+        monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: built)
+        capabilities[0] = capability
+        unusable = why_unusable(torch.device("cuda", 0))
+        assert unusable is None if remedy is None else remedy in str(unusable and unusable.remedy)
 
 
 def test_mps(monkeypatch: pytest.MonkeyPatch) -> None:

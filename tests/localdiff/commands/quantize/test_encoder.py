@@ -73,6 +73,15 @@ def test_an_error_of_the_gpu_is_no_lack_of_memory(gpus: Callable[..., None], mon
         encoder_named("auto")
 
 
+def test_auto_is_no_gpu_that_this_torch_has_no_code_for(
+    gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus(7 * 10**9, 20 * 10**9)
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80"])
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (6, 1) if device.index == 0 else (8, 6))
+    assert encoder_named("auto").device == torch.device("cuda", 1)
+
+
 @pytest.mark.parametrize("name", ["auto", "cpu"])
 def test_without_a_gpu_it_is_the_cpu(gpus: Callable[..., None], name: str) -> None:
     gpus()

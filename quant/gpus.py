@@ -1,0 +1,64 @@
+"""GPUs that torch can compute on here, and why it sees none or has no code for one.
+
+Knows torch's view of them; knows nothing about kernels of our own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+import torch
+
+from quant.unsupported import Unsupported
+
+HIDDEN = ("", "-1")
+"""Values of `CUDA_VISIBLE_DEVICES` that hide all GPUs on purpose."""
+OLD, NEW = "cu126", "cu130"
+"""Builds of torch with code for older GPUs (from compute capability 5.0 on), and for newer ones."""
+_ARCHITECTURE = re.compile(r"(sm|compute)_(\d+)[af]?")
+
+
+def usable_gpus() -> tuple[torch.device, ...]:
+    """The CUDA devices that torch can compute on, in its order."""
+    if not torch.cuda.is_available():
+        return ()
+    devices = (torch.device("cuda", index) for index in range(torch.cuda.device_count()))
+    return tuple(device for device in devices if why_unusable(device) is None)
+
+
+def why_unseen() -> str:
+    """What to do where torch sees no GPU, although there may be one."""
+    if torch.version.cuda is None:
+        return "this torch is built for the CPU only: install a CUDA build of it"
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible in HIDDEN:
+        return "`CUDA_VISIBLE_DEVICES` hides every GPU: unset it"
+    checks = f"check that `nvidia-smi` lists the device and that its driver is new enough for CUDA {torch.version.cuda}"
+    return checks if visible is None else f"{checks}, and that `CUDA_VISIBLE_DEVICES` names it"
+
+
+def why_unusable(device: torch.device) -> Unsupported | None:
+    """Why torch computes nothing on a CUDA device that it sees; None where it does.
+
+    Its libraries may have neither machine code for that GPU nor any that the driver could compile for it: then every
+    operation fails, with "no kernel image is available for execution on the device".
+    """
+    built = [match for name in torch.cuda.get_arch_list() if (match := _ARCHITECTURE.fullmatch(name))]
+    if not built or torch.version.hip is not None:
+        return None
+    major, minor = torch.cuda.get_device_capability(device)
+    if any(_runs_on(10 * major + minor, int(match[2]), is_machine_code=match[1] == "sm") for match in built):
+        return None
+    name = torch.cuda.get_device_name(device)
+    build = OLD if 10 * major + minor < min(int(match[2]) for match in built) else NEW
+    return Unsupported(
+        f"torch {torch.__version__} has no code for {name} (compute capability {major}.{minor})",
+        f"`pip install torch --index-url https://download.pytorch.org/whl/{build} --force-reinstall` installs a build "
+        f"for {'older' if build == OLD else 'newer'} GPUs",
+    )
+
+
+def _runs_on(gpu: int, built_for: int, *, is_machine_code: bool) -> bool:
+    """Whether code for one compute capability, ten times of it, runs on a GPU of another."""
+    return gpu >= built_for and (not is_machine_code or gpu // 10 == built_for // 10)
