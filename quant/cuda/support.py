@@ -36,6 +36,7 @@ _TOOLS = (
     "install a C compiler and the headers of this Python (`sudo apt install gcc python3-dev` on Debian and Ubuntu, "
     "`sudo dnf install gcc python3-devel` on Fedora)"
 )
+_NO_EXEC = "have `TRITON_CACHE_DIR` name a directory on a file system that is not mounted with `noexec`"
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """File system errors of a directory that takes no file."""
 
@@ -106,6 +107,8 @@ def _trial(device: torch.device, *, is_hopper: bool = False) -> Unsupported | No
             return Unsupported("Triton cannot build its launcher here", _TOOLS)
         if _is_of_files(error):
             return _unwritable_cache(error)
+        if _is_of_mount(error):
+            return Unsupported(f"Triton cannot load what it has compiled ({_first_line(error)})", _NO_EXEC)
         return Unsupported(f"Triton does not run here ({_first_line(error)})", _VERSIONS)
     return None if exact else Unsupported("Triton computes wrong numbers here", _VERSIONS)
 
@@ -132,6 +135,11 @@ def _is_out_of_memory(error: Exception) -> bool:
 def _is_of_files(error: Exception) -> TypeGuard[OSError]:
     """Whether the directory of compiled kernels takes none, as where a user in a container has no home."""
     return isinstance(error, OSError) and error.errno in _REFUSED
+
+
+def _is_of_mount(error: Exception) -> bool:
+    """Whether the directory of compiled kernels is on a file system that runs no programs, as some homes are."""
+    return isinstance(error, ImportError) and "failed to map segment" in str(error)
 
 
 def _unwritable_cache(error: OSError) -> Unsupported:

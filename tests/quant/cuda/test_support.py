@@ -138,6 +138,20 @@ def test_what_has_to_be_installed_is_told(monkeypatch: pytest.MonkeyPatch, error
     assert "gcc python3-dev" in unsupported.remedy
 
 
+def test_a_launcher_that_a_file_system_does_not_run_is_no_fault_of_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words of Linux for a shared library on a file system that is mounted with `noexec`."""
+    library = "/home/me/.triton/cache/AB/cuda_utils.so"
+
+    def barred(_: torch.device) -> bool:
+        raise ImportError(f"{library}: failed to map segment from shared object", path=library)
+
+    monkeypatch.setattr(support, "_rounds_rows", barred)
+    unsupported = support._trial(DEVICE)
+    assert unsupported is not None
+    assert unsupported.reason.startswith("Triton cannot load what it has compiled")
+    assert "noexec" in unsupported.remedy and "TRITON_CACHE_DIR" in unsupported.remedy
+
+
 @pytest.mark.parametrize(
     "error", [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("Triton Error [CUDA]: out of memory")]
 )
