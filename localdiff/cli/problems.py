@@ -46,7 +46,8 @@ def worded(error: Exception) -> LocaldiffError:
         return _usage(error)
     if is_out_of_memory(error):
         return ResourceError(
-            "out of memory", "use a smaller `--context`, a quantized model, or a device with more memory"
+            "out of memory",
+            "close other programs that use the device, lower `--context`, or use a smaller model or another device",
         )
     if (words := gpu_failure(error)) is not None:
         return ResourceError(

@@ -240,7 +240,7 @@ def _too_large(demand: Demand, main: Budget, min_bytes: int, may_offload: bool) 
     if may_offload:
         return ResourceError(
             f"{message}; even with every layer offloaded, it needs {shown_size(min_bytes)} there",
-            "lower `--context`, use a smaller recipe, or raise `--max-memory` if the device has more",
+            "free memory of the device, lower `--context`, use a smaller recipe, or raise `--max-memory` if it is set",
         )
     if main.holds(min_bytes):
         return ResourceError(

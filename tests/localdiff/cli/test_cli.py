@@ -218,11 +218,11 @@ def test_what_is_no_file_may_come_twice_and_help_comes_first(cli: Cli) -> None:
         (ResourceError("no device"), 4, "error: no device\n"),
         (TraceError("a byte differs"), 5, "error: a byte differs\n"),
         (DamagedError("a byte differs", "make it again"), 5, "error: a byte differs\nhint: make it again\n"),
-        (MemoryError(), 4, "error: out of memory\nhint: use a smaller `--context`"),
+        (MemoryError(), 4, "error: out of memory\nhint: close other programs that use the device"),
         (
             RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory"),
             4,
-            "error: out of memory\nhint: use a smaller `--context`",
+            "error: out of memory\nhint: close other programs that use the device",
         ),
         (RuntimeError("shapes do not fit"), 1, "error: unexpected RuntimeError: shapes do not fit\nhint: this is"),
         (

@@ -213,8 +213,9 @@ def test_layers_that_stay_are_computed_by_kernels_beside_those_that_pass(
 
 
 def test_a_budget_that_is_too_small_for_anything(directories: dict[str, Path]) -> None:
-    with pytest.raises(ResourceError, match="even with every layer offloaded"):
+    with pytest.raises(ResourceError, match="even with every layer offloaded") as error:
         Engine.load(str(directories["plain"]), device="cpu", dtype="fp32", context_size=64, max_memory=1000)
+    assert str(error.value.hint).startswith("free memory of the device,"), "others may have taken it"
 
 
 def test_what_fits_is_not_offloaded_and_not_warned_about(
