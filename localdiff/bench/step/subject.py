@@ -21,6 +21,8 @@ from localdiff.download_plan import ConfirmDownload, confirm_silently
 from localdiff.errors import ResourceError, UsageError
 from localdiff.fetching.source import find_source
 from localdiff.load import (
+    MemoryPlan,
+    StoredWeights,
     limit_threads,
     load_model,
     match_tensors,
@@ -170,11 +172,18 @@ def real_subject(
         ResourceError: there is no such device; the maker also raises it where the model does not fit.
     """
     where = resolve_device(device)
+
+    def plan(weights: StoredWeights) -> MemoryPlan:
+        try:
+            return plan_memory(weights, where, resolve_dtype(dtype, where, weights), context=context)
+        except ResourceError as error:  # its hint may be to keep layers in host memory, whose copies would be measured
+            raise ResourceError(error.message, "a smaller recipe or `--context` takes less") from error
+
     source = find_source(
         model,
         revision=revision,
         offline=offline,
-        plan_memory=lambda weights: plan_memory(weights, where, resolve_dtype(dtype, where, weights), context=context),
+        plan_memory=plan,
         confirm=confirm,
         progress=lambda stage, share: progress(f"{stage} of {model}: {int(100 * share)} %"),
     )
@@ -190,7 +199,7 @@ def real_subject(
         progress(f"loading {source.name}")
         limit_threads(weights.text_parameters(), where)
         began = time.perf_counter()
-        loaded = load_model(plan_memory(weights, where, kind, context=context))
+        loaded = load_model(plan(weights))
         network = loaded.network
         denoiser = Denoiser.for_device(network, where)
         compare_kernels(denoiser, loaded.expectations)

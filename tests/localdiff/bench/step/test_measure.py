@@ -24,10 +24,12 @@ from localdiff.demo.training.architecture import CANVAS_LENGTH
 from localdiff.denoising import Denoiser, ParityError, denoiser
 from localdiff.denoising.static.reading import read_through_torch
 from localdiff.errors import ResourceError, UsageError
+from localdiff.load import memory_plan, open_weights, plan_memory
 from localdiff.load.loader import LoadedModel
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.projections import fuse_projections
+from localdiff.model_reference import resolve_local
 from quant.errors import RecipeError
 from quant.recipe import RECIPES
 from quant.released import LAYERS
@@ -276,6 +278,22 @@ def test_more_context_than_the_model_takes_is_refused_before_it_is_loaded(monkey
     monkeypatch.setattr(subjects, "load_model", lambda *_, **__: pytest.fail("loaded"))
     with pytest.raises(UsageError, match="`--context 8193` should be from 1 to 8,192"):
         real_subject(model="demo", revision=None, offline=True, context=8193, device="cpu", dtype="auto")
+
+
+def test_a_model_that_does_not_fit_is_not_to_be_kept_in_host_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no `--max-memory` here."""
+    source = resolve_local("demo")
+    assert source is not None
+    cpu, weights = torch.device("cpu"), open_weights(source.directory)
+    needed = plan_memory(weights, cpu, torch.float32, context=16).demand.account.total
+    monkeypatch.setattr(memory_plan, "free_bytes", lambda _: needed - 1)
+    with pytest.raises(ResourceError) as error:
+        plan_memory(weights, cpu, torch.float32, context=16)
+    assert "--max-memory" in str(error.value.hint)
+    make = real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")
+    with pytest.raises(ResourceError, match="`cpu` has .* for it") as error:
+        make(lambda _: None)
+    assert error.value.hint == "a smaller recipe or `--context` takes less"
 
 
 @pytest.mark.parametrize("where", ["step", "module"])
