@@ -46,7 +46,8 @@ def resolve_device(name: str) -> torch.device:
         raise ResourceError("there is no CUDA device here", f"{why_unseen()}, or use `--device cpu`")
     index, count = int(match[1] or 0), torch.cuda.device_count()
     if index >= count:
-        raise ResourceError(f"there is no `cuda:{index}` here", f"the last of {count} is `cuda:{count - 1}`")
+        numbered = ", as `CUDA_VISIBLE_DEVICES` numbers them" if "CUDA_VISIBLE_DEVICES" in os.environ else ""
+        raise ResourceError(f"there is no `cuda:{index}` here", f"the last of {count} is `cuda:{count - 1}`{numbered}")
     device = torch.device("cuda", index)
     if (unusable := why_unusable(device)) is not None:
         raise ResourceError(unusable.reason, f"{unusable.remedy}; `--device cpu` does without")

@@ -154,12 +154,17 @@ def test_auto_may_use_every_other_gpu(gpus: Callable[[int], None]) -> None:
     assert further_devices("auto") == ()
 
 
-def test_a_named_gpu(gpus: Callable[[int], None]) -> None:
+def test_a_named_gpu(gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
     gpus(2)
     assert resolve_device("cuda") == torch.device("cuda:0")
     assert resolve_device("cuda:1") == torch.device("cuda:1")
     with pytest.raises(ResourceError, match="no `cuda:2` here"):
         resolve_device("cuda:2")
+    gpus(1)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    with pytest.raises(ResourceError, match="no `cuda:1` here") as error:
+        resolve_device("cuda:1")
+    assert error.value.hint == "the last of 1 is `cuda:0`, as `CUDA_VISIBLE_DEVICES` numbers them"
 
 
 @pytest.mark.parametrize("name", ["cuda", "cuda:0"])
