@@ -292,11 +292,12 @@ def steps(options: argparse.Namespace) -> int:
                 command += ["--vram-limit", options.vram_limit]
             if options.results is not None:
                 command += ["--results", str(options.results)]
+            known = len(list(results.lines()))
             failure = ended(command, seconds=limits.left).failure
             if failure is not None:
                 print(f"  {failure}", flush=True)
                 failed += 1
-                if not limits.is_up:
+                if not limits.is_up and len(list(results.lines())) == known:  # it may have said why
                     results.add(key, failure=failure)
     return int(failed > 0)
 
@@ -323,6 +324,7 @@ def step_here(options: argparse.Namespace) -> int:
     from localdiff.bench.step.words import json_line, table
     from localdiff.errors import ResourceError
     from localdiff.sizes import parse_size
+    from quant.cuda.parity import ParityError
 
     recipe, context, vram_limit = options.recipe[0], options.context[0], options.vram_limit
     key, results = _step_key(recipe, context, vram_limit), _results(options)
@@ -339,15 +341,26 @@ def step_here(options: argparse.Namespace) -> int:
             report = run(context=context, steps=options.steps, device="cuda:0", make=make)
     except (ResourceError, torch.OutOfMemoryError) as error:
         message = error.message if isinstance(error, ResourceError) else str(error).splitlines()[0]
+        if isinstance(error.__cause__, ParityError):
+            print(f"failed: {message}")
+            results.add(key, failure=message)
+            return 1
         print(f"left out: {message}")
         results.add(key, left_out=message)
         return 0
-    line = json_line(report, " ".join(sys.argv))
+    line = json_line(report, _command(options))
     results.add({**json.loads(line), **key}, whole_device_peak_bytes=peak.nbytes)
     print(table(report))
     print(line)
     print(json.dumps({"device_peak_bytes": peak.nbytes, "vram_limit": vram_limit}), flush=True)
     return 0
+
+
+def _command(options: argparse.Namespace) -> str:
+    """What measures this step again, in a file for others: without the path of anybody's home."""
+    limit = [] if options.vram_limit is None else ["--vram-limit", options.vram_limit]
+    settings = ["--recipe", options.recipe[0], "--context", str(options.context[0]), "--steps", str(options.steps)]
+    return " ".join(["python3 -m tests.bench.gpu steps", *settings, *limit])
 
 
 class DevicePeak:

@@ -18,6 +18,7 @@ import torch
 
 from localdiff.bench.step import subject
 from localdiff.errors import ResourceError
+from quant.cuda.parity import ParityError
 from tests.bench import gpu
 from tests.bench.gpu_process import ROOT, TOLD, Ended, Limits, ended
 from tests.bench.gpu_results import Results
@@ -354,6 +355,51 @@ def test_a_recipe_that_does_not_fit_the_card_is_no_failure(
     monkeypatch.setattr(sys, "argv", ["gpu", "--child", "--recipe", "int8", "--context", "1024"])
     assert gpu.main() == 0
     assert capsys.readouterr().out == "left out: random `int8` weights take 29 GB, and `cuda:0` has 24 GB free\n"
+
+
+def test_a_recipe_whose_kernels_are_wrong_is_a_failure_that_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where nobody has tried a card, this is what its owner finds out for others."""
+    file = tmp_path / "results.jsonl"
+
+    def run(**_: object) -> None:
+        raise ResourceError("kernels compute wrong numbers here: experts") from ParityError("experts")
+
+    def child(command: list[str], *, seconds: float) -> Ended:
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "argv", command[2:])
+            return Ended(failure="exit code 1" if gpu.main() == 1 else None)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=24_000_000_000))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (23_500_000_000, 24_000_000_000))
+    monkeypatch.setattr(subject, "random_subject", lambda **_: None)
+    monkeypatch.setattr("localdiff.bench.step.run.run", run)
+    monkeypatch.setattr(gpu, "ended", child)
+    settings = ["steps", "--here", "--recipe", "4bit", "--context", "1024", "--results", str(file)]
+    for again in ([], ["--again"]):
+        monkeypatch.setattr(sys, "argv", ["gpu", *settings, *again])
+        assert gpu.main() == 1
+        *_, line = Results(file).lines()
+        assert line["failure"] == "kernels compute wrong numbers here: experts"
+
+
+def test_the_command_in_a_file_for_others_has_no_path_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = [
+        "--child",
+        "--recipe",
+        "4bit",
+        "--context",
+        "1024",
+        "--vram-limit",
+        "18GB",
+        "--results",
+        "/home/me/r.jsonl",
+    ]
+    monkeypatch.setattr(sys, "argv", ["/home/me/localdiff/tests/bench/gpu.py", *typed])
+    command = gpu._command(gpu._options())
+    assert command == "python3 -m tests.bench.gpu steps --recipe 4bit --context 1024 --steps 32 --vram-limit 18GB"
 
 
 def test_what_does_not_fit_a_limit_is_tried_and_left_out(
