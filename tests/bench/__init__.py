@@ -7,7 +7,7 @@
     gpu_limits                              and one: what the experts wait for
     gpu_stream                              and the last: a step with layers that are streamed from host memory
     gpu_clock, gpu_process                  its clock, and its processes: one that crashes leaves the GPU to the next
-    gpu_card                                which card it is, and with which versions of torch and Triton
+    gpu_card, gpu_peak                      which card it is, with which torch, Triton and commit; its peak of memory
     gpu_results                             its figures as they are written, and the tables of `docs/` made of them
     inner_loops                             instructions of the kernels' inner loops, without a GPU
 

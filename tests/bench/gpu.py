@@ -38,7 +38,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,6 +46,7 @@ from typing import Any
 import torch
 
 from quant.gpus import why_unseen
+from tests.bench.gpu_peak import DevicePeak
 from tests.bench.gpu_process import Limits, end_with_parent, ended
 from tests.bench.gpu_products import ROWS, clock, dense, embedding, layer
 from tests.bench.gpu_results import Results
@@ -361,31 +361,6 @@ def _command(options: argparse.Namespace) -> str:
     limit = [] if options.vram_limit is None else ["--vram-limit", options.vram_limit]
     settings = ["--recipe", options.recipe[0], "--context", str(options.context[0]), "--steps", str(options.steps)]
     return " ".join(["python3 -m tests.bench.gpu steps", *settings, *limit])
-
-
-class DevicePeak:
-    """The most that was taken on a device while inside, by anybody, as far as a look now and then shows it.
-
-    Looking takes locks of the driver, which steps that are being timed launch through: it must not be done often.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self._device, self._stop = device, threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-        self.nbytes = 0
-
-    def __enter__(self) -> DevicePeak:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        while not self._stop.wait(0.05):
-            free, total = torch.cuda.mem_get_info(self._device)
-            self.nbytes = max(self.nbytes, total - free)
 
 
 def _options() -> argparse.Namespace:
