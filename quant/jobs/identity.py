@@ -137,7 +137,7 @@ class Identity:
         return self._known_difference(wanted.with_hashes(hash_sources(untold)), shown) if untold else None
 
     def _known_difference(self, wanted: Identity, shown: Callable[[str], str]) -> Difference | None:
-        if self.recipe is not None and wanted.recipe is not None and self.recipe != wanted.recipe:
+        if self.recipe is not None and self.recipe != wanted.recipe:
             return Difference("recipe", f"as `{self.recipe}`, not as `{wanted.recipe}`")
         if self.model != wanted.model:
             return Difference("model", f"from `{self.model}`, not from `{wanted.model}`")

@@ -62,12 +62,14 @@ def test_a_file_system_that_cannot_keep_directories_apart_does_without(
     assert (tmp_path / "a").read_bytes() == b"x"
 
 
-def test_removes_files_directories_and_what_is_not_there(tmp_path: Path) -> None:
+def test_removes_files_directories_links_and_what_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "directory" / "inner").mkdir(parents=True)
     (tmp_path / "file").write_text("x")
-    for name in ("directory", "file", "nothing"):
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    (tmp_path / "kept").mkdir()
+    for name in ("directory", "file", "link", "nothing"):
         Disk().remove(tmp_path / name)
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
 def test_what_a_disk_refuses_is_a_sentence_that_names_the_file(tmp_path: Path) -> None:

@@ -61,7 +61,6 @@ def signed(content: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("keys", "value"),
     [
-        (("version",), 1),
         (("version",), 3),
         (("format",), "gguf"),
         (("shards",), {"../s": {"bytes": 1, "sha256": HASH, "source": "x"}}),
@@ -70,7 +69,7 @@ def signed(content: dict[str, Any]) -> str:
         (("shards", "s.safetensors", "bytes"), -1),
         (("tensors", "b", "scheme"), "q2"),
         (("tensors", "b", "dtype"), "Q4"),
-        (("tensors", "b", "shape"), [-1]),
+        (("tensors", "b", "shape"), [2, -1]),
         (("tensors", "b", "shard"), ".."),
         (("tensors",), []),
         (("files",), {"/etc/passwd": {"bytes": 1, "sha256": HASH}}),

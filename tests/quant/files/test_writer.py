@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,23 @@ def test_a_shard_that_lacks_its_end_is_not_finished(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="bytes"):
             writer.finish()
     assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no directory is kept apart there")
+def test_what_gets_its_name_is_on_the_disk_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[object] = []
+
+    def rename(old: Path, new: Path) -> None:
+        done.append("renamed")
+        os.replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", lambda descriptor: done.append(os.fstat(descriptor).st_ino))
+    monkeypatch.setattr("quant.files.disk.replace", rename)
+    small, shard = tmp_path / "small", tmp_path / "shard"
+    write_atomically(Disk(), small, b"x")
+    write(shard, list(VALUES))
+    folder = tmp_path.stat().st_ino
+    assert done == [small.stat().st_ino, "renamed", folder, shard.stat().st_ino, "renamed", folder]
 
 
 def test_put_leaves_no_partial_file(tmp_path: Path) -> None:

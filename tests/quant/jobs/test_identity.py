@@ -70,7 +70,6 @@ def finish(job: Job) -> list[JobEvent]:
         ({}, None),
         ({"tool": "localdiff 9"}, None),
         ({"recipe": "int8", "rules": ()}, "as `4bit`, not as `int8`"),
-        ({"recipe": None}, None),
         ({"rules": (("*", "int8"),)}, "by localdiff 0.1.0, with other rules than those of `4bit` here"),
         ({"model": "b"}, "from `a`, not from `b`"),
         ({"revision": "c"}, "from revision None"),

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from quant.codecs.codec import Encoded
 from quant.errors import DamagedError, OutputError, SourceError
 from quant.files.disk import Disk
 from quant.files.manifest import read_manifest
+from quant.files.slices import row_slices
 from quant.files.source import SourceFile, read_source
 from quant.jobs.events import (
     BytesDone,
@@ -244,6 +246,7 @@ def test_nothing_is_left_of_an_unfinished_job_that_another_one_replaces(source: 
         ("out.discarded", {"thesis.txt": "precious"}),
         ("out.partial", {"quant.json": "{}", "thesis.txt": "precious"}),
         ("out.partial", {"job.json": '{"my": "file"}', "thesis.txt": "precious"}),
+        ("out.partial", {"job.json": "[1, 2]", "thesis.txt": "precious"}),
     ],
 )
 def test_what_no_job_wrote_is_not_deleted(
@@ -542,6 +545,7 @@ def test_a_repair_refuses_weights_that_are_not_those_of_the_rest(source: Path, t
     for _ in range(2):  # the second run knows it from the unfinished directory
         with pytest.raises(SourceError, match="SHA-256"):
             finish(job)
+        assert not (tmp_path / "out.partial" / MANIFEST_FILE).exists()
 
 
 def test_a_rerun_repairs_a_small_file(source: Path, tmp_path: Path) -> None:
@@ -601,10 +605,24 @@ def test_a_shard_with_a_damaged_note_is_made_again(source: Path, tmp_path: Path,
     assert [event.finished for event in started] == [0]
 
 
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: os.truncate(path, 100)], ids=["gone", "cut short"])
+def test_a_shard_that_a_note_speaks_of_is_made_again_if_it_is_not_there_whole(
+    source: Path, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    job = make_job(source, tmp_path / "out")
+    for event in run(job):
+        if isinstance(event, ShardWritten):
+            break
+    damage(tmp_path / "out.partial" / SHARDS[0])
+    started = [event for event in finish(job) if isinstance(event, JobStarted)]
+    assert [event.finished for event in started] == [0]
+
+
 @pytest.mark.parametrize("part", ["model.decoder.norm.weight", "model.decoder.embed_tokens.weight.scales"])
 def test_a_shard_that_was_written_with_values_that_are_not_finite_does_not_verify(
-    source: Path, tmp_path: Path, part: str
+    source: Path, tmp_path: Path, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("quant.jobs.verify.row_slices", partial(row_slices, limit=16))  # of which one holds them
     output = tmp_path / "out"
     finish(make_job(source, output))
     (tensor,) = [tensor for file in read_source(output) for tensor in file.tensors if tensor.name == part]
