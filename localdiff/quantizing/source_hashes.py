@@ -62,14 +62,11 @@ def record(directory: Path, read: Mapping[str, tuple[FileState, str]]) -> None:
     """Record what files have been found to hash to.
 
     Args:
-        read: name → its state from before it was read, and its SHA-256 in hex. One that has changed since is left out.
+        read: name → its state from before it was read, and its SHA-256 in hex. One that changed meanwhile has another
+            state by now, and one that changed just before is left out.
     """
     now = time.time_ns()
-    settled = {
-        name: (state, sha256)
-        for name, (state, sha256) in read.items()
-        if max(state[2:]) < now - _SETTLED_NS and _is_still(directory / name, state)
-    }
+    settled = {name: found for name, found in read.items() if max(found[0][2:]) < now - _SETTLED_NS}
     if not settled:
         return
     known = _recorded(directory) | settled
@@ -87,13 +84,6 @@ def _read(path: Path, progress: Callable[[int], None]) -> str:
         raise SourceError(
             f"the weight file `{path}` cannot be read ({error.strerror})", "look at the disk and its permissions"
         ) from error
-
-
-def _is_still(path: Path, state: FileState) -> bool:
-    try:
-        return file_state(path) == state
-    except OSError:
-        return False
 
 
 def _folder() -> Path:

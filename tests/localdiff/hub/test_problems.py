@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from huggingface_hub.errors import LocalEntryNotFoundError
 
 from localdiff.errors import ResourceError
 from localdiff.hub.problems import explain
@@ -28,3 +29,14 @@ def test_no_room_for_a_download(code: int, message: str, hint: str, tmp_path: Pa
     assert found.hint == f"{hint}; finished files are kept"
     found = explain(OSError(code, os.strerror(code)), "owner/model", None)
     assert found is not None and found.hint == f"{hint}, or move the cache with `HF_HOME`; finished files are kept"
+
+
+@pytest.mark.parametrize(
+    ("cause", "message"),
+    [(OSError(errno.ENOSPC, "full"), "the disk is full"), (ConnectionError(), "could not be fetched: no answer from ")],
+)
+def test_what_an_error_was_raised_from_is_what_is_said(cause: OSError, message: str) -> None:
+    error = LocalEntryNotFoundError("the client has its own words for whatever it was")
+    error.__cause__ = cause
+    found = explain(error, "owner/model", None)
+    assert found is not None and message in found.message

@@ -60,6 +60,7 @@ def test_the_card_of_a_model_from_the_hub(from_hub: Origin) -> None:
     }
     assert f"[owner/small](https://huggingface.co/owner/small) at commit `{'c' * 40}`" in files["README.md"]
     assert "[LICENSE](LICENSE)" in files["README.md"]
+    assert ": 4 bits (NF4, groups of 64, fitted scales); 8 bits (groups of 64) |" in files["README.md"]
     assert "| vision | 2 | " in files["README.md"] and "| left out |" in files["README.md"]
     assert files["LICENSE"] == (ROOT / "LICENSE").read_text()
 
