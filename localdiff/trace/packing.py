@@ -7,7 +7,6 @@ already, so that what stays the same costs nothing. Floats keep all 32 bits that
 from __future__ import annotations
 
 import base64
-import binascii
 import struct
 import zlib
 from collections.abc import Sequence
@@ -90,7 +89,7 @@ def _unpack(text: object, size: int, where: str) -> bytes:
         packed = base64.b64decode(text, validate=True)
         stream = zlib.decompressobj()
         data = stream.decompress(packed, size + 1)
-    except (binascii.Error, ValueError, zlib.error) as error:
+    except (ValueError, zlib.error) as error:
         raise Malformed(f"`{where}` is not packed data") from error
     if len(data) != size or not stream.eof or stream.unused_data:
         raise Malformed(f"`{where}` does not hold {size} bytes")

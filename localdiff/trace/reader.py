@@ -37,7 +37,7 @@ def read_trace(path: Path) -> Trace:
         TraceError: it is not a trace, is damaged, or has an unknown version.
     """
     try:
-        if path.is_file() and path.stat().st_size > MAX_BYTES:
+        if path.stat().st_size > MAX_BYTES:
             raise _no_trace(str(path))
         with path.open("rb") as file:
             return read_stream(file, str(path))

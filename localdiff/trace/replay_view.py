@@ -101,7 +101,7 @@ class ReplayView:
             page = lay_out(cells, [COMMITTED] * len(cells), max(2, columns))
             style = Style(dim=True) if passage.channel == "thought" else PLAIN
             rows = [tuple(Span(text, width, style) for text, width, _ in row) for row in page.rows] + rows
-        return rows[-room:] if room > 0 else []
+        return rows[-room:]
 
     def _controls(self, player: Player, columns: int) -> Row:
         timeline = player.timeline

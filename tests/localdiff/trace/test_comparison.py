@@ -11,7 +11,7 @@ from localdiff.events import BlockCommitted, DenoiseStep, Event, RunFinished
 from localdiff.trace.comparison.compare import compare
 from localdiff.trace.comparison.page import diff_page
 from localdiff.trace.comparison.report import report
-from localdiff.trace.header import Adapter
+from localdiff.trace.header import Adapter, Message
 from localdiff.trace.reader import parse_trace
 from localdiff.trace.trace import Trace
 from localdiff.view.widths import text_width
@@ -36,6 +36,11 @@ def test_settings_that_differ_are_named() -> None:
         ("model recipe", "bf16", "4bit"),
         ("model weights", "ab" * 32, "none"),
     )
+
+
+def test_questions_that_differ_are_quoted() -> None:
+    other = trace_of(A.events, dataclasses.replace(HEADER, messages=(Message(role="user", content="Say more."),)))
+    assert ("question", "user: Say hello.", "user: Say more.") in compare(A, other).settings
 
 
 def test_the_first_step_and_position_at_which_they_part() -> None:

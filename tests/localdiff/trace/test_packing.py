@@ -45,6 +45,8 @@ def test_what_stays_the_same_costs_next_to_nothing() -> None:
         7,
         "",
         "not base64!",
+        "nöch weniger",
+        "!" + pack_ids([0] * 4),
         base64.b64encode(b"not deflated").decode(),
         base64.b64encode(zlib.compress(bytes(15))).decode(),
         base64.b64encode(zlib.compress(bytes(17))).decode(),

@@ -95,7 +95,9 @@ def test_draws_follow_the_distribution() -> None:
 
 
 @pytest.mark.parametrize("noise", ["seeded", "reference", "paired"])
-def test_a_recorded_run_is_made_again_with_its_kind_of_noise(tmp_path: Path, noise: str) -> None:
+def test_a_recorded_run_is_made_again_with_its_kind_of_noise_and_its_threads(
+    tmp_path: Path, noise: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = tiny.engine(tmp_path)
     options = GenerateOptions(max_tokens=24, seed=4, noise="reference" if noise == "reference" else "seeded")
     events = paired(engine, PROMPT, options, seed=4) if noise == "paired" else engine.generate(PROMPT, options)
@@ -115,4 +117,7 @@ def test_a_recorded_run_is_made_again_with_its_kind_of_noise(tmp_path: Path, noi
     for event in events:
         recorder.on_event(event)
     trace = parse_trace(file.getvalue(), "t")
+    threads: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
     assert first_difference(trace.events, list(rerun(tiny.engine(tmp_path), trace.header))) is None
+    assert threads == [trace.header.machine.threads]

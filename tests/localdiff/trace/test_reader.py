@@ -138,8 +138,9 @@ def test_a_damaged_line_is_named_by_its_number(number: int) -> None:
     ("name", "change", "reason"),
     [
         ("run_started", {"canvas_length": 0}, "canvas_length=0"),
+        ("run_started", {"max_steps": 0}, "max_steps=0"),
         ("run_started", {"seed": 8}, "the seed is another one than in the header"),
-        ("run_started", {"vocab_size": 100}, "`canvas_ids` has an id outside of the vocabulary"),
+        ("run_started", {"vocab_size": 200_000}, "`canvas_ids` has an id outside of the vocabulary"),
         ("prefilled", {"done": 21}, "done=21 of total=20"),
         ("prefilled", {"cached_tokens": 21}, "cached_tokens=21 of done=20"),
         ("prefilled", {"seconds": -1.0}, "`seconds` has a number that cannot be"),
@@ -150,6 +151,7 @@ def test_a_damaged_line_is_named_by_its_number(number: int) -> None:
         ("denoise_step", {"entropies": "AAAA"}, "`entropies` is not packed data"),
         ("denoise_step", {"temperature": None}, "`denoise_step.temperature` is not a number"),
         ("denoise_step", {"top_ids": ""}, "`denoise_step` has an unknown field 'top_ids'"),
+        ("denoise_step", {"mean_entropy": -1.0}, "`mean_entropy` has a number that cannot be"),
         ("denoise_step", {"elapsed": 1e308}, "`elapsed` has a number that cannot be"),
         ("denoise_step", {"seconds": -1.0}, "`seconds` has a number that cannot be"),
         ("denoise_step", {"event": "what"}, "there is no event 'what'"),
@@ -183,6 +185,17 @@ def test_probabilities_that_are_none_are_refused(value: float) -> None:
     assert "`argmax_probs` has a number that cannot be" in refusal(
         edited(line_of("denoise_step"), lambda line: line.update(change))
     )
+
+
+def test_probabilities_of_other_ids_that_are_none_are_refused() -> None:
+    events = [
+        dataclasses.replace(event, top_probs=((1.5,) * 3,) * len(event.top_probs))
+        if isinstance(event, DenoiseStep)
+        else event
+        for event in condensing(record_top_k=3)
+    ]
+    with pytest.raises(TraceError, match="`top_probs` has a number that cannot be"):
+        trace_of(events, dataclasses.replace(HEADER, record_top_k=3, seed=0), pieces=word_pieces())
 
 
 def test_a_line_left_out_or_put_twice_is_refused_even_where_the_hash_fits() -> None:
@@ -247,6 +260,7 @@ def test_bytes_that_are_no_text_are_damage() -> None:
         {"pieces": {"-1": "a"}, "special": []},
         {"pieces": {"250": 1}, "special": []},
         {"pieces": {}, "special": [200]},
+        {"pieces": {}, "special": [[1]]},
         {"pieces": {}, "special": {}},
         {"what": 1},
         {},

@@ -13,7 +13,7 @@ import torch
 
 from localdiff.commands.trace_header import Digests, conversation, header_of
 from localdiff.engine import Engine
-from localdiff.events import BlockStarted, DenoiseStep, Event, Prefilled, RunStarted
+from localdiff.events import BlockStarted, DenoiseStep, Event, Prefilled, RunStarted, TextCommitted
 from localdiff.options import GenerateOptions
 from localdiff.trace.header import Header
 from localdiff.trace.reader import parse_trace
@@ -98,6 +98,12 @@ def test_ids_are_the_prompt_where_the_header_has_them() -> None:
     assert prompt_of(HEADER) == [{"role": "user", "content": "Say hello."}]
 
 
+def test_who_is_asked_to_think_is_asked_again_unless_the_ids_say_it() -> None:
+    thinking = dataclasses.replace(HEADER, think=True)
+    assert options_of(thinking).think and not options_of(HEADER).think
+    assert not options_of(dataclasses.replace(thinking, prompt_ids=(3, 1, 2))).think
+
+
 def test_times_are_never_compared_and_nothing_else_is_left_out() -> None:
     events = scripted()
     slower = [without_times(event) for event in events]
@@ -106,6 +112,11 @@ def test_times_are_never_compared_and_nothing_else_is_left_out() -> None:
     assert first_difference(events, chunks) is None
     assert first_difference(events, events[:-1]) == "run_finished in the trace, nothing now"
     assert first_difference(events[:-1], events) == "nothing in the trace, run_finished now"
+    step = next(at for at, event in enumerate(events) if isinstance(event, DenoiseStep))
+    assert first_difference(events[:step], events) == "block 1, step 1: nothing in the trace, denoise_step now"
+    assert first_difference(events, events[:step]) == "block 1, step 1: denoise_step in the trace, nothing now"
+    without_text = [event for event in events if not isinstance(event, TextCommitted)]
+    assert first_difference(without_text, events) == "run_finished in the trace, text_committed now"
 
 
 @pytest.mark.parametrize("name", ["argmax_ids", "argmax_probs", "entropies", "accepted", "sampled_ids", "shown_ids"])

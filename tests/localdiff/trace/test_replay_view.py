@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from localdiff.events import RunFinished
+from localdiff.events import RunFinished, TextCommitted
 from localdiff.trace.header import Message
 from localdiff.trace.player import Player
 from localdiff.trace.replay_view import ReplayView
@@ -109,6 +109,16 @@ def test_a_demo_is_called_one_and_a_torn_trace_too() -> None:
     trace = dataclasses.replace(TRACE, header=demo)
     title = texts(view_of(trace, complete=False), Player(timeline=Timeline(trace.events)), Size(120, 24))[0]
     assert title.startswith(" ends early · the demo model (a small one, not DiffusionGemma)")
+
+
+def test_the_end_of_a_text_without_blanks_is_shown_too() -> None:
+    word = "0123456789" * 20
+    events = [
+        dataclasses.replace(event, text=word) if isinstance(event, TextCommitted) else event for event in TRACE.events
+    ]
+    line = Timeline(events)
+    shown = texts(view_of(TRACE), Player(timeline=line, index=len(line) - 1), Size(24, 10))
+    assert "".join(shown[1:-3]).endswith("0123456789")
 
 
 def test_hostile_pieces_text_and_questions_do_nothing() -> None:
