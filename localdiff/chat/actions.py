@@ -315,7 +315,6 @@ ACTIONS: Mapping[str, Action] = {
 def _last(state: ChatState) -> PendingMessage:
     """The last message: one without an answer, or that of the last turn, which the new answer replaces."""
     if state.unanswered is not None:
-        state.line = ""
         return state.unanswered
     if not state.session.turns:
         raise UsageError("there is no message yet")

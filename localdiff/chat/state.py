@@ -172,8 +172,8 @@ class ChatState:
         self.last_run = None
 
     def forget_unanswered(self) -> None:
-        """Take back the message that got no answer, also where it is on the input line."""
-        self.unanswered, self.refused, self.line = None, False, ""
+        """Take back the message that got no answer."""
+        self.unanswered, self.refused = None, False
 
     def save(self, *, last: bool = False) -> None:
         """Writes the session to its file, if it is saved at all; an error is printed and has no other effect.

@@ -117,7 +117,7 @@ class _Place:
         name, equals, _ = word.partition("=")
         option = self._options.get(name)
         attached = bool(equals)
-        if option is None and not word.startswith("--"):
+        if not word.startswith("--"):
             # Letters in a row: flags, and at most one option whose value follows at once or as the next word.
             for index, letter in enumerate(word[1:], start=1):
                 option = self._options.get(f"-{letter}")

@@ -234,9 +234,10 @@ def test_a_drawing_that_is_text_is_text(room: Room, tmp_path: Path) -> None:
     assert room.asked == [["a.svg\n```\n<svg/>\n```\n\nWhat?"]]
 
 
-def test_files_can_be_left_out_again(room: Room, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["/file off", "/clear"])
+def test_files_can_be_left_out_again(room: Room, tmp_path: Path, command: str) -> None:
     (tmp_path / "a.txt").write_text("one")
-    room(f"/file {tmp_path}/a.txt", "/file off", "What?")
+    room(f"/file {tmp_path}/a.txt", command, "What?")
     assert room.asked == [["What?"]]
 
 
@@ -311,9 +312,9 @@ def test_a_pipe_is_no_file(room: Room, tmp_path: Path) -> None:
 
 def test_copies_are_raw_and_private(room: Room) -> None:
     answer = "Use **this**:\n\n```python\nx = 1\n```\n\nor\n\n~~~\ny = 2\n~~~\n"
-    room.model = ScriptedChatModel(replies=[said(answer, thought="secret")])
+    room.model = ScriptedChatModel(replies=[said("Use what?"), said(answer, thought="secret")])
     copy = paths.state_dir() / "copy.txt"
-    shown = room("Hi", "/copy", display=QUIET)
+    shown = room("Hi", "How?", "/copy", display=QUIET)
     assert f"\x1b]52;c;{base64.b64encode(answer.encode()).decode()}\x07" in shown
     assert f"Copied, if this terminal allows it; also to {copy}\n" in shown
     assert copy.read_text() == answer
@@ -520,6 +521,12 @@ def test_a_named_session_saved_again_is_a_copy(room: Room) -> None:
     assert len((room.sessions / "other.jsonl").read_text().splitlines()) == 3
 
 
+def test_a_run_that_was_taken_back_is_not_recorded(room: Room) -> None:
+    room.model = ScriptedChatModel(replies=[Said(), *[said("")] * 3])
+    shown = room("Hi", "And?", INTERRUPT, "/undo", "/trace", display=QUIET)
+    assert "error: there is no answer to record\n" in shown
+
+
 def test_a_recording_of_the_last_answer(room: Room, tmp_path: Path) -> None:
     shown = room(
         "Hi", "And?", f"/trace {tmp_path}/a.jsonl", "/trace", "/trace", options=GenerateOptions(seed=7, system="Brief.")
@@ -550,6 +557,12 @@ def test_a_recording_writes_over_nothing(room: Room, tmp_path: Path) -> None:
     assert f"`{tmp_path}/nowhere/else/a` cannot be written: No such file or directory\n" in shown
     assert "error: `/trace` takes one file\n" in shown
     assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+def test_a_null_byte_in_the_name_of_a_file_ends_the_command_and_not_the_chat(room: Room) -> None:
+    shown = room("/file a\0b", "Ho", display=QUIET)
+    assert " cannot be read: embedded null byte\nhint: `/file` takes text files\n" in shown
+    assert room.asked == [["Ho"]]
 
 
 @pytest.mark.parametrize("command", ["/trace", "/file", "/file ./", "/save", "/load", "/sessions"])

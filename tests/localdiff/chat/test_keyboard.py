@@ -333,6 +333,7 @@ def test_tab_completes(typed: TypedReader, keys: str, line: str) -> None:
         ("/nothing x", 0, []),
         ("//s", 0, []),
         ("say /s", 0, []),
+        ("", 0, []),
     ],
 )
 def test_what_could_come_next(line: str, length: int, words: list[str]) -> None:
@@ -357,6 +358,8 @@ def test_paths_are_completed_as_they_have_to_be_typed(tmp_path: Path, monkeypatc
     assert candidates('/file "my notes.txt"', none) == (14, ['"my notes.txt"'])
     assert candidates("/file more/", none) == (5, ["more/deep.txt"])
     assert candidates("/file .h", none) == (2, [".hidden"])
+    assert candidates("/file 'a\\' more/", none) == (5, ["more/deep.txt"])
+    assert candidates("/file ", none) == (0, ["more/", "my\\ notes.txt", "my\\'quote"])
     assert candidates("/file nowhere/x", none) == (0, [])
     assert candidates("/file more\0/x", none) == (0, [])
     assert candidates(f"/trace {tmp_path}/mo", none) == (len(str(tmp_path)) + 3, [f"{tmp_path}/more/"])

@@ -129,6 +129,14 @@ def test_the_lines_after_one_that_fills_a_message_are_a_part_of_it() -> None:
     assert reader.read() == "/clear"
 
 
+def test_a_message_of_just_as_much_as_is_taken_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = '"""one\ntwo"""'
+    monkeypatch.setattr(typed, "MAX_BYTES", len(text.replace("\n", "")))
+    assert read_all(text.encode()) == [text]
+    with pytest.raises(UsageError, match="a message has more than"):
+        read_all(text.replace("two", "three").encode())
+
+
 def test_a_message_of_very_many_lines_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = 0
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from localdiff import private_file
 from localdiff.chat.session import Attachment, Session, Turn
 from localdiff.chat.session_file import encode, read
-from localdiff.chat.session_store import MAX_NAME_BYTES, SessionStore
+from localdiff.chat.session_store import MAX_BYTES, MAX_NAME_BYTES, SessionStore
 from localdiff.errors import ResourceError, UsageError
 from localdiff.options import GenerateOptions
 from tests.localdiff.chat.conftest import Room
@@ -168,6 +168,13 @@ def test_renaming_takes_a_name_of_ours_away_and_leaves_one_that_was_given(store:
     assert kept.name == "more"
 
 
+def test_a_name_whose_file_is_gone_is_not_said_to_stay(store: SessionStore) -> None:
+    kept = session("one", name="plans")
+    store.save(kept)
+    store.delete("plans")
+    assert store.rename(kept, "other") is None
+
+
 def test_a_lone_surrogate_does_not_keep_a_session_from_its_file(store: SessionStore) -> None:
     kept = session("half \ud83d")
     store.save(kept)
@@ -222,6 +229,14 @@ def test_damage_costs_what_is_behind_it(replace: bytes, by: bytes, turns: int, w
     assert len(opened.session.turns) == turns
     assert opened.damage is not None
     assert words in opened.damage
+
+
+def test_where_a_file_lies_that_holds_no_session_is_said(store: SessionStore) -> None:
+    store.save(session("one", name="x"))
+    store.path("x").write_bytes(b"none\n")
+    with pytest.raises(UsageError) as caught:
+        store.look("x")
+    assert caught.value.hint == f"look at `{store.path('x')}`"
 
 
 def test_a_damaged_file_is_kept_before_it_is_written_over(store: SessionStore) -> None:
@@ -285,17 +300,21 @@ def test_any_session_survives_its_file(turns: list[tuple[str, str, str, list[int
     assert read(encode(kept), "x").session == kept
 
 
-@pytest.mark.parametrize("kind", ["directory", "fifo", "unreadable"])
-def test_what_is_no_file_is_refused(store: SessionStore, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["directory", "fifo", "huge", "unreadable"])
+def test_what_is_no_file_of_a_session_is_refused(store: SessionStore, kind: str) -> None:
     store.save(session("one", name="other"))
-    path = store.path("x")
+    path, problem = store.path("x"), "is too large, or not a regular file"
     if kind == "directory":
         path.mkdir()
     elif kind == "fifo":
         os.mkfifo(path)
+    elif kind == "huge":
+        with path.open("wb") as file:
+            file.truncate(MAX_BYTES + 1)
     else:
         path.symlink_to("x.jsonl")
-    with pytest.raises(UsageError, match="session `x`"):
+        problem = "cannot be read"
+    with pytest.raises(UsageError, match=f"session `x` {problem}"):
         store.open("x")
 
 

@@ -106,6 +106,14 @@ def test_help_is_on_stdout_and_names_the_command(cli: Cli) -> None:
     assert result.stderr == ""
 
 
+def test_help_names_the_defaults_of_the_program_whatever_the_settings_say(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = cli("run", "--help").stdout
+    monkeypatch.setenv("LOCALDIFF_MAX_TOKENS", "77")
+    assert cli("run", "--help").stdout == page
+
+
 def test_nothing_at_all_shows_the_help_and_fails(cli: Cli) -> None:
     result = cli()
     assert result.code == 2
