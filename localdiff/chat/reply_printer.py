@@ -20,7 +20,7 @@ class ReplyPrinter:
     Args:
         answers: where the answer goes; None where something else prints it.
         thoughts: where thoughts go, dim; None for nowhere.
-        render: renders a passage of the answer for a number of columns; None leaves it as it is.
+        render: renders a passage of the answer for a number of columns of a terminal; None leaves it as it is.
         whole_lines: whether a pipe gets whole lines only, because its reader may print them on the screen of the chat.
     """
 
@@ -36,7 +36,7 @@ class ReplyPrinter:
         self._render = render
         self._transcript = Transcript(finished_length)
         self._answer: TextWriter | None = None
-        if answers is not None and (render is None or not answers.terminal):
+        if answers is not None and render is None:
             # The next answer begins on a line of its own.
             self._answer = TextWriter(answers, whole_lines=whole_lines and answers.piped, ends_line=True)
 

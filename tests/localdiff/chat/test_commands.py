@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import errno
+import io
 import os
 import re
 import stat
@@ -14,11 +15,14 @@ import pytest
 
 from localdiff import paths
 from localdiff.chat import catalog
+from localdiff.chat.earlier import earlier_turns
+from localdiff.chat.session_store import SessionStore
 from localdiff.chat.settings import DisplaySettings
 from localdiff.commands.record import RecordOptions
 from localdiff.errors import ResourceError, UsageError
 from localdiff.options import GenerateOptions
 from localdiff.trace.reader import read_trace
+from localdiff.ui.output import Stream
 from localdiff.utf8 import MAX_BYTES
 from tests.fakes.chat_model import Said, ScriptedChatModel, said
 from tests.localdiff.chat.conftest import INTERRUPT, Room
@@ -634,7 +638,7 @@ def test_the_latest_reply_is_recorded_while_it_comes(room: Room, tmp_path: Path)
 
 def test_a_chat_without_a_reply_leaves_no_recording(room: Room, tmp_path: Path) -> None:
     file = tmp_path / "reply.jsonl"
-    room("/help", record=RecordOptions(file=file))
+    assert "The trace is in" not in room("/help", record=RecordOptions(file=file))
     assert not file.exists()
     with pytest.raises(UsageError, match="there is no folder"):
         room("Hi", record=RecordOptions(file=tmp_path / "no" / "reply.jsonl"))
@@ -662,3 +666,10 @@ def test_a_session_that_is_continued_can_be_shown(room: Room, tmp_path: Path) ->
     shown = room("/load plans", "/show 2", display=DisplaySettings(markdown=False))
     assert "Use **this**:\n\n- a\n\n- b\n▯[2J\n>>> More\n" in shown
     assert "error: there is no turn to show\n" in room("/show")
+
+
+def test_markup_is_shown_as_it_is_where_there_is_no_terminal(room: Room) -> None:
+    room.model = ScriptedChatModel(replies=[said("Use **this**.")])
+    room("Hi", session="plans")
+    turns = SessionStore(room.sessions).look("plans").session.turns
+    assert earlier_turns(turns, Stream(file=io.StringIO()), markdown=True) == ">>> Hi\nUse **this**."

@@ -13,6 +13,8 @@ from localdiff.chat.slash import COMMANDS
 from localdiff.errors import ContextError, ResourceError
 from localdiff.events import FinishReason
 from localdiff.options import MAX_SEED, GenerateOptions
+from localdiff.ui.terminal import LiveOption
+from localdiff.ui.watch import Watch
 from tests.fakes import engine as fakes
 from tests.fakes.chat_model import Said, ScriptedChatModel, said
 from tests.fakes.engine import Block
@@ -41,6 +43,17 @@ def test_two_turns(room: Room) -> None:
     )
     assert room.asked == [["Hi"], ["Hi", "Hello.", "How are you?"]]
     assert room.model.calls[1][0][1]["ids"] == list(Block(text="Hello.").ids)
+
+
+def test_the_colours_are_explained_with_the_first_canvas_alone(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    explained: list[bool] = []
+
+    def open_view(_option: LiveOption, watch: Watch) -> None:
+        explained.append(watch.legend)
+
+    monkeypatch.setattr("localdiff.commands.chat.command._views", lambda *_: open_view)
+    room("Hi", "Ho")
+    assert explained == [True, False]
 
 
 def test_undo_retry_and_what_they_ask_again(room: Room) -> None:

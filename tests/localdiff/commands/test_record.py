@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import signal
 import stat
@@ -15,11 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from localdiff.commands.record import RecordOptions, trace_file
 from localdiff.commands.run_file import run_file
 from localdiff.errors import ResourceError
 from localdiff.trace.reader import read_trace
-from localdiff.ui.output import Output, Stream
 from tests.fakes.engine import IDENTITY, Block, ScriptedEngine
 from tests.screens.processes import Cli, command, environment
 
@@ -66,14 +63,6 @@ def test_who_watches_is_told_what_is_in_it(cli: Cli, engine: ScriptedEngine, fil
     result = cli("run", "-m", "demo", "-v", "--record", str(file), "hi")
     assert result.stderr.endswith(f"The trace is in {file}; it contains the prompt.\n")
     assert "trace" not in cli("run", "-m", "demo", "-q", "--record", str(file), "hi").stderr
-
-
-def test_nothing_is_said_of_a_trace_that_was_not_begun(file: Path) -> None:
-    stream = Stream(file=io.StringIO(), terminal=True, width=80, color=False)
-    with trace_file(RecordOptions(file=file), Output(stdout=stream, stderr=stream)):
-        pass
-    assert stream.file.getvalue() == ""  # type: ignore[attr-defined]
-    assert not file.exists()
 
 
 def test_weights_and_vocabulary_are_hashed(cli: Cli, tmp_path: Path, file: Path) -> None:

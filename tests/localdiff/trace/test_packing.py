@@ -45,7 +45,7 @@ def test_what_stays_the_same_costs_next_to_nothing() -> None:
         7,
         "",
         "not base64!",
-        "nöch weniger",
+        "not base64 é",
         "!" + pack_ids([0] * 4),
         base64.b64encode(b"not deflated").decode(),
         base64.b64encode(zlib.compress(bytes(15))).decode(),
