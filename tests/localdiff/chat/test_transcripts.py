@@ -103,8 +103,10 @@ def test_the_seed_behind_the_last_one_is_the_first(room: Room) -> None:
     assert [options.seed for _, options in room.model.calls] == [MAX_SEED, 0]
 
 
-def test_any_seed_that_is_printed_can_be_typed(room: Room) -> None:
-    room("Hi", "/retry 9007199254740991", f"/retry {MAX_SEED}", options=GenerateOptions(seed=1))
+def test_any_seed_that_is_printed_can_be_typed_and_none_beyond(room: Room) -> None:
+    retries = (f"/retry {seed}" for seed in (9007199254740991, MAX_SEED, MAX_SEED + 1))
+    shown = room("Hi", *retries, options=GenerateOptions(seed=1))
+    assert f"error: `/retry {MAX_SEED + 1}` needs a whole number from 0 to {MAX_SEED}\n" in shown
     assert [options.seed for _, options in room.model.calls] == [1, 9007199254740991, MAX_SEED]
 
 

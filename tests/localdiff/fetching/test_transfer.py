@@ -30,6 +30,7 @@ def test_the_share_grows_to_one(use_hub: UseHub, sizes: dict[str, int]) -> None:
     assert {stage for stage, _ in told} == {"download"}
     shares = [share for _, share in told]
     assert shares == sorted(shares) and shares[-1] == 1.0
+    assert len(shares) > 1, "while it is waited for, too"
 
 
 def test_a_repository_that_changes_during_the_download_is_an_error(
