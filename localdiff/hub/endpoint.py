@@ -1,4 +1,4 @@
-"""The Hub's address, as `HF_ENDPOINT` may name it.
+"""The variables that the Hub's client reads when it is imported: its address, `HF_ENDPOINT`, and its time limits.
 
 Knows what an address is; asks nothing.
 """
@@ -12,6 +12,7 @@ from localdiff.errors import UsageError
 
 ADDRESS = "it is `https://HOST` or `http://HOST:PORT`; without it the Hub itself is asked"
 """The hint for an endpoint that is no address."""
+_TIME_LIMITS = ("HF_HUB_ETAG_TIMEOUT", "HF_HUB_DOWNLOAD_TIMEOUT")
 
 
 def is_address(endpoint: str) -> bool:
@@ -23,14 +24,22 @@ def is_address(endpoint: str) -> bool:
 
 
 def require_readable() -> None:
-    """Refuse an `HF_ENDPOINT` that `huggingface_hub` cannot even be imported with, whatever it is asked for then.
+    """Refuse variables that `huggingface_hub` cannot even be imported with, whatever it is asked for then.
 
     Raises:
-        UsageError: its port is no number of a port, or its brackets hold no address.
+        UsageError: the port of `HF_ENDPOINT` is no number of a port, or its brackets hold no address; or a time limit
+            is no whole number.
     """
     endpoint = os.environ.get("HF_ENDPOINT", "")
     if not is_readable(endpoint):
         raise no_address(endpoint)
+    for name in _TIME_LIMITS:
+        try:
+            int(os.environ.get(name, "0"))
+        except ValueError:
+            raise UsageError(
+                f"`{name}={os.environ[name]}` is not a whole number of seconds", "without it the Hub's client waits 10"
+            ) from None
 
 
 def no_address(endpoint: str) -> UsageError:

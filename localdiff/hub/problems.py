@@ -186,10 +186,14 @@ def _explain_network(error: BaseException, reference: str) -> LocaldiffError:
 
 def _bad_proxy() -> ConnectionBarredError | None:
     """The error that the client cannot be made with a proxy of the environment or the system; None where it can."""
-    for kind, address in getproxies().items():
+    proxies = getproxies()
+    if "*" in (host.strip() for host in proxies.get("no", "").split(",")):
+        return None  # none of them is used; where only some hosts are named, the client makes all nevertheless
+    for kind, address in proxies.items():
         name = f"{kind.upper()}_PROXY"
-        if kind not in ("http", "https", "all") or "://" not in address:
+        if kind not in ("http", "https", "all") or not address:
             continue
+        address = address if "://" in address else f"http://{address}"
         scheme = urlsplit(address).scheme if is_readable(address) else ""
         if scheme not in ("http", "https", "socks5", "socks5h"):
             return ConnectionBarredError(f"`{name}` names no proxy that can be used", _PROXY)

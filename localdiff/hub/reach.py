@@ -53,7 +53,7 @@ def reach(model: str, *, timeout: float = TIMEOUT) -> Reach:
         timeout: seconds for a connection, and for the answer.
 
     Raises:
-        UsageError: `HF_ENDPOINT` is so far from an address that `huggingface_hub` cannot be imported.
+        UsageError: `HF_ENDPOINT` or a time limit is such that `huggingface_hub` cannot be imported.
     """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     require_readable()

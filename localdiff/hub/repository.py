@@ -171,7 +171,7 @@ def look_up(
             nothing up, and a commit that is named in full, which cannot change, is not asked for.
 
     Raises:
-        UsageError: `HF_ENDPOINT` is no address.
+        UsageError: `HF_ENDPOINT` is no address, or a time limit of the client no number.
         UnreachableError: the Hub may not or cannot be asked, and the cache has nothing of it.
         WeightsError: there is no such repository or revision, or access to it is refused.
     """

@@ -10,7 +10,7 @@ import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from localdiff.errors import ResourceError
-from localdiff.hub.problems import explain
+from localdiff.hub.problems import ConnectionBarredError, explain
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,21 @@ def test_what_an_error_was_raised_from_is_what_is_said(cause: OSError, message: 
     error.__cause__ = cause
     found = explain(error, "owner/model", None)
     assert found is not None and message in found.message
+
+
+@pytest.mark.parametrize(("hosts", "is_blamed"), [("other.test", True), ("other.test, *", False)])
+def test_a_proxy_that_nothing_goes_through_is_not_blamed(
+    hosts: str, is_blamed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "ftp://proxy.test")
+    monkeypatch.setenv("NO_PROXY", hosts)
+    found = explain(PermissionError(errno.EACCES, os.strerror(errno.EACCES)), "owner/model", None)
+    assert isinstance(found, ConnectionBarredError) == is_blamed
+
+
+def test_a_proxy_without_a_scheme_is_checked_as_the_client_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "proxy.test:port")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    found = explain(ValueError("Invalid port: 'port'"), "owner/model", None)
+    assert isinstance(found, ConnectionBarredError)
+    assert found.message == "`HTTPS_PROXY` names no proxy that can be used"
