@@ -6,6 +6,7 @@ so that processes that record at the same moment lose nothing of each other's.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -112,7 +113,7 @@ def recorded_damage(directory: Path, *, env: Mapping[str, str] = os.environ) -> 
 
 def listed_files(directory: Path) -> Iterator[tuple[str, object]]:
     """Every file that a readable manifest lists, and what it says of it."""
-    manifest = json.loads((directory / MANIFEST_FILE).read_bytes())
+    manifest = json.loads(_manifest(directory))
     for section in ("shards", "files"):
         entries = manifest.get(section)
         yield from entries.items() if isinstance(entries, dict) else ()
@@ -139,8 +140,15 @@ def _is_model(directory: str) -> bool:
     return os.path.isfile(os.path.join(directory, MANIFEST_FILE))
 
 
+def _manifest(directory: Path) -> bytes:
+    path = directory / MANIFEST_FILE
+    if not path.is_file():  # a pipe would have to be waited for, and a device may have no end
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    return path.read_bytes()
+
+
 def _manifest_hash(directory: Path) -> str:
-    return hashlib.sha256((directory / MANIFEST_FILE).read_bytes()).hexdigest()
+    return hashlib.sha256(_manifest(directory)).hexdigest()
 
 
 def _files_hash(directory: Path) -> str:

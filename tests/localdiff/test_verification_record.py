@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from localdiff import directory_record, paths
-from localdiff.verification_record import record_damaged, record_verified, recorded_damage, state_of, verified_at
+from localdiff.verification_record import (
+    State,
+    record_damaged,
+    record_verified,
+    recorded_damage,
+    state_of,
+    verified_at,
+)
 
 NOW = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
 
@@ -179,3 +186,12 @@ def test_wrong_values_in_a_record_count_as_none(model: Path, env: dict[str, str]
     record.write_text(json.dumps(json.loads(record.read_text()) | wrong))
     found = verified_at(model, env=env), recorded_damage(model, env=env)
     assert found == ((NOW, None) if "problem" in wrong else (None, None))
+
+
+def test_a_device_in_the_place_of_a_manifest_is_none(model: Path, env: dict[str, str]) -> None:
+    """Reading one may never end, and opening a pipe may wait for ever: /dev/null stands for them here."""
+    record_verified(model, now=NOW, env=env)
+    (model / "quant.json").unlink()
+    (model / "quant.json").symlink_to(os.devnull)
+    assert state_of(model) == State(manifest=None, files=None)
+    assert verified_at(model, env=env) is None
