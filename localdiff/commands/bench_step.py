@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from localdiff.commands.loading import Loading
 from localdiff.commands.model_choice import ModelChoice
+from localdiff.config import KEYS
 from localdiff.download_plan import ConfirmDownload, confirm_silently
 from localdiff.errors import UsageError
 from localdiff.quoting import shell_word
@@ -19,7 +20,7 @@ from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
 from localdiff.ui.status import status_line
-from quant import DEFAULT_RECIPE
+from quant import DEFAULT_RECIPE, recipe_named
 from quant.released import LAYERS, MAX_POSITIONS, MIN_LAYERS
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class StepRequest:
     json: bool = False
 
     def __post_init__(self) -> None:
+        KEYS["device"].checked(self.choice.device)
         _require_between("--context", self.context, 1, MAX_POSITIONS)
         _require_between("--steps", self.steps, 1, MAX_STEPS)
         if self.layers is not None:
@@ -61,6 +63,7 @@ class StepRequest:
         if self.choice.model is None:
             if self.choice.revision is not None:
                 raise UsageError("`--revision` is that of a model, and none is named", "`-m` names one")
+            recipe_named(self.recipe or DEFAULT_RECIPE)
             return
         if not self.choice.model:
             raise UsageError("`-m` is empty", "leave it out to measure random weights, or name a model as for run")

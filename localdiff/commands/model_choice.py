@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from localdiff import model_store
 from localdiff.commands.loading import Loading
+from localdiff.config import KEYS
 from localdiff.options import CONTEXT_SIZE
 from localdiff.ui.interrupt import interruptible
 
@@ -50,8 +51,10 @@ class ModelChoice:
 
         Raises:
             KeyboardInterrupt: the user said no to a download.
+            LocaldiffError: as `Engine.load`; that there is no such kind of device is said before torch is imported.
         """
         model = model_store.default_model() if self.model is None else self.model
+        KEYS["device"].checked(self.device)
         with interruptible():
             from localdiff.engine import Engine
 

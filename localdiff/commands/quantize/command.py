@@ -9,13 +9,14 @@ import os
 from pathlib import Path
 
 from localdiff import paths
+from localdiff.config import KEYS
 from localdiff.errors import UsageError
 from localdiff.model_store import quantized_directory
 from localdiff.quantizing.request import QuantizeRequest
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
-from quant import MANIFEST_FILE
+from quant import MANIFEST_FILE, recipe_named
 from quant.names import output_directory
 
 __all__ = ["QuantizeRequest", "quantize"]
@@ -35,16 +36,18 @@ def quantize(request: QuantizeRequest, output: Output, *, ask: AskUser | None) -
     Raises:
         LocaldiffError, QuantError: any error that a user can act on.
     """
+    recipe = recipe_named(request.recipe)
+    KEYS["device"].checked(request.device)
+    _refuse_contradictions(request)
+    _refuse_mount_point(request.target)
     with interruptible():
         from localdiff.commands.quantize.flow import Quantization
         from localdiff.commands.quantize.verification import verify_alone
 
-    _refuse_contradictions(request)
-    _refuse_mount_point(request.target)
     if request.verify_only:
         return verify_alone(_existing(request), output)
     _refuse_name_of_unfinished(request.target)
-    return Quantization(request, output, ask).run()
+    return Quantization(request, recipe, output, ask).run()
 
 
 def _refuse_contradictions(request: QuantizeRequest) -> None:

@@ -49,7 +49,6 @@ from localdiff.ui.question import AskUser, confirmed
 from localdiff.ui.rate import shown_time
 from localdiff.ui.status import status_line
 from localdiff.verification_record import State, state_of
-from quant import recipe_named
 from quant.files.manifest import read_manifest
 from quant.jobs.events import JobFinished, JobStopped, OutputWritten, ShardWritten
 from quant.jobs.run import run
@@ -66,17 +65,17 @@ class Quantization:
 
     Args:
         request: what is asked for.
+        recipe: the one that it names.
         output: the streams.
         ask: asks the user a question; None where nobody can answer.
     """
 
-    def __init__(self, request: QuantizeRequest, output: Output, ask: AskUser | None) -> None:
-        self._request, self._output, self._ask = request, output, ask
+    def __init__(self, request: QuantizeRequest, recipe: Recipe, output: Output, ask: AskUser | None) -> None:
+        self._request, self._recipe, self._output, self._ask = request, recipe, output, ask
         self._target = request.target
 
     def run(self) -> int:
         """See `quantize`."""
-        recipe = recipe_named(self._request.recipe)
         # 1. what is there
         found, damaged = state_of(self._target), dict[str, str]()
         if is_kept(self._request):
@@ -84,7 +83,7 @@ class Quantization:
             if not damaged:
                 return self._nothing_to_do()
         with nullcontext() if self._request.dry_run else self._alone(found):
-            return self._make(recipe, damaged)
+            return self._make(damaged)
 
     @contextmanager
     def _alone(self, found: State) -> Iterator[None]:
@@ -106,19 +105,19 @@ class Quantization:
                 )
             yield
 
-    def _make(self, recipe: Recipe, damaged: Mapping[str, str]) -> int:
+    def _make(self, damaged: Mapping[str, str]) -> int:
         """Everything that follows where there is something to do."""
         encoder = encoder_named(self._request.device)
         # 2. headers
         try:
-            origin = self._find_origin(recipe, read_manifest(self._target).revision if damaged else None)
+            origin = self._find_origin(read_manifest(self._target).revision if damaged else None)
         except UnreachableError as error:
-            return self._without_the_hub(recipe, encoder, error)
+            return self._without_the_hub(encoder, error)
         # 3. plan
         with status_line(self._output) as status:
             planned = PlannedJob(
                 origin=origin,
-                plan=make_plan(recipe, origin.files),
+                plan=make_plan(self._recipe, origin.files),
                 target=self._target,
                 streams=self._request.stream,
                 force=self._request.force,
@@ -177,23 +176,25 @@ class Quantization:
         self._output.stdout.write_path(self._target)
         return 0
 
-    def _find_origin(self, recipe: Recipe, made_from: str | None) -> Origin:
+    def _find_origin(self, made_from: str | None) -> Origin:
         """The weights that are asked for; those of the revision `made_from` where an output of it is to be repaired."""
         request = self._request
         with status_line(self._output) as status:
             status.show(f"looking at {printable(request.model)}")
-            origin = find_origin(request.model, recipe, revision=request.revision or made_from, offline=request.offline)
+            origin = find_origin(
+                request.model, self._recipe, revision=request.revision or made_from, offline=request.offline
+            )
         if request.stream and origin.repository is None:
             raise UsageError(
                 f"`--stream` deletes what it has fetched, and `{request.model}` is a directory", "leave out `--stream`"
             )
         return origin
 
-    def _without_the_hub(self, recipe: Recipe, encoder: Encoder, error: UnreachableError) -> int:
+    def _without_the_hub(self, encoder: Encoder, error: UnreachableError) -> int:
         """Plan from the built-in description, where there is one, and stop there."""
         if self._request.model != model_store.MODEL:
             raise error
-        plan = describe_plan(recipe)
+        plan = describe_plan(self._recipe)
         self._show(
             offline_summary(
                 plan,

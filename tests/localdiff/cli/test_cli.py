@@ -40,6 +40,12 @@ except SystemExit as left:
         (["run", "--steps", "0", "hi"], 2),
         (["run", "-f", "/no/such/file"], 2),
         (["run", "hi"], 3),
+        (["run", "-m", "demo", "--device", "tpu", "hi"], 2),
+        (["quantize", "demo", "--recipe", "3bit"], 2),
+        (["quantize", "demo", "--device", "tpu"], 2),
+        (["quantize", "demo", "--verify-only", "--force"], 2),
+        (["bench", "step", "--recipe", "3bit"], 2),
+        (["bench", "step", "--device", "tpu"], 2),
     ],
 )
 def test_what_computes_nothing_loads_nothing(arguments: list[str], code: int) -> None:
