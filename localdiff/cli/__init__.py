@@ -59,7 +59,7 @@ app = typer.Typer(
 
 def _version(requested: bool) -> None:
     if requested:
-        typer.echo(f"{PROGRAM} {__version__}")
+        decide().stdout.write(f"{PROGRAM} {__version__}\n")
         raise typer.Exit
 
 
@@ -72,7 +72,7 @@ def localdiff(
 ) -> None:
     """Run DiffusionGemma on this machine: a prompt goes in, a canvas of noise condenses, text comes out."""
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        decide().stdout.write(f"{context.get_help()}\n")
         raise typer.Exit(2)
 
 
@@ -85,7 +85,8 @@ def main(arguments: list[str] | None = None) -> None:
         from localdiff.cli.completion import answer
 
         words = sys.argv[1:] if arguments is None else arguments
-        sys.exit(Invocation().run(lambda: print(answer(typer.main.get_command(app), shell, words, os.environ), end="")))
+        write = decide().stdout.write
+        sys.exit(Invocation().run(lambda: write(answer(typer.main.get_command(app), shell, words, os.environ))))
     invocation = Invocation()
     code = invocation.run(lambda: app(arguments, prog_name=PROGRAM, standalone_mode=False, obj=invocation))
     if arguments is None:

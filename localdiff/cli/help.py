@@ -15,6 +15,7 @@ from typer import TyperException
 from typer.core import TyperCommand, TyperGroup
 
 from localdiff.errors import ArgumentError, UsageError
+from localdiff.ui.output import decide
 
 _NARROW, _NARROWEST = 60, 24
 _ARGUMENTS, _OPTIONS, _COMMANDS = "Arguments", "Options", "Commands"
@@ -102,12 +103,25 @@ def _refuse_repeated(parameters: list[Any]) -> None:
             )
 
 
-class Command(TyperCommand):
-    """A command whose flags are shown as `--json`, not `--json <bool>`."""
+class _Page:
+    """What the help pages of commands and of groups have in common."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, flags without a type."""
-        return _without_flag_types(super().get_params(ctx))
+        """The parameters, flags without a type: `--json`, not `--json <bool>`."""
+        return _without_flag_types(super().get_params(ctx))  # type: ignore[misc]
+
+    def get_help(self, ctx: Any) -> str:
+        """The page, unless stdout is closed, to which Typer would print it without saying a word.
+
+        Raises:
+            UsageError: it is.
+        """
+        decide().stdout.require()
+        return str(super().get_help(ctx))  # type: ignore[misc]
+
+
+class Command(_Page, TyperCommand):
+    """A command with such a page."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse; an option that names a file may come once.
@@ -142,12 +156,8 @@ class Command(TyperCommand):
         self.format_epilog(ctx, formatter)
 
 
-class Group(TyperGroup):
+class Group(_Page, TyperGroup):
     """A group of such commands."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, flags without a type."""
-        return _without_flag_types(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the page, the commands before the options."""

@@ -36,6 +36,7 @@ def quantize(request: QuantizeRequest, output: Output, *, ask: AskUser | None) -
     Raises:
         LocaldiffError, QuantError: any error that a user can act on.
     """
+    output.stdout.require()
     recipe = recipe_named(request.recipe)
     KEYS["device"].checked(request.device)
     _refuse_contradictions(request)

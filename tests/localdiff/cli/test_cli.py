@@ -505,6 +505,11 @@ def test_streams_that_are_closed(tmp_path: Path) -> None:
         (["config", "paths"], "stdout is closed, so nothing would be seen"),
         (["models", "--json"], "stdout is closed, so nothing would be seen"),
         (["completion", "bash"], "stdout is closed, so nothing would be seen"),
+        (["quantize", "demo", "--dry-run"], "stdout is closed, so nothing would be seen"),
+        (["--version"], "stdout is closed, so nothing would be seen"),
+        (["--help"], "stdout is closed, so nothing would be seen"),
+        (["run", "--help"], "stdout is closed, so nothing would be seen"),
+        ([], "stdout is closed, so nothing would be seen"),
     ],
 )
 def test_what_would_be_said_to_nobody_is_refused(arguments: list[str], words: str) -> None:
