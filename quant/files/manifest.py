@@ -265,5 +265,5 @@ def _name(value: Any) -> str:
 
 def _file_name(name: Any) -> str:
     if not is_file_name(name):
-        raise FormError(f"{name!r} is not a file name")
+        raise FormError(f"{name!r:.60} is not a file name")
     return str(name)

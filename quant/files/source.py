@@ -22,6 +22,8 @@ from quant.errors import FormError, SourceError, reason
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
 MAX_HEADER = 100_000_000
+_MAX_NAME = 255
+"""Bytes of a file's name, on all common file systems; of a longer one they do not say that it is missing."""
 HINT = "download the weights again, or point to a complete copy"
 _ORIGINAL = "use the original weights (BF16, F16 or F32)"
 
@@ -230,7 +232,7 @@ def parse_index(content: bytes) -> dict[str, str]:
             raise FormError("its `weight_map` is empty")
         for name in weight_map.values():
             if not is_file_name(name):
-                shown = repr(name) if isinstance(name, str) else "an entry of its `weight_map`"
+                shown = f"{name!r:.60}" if isinstance(name, str) else "an entry of its `weight_map`"
                 raise FormError(f"{shown} is not a file name")
     except (ValueError, RecursionError) as error:
         raise SourceError(f"`{INDEX_FILE}` is damaged ({reason(error)})", HINT) from error
@@ -238,10 +240,12 @@ def parse_index(content: bytes) -> dict[str, str]:
 
 
 def is_file_name(name: object) -> bool:
-    """Whether this is the name of a file, without a directory and without control characters or surrogates."""
+    """Whether this can be the name of a file: without a directory, control characters or surrogates, nor too long."""
     if not isinstance(name, str) or name in ("", ".", ".."):
         return False
-    return not any(character in "/\\" or unicodedata.category(character) in ("Cc", "Cs") for character in name)
+    if any(character in "/\\" or unicodedata.category(character) in ("Cc", "Cs") for character in name):
+        return False
+    return len(name.encode()) <= _MAX_NAME
 
 
 class SourceStoppedError(Exception):

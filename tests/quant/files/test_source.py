@@ -214,12 +214,16 @@ def test_a_damaged_index_is_an_error(directory: Path, index: str) -> None:
     assert not re.search("Error|object|NoneType", caught.value.message), "Python's own words"
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "a b", "LICENSE\u00a0copy", "モデル.safetensors", "..."])
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "a b", "LICENSE\u00a0copy", "モデル.safetensors", "...", "x" * 255]
+)
 def test_names_of_files(name: str) -> None:
     assert is_file_name(name)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/a", "a\\b", "a\0", "a\n", "\x7f", "\ud800", None, 1, ["a"]])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a/b", "/a", "a\\b", "a\0", "a\n", "\x7f", "\ud800", "é" * 128, None, 1, ["a"]]
+)
 def test_what_is_no_name_of_a_file(name: object) -> None:
     assert not is_file_name(name)
 
