@@ -96,7 +96,8 @@ class ChatTemplate:
 
         Raises:
             UsageError: the messages are not what a template can take, or the template rejects them.
-            WeightsError: the template fails, or writes without end.
+            WeightsError: the template fails, writes without end, or, like one that was cut off at its beginning,
+                nothing: the model would answer what nobody asked.
         """
         from localdiff.text.sandbox import RefusedError, render
 
@@ -109,7 +110,7 @@ class ChatTemplate:
             turns = [_cover(turn, shield) for turn in turns]
             declarations = shield.cover(declarations)
         try:
-            return render(
+            text = render(
                 self._template,
                 8 * length + SPARE_CHARACTERS,
                 **self._tokens,
@@ -124,6 +125,9 @@ class ChatTemplate:
         except Exception as error:  # as above
             hint = _REPLACE if all(map(_is_plain, turns)) else f"{_UNUSUAL}; otherwise {_REPLACE}"
             raise self._failure("fails on this conversation", error, hint) from error
+        if not text.strip():
+            raise WeightsError(f"the chat template `{self._path}` writes nothing for this conversation", _REPLACE)
+        return text
 
     def encode(
         self,

@@ -240,3 +240,11 @@ def test_messages_that_are_none_are_a_usage_error(tmp_path: Path, messages: Any,
     with pytest.raises(UsageError) as failure:
         template.render(messages)
     assert reason in failure.value.message
+
+
+@pytest.mark.parametrize("source", ["", "\n", "{% if messages | length > 9 %}{{ messages }}{% endif %}"])
+def test_a_template_that_writes_nothing_is_an_error(tmp_path: Path, source: str) -> None:
+    """As of a file that was cut off at its beginning: the model answered, and not what was asked."""
+    with pytest.raises(WeightsError, match=r"chat_template.jinja` writes nothing for this conversation$") as caught:
+        render(tmp_path, source)
+    assert (caught.value.hint or "").startswith("replace it with the `chat_template.jinja`")
