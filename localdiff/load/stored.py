@@ -138,8 +138,9 @@ class QuantizedWeights(StoredWeights):
 
     def _is_intact(self, file: str) -> bool:
         """Whether a file is what `localdiff quantize` wrote, so that it would write the same again."""
+        path = self.checkpoint.directory / file
         try:
-            return file_sha256(self.checkpoint.directory / file) == self._files[file].sha256
+            return path.is_file() and file_sha256(path) == self._files[file].sha256
         except OSError:
             return False
 

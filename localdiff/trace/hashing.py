@@ -29,9 +29,11 @@ def weights_digest(directory: Path, progress: Callable[[int, int], None] = lambd
         OSError: a file cannot be read.
     """
     manifest = directory / MANIFEST_FILE
-    files = [manifest] if manifest.is_file() else sorted(directory.glob("*.safetensors"))
-    digests = {file: linked_sha256(file) for file in files}
-    sizes = {file: file.stat().st_size for file, digest in digests.items() if digest is None}
+    found = [manifest] if manifest.is_file() else sorted(directory.glob("*.safetensors"))
+    digests = {file: linked_sha256(file) for file in found}
+    # What is no file, such as a link that leads nowhere or a pipe, holds no weights: loading does without it.
+    files = [file for file in found if digests[file] is not None or file.is_file()]
+    sizes = {file: file.stat().st_size for file in files if digests[file] is None}
     total, done = sum(sizes.values()), 0
 
     def show(nbytes: int) -> None:

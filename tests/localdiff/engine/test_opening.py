@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shutil
 import sys
 from dataclasses import replace
@@ -16,7 +18,7 @@ from localdiff.errors import WeightsError
 from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.verification_record import record_damaged, record_verified
 from quant import MANIFEST_FILE
-from quant.files.manifest import read_manifest
+from quant.files.manifest import FileEntry, read_manifest
 from tests.checkpoints.quantized import quantize
 from tests.fakes.permissions import as_anyone
 
@@ -42,6 +44,19 @@ def test_what_rebuilds_a_file_of_a_quantized_directory_is_said(made: Path, tmp_p
     refused = refusal(directory)
     assert f"{name}` " in refused.message
     assert refused.hint == REBUILT
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such devices")
+def test_a_device_in_the_place_of_a_file_is_not_read_to_say_what_rebuilds_it(made: Path, tmp_path: Path) -> None:
+    """/dev/null stands for those that have no end; its content is that of the empty file which the manifest lists."""
+    directory = shutil.copytree(made, tmp_path / "copy")
+    (directory / "tokenizer.json").unlink()
+    (directory / "tokenizer.json").symlink_to(os.devnull)
+    manifest = read_manifest(directory)
+    empty = FileEntry(nbytes=0, sha256=hashlib.sha256(b"").hexdigest())
+    listed = replace(manifest, files={**manifest.files, "tokenizer.json": empty})
+    (directory / MANIFEST_FILE).write_text(listed.to_text(), encoding="utf-8")
+    assert refusal(directory).hint == REBUILT
 
 
 @pytest.mark.parametrize(

@@ -66,3 +66,11 @@ def test_progress_counts_what_has_to_be_read(tmp_path: Path) -> None:
 def test_the_vocabulary_is_one_file(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_bytes(b"{}")
     assert tokenizer_digest(tmp_path) == sha(b"{}")
+
+
+def test_what_is_no_file_holds_no_weights(tmp_path: Path) -> None:
+    """A link that leads nowhere ended a run that was recorded as a bug, and a pipe held it up for ever."""
+    (tmp_path / "a.safetensors").write_bytes(b"one")
+    (tmp_path / "b.safetensors").mkdir()
+    (tmp_path / "c.safetensors").symlink_to("gone")
+    assert weights_digest(tmp_path) == listing(a=sha(b"one"))
