@@ -6,6 +6,7 @@ Knows what an address is; asks nothing.
 from __future__ import annotations
 
 import os
+import threading
 from urllib.parse import urlsplit
 
 from localdiff.errors import UsageError
@@ -24,22 +25,29 @@ def is_address(endpoint: str) -> bool:
 
 
 def require_readable() -> None:
-    """Refuse variables that `huggingface_hub` cannot even be imported with, whatever it is asked for then.
+    """Refuse variables that `huggingface_hub` cannot be imported with, or that its first request fails for.
 
     Raises:
         UsageError: the port of `HF_ENDPOINT` is no number of a port, or its brackets hold no address; or a time limit
-            is no whole number.
+            is no number of seconds that can be waited.
     """
     endpoint = os.environ.get("HF_ENDPOINT", "")
     if not is_readable(endpoint):
         raise no_address(endpoint)
     for name in _TIME_LIMITS:
-        try:
-            int(os.environ.get(name, "0"))
-        except ValueError:
+        text = os.environ.get(name, "0")
+        if not _is_time_limit(text):
             raise UsageError(
-                f"`{name}={os.environ[name]}` is not a whole number of seconds", "without it the Hub's client waits 10"
-            ) from None
+                f"`{name}={text}` is no time limit",
+                "it is a whole number of seconds; without it the Hub's client waits 10",
+            )
+
+
+def _is_time_limit(text: str) -> bool:
+    try:
+        return 0 <= int(text) <= threading.TIMEOUT_MAX
+    except ValueError:
+        return False
 
 
 def no_address(endpoint: str) -> UsageError:
