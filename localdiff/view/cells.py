@@ -20,6 +20,7 @@ from localdiff.view.widths import (
     ascii_text,
     character_width,
     clip,
+    is_mark,
     settled_text,
     split_columns,
     text_width,
@@ -205,7 +206,7 @@ def _chunks(word: str) -> list[str]:
     room = 0
     for character in word:
         width = character_width(character)
-        if chunks and width < 2 and width <= room:
+        if chunks and (is_mark(character) or width < 2 and width <= room):
             chunks[-1] += character
             room -= width
         else:

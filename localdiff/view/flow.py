@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from localdiff.view.cells import Cell
 from localdiff.view.style import SPACE, Row, Span
+from localdiff.view.widths import is_mark
 
 MAX_BREAKS_IN_A_ROW = 2
 COMMITTED = -1
@@ -53,7 +54,7 @@ def lay_out(cells: Sequence[Cell], owners: Sequence[int], columns: int) -> Page:
     start = used = soft = breaks = 0  # index of the row's first cell, its columns, where it may end early, line breaks
     for index, cell in enumerate(cells):
         span, lead, is_soft, ends, bare = cell
-        if bare is not None and row and row[-1].span.text[-1:].isalpha():
+        if bare is not None and row and _takes_marks(row[-1].span.text[-1:]):
             cell = Cell(bare, 0, False, 0)
             span, lead, is_soft = bare, 0, False
         breaks_row = ends and breaks < MAX_BREAKS_IN_A_ROW
@@ -87,6 +88,10 @@ def lay_out(cells: Sequence[Cell], owners: Sequence[int], columns: int) -> Page:
         starts.append(start)
     first = tuple(owners[start] if start < len(owners) else COMMITTED for start in starts)
     return Page(rows=tuple(rows), first_positions=first)
+
+
+def _takes_marks(character: str) -> bool:
+    return character.isalpha() or (character != "" and is_mark(character))
 
 
 def _width(cells: list[Cell]) -> int:

@@ -2,8 +2,9 @@
 
 Knows Unicode and rich's width table; knows nothing about colours or rows. Terminals disagree about joined
 emoji, flags, Indic vowel signs and conjoining letters, so the moving canvas draws only characters on whose
-width they agree: uncertain cells have certain width. Every function takes text that `sanitize.safe_piece` has made
-safe.
+width they agree: uncertain cells have certain width. Indic vowel signs, without which nobody could read a draft, are
+the exception: they count as the column that most terminals give them, so that no row is too wide for any. Every
+function takes text that `sanitize.safe_piece` has made safe.
 """
 
 from __future__ import annotations
@@ -33,12 +34,17 @@ _UNCERTAIN = (
 
 @lru_cache(maxsize=8192)
 def character_width(character: str) -> int:
-    """Columns of one character: 0 for combining marks, 2 for East Asian wide ones and emoji, else 1."""
-    return get_character_cell_size(character)
+    """Columns of one character at most: 0 for most marks, 2 for East Asian wide ones and emoji, else 1."""
+    return 1 if unicodedata.category(character) == "Mc" else get_character_cell_size(character)
+
+
+def is_mark(character: str) -> bool:
+    """Whether it belongs to the character before it, with space of its own or without."""
+    return unicodedata.category(character) == "Mc" or character_width(character) == 0
 
 
 def text_width(text: str) -> int:
-    """Columns of safe text: the sum over its characters, since nothing in it joins."""
+    """Columns of safe text at most: the sum over its characters, since nothing in it joins."""
     return len(text) if text.isascii() else sum(map(character_width, text))
 
 
@@ -66,7 +72,7 @@ def uncertain_text(text: str) -> str:
     """`text` in letters, digits, punctuation and CJK only: marks are dropped, the rest becomes `▯`."""
     shown: list[str] = []
     for character in text:
-        if character_width(character) == 0 and shown:
+        if is_mark(character) and shown:
             continue
         shown.append(_uncertain_form(character))
     return "".join(shown)
@@ -80,7 +86,7 @@ def settled_text(text: str) -> str:
         if ord(character) in _SKIN_TONES and shown:
             continue
         form = _settled_form(character)
-        if character_width(form) > 0:
+        if not is_mark(form):
             marks = 0
         elif not shown:
             shown.append(BASE_FOR_MARKS)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localdiff.view.cells import CellMaker
+from localdiff.view.cells import Cell, CellMaker
 from localdiff.view.flow import COMMITTED, Page, lay_out, window
 from localdiff.view.palette import DARK, SETTLED
 from localdiff.view.style import row_text, row_width
@@ -16,7 +18,8 @@ MAKER = CellMaker(pieces=pieces_of(lambda token: ""), palette=DARK)
 
 
 def page(pieces: list[str], columns: int) -> Page:
-    cells, owners = [], []
+    cells: list[Cell] = []
+    owners: list[int] = []
     for position, piece in enumerate(pieces):
         made = MAKER.text(piece, SETTLED, False)
         cells += made
@@ -65,6 +68,13 @@ def test_a_mark_joins_the_letter_before_it_and_nothing_else() -> None:
     assert rows(["\u0916", "\u093f"], 20) == ["\u0916\u093f"]
     assert rows([".", "\u093f"], 20) == [".◌\u093f"]
     assert rows(["\u093f"], 20) == ["◌\u093f"]
+    assert rows(["\u0916\u093f", "\u0902"], 20) == ["\u0916\u093f\u0902"]
+
+
+def test_no_row_is_too_wide_for_a_terminal_that_gives_vowel_signs_a_column_of_their_own() -> None:
+    shown = rows([" हिन्दी", " में", " कहानी", " लिखो", "हिन्दीमेंएककहानीलिखो"] * 9, 40)
+    columns = [sum(unicodedata.category(character) != "Mn" for character in row) for row in shown]
+    assert max(columns) <= 40 and len(shown) > 5
 
 
 def test_no_cells_make_one_empty_row() -> None:

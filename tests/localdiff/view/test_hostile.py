@@ -150,7 +150,9 @@ def test_no_cell_acts_at_any_stage(vocabulary: list[str]) -> None:
                 if span is None:
                     continue
                 shown.update(span.text)
-                assert sum(map(wcwidth, span.text)) == span.width, (vocabulary[id], span)
+                # Some terminals give vowel signs no column, and most give them one: there is room for it.
+                widest = sum(unicodedata.category(c) == "Mc" or wcwidth(c) for c in span.text)
+                assert widest == span.width, (vocabulary[id], span)
                 assert span.width <= 16, (vocabulary[id], span)
     assert not [c for c in shown if unicodedata.category(c) in ACTS]
     assert len(shown) > 150, "what is harmless stays"

@@ -36,6 +36,8 @@ from localdiff.view.widths import (
         ("\u1161", "▯", "▯"),
         ("$x²≠∑$", "$x²≠∑$", "$x²≠∑$"),
         ("→", "→", "→"),
+        ("हिन्दी", "हनद", "हिन्दी"),
+        ("\u093f", "▯", "◌\u093f"),
     ],
 )
 def test_what_a_piece_shows(piece: str, uncertain: str, settled: str) -> None:
