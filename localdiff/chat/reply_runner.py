@@ -6,7 +6,7 @@ Knows the interface of a model, a view and streams; knows nothing about sessions
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -22,7 +22,7 @@ from localdiff.ui.output import Output
 from localdiff.ui.reply import Collector, Reply
 from localdiff.ui.status import StatusLine, status_line
 from localdiff.ui.terminal import is_same_terminal
-from localdiff.ui.terminal_guard import TerminalGuard
+from localdiff.ui.terminal_guard import Keys, TerminalGuard
 from localdiff.ui.watch import Watch
 from localdiff.view.paragraphs import Passage
 
@@ -35,8 +35,7 @@ class ReplyRunner:
 
     Args:
         record: makes the observer that records a run; None records nothing.
-        marks: whether the terminal marks pastes during a run.
-        keep: takes what is typed during a run, before a shell gets the terminal; None where nobody wants it.
+        marks, keys: see `TerminalGuard`.
 
     Attributes:
         events: of the last run.
@@ -51,7 +50,7 @@ class ReplyRunner:
         interruptible: Interruptible,
         record: RecordReply | None,
         marks: bool,
-        keep: Callable[[], None] | None = None,
+        keys: Keys | None = None,
     ) -> None:
         self._model = model
         self._output = output
@@ -59,7 +58,7 @@ class ReplyRunner:
         self._interruptible = interruptible
         self._record = record
         self._marks = marks
-        self._keep = keep
+        self._keys = keys
         self._is_first = True
         self._collector: Collector | None = None
         self.events: list[Event] = []
@@ -125,7 +124,7 @@ class ReplyRunner:
             legend=self._is_first,
             render=render,
             marks=self._marks,
-            keep=self._keep,
+            keys=self._keys,
         )
         view = self._open_view(display.live, watch)
         printer = ReplyPrinter(
@@ -138,7 +137,7 @@ class ReplyRunner:
         if view is None:
             if stderr.terminal:
                 # As with a canvas: keys are not echoed into the text, and every way out restores the terminal.
-                guard = TerminalGuard(stream=stderr.file, marks=self._marks, keep=self._keep)
+                guard = TerminalGuard(stream=stderr.file, marks=self._marks, keys=self._keys)
                 guard.start()
                 stack.callback(lambda: guard.stop(interrupted=cancel.is_set()))
             return (printer,)

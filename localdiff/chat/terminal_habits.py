@@ -1,4 +1,5 @@
-"""What a terminal does to keys before a program reads them: Enter becomes a line feed, keys are echoed, and some edit.
+"""What a terminal does to keys before a program reads them: Enter becomes a line feed, keys are echoed, some edit, and
+Ctrl-C and Ctrl-Z drop what was typed before, and what the terminal has not shown yet.
 
 Knows the attributes of a terminal; knows nothing about chats. On Windows it changes nothing.
 """
@@ -23,10 +24,11 @@ _EDITING = ("VEOF", "VERASE", "VKILL", "VWERASE", "VREPRINT", "VLNEXT")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Habits:
-    """Whether Enter becomes a line feed, whether keys are echoed, and the characters of `_EDITING`; None for none."""
+    """Whether Enter becomes a line feed, keys are echoed, Ctrl-C drops; the characters of `_EDITING`, None for none."""
 
     translates: bool
     echoes: bool
+    drops: bool
     editing: tuple[Any, ...] | None
 
 
@@ -43,7 +45,7 @@ def keys_as_typed(keyboard: BinaryIO) -> Iterator[None]:
     def none(before: _Habits) -> _Habits:
         if before.editing is not None:  # else it begins once more, after a shell had the terminal
             _editing[keyboard.fileno()] = before.editing
-        return _Habits(translates=False, echoes=False, editing=None)
+        return _Habits(translates=False, echoes=False, drops=False, editing=None)
 
     with _changed(keyboard, none):
         yield
@@ -51,11 +53,11 @@ def keys_as_typed(keyboard: BinaryIO) -> Iterator[None]:
 
 @contextmanager
 def keys_as_usual(keyboard: BinaryIO) -> Iterator[None]:
-    """Inside it, a terminal has those of before `keys_as_typed`, and echoes."""
+    """Inside it, a terminal has those of before `keys_as_typed`, and echoes and drops."""
 
     def usual(before: _Habits) -> _Habits:
         editing = _editing.get(keyboard.fileno(), before.editing)
-        return _Habits(translates=True, echoes=True, editing=editing)
+        return _Habits(translates=True, echoes=True, drops=True, editing=editing)
 
     with _changed(keyboard, usual):
         yield
@@ -94,11 +96,13 @@ def _change(keyboard: BinaryIO, change: _Change) -> None:
         before = _Habits(
             translates=bool(flags & termios.ICRNL),
             echoes=bool(modes & termios.ECHO),
+            drops=not modes & termios.NOFLSH,
             editing=None if set(editing) == {unset} else editing,
         )
         after = change(before)
         attributes[0] = flags | termios.ICRNL if after.translates else flags & ~termios.ICRNL
-        attributes[3] = modes | termios.ECHO if after.echoes else modes & ~termios.ECHO
+        modes = modes | termios.ECHO if after.echoes else modes & ~termios.ECHO
+        attributes[3] = modes & ~termios.NOFLSH if after.drops else modes | termios.NOFLSH
         for place, character in zip(places, after.editing or (unset,) * len(places), strict=True):
             characters[place] = character
         termios.tcsetattr(keyboard.fileno(), termios.TCSANOW, attributes)

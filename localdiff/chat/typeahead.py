@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 from localdiff.chat.terminal_habits import keys_as_typed, keys_as_usual
@@ -115,15 +115,32 @@ class TypeAhead:
         self._keyboard = keyboard
         self._kept: list[str] = []
         self._is_cut = False
+        self._lent = ExitStack()
 
     def keep_early(self) -> None:
         """Take what was typed before `typing_ahead` from the terminal."""
         self._kept.append(typed_early(self._keyboard))
 
     def keep(self) -> None:
-        """Take what was typed so far from the terminal, before a shell gets it; for a signal handler."""
+        """Take what was typed so far from the terminal, before a shell gets it."""
         if self._keyboard is not None and not is_in_background(self._keyboard):
             self._kept.append(typed_ahead(self._keyboard, self._cut))
+
+    def give_back(self) -> None:
+        """Keep what was typed so far, and have keys as outside of a chat: not every shell sees to that itself."""
+        self.keep()
+        if self._keyboard is not None:
+            self._lent.enter_context(keys_as_usual(self._keyboard))
+
+    def take_over(self) -> None:
+        """Have keys as they were before `give_back`, if there was one."""
+        self._lent.close()
+
+    def leave(self, *, interrupted: bool) -> None:
+        """Change nothing: the next line takes what was typed."""
+
+    def restore(self) -> None:
+        """Change nothing: `typing_ahead` does."""
 
     def take(self, on_cut: Callable[[], None] = _nothing) -> str:
         """All of it, once; `on_cut` is called where the end of a paste was lost."""

@@ -17,19 +17,17 @@ if TYPE_CHECKING or sys.platform != "win32":
 
 
 class KeyboardEcho:
-    """Turns the echo off and on again; what is typed meanwhile is kept for whoever reads next.
+    """Turns the echo off and on again; what is typed meanwhile is for whoever reads next.
 
     Args:
         keyboard: the terminal that echoes keys; what is none has no echo.
-        keeps_enter: whether Enter stays Enter in what is typed meanwhile, as a prompt wants it.
     """
 
-    def __init__(self, keyboard: TextIO, *, keeps_enter: bool = False) -> None:
+    def __init__(self, keyboard: TextIO) -> None:
         self._keyboard = keyboard
-        self._keeps_enter = keeps_enter
         self._before: list[Any] | None = None
 
-    def silence(self) -> None:
+    def take_over(self) -> None:
         """Turn it off, unless another process has the terminal."""
         if sys.platform == "win32":
             return
@@ -42,16 +40,24 @@ class KeyboardEcho:
             if self._before is None:
                 self._before = list(settings)  # before the change, which Ctrl-C may follow at once
             # Ctrl-C would discard what a slow terminal has not read yet: text of the answer, and half a frame. Without
-            # that, it does not discard what was typed either, nor does Ctrl-Z; `discard` does.
+            # that, it does not discard what was typed either, nor does Ctrl-Z; `_discard` does.
             settings[3] = settings[3] & ~termios.ECHO | termios.NOFLSH
-            if self._keeps_enter:
-                settings[0] &= ~termios.ICRNL
             termios.tcsetattr(descriptor, termios.TCSANOW, settings)
         except (OSError, ValueError, termios.error):
             self._before = None
 
-    def discard(self) -> None:
-        """Drop what was typed since `silence`: a shell would take it for commands, and run them."""
+    def give_back(self) -> None:
+        """Turn it on, and drop what was typed meanwhile: a shell would take it for commands, and run them."""
+        self._discard()
+        self.restore()
+
+    def leave(self, *, interrupted: bool) -> None:
+        """Turn it on for good; Ctrl-C drops what was typed, as it does elsewhere."""
+        if interrupted:
+            self._discard()
+        self.restore()
+
+    def _discard(self) -> None:
         if self._before is None or sys.platform == "win32":
             return
         if is_in_background(self._keyboard):

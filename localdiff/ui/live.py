@@ -101,7 +101,7 @@ class LiveView:
         self._guard = TerminalGuard(
             stream=stream,
             marks=watch.marks,
-            keep=watch.keep,
+            keys=watch.keys,
             on_resumed=self._on_resumed,
             undrawn=lambda: held(self._screen),
         )

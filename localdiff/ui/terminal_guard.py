@@ -10,7 +10,7 @@ import atexit
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TextIO
+from typing import Protocol, TextIO
 
 from localdiff.ui.keyboard_echo import KeyboardEcho
 from localdiff.ui.region import LEAVE, PASTES_ON
@@ -18,6 +18,22 @@ from localdiff.ui.terminal import is_in_background, takes_output
 from localdiff.ui.terminal_signals import TerminalSignals, Undrawn
 
 _PATIENCE = 1.0
+
+
+class Keys(Protocol):
+    """What a terminal does with keys while something is drawn on it: none is echoed."""
+
+    def take_over(self) -> None:
+        """Set it up, which it may be already; may be called from a signal handler."""
+
+    def give_back(self) -> None:
+        """Make it what it was before somebody else gets the terminal, such as a shell; called from a signal handler."""
+
+    def leave(self, *, interrupted: bool) -> None:
+        """Nothing is drawn any more; `interrupted` says whether Ctrl-C brought that about."""
+
+    def restore(self) -> None:
+        """Make it what it was, as the process ends."""
 
 
 class TerminalGuard:
@@ -30,10 +46,8 @@ class TerminalGuard:
 
     Args:
         stream: the terminal that is drawn on, and that echoes keys.
-        marks: whether what is typed meanwhile is for a prompt: pastes are marked, and Enter stays Enter, which is set
-            up again after Ctrl-Z.
-        keep: takes what was typed meanwhile, before anybody else gets the terminal; called from a signal handler. None
-            drops it, as a terminal does itself at Ctrl-C and Ctrl-Z.
+        marks: whether pastes are marked meanwhile, which they are again after Ctrl-Z.
+        keys: what becomes of keys; by default they are dropped at Ctrl-C and Ctrl-Z, as a terminal itself does.
         on_resumed: called after the process was stopped and continued, from a signal handler.
         leave: the codes that remove what is drawn, and restore everything else.
         undrawn: see `TerminalSignals`; a frame that came after `leave` would stand on the shell's screen.
@@ -44,18 +58,17 @@ class TerminalGuard:
         *,
         stream: TextIO,
         marks: bool = False,
-        keep: Callable[[], None] | None = None,
+        keys: Keys | None = None,
         on_resumed: Callable[[], None] | None = None,
         leave: Callable[[], str] = lambda: LEAVE,
         undrawn: Undrawn = nullcontext,
     ) -> None:
         self._stream = stream
         self._marks = marks
-        self._keep = keep
+        self._keys = keys or KeyboardEcho(stream)
         self._on_resumed = on_resumed
         self._leave = leave
         self._signals = TerminalSignals(give_back=self._give_back, take=self._on_continued, undrawn=undrawn)
-        self._echo = KeyboardEcho(stream, keeps_enter=marks)
         self._started = False
 
     def start(self) -> None:
@@ -64,35 +77,30 @@ class TerminalGuard:
             return
         self._started = True
         atexit.register(self.restore)
-        self._echo.silence()
+        self._keys.take_over()
         self._signals.start()
 
     def stop(self, *, interrupted: bool = False) -> None:
         """Restore the terminal; call it after the last write.
 
         Args:
-            interrupted: whether Ctrl-C brought it about, which drops what nobody keeps of what was typed.
+            interrupted: whether Ctrl-C brought it about.
         """
         if not self._started:
             return
         self._started = False
-        if interrupted and self._keep is None:
-            self._echo.discard()
-        self._echo.restore()
+        self._keys.leave(interrupted=interrupted)
         self._signals.stop()
         atexit.unregister(self.restore)
 
     def restore(self) -> None:
         """Remove what is drawn and restore the terminal, now; never waits long for a terminal that is stuck."""
-        self._echo.restore()
+        self._keys.restore()
         self._write(self._leave())
 
     def _give_back(self) -> None:
-        if self._keep is None:
-            self._echo.discard()
-        else:
-            self._keep()
-        self.restore()
+        self._keys.give_back()
+        self._write(self._leave())
 
     def _write(self, codes: str) -> None:
         if is_in_background(self._stream):
@@ -105,7 +113,7 @@ class TerminalGuard:
             return
 
     def _on_continued(self) -> None:
-        self._echo.silence()
+        self._keys.take_over()
         if self._marks:
             self._write(PASTES_ON)
         if self._on_resumed is not None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from localdiff.events import Channel
+from localdiff.ui.terminal_guard import Keys
 from localdiff.view.paragraphs import Passage
 
 
@@ -24,8 +25,7 @@ class Watch:
         cancelled: whether the run has been asked to stop; ends a wait early, and is shown in the header.
         legend: explain the colours below the canvas, where there is room.
         render: renders final text of the answer for a number of columns; None leaves it as it is.
-        marks: whether the terminal marks pastes meanwhile.
-        keep: takes what is typed meanwhile, before a shell gets the terminal; None where nobody wants it.
+        marks, keys: see `TerminalGuard`.
     """
 
     prints: Collection[Channel]
@@ -34,4 +34,4 @@ class Watch:
     legend: bool = True
     render: Callable[[Passage, int], str] | None = None
     marks: bool = False
-    keep: Callable[[], None] | None = None
+    keys: Keys | None = None

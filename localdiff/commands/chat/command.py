@@ -122,7 +122,7 @@ def _chat_state(
         interruptible=streams.interruptible,
         record=None if trace is None else reply_recorder(model, headers, trace),
         marks=streams.marks,
-        keep=None if streams.keyboard is None else streams.typed.keep,
+        keys=None if streams.keyboard is None else streams.typed,
     )
     return ChatState(
         model=model,
@@ -155,7 +155,7 @@ def _greet(state: ChatState, identity: ModelIdentity, opened: Opened) -> None:
 def _load(request: ChatRequest, streams: Streams, load: Load) -> RecordableChatModel:
     choice, output = request.choice, streams.output
     ask = None if streams.keyboard is None else partial(streams.ask, default=True)
-    with status_line(output) as status:
+    with streams.guarded(), status_line(output) as status:
         return load(request, Loading(status, choice.model, output, ask=ask, yes=choice.yes))
 
 

@@ -23,6 +23,8 @@ from localdiff.errors import LocaldiffError
 from localdiff.quoting import printable
 from localdiff.ui.output import Output
 from localdiff.ui.question import asker
+from localdiff.ui.region import PASTES_OFF
+from localdiff.ui.terminal_guard import TerminalGuard
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,6 +70,24 @@ class Streams:
             except KeyboardInterrupt:
                 self.typed.keep()
                 raise
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Inside it, within the former, a shell that gets the terminal at Ctrl-Z gets it as it was before the chat."""
+        if self.keyboard is None:
+            yield
+            return
+        guard = TerminalGuard(
+            stream=self.user_output.stderr.file,
+            marks=self.marks,
+            keys=self.typed,
+            leave=lambda: PASTES_OFF if self.marks else "",
+        )
+        guard.start()
+        try:
+            yield
+        finally:
+            guard.stop()
 
     def typing_as_usual(self) -> AbstractContextManager[None]:
         """Inside it, within the former, another program may read what is typed."""

@@ -122,6 +122,22 @@ def test_what_is_typed_before_it_is_stopped_is_for_the_next_line_and_not_for_the
     assert lines.index("the shell was given <>") < next(at for at, line in enumerate(lines) if expected in line)
 
 
+@pytest.mark.parametrize("where", ["loading", "First part"])
+def test_a_shell_that_sets_nothing_up_itself_gets_the_terminal_as_it_was(chats: Chats, where: str) -> None:
+    line = 'before=$(stty -g); "$@"; test "$(stty -g)" = "$before" && echo the same; fg > /dev/null'
+    script = BLOCKS | {"pause": 0.1, "loading": 1.0}
+    chat = terminal("chat", script=script, env=chats.environment, under=("sh", "-mc", line, "sh"))
+    chats.running.append(chat)
+    if where == "First part":
+        chat.wait_for(">>>")
+        say(chat, "Hi")
+    chat.wait_for(where)
+    chat.type(b"and \x04then\x1a")
+    chat.wait_for("the same")
+    chat.wait_for(">>> and")
+    assert not mode(chat) & termios.ECHO
+
+
 @pytest.mark.parametrize("answer", [CTRL_C, b"n", b"\x04"], ids=["ctrl-c", "n", "ctrl-d"])
 def test_no_at_the_question_of_tab_gives_the_line_back(chats: Chats, answer: bytes) -> None:
     """Two quick Tabs ask once."""

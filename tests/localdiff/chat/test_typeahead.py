@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import pytest
 
-from localdiff.chat.typeahead import typed_ahead, typed_early, typing_ahead, typing_as_usual
+from localdiff.chat.typeahead import TypeAhead, typed_ahead, typed_early, typing_ahead, typing_as_usual
 from localdiff.ui.output import Stream
 from localdiff.ui.region import PASTES_OFF, PASTES_ON
 
@@ -27,7 +27,7 @@ def terminal() -> Iterator[tuple[int, BinaryIO]]:
     os.close(master)
 
 
-def test_only_the_echo_the_meaning_of_enter_and_keys_that_edit_change(terminal: tuple[int, BinaryIO]) -> None:
+def test_only_the_echo_the_meaning_of_enter_and_keys_that_edit_or_drop_change(terminal: tuple[int, BinaryIO]) -> None:
     _, keyboard = terminal
     before, screen = termios.tcgetattr(keyboard), io.StringIO()
     with typing_ahead(keyboard, Stream(file=screen, moving=True)):
@@ -40,7 +40,7 @@ def test_only_the_echo_the_meaning_of_enter_and_keys_that_edit_change(terminal: 
     assert termios.tcgetattr(keyboard) == before
     assert screen.getvalue() == (PASTES_ON + PASTES_OFF) * 2
     assert before[INPUT] ^ during[INPUT] == termios.ICRNL
-    assert before[LOCAL] ^ during[LOCAL] == termios.ECHO
+    assert before[LOCAL] ^ during[LOCAL] == termios.ECHO | termios.NOFLSH
     changed = {at for at, (one, other) in enumerate(zip(before[KEYS], during[KEYS], strict=True)) if one != other}
     assert changed == {termios.VEOF, termios.VERASE, termios.VKILL, termios.VWERASE, termios.VREPRINT, termios.VLNEXT}
     rest = [at for at in range(len(before)) if at not in (INPUT, LOCAL, KEYS)]
@@ -77,6 +77,27 @@ def test_a_key_of_the_user_s_own_edits_again_for_another_program(terminal: tuple
             assert termios.tcgetattr(keyboard)[KEYS][termios.VERASE] == b"\x08"
         assert termios.tcgetattr(keyboard)[KEYS][termios.VERASE] != b"\x08"
     assert termios.tcgetattr(keyboard) == attributes
+
+
+def test_a_shell_gets_the_terminal_as_it_was_and_what_was_typed_is_kept(terminal: tuple[int, BinaryIO]) -> None:
+    """Also where another program has it already, such as an editor."""
+    master, keyboard = terminal
+    before, nowhere = termios.tcgetattr(keyboard), Stream(file=io.StringIO())
+    typed = TypeAhead(keyboard)
+    with typing_ahead(keyboard, nowhere):
+        during = termios.tcgetattr(keyboard)
+        os.write(master, b"one\r")
+        typed.give_back()
+        assert termios.tcgetattr(keyboard) == before
+        for _ in range(2):  # a process may be continued that was not stopped
+            typed.take_over()
+            assert termios.tcgetattr(keyboard) == during
+        with typing_as_usual(keyboard, nowhere):
+            typed.give_back()
+            typed.take_over()
+            assert termios.tcgetattr(keyboard) == before
+        os.write(master, b"two")
+        assert typed.take() == "one\rtwo"
 
 
 def test_what_was_typed_early_is_taken_at_once_and_enter_is_enter(terminal: tuple[int, BinaryIO]) -> None:

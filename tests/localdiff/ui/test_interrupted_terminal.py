@@ -121,7 +121,7 @@ def test_bars_that_are_stopped_as_they_end_are_restored_at_exit(
 
 def test_an_echo_that_was_not_restored_is_by_the_next_call(terminal: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
     before, echo = termios.tcgetattr(terminal), KeyboardEcho(terminal)
-    echo.silence()
+    echo.take_over()
     interrupted_before(monkeypatch, termios, "tcsetattr")
     with pytest.raises(KeyboardInterrupt):
         echo.restore()
@@ -134,14 +134,14 @@ def test_an_echo_that_is_turned_off_anew_while_it_is_restored_comes_back(
 ) -> None:
     """As by Ctrl-Z, whose handler restores it, stops the process, and turns it off once the process goes on."""
     before, echo = termios.tcgetattr(terminal), KeyboardEcho(terminal)
-    echo.silence()
+    echo.take_over()
     real = termios.tcsetattr
 
     def stopped(*arguments: Any) -> None:
         real(*arguments)
         monkeypatch.setattr(termios, "tcsetattr", real)
         echo.restore()
-        echo.silence()
+        echo.take_over()
 
     monkeypatch.setattr(termios, "tcsetattr", stopped)
     echo.restore()

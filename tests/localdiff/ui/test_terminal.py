@@ -16,6 +16,7 @@ from typing import TextIO
 
 import pytest
 
+from localdiff.chat.typeahead import TypeAhead
 from localdiff.ui.region import LEAVE, PASTES_ON
 from localdiff.ui.terminal import FALLBACK, is_same_terminal, live_mode, terminal_size
 from localdiff.ui.terminal_guard import TerminalGuard
@@ -141,24 +142,6 @@ def test_pastes_are_marked_again_once_it_goes_on_where_they_were(terminal: tuple
     assert found == PASTES_ON * marks + "end"
 
 
-@pytest.mark.parametrize("marks", [False, True])
-def test_enter_stays_enter_once_it_goes_on_where_a_prompt_comes(terminal: tuple[int, TextIO], marks: bool) -> None:
-    _, stream = terminal
-
-    def holds() -> bool:
-        guard = TerminalGuard(stream=stream, marks=marks)
-        guard.start()
-        settings = termios.tcgetattr(stream)
-        settings[0] |= termios.ICRNL  # as a shell leaves it
-        termios.tcsetattr(stream, termios.TCSANOW, settings)
-        signal.raise_signal(signal.SIGCONT)
-        is_translated = bool(termios.tcgetattr(stream)[0] & termios.ICRNL)
-        guard.stop()
-        return is_translated is not marks and bool(termios.tcgetattr(stream)[0] & termios.ICRNL)
-
-    assert leads_its_session(stream, holds)
-
-
 @pytest.mark.parametrize("interrupted", [False, True])
 @pytest.mark.parametrize("kept", [False, True])
 def test_what_was_typed_is_dropped_after_ctrl_c_unless_somebody_keeps_it(
@@ -167,7 +150,7 @@ def test_what_was_typed_is_dropped_after_ctrl_c_unless_somebody_keeps_it(
     master, stream = terminal
 
     def is_left() -> bool:
-        guard = TerminalGuard(stream=stream, keep=(lambda: None) if kept else None)
+        guard = TerminalGuard(stream=stream, keys=TypeAhead(None) if kept else None)
         guard.start()
         os.write(master, b"touch x\n")
         select.select([stream], [], [], 5)
