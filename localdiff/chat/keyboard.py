@@ -77,7 +77,7 @@ class KeyboardReader:
         self._session: PromptSession[Any] = PromptSession(
             message=PROMPT,
             prompt_continuation=lambda _width, _line, wraps: " " * len(CONTINUATION) if wraps else CONTINUATION,
-            multiline=True,
+            multiline=False,  # Enter is ours, and Ctrl-R searches where the line is, not in the last row of the screen
             history=history,
             enable_history_search=True,
             completer=completer,

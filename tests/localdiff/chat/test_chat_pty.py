@@ -186,6 +186,17 @@ def test_ctrl_c_on_an_idle_line(chats: Chats) -> None:
     assert chat.finish() == 0
 
 
+def test_a_search_is_shown_where_the_line_is(chats: Chats) -> None:
+    chat = chats(script=HELLO)
+    say(chat, "Hi")
+    wait_for_prompt(chat, 2)
+    chat.type(b"\x12H")
+    chat.wait_for("(reverse-i-search)`H': Hi")
+    assert chat.lines()[-1].startswith("(reverse")
+    chat.type(ENTER + CTRL_C + CTRL_D)
+    assert chat.finish() == 0
+
+
 def test_a_signal_is_the_same_as_the_key(chats: Chats) -> None:
     chat = chats(script=HELLO)
     os.kill(chat.child.pid, signal.SIGINT)
