@@ -27,6 +27,9 @@ RENDER_SHARE = 30
 
 WRITE_SHARE = 4
 
+LONGEST_WAIT = 1.0
+"""Seconds after a slow write: a terminal that was held with Ctrl-S is drawn on again soon after Ctrl-Q."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Frame:
@@ -82,7 +85,8 @@ class Painter:
     @property
     def interval(self) -> float:
         """Seconds until the next frame: drawing may take a thirtieth of the time and writing a quarter."""
-        return max(self._shortest, RENDER_SHARE * self._render_seconds, WRITE_SHARE * self._write_seconds)
+        after_write = min(WRITE_SHARE * self._write_seconds, LONGEST_WAIT)
+        return max(self._shortest, RENDER_SHARE * self._render_seconds, after_write)
 
     @property
     def is_drawn(self) -> bool:

@@ -55,8 +55,8 @@ def test_every_frame_is_one_write_and_the_screen_shows_exactly_its_rows() -> Non
         assert terminal.everything() == ["$ run", *rows]
 
 
-@pytest.mark.parametrize(("seconds", "interval"), [(0.0, 0.05), (0.01, 0.05), (0.25, 1.0)])
-def test_writing_takes_a_quarter_of_the_time_at_most(seconds: float, interval: float) -> None:
+@pytest.mark.parametrize(("seconds", "interval"), [(0.0, 0.05), (0.01, 0.05), (0.2, 0.8), (60.0, 1.0)])
+def test_writing_takes_a_quarter_of_the_time_at_most_unless_it_was_held_up(seconds: float, interval: float) -> None:
     view, made = scenes()
     clock = FakeClock()
     painter = Painter(
