@@ -108,8 +108,9 @@ def status_row(scene: Scene, columns: int, palette: Palette) -> Row:
     if scene.stopping:
         note = figures.rate
         return _fitting(((*figures.line, note), (*figures.line[:2], note), (note,)), columns, palette)
-    bare = figures.short.rpartition(" ")
-    return _fitting((figures.line, (figures.short,), (bare[0],), (bare[2],)), columns, palette)
+    place, _, settled = figures.short.rpartition(" ")
+    variants = (figures.line, (figures.short,), (place,), (settled,), (settled.partition("/")[0],))
+    return _fitting(variants, columns, palette)
 
 
 def header_rows(scene: Scene, state: CanvasState, layout: Layout, palette: Palette) -> tuple[Row, ...]:

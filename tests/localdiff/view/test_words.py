@@ -130,6 +130,7 @@ def test_the_map_of_an_untouched_canvas_is_all_noise() -> None:
         (36, "b3 s5/48 201/256"),
         (15, "b3 s5/48"),
         (7, "201/256"),
+        (6, "201"),
         (3, "201"),
         (0, ""),
     ],
