@@ -79,14 +79,15 @@ def _talk(request: ChatRequest, streams: Streams, trace: TraceFile | None, load:
     # All of it, since there is time to type before the first prompt, too.
     with streams.typing_ahead():
         streams.typed.keep_early()
-        with remembered(session, request.choice, typed.choice):
-            model = _load(request, streams, load)
-        remember(session, model.engine.identity, request.choice)
-        state = _chat_state(request, streams, trace, model, store, session)
-        if keyboard is None:
-            reader: Reader = LineReader(streams.stdin, streams.interrupts)
-        else:
-            reader = keyboard_reader(state, streams.typed, private=request.private)
+        with streams.guarded():
+            with remembered(session, request.choice, typed.choice):
+                model = _load(request, streams, load)
+            remember(session, model.engine.identity, request.choice)
+            state = _chat_state(request, streams, trace, model, store, session)
+            if keyboard is None:
+                reader: Reader = LineReader(streams.stdin, streams.interrupts)
+            else:
+                reader = keyboard_reader(state, streams.typed, private=request.private)
         _greet(state, model.engine.identity, opened)
         try:
             Chat(state, reader).run()
@@ -155,7 +156,7 @@ def _greet(state: ChatState, identity: ModelIdentity, opened: Opened) -> None:
 def _load(request: ChatRequest, streams: Streams, load: Load) -> RecordableChatModel:
     choice, output = request.choice, streams.output
     ask = None if streams.keyboard is None else partial(streams.ask, default=True)
-    with streams.guarded(), status_line(output) as status:
+    with status_line(output) as status:
         return load(request, Loading(status, choice.model, output, ask=ask, yes=choice.yes))
 
 
