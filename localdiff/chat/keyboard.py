@@ -16,7 +16,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
-from prompt_toolkit.filters import emacs_insert_mode, has_focus, shift_selection_mode
+from prompt_toolkit.filters import emacs_insert_mode, has_focus, is_searching, shift_selection_mode
 from prompt_toolkit.history import History
 from prompt_toolkit.input import Input
 from prompt_toolkit.input.typeahead import store_typeahead
@@ -25,6 +25,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import Output
+from prompt_toolkit.search import stop_search
 from prompt_toolkit.utils import is_dumb_terminal
 
 from localdiff.chat.interrupts import Interrupts
@@ -203,9 +204,11 @@ class KeyboardReader:
             event.app.erase_when_done = True  # it is drawn again with what the editor made of it
             self._leave(event, _EDITED)
 
-        @keys.add("c-z", filter=typing)
+        @keys.add("c-z", filter=typing | is_searching)
         def _stop(event: KeyPressEvent) -> None:
             if self._suspend is not None:
+                if is_searching():
+                    stop_search()
                 event.app.erase_when_done = True  # it is drawn again when the process goes on
                 self._leave(event, _SUSPENDED)
 

@@ -266,7 +266,8 @@ def test_ctrl_z_stops_the_process_and_the_line_goes_on_where_it_was(typed: Typed
     assert typed(f"world{HOME}hello {CTRL_Z}dear {ENTER}") == "hello dear world"
     assert typed(f"{pasted(text)}{CTRL_Z} after{ENTER}") == f"{text} after"
     assert typed(f"{CTRL_Z}{CTRL_Z}{ENTER}") == ""
-    assert len(typed.stops) == 4
+    assert typed(f"hello{CTRL_R}anything{CTRL_Z} again{ENTER}") == "hello again"
+    assert len(typed.stops) == 5
 
 
 def test_a_process_that_is_told_to_end_while_it_is_stopped_ends(typed: TypedReader) -> None:
