@@ -53,7 +53,7 @@ def test_nobody_knows_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", home)
-    for where in (paths.models_dir, paths.config_dir, paths.state_dir, paths.hub_cache_dir, paths.kernels_dir):
+    for where in (paths.models_dir, paths.config_dir, paths.state_dir, paths.hub_cache_dir):
         with pytest.raises(UsageError, match="`HOME` is not set, and the system knows no home"):
             where({})
 
