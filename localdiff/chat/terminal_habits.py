@@ -36,6 +36,8 @@ _Change: TypeAlias = Callable[[_Habits], _Habits]
 
 _editing: dict[int, tuple[Any, ...]] = {}
 """Descriptor of a terminal → what edits there as usual, for programs that read from it meanwhile."""
+_changes: list[_Change] = []
+"""Those that contexts of this module make now, the innermost last."""
 
 
 @contextmanager
@@ -54,13 +56,30 @@ def keys_as_typed(keyboard: BinaryIO) -> Iterator[None]:
 @contextmanager
 def keys_as_usual(keyboard: BinaryIO) -> Iterator[None]:
     """Inside it, a terminal has those of before `keys_as_typed`, and echoes and drops."""
+    with _changed(keyboard, _usual(keyboard)):
+        yield
 
+
+def lend_keys(keyboard: BinaryIO) -> None:
+    """Give a terminal the habits of `keys_as_usual` until `reclaim_keys`; for a signal handler."""
+    _change(keyboard, _usual(keyboard))
+
+
+def reclaim_keys(keyboard: BinaryIO) -> None:
+    """Give a terminal the habits of the context that it is in, whoever changed them; for a signal handler.
+
+    A shell that had it meanwhile leaves habits of its own, also where nothing was lent, as after `kill -STOP`.
+    """
+    if _changes:
+        _change(keyboard, _changes[-1])
+
+
+def _usual(keyboard: BinaryIO) -> _Change:
     def usual(before: _Habits) -> _Habits:
         editing = _editing.get(keyboard.fileno(), before.editing)
         return _Habits(translates=True, echoes=True, drops=True, editing=editing)
 
-    with _changed(keyboard, usual):
-        yield
+    return usual
 
 
 @contextmanager
@@ -72,10 +91,12 @@ def _changed(keyboard: BinaryIO, change: _Change) -> Iterator[None]:
         before = habits  # before the change, which Ctrl-C may follow at once
         return change(habits)
 
+    _changes.append(change)
     try:
         _change(keyboard, noted)
         yield
     finally:
+        _changes.pop()
         if (habits := before) is not None:
             _change(keyboard, lambda _: habits)
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
-from localdiff.chat.terminal_habits import keys_as_typed, keys_as_usual
+from localdiff.chat.terminal_habits import keys_as_typed, keys_as_usual, lend_keys, reclaim_keys
 from localdiff.ui.output import Stream
 from localdiff.ui.region import PASTES_OFF, PASTES_ON
 from localdiff.ui.terminal import is_in_background
@@ -115,7 +115,6 @@ class TypeAhead:
         self._keyboard = keyboard
         self._kept: list[str] = []
         self._is_cut = False
-        self._lent = ExitStack()
 
     def keep_early(self) -> None:
         """Take what was typed before `typing_ahead` from the terminal."""
@@ -130,11 +129,12 @@ class TypeAhead:
         """Keep what was typed so far, and have keys as outside of a chat: not every shell sees to that itself."""
         self.keep()
         if self._keyboard is not None:
-            self._lent.enter_context(keys_as_usual(self._keyboard))
+            lend_keys(self._keyboard)
 
     def take_over(self) -> None:
-        """Have keys as they were before `give_back`, if there was one."""
-        self._lent.close()
+        """Have keys as `typing_ahead` or `typing_as_usual` has them, once more."""
+        if self._keyboard is not None:
+            reclaim_keys(self._keyboard)
 
     def leave(self, *, interrupted: bool) -> None:
         """Change nothing: the next line takes what was typed."""

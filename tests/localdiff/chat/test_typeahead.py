@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 import pytest
 
+from localdiff.chat import terminal_habits
 from localdiff.chat.typeahead import TypeAhead, typed_ahead, typed_early, typing_ahead, typing_as_usual
 from localdiff.ui.output import Stream
 from localdiff.ui.region import PASTES_OFF, PASTES_ON
@@ -98,6 +99,27 @@ def test_a_shell_gets_the_terminal_as_it_was_and_what_was_typed_is_kept(terminal
             assert termios.tcgetattr(keyboard) == before
         os.write(master, b"two")
         assert typed.take() == "one\rtwo"
+
+
+@pytest.mark.parametrize("by", ["bg and fg", "kill -STOP"])
+def test_keys_are_as_typed_again_whichever_way_the_terminal_comes_back(
+    terminal: tuple[int, BinaryIO], monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    _, keyboard = terminal
+    usual, typed = termios.tcgetattr(keyboard), TypeAhead(keyboard)
+    with typing_ahead(keyboard, Stream(file=io.StringIO())):
+        during = termios.tcgetattr(keyboard)
+        if by == "bg and fg":
+            typed.give_back()
+            with monkeypatch.context() as patched:
+                patched.setattr(terminal_habits, "is_in_background", lambda _keyboard: True)
+                typed.take_over()
+        else:
+            termios.tcsetattr(keyboard, termios.TCSANOW, usual)  # by the shell
+        assert termios.tcgetattr(keyboard) == usual
+        typed.take_over()
+        assert termios.tcgetattr(keyboard) == during
+    assert termios.tcgetattr(keyboard) == usual
 
 
 def test_what_was_typed_early_is_taken_at_once_and_enter_is_enter(terminal: tuple[int, BinaryIO]) -> None:
