@@ -15,12 +15,18 @@ ROOT = Path("/")
 
 
 def usable_cores(root: Path = ROOT) -> int:
-    """Cores that this process may keep busy: those it is bound to, or fewer where a quota limits its time on them.
+    """Cores that this process may keep busy: those it is bound to, or fewer where a quota limits its time on them."""
+    bound_to = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = core_quota(root)
+    return bound_to if quota is None else min(bound_to, quota)
 
-    A part of a core counts as one. Who has used up a quota is stopped, with all threads, until the next period.
+
+def core_quota(root: Path = ROOT) -> int | None:
+    """How many cores' time control groups allow to this process, a part of one counting as one; None without a limit.
+
+    Who has used up a quota is stopped, with all threads, until the next period.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min([cores, *(max(1, math.ceil(quota)) for quota in _quotas(root))])
+    return min((max(1, math.ceil(quota)) for quota in _quotas(root)), default=None)
 
 
 def memory_limit(root: Path = ROOT) -> tuple[int | None, int | None]:
@@ -56,7 +62,7 @@ def _quotas(root: Path) -> Iterator[float]:
             quota, _, period = _text(group / "cpu.max").partition(" ")
         else:
             quota, period = _text(group / "cpu.cfs_quota_us"), _text(group / "cpu.cfs_period_us")
-        if quota.isdecimal() and period.isdecimal():  # else "max", -1, or no such file
+        if quota.isdecimal() and period.isdecimal() and int(period):  # else "max", -1, or no such file
             yield int(quota) / int(period)
 
 
@@ -66,8 +72,7 @@ def _groups(root: Path, controller: str) -> Iterator[tuple[Path, int]]:
     A container often sees its own group as the outermost, whatever its path is outside. So not all of these directories
     exist, and of those that do, not all have limits.
     """
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
+    for controllers, path in re.findall(r"^\d+:([^:\n]*):(.*)$", _text(root / "proc/self/cgroup"), re.MULTILINE):
         version = 1 if controllers else 2
         if version == 2 or controller in controllers.split(","):
             outermost = root / "sys/fs/cgroup" / (controller if version == 1 else "")

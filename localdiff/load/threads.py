@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import torch
 
-from quant.process_limits import usable_cores
+from quant.process_limits import core_quota
 
 SMALL = 100_000_000
 """Number of weights below which more than one thread gains nothing."""
@@ -28,8 +28,9 @@ def limit_threads(weights: int, device: torch.device, env: Mapping[str, str] = o
     (`OMP_NUM_THREADS=2 localdiff run -m demo …` beside something that keeps a core busy). One thread also sums
     in one order, so that what a seed gives does not depend on the number of cores.
 
-    Nothing has more threads than there are cores for this process: torch counts the cores that it is bound to, and not
-    how much of their time a container gives it.
+    Nothing has more threads than a container gives it cores' time, of which torch knows nothing. The cores that it is
+    bound to are torch's to count, and are by now fewer for this thread where those of torch have a core each
+    (`OMP_PROC_BIND`, `OMP_PLACES`).
 
     Args:
         weights: how many the model has.
@@ -45,5 +46,7 @@ def limit_threads(weights: int, device: torch.device, env: Mapping[str, str] = o
         torch.set_num_threads(1)
         return
     wanted = _taken.pop() if device.type == "cpu" and threads == 1 and _taken else threads
-    if (fewer := min(wanted, usable_cores())) != threads:
-        torch.set_num_threads(fewer)
+    quota = core_quota()
+    allowed = wanted if quota is None else min(wanted, quota)
+    if allowed != threads:
+        torch.set_num_threads(allowed)

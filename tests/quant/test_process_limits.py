@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quant.process_limits import memory_limit, usable_cores
+from quant.process_limits import core_quota, memory_limit, usable_cores
 
 UNLIMITED = 9223372036854771712
 """What version 1 says where there is no limit: the largest number of whole pages."""
@@ -31,6 +31,7 @@ def tree(root: Path, own: str, files: dict[str, object]) -> Path:
 
 def test_a_machine_without_control_groups(tmp_path: Path) -> None:
     assert memory_limit(tmp_path) == (None, None)
+    assert core_quota(tmp_path) is None
     assert usable_cores(tmp_path) == 8
 
 
@@ -149,6 +150,12 @@ def test_version_1_without_limits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("quota", "cores"), [("1000", 1), ("100000", 1), ("150000", 2), ("800000", 8), ("6400000", 8)])
 def test_a_part_of_a_core_is_one_and_no_quota_adds_any(tmp_path: Path, quota: str, cores: int) -> None:
     assert usable_cores(tree(tmp_path, "0::/", {"cpu.max": f"{quota} 100000"})) == cores
+
+
+def test_a_line_or_a_period_that_means_nothing_limits_nothing(tmp_path: Path) -> None:
+    root = tree(tmp_path, "nonsense\n\n0::/a", {"cpu.max": "100000 0", "a/cpu.max": "200000 100000", "a/memory.max": 9})
+    assert usable_cores(root) == 2
+    assert memory_limit(root) == (9, 9)
 
 
 def test_a_directory_or_bytes_where_a_number_is_expected(tmp_path: Path) -> None:

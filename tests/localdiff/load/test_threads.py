@@ -1,7 +1,10 @@
-"""A small model computes on one thread, no model on more than there are cores, and all else is left as it is."""
+"""A small model computes on one thread, no model on more than a container allows, and all else is left as it is."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -17,7 +20,7 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(threads, "_taken", [])
-    monkeypatch.setattr(threads, "usable_cores", lambda: 4)
+    monkeypatch.setattr(threads, "core_quota", lambda: 4)
     with torch_threads(2):
         yield
 
@@ -68,3 +71,23 @@ def test_it_has_no_more_of_them_after_a_small_model() -> None:
     for weights in (SMALL - 1, SMALL):
         limit_threads(weights, CPU, {})
     assert torch.get_num_threads() == 4
+
+
+@pytest.mark.parametrize("variable", ["OMP_PROC_BIND=true", "OMP_PLACES=cores"])
+def test_threads_that_have_a_core_each_are_as_many_as_before(variable: str) -> None:
+    """The thread that asks is bound to one core as soon as torch is imported."""
+    script = (
+        "import torch; from localdiff.load import threads; threads.core_quota = lambda: None\n"
+        f"before = torch.get_num_threads(); threads.limit_threads({SMALL}, torch.device('cpu'))\n"
+        "assert torch.get_num_threads() == before, before"
+    )
+    env = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    name, _, value = variable.partition("=")
+    subprocess.run([sys.executable, "-c", script], env={**env, name: value}, check=True)
+
+
+def test_without_a_container_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "core_quota", lambda: None)
+    torch.set_num_threads(64)
+    limit_threads(SMALL, CPU, {})
+    assert torch.get_num_threads() == 64
