@@ -101,7 +101,9 @@ def check_device(settings: Settings | UsageError) -> list[Finding]:
 
 def _unusable() -> Unsupported | None:
     """What keeps torch from a GPU that it sees."""
-    seen = (torch.device("cuda", index) for index in range(torch.cuda.device_count()))
+    # With a driver that is broken or too old there are GPUs to count, but none to ask.
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    seen = (torch.device("cuda", index) for index in range(count))
     return next(filter(None, map(why_unusable, seen)), None)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 import torch
 
@@ -82,6 +84,20 @@ def test_a_card_that_torch_does_not_see(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
     (finding,) = check_devices(devices(), gpus=2)
     assert "driver" in (finding.advice or "") and "that `CUDA_VISIBLE_DEVICES` names it" in (finding.advice or "")
+
+
+def test_a_driver_that_is_broken_has_cards_to_count_and_none_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVML counts them for torch, which also knows without a driver what it was built for."""
+    refusal = mock.Mock(side_effect=RuntimeError("CUDA unknown error"))
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "compute_120"])
+    monkeypatch.setattr(torch.cuda, "get_device_capability", refusal)
+    (finding,) = check_devices(devices(), gpus=1)
+    assert finding.status == "warn"
+    assert "a GPU that torch does not see" in finding.text and "driver" in (finding.advice or "")
 
 
 def test_a_card_that_torch_has_no_code_for_is_not_computed_on(monkeypatch: pytest.MonkeyPatch) -> None:
