@@ -13,14 +13,14 @@ from unittest import mock
 import pytest
 import torch
 
-from localdiff.bench.step.released import MIN_LAYERS, released_config
+from localdiff.bench.step.released import released_config
 from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.static.program import Program, Shape
 from localdiff.denoising.static.reading import read_through_triton
 from localdiff.memory_account import PREFILL_CHUNK, HeldTensor, MemoryAccount
 from localdiff.model.cache import KVCache
 from quant.cuda import choice, tiles
-from quant.released import released_shapes
+from quant.released import MIN_LAYERS, released_shapes
 from tests.gpu.kernels import needs_triton
 from tests.models.allocations import Allocations
 
