@@ -62,9 +62,9 @@ class Queue:
                 for other, number in self._used.get((address, was_copied_to), {}).items():
                     is_over = other is stream or number <= stream.behind.get(other, 0)
                     assert is_over, "memory is copied to while another stream uses it"
-            self._used.setdefault((address, is_copied_to), {})[stream] = stream.launched
             is_ours = stream is self.first or address in stream.lent
             assert is_ours or not is_copied_to, "the allocator may give this memory to others before the copy is over"
+            self._used.setdefault((address, is_copied_to), {})[stream] = stream.launched
 
     @property
     def copies(self) -> int:
