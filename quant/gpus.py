@@ -1,4 +1,4 @@
-"""GPUs that torch can compute on here, and why it sees none or has no code for one.
+"""GPUs that torch can compute on here, why it sees none or has no code for one, and how much memory is free.
 
 Knows torch's view of them; knows nothing about kernels of our own.
 """
@@ -16,6 +16,8 @@ HIDDEN = ("", "-1")
 """Values of `CUDA_VISIBLE_DEVICES` that hide all GPUs on purpose."""
 OLD, NEW = "cu126", "cu130"
 """Builds of torch with code for older GPUs (from compute capability 5.0 on), and for newer ones."""
+_TAKEN = ("out of memory", "busy or unavailable")
+"""What CUDA says of a GPU that others have filled, or have to themselves: to be asked, it must take a context."""
 _ARCHITECTURE = re.compile(r"(sm|compute)_(\d+)[af]?")
 
 
@@ -57,6 +59,16 @@ def why_unusable(device: torch.device) -> Unsupported | None:
         f"`pip install torch --index-url https://download.pytorch.org/whl/{build} --force-reinstall` installs a build "
         f"for {'older' if build == OLD else 'newer'} GPUs",
     )
+
+
+def gpu_memory(device: torch.device | int) -> tuple[int, int]:
+    """Free and total bytes of a GPU; none are free where others have filled it, or have it to themselves."""
+    try:
+        return torch.cuda.mem_get_info(device)
+    except RuntimeError as error:
+        if not any(words in str(error) for words in _TAKEN):
+            raise
+        return 0, torch.cuda.get_device_properties(device).total_memory
 
 
 def _runs_on(gpu: int, built_for: int, *, is_machine_code: bool) -> bool:

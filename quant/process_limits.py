@@ -38,9 +38,8 @@ def memory_limit(root: Path = ROOT) -> tuple[int | None, int | None]:
     limits, free = [], []
     for group, version in _groups(root, "memory"):
         names = ("memory.max", "memory.high") if version == 2 else ("memory.limit_in_bytes",)
-        found = [
-            int(text) for name in names if (text := _text(group / name)).isdecimal()
-        ]  # else "max", or no such file
+        texts = [_text(group / name) for name in names]
+        found = [int(text) for text in texts if text.isdecimal()]  # else "max", or no such file
         if found:
             limits.append(min(found))
             free.append(max(0, min(found) - _held(group, version)))

@@ -148,7 +148,6 @@ ALLOWED: dict[str, set[str]] = {
         "quant.files",
         "quant.jobs",
         "quant.modules",
-        "quant.planning",
     },
     "hub": {"model_reference", "quant"},
     "model_reference": {"adapter_reference", "model_store", "quant"},

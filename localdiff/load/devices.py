@@ -16,8 +16,7 @@ from localdiff.host_memory import host_memory
 from localdiff.load.stored import StoredWeights
 from localdiff.load.threads import SMALL
 from quant.dtypes import short_name
-from quant.gpus import HIDDEN, usable_gpus, why_unseen, why_unusable
-from quant.planning.gpu import gpu_memory
+from quant.gpus import HIDDEN, gpu_memory, usable_gpus, why_unseen, why_unusable
 
 # Up to here a CPU computes in fp32, which it does faster than bf16; beyond, memory decides.
 _MAX_FP32_BYTES = 4e9

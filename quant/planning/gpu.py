@@ -1,4 +1,4 @@
-"""The GPUs of this machine, how much memory they have, and the device that a job encodes on.
+"""The GPUs of this machine, as far as a plan and a job need them, and the device that a job encodes on.
 
 Knows torch's view of them; knows nothing about weights.
 """
@@ -10,13 +10,10 @@ from typing import Self
 
 import torch
 
-from quant.gpus import usable_gpus
+from quant.gpus import gpu_memory, usable_gpus
 
 MIN_FREE_BYTES = 2_000_000_000
 """A GPU with less free memory is left to the programs that use it; a job needs less than this."""
-
-_TAKEN = ("out of memory", "busy or unavailable")
-"""What CUDA says of a GPU that others have filled, or have to themselves: to be asked, it must take a context."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,16 +58,6 @@ class Encoder:
         if device.type == "cuda":
             return cls(requested=str(device), device=device, gpu=_gpu(device.index or 0))
         return cls(requested=device.type, device=torch.device("cpu"), gpu=first_gpu())
-
-
-def gpu_memory(device: torch.device | int) -> tuple[int, int]:
-    """Free and total bytes of a GPU; none are free where others have filled it, or have it to themselves."""
-    try:
-        return torch.cuda.mem_get_info(device)
-    except RuntimeError as error:
-        if not any(words in str(error) for words in _TAKEN):
-            raise
-        return 0, torch.cuda.get_device_properties(device).total_memory
 
 
 def _gpu(index: int) -> Gpu:

@@ -59,7 +59,7 @@ def test_a_compiler_has_its_own_files_beside_the_library(tmp_path: Path, monkeyp
     """Where the folder for temporary files is full or cannot be written, there is another one for libraries."""
     monkeypatch.setenv("TMPDIR", "/full")
     command = [stand_in(tmp_path, "cc", 'mv "$(mktemp)" "$OUT"; [ "$TMPDIR" = "$(dirname "$OUT")" ]')]
-    build_library(command, tmp_path / "kept")
+    assert build_library(command, tmp_path / "kept").is_file()
 
 
 def test_it_is_found_again_by_a_user_whose_files_are_open_to_a_group(tmp_path: Path) -> None:
