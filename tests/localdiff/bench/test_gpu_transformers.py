@@ -28,10 +28,34 @@ def test_it_times_whole_steps_of_the_last_block(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(gpu_transformers, "StepClock", Kept)
     model = random_reference(tiny.config_json(), torch.device("cpu"))
+    prepare, criteria = model._prepare_diffusion_stopping_criteria, list[Any]()
+
+    def prepared(settings: Any) -> Any:
+        criteria.append(prepare(settings))
+        return criteria[-1]
+
+    monkeypatch.setattr(model, "_prepare_diffusion_stopping_criteria", prepared)
     seconds = gpu_transformers.reference_seconds(model, 20, 2, compiled=False)
     assert len(seconds) == 2 and min(seconds) > 0
     assert len(clocks[0].marks) == 2 * (WARM_UP + 2), "no step converges, and no block is left out"
     assert seconds[-1] == clocks[0].marks[-1] - clocks[0].marks[-2]
+    assert [len(one.argmax_canvas_history) for one in criteria] == [1], "no step has to move a long history of drafts"
+
+
+def test_the_reference_is_made_in_the_memory_of_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice of that, as its encoder and its decoder would be for a moment, is more than a card of 80 GB has."""
+    from tests.bench.reference_weights import random_reference
+
+    made, make = list[int](), torch.empty_like
+
+    def noted(like: torch.Tensor, **options: Any) -> torch.Tensor:
+        made.append(like.nbytes)
+        return make(like, **options)
+
+    monkeypatch.setattr(torch, "empty_like", noted)
+    model = random_reference(tiny.config_json(), torch.device("cpu"))
+    held = {tensor.data_ptr(): tensor.nbytes for tensor in (*model.parameters(), *model.buffers())}
+    assert 0 < sum(made) <= sum(held.values())
 
 
 def test_as_many_layers_as_fit() -> None:
