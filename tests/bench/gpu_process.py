@@ -19,6 +19,8 @@ LEAST = 15.0
 """Seconds that nothing is worth beginning with: torch is not even loaded in less."""
 _DEATH_SIGNAL = 1
 """`PR_SET_PDEATHSIG` of Linux's prctl(2)."""
+_STARTED_HERE = "TESTS_BENCH_STARTED_HERE"
+"""An environment variable that processes have which `ended` starts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,12 +42,12 @@ class Limits:
 
 
 def end_with_parent() -> None:
-    """Has this process killed when the one that started it ends, however that ends.
+    """Has this process killed when the one that started it ends, however that ends; only if `ended` started it.
 
     A process of a session of its own outlives a kill of its parents, and would keep the card busy under the next
-    measurement.
+    measurement. One that a profiler starts would be killed as soon as that thread of the profiler ends.
     """
-    if sys.platform == "linux":
+    if sys.platform == "linux" and _STARTED_HERE in os.environ:
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, int(signal.SIGKILL))
 
 
@@ -76,9 +78,10 @@ def ended(command: Sequence[str], *, seconds: float | None, captured: bool = Fal
         captured: whether what it writes is kept rather than shown.
     """
     pipe, has_limit = subprocess.PIPE if captured else None, seconds is not None
+    environment = {**os.environ, _STARTED_HERE: "1"}
     # Of a session of its own: all of it can be ended at once, but Ctrl-C does not reach it by itself.
     with subprocess.Popen(
-        command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=has_limit
+        command, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=has_limit
     ) as process:
         try:
             out, err = process.communicate(timeout=seconds)

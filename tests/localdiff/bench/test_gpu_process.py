@@ -198,6 +198,29 @@ def test_what_is_measured_ends_with_who_started_it(tmp_path: Path) -> None:
     assert _happens_soon(lambda: not _is_running(int(file.read_text())))
 
 
+def test_a_part_that_a_profiler_starts_outlives_the_thread_that_started_it() -> None:
+    child = (
+        "from tests.bench.gpu_process import end_with_parent\n"
+        "import time\n"
+        "end_with_parent()\n"
+        "print('begun', flush=True)\n"
+        "time.sleep(1)"
+    )
+    program = (
+        "import subprocess, sys, threading\n"
+        "started = []\n"
+        f"command = [sys.executable, '-c', {child!r}]\n"
+        "def start():\n"
+        "    child = subprocess.Popen(command, stdout=subprocess.PIPE)\n"
+        "    child.stdout.readline()\n"
+        "    started.append(child)\n"
+        "thread = threading.Thread(target=start)\n"
+        "thread.start(), thread.join()\n"
+        "sys.exit(started[0].wait() != 0)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
+
+
 def _happens_soon(happens: Callable[[], bool]) -> bool:
     """Whether it happens within a minute."""
     for _ in range(600):
