@@ -5,9 +5,9 @@
     localdiff, RECIPE         what `localdiff run` does on this card
 
 Random weights at the released width, with the same number of layers, context and steps; a process each, so that one
-leaves nothing to the next. What is compiled takes minutes before its first step, and comes last. Where bf16 does not
-fit, there are fewer layers for all of them, and the output says so. What an installed `transformers` cannot do is said
-too.
+leaves nothing to the next. Peaks of memory do not include how a model is made. What is compiled takes minutes before
+its first step, and comes last. Where bf16 does not fit, there are fewer layers for all of them, and the output says so.
+What an installed `transformers` cannot do is said too.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from localdiff.bench.step.memory import forget_device_peak
 from localdiff.bench.step.released import released_config
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.released import LAYERS
@@ -112,6 +113,7 @@ def our_seconds(recipe: str, layers: int, context: int, steps: int, device: str)
 
     make = random_subject(recipe=recipe, layers=layers, context=context, device=device, dtype="bf16")
     subject = make(lambda _: None)
+    forget_device_peak(subject.device)
     watch = Stopwatch(subject.network, subject.denoiser, subject.dtype, subject.device, context=context)
     return list(watch.measure(steps).steps.seconds), str(watch.denoiser)
 
@@ -123,6 +125,7 @@ def row(way: str, layers: int, context: int, steps: int, results: Results) -> st
         from tests.bench.reference_weights import first_layers, random_reference
 
         model = random_reference(first_layers(layers), device)
+        forget_device_peak(device)
         seconds = reference_seconds(model, context, steps, compiled=way == COMPILED)
         how = f"experts `{model.config.text_config._experts_implementation}`, attention `{_attention_of(model)}`"
     else:

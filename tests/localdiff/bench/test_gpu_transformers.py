@@ -5,14 +5,19 @@ from __future__ import annotations
 import sys
 import types
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from localdiff.bench.step import subject
+from localdiff.bench.step.measure import Stopwatch
 from tests.bench import gpu_transformers
 from tests.bench.gpu_process import Ended
+from tests.bench.gpu_results import Results
 from tests.bench.gpu_transformers import WARM_UP, StepClock, against_transformers, bytes_of, layers_that_fit
+from tests.localdiff.bench.step.small import small_subject
 from tests.models import tiny
 
 
@@ -56,6 +61,33 @@ def test_the_reference_is_made_in_the_memory_of_its_weights(monkeypatch: pytest.
     model = random_reference(tiny.config_json(), torch.device("cpu"))
     held = {tensor.data_ptr(): tensor.nbytes for tensor in (*model.parameters(), *model.buffers())}
     assert 0 < sum(made) <= sum(held.values())
+
+
+@pytest.mark.parametrize("way", [gpu_transformers.EAGER, "localdiff, 4bit"])
+def test_a_peak_of_memory_is_that_of_the_passes(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    from tests.bench import reference_weights
+
+    done: list[str] = []
+    text_config = SimpleNamespace(_experts_implementation="grouped_mm", _attn_implementation="sdpa")
+    reference = SimpleNamespace(config=SimpleNamespace(text_config=text_config))
+
+    def made(model: Any) -> Any:
+        done.append("made")
+        return model
+
+    def measured(found: Any) -> Any:
+        done.append("measured")
+        return found
+
+    timings = SimpleNamespace(steps=SimpleNamespace(seconds=(1.0, 1.0)))
+    monkeypatch.setattr(reference_weights, "random_reference", lambda *_: made(reference))
+    monkeypatch.setattr(gpu_transformers, "reference_seconds", lambda *_, **__: measured([1.0, 1.0]))
+    monkeypatch.setattr(subject, "random_subject", lambda **_: lambda _: made(small_subject()))
+    monkeypatch.setattr(Stopwatch, "measure", lambda *_: measured(timings))
+    monkeypatch.setattr(gpu_transformers, "forget_device_peak", lambda _: done.append("peak forgotten"))
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda _: 5_000_000_000)
+    assert "peak 5.0 GB" in gpu_transformers.row(way, 4, 20, 2, Results(None))
+    assert done == ["made", "peak forgotten", "measured"]
 
 
 def test_as_many_layers_as_fit() -> None:
