@@ -21,12 +21,18 @@ _TAKEN = ("out of memory", "busy or unavailable")
 _ARCHITECTURE = re.compile(r"(sm|compute)_(\d+)[af]?")
 
 
-def usable_gpus() -> tuple[torch.device, ...]:
-    """The CUDA devices that torch can compute on, in its order."""
+def seen_gpus() -> tuple[torch.device, ...]:
+    """The CUDA devices that torch sees, in its order; none where the driver is broken or too old."""
     if not torch.cuda.is_available():
         return ()
-    devices = (torch.device("cuda", index) for index in range(torch.cuda.device_count()))
-    return tuple(device for device in devices if why_unusable(device) is None)
+    # Ahead of this torch asks NVML, which counts every GPU; CUDA uses no other beside one that is partitioned (MIG).
+    torch.cuda.init()  # type: ignore[no-untyped-call]
+    return tuple(torch.device("cuda", index) for index in range(torch.cuda.device_count()))
+
+
+def usable_gpus() -> tuple[torch.device, ...]:
+    """The CUDA devices that torch can compute on, in its order."""
+    return tuple(device for device in seen_gpus() if why_unusable(device) is None)
 
 
 def why_unseen() -> str:

@@ -19,7 +19,7 @@ from localdiff.errors import LocaldiffError, UsageError
 from localdiff.host_memory import host_memory
 from localdiff.load.devices import free_bytes, resolve_device
 from localdiff.sizes import shown_size
-from quant.gpus import usable_gpus, why_unseen, why_unusable
+from quant.gpus import seen_gpus, usable_gpus, why_unseen, why_unusable
 from quant.unsupported import Unsupported
 
 
@@ -101,10 +101,7 @@ def check_device(settings: Settings | UsageError) -> list[Finding]:
 
 def _unusable() -> Unsupported | None:
     """What keeps torch from a GPU that it sees."""
-    # With a driver that is broken or too old there are GPUs to count, but none to ask.
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    seen = (torch.device("cuda", index) for index in range(count))
-    return next(filter(None, map(why_unusable, seen)), None)
+    return next(filter(None, map(why_unusable, seen_gpus())), None)
 
 
 def bf16_speed() -> str:

@@ -16,7 +16,7 @@ from localdiff.host_memory import host_memory
 from localdiff.load.stored import StoredWeights
 from localdiff.load.threads import SMALL
 from quant.dtypes import short_name
-from quant.gpus import HIDDEN, gpu_memory, usable_gpus, why_unseen, why_unusable
+from quant.gpus import HIDDEN, gpu_memory, seen_gpus, usable_gpus, why_unseen, why_unusable
 
 # Up to here a CPU computes in fp32, which it does faster than bf16; beyond, memory decides.
 _MAX_FP32_BYTES = 4e9
@@ -41,9 +41,9 @@ def resolve_device(name: str) -> torch.device:
     match = re.fullmatch(r"cuda(?::(\d+))?", name)
     if match is None:
         raise ArgumentError("{device} should be auto, cpu, cuda, cuda:N or mps", device=name)
-    if not torch.cuda.is_available():
+    index, count = int(match[1] or 0), len(seen_gpus())
+    if not count:
         raise ResourceError("there is no CUDA device here", f"{why_unseen()}, or use `--device cpu`")
-    index, count = int(match[1] or 0), torch.cuda.device_count()
     if index >= count:
         numbered = ", as `CUDA_VISIBLE_DEVICES` numbers them" if "CUDA_VISIBLE_DEVICES" in os.environ else ""
         raise ResourceError(f"there is no `cuda:{index}` here", f"the last of {count} is `cuda:{count - 1}`{numbered}")

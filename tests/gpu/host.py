@@ -49,6 +49,7 @@ def card() -> Iterator[Queue]:
     fakes: dict[str, Callable[..., Any]] = {
         "is_available": lambda: True,
         "is_initialized": lambda: True,
+        "init": lambda: None,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
         "current_blas_handle": lambda: 0,

@@ -102,6 +102,7 @@ def test_a_driver_that_is_broken_has_cards_to_count_and_none_to_ask(monkeypatch:
 
 def test_a_card_that_torch_has_no_code_for_is_not_computed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "init", lambda: None)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "compute_120"])
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (6, 1))

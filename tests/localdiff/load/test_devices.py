@@ -135,6 +135,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     def have(count: int) -> None:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+        monkeypatch.setattr(torch.cuda, "init", lambda: None)
 
     return have
 
@@ -152,6 +153,30 @@ def test_auto_may_use_every_other_gpu(gpus: Callable[[int], None]) -> None:
     assert further_devices("cuda:1") == ()
     gpus(0)
     assert further_devices("auto") == ()
+
+
+def test_beside_a_gpu_that_is_partitioned_there_is_no_other(
+    gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NVML counts both, which is what torch asks until CUDA is initialized."""
+
+    def capability(device: torch.device) -> tuple[int, int]:
+        assert device.index == 0, "invalid device ordinal"
+        return 9, 0
+
+    def uninitialized() -> None:
+        gpus(2)
+        monkeypatch.setattr(torch.cuda, "init", lambda: gpus(1))
+
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_90"])
+    monkeypatch.setattr(torch.cuda, "get_device_capability", capability)
+    uninitialized()
+    assert resolve_device("auto") == torch.device("cuda:0")
+    uninitialized()
+    assert further_devices("auto") == ()
+    uninitialized()
+    with pytest.raises(ResourceError, match="no `cuda:1` here"):
+        resolve_device("cuda:1")
 
 
 def test_a_named_gpu(gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:

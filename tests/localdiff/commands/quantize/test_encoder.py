@@ -24,6 +24,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def have(*free: int) -> None:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(free))
         monkeypatch.setattr(torch.cuda, "device_count", lambda: len(free))
+        monkeypatch.setattr(torch.cuda, "init", lambda: None)
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda index: (free[index], 24 * 10**9))
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: f"RTX {index}")
 
