@@ -13,7 +13,7 @@ import torch
 from localdiff.adapter import Adapter, StoredAdapter
 from localdiff.errors import ResourceError
 from localdiff.load.devices import free_bytes
-from localdiff.load.placement import Budget, Demand, Placement, cost, place, streamed
+from localdiff.load.placement import Budget, Demand, Placement, cost, place
 from localdiff.load.skeleton import Skeleton
 from localdiff.load.stored import StoredWeights
 from localdiff.options import CONTEXT_SIZE
@@ -89,21 +89,21 @@ def plan_memory(
     budgets = [_budget(device, max_memory)]
     if not budgets[0].holds(demand.account.total):  # asking a GPU for its memory takes half a GB of it: a context
         budgets += [_budget(there, max_memory) for there in further]
-    placement = place(demand, budgets, may_offload=may_offload)
+    host_free = free_bytes(torch.device("cpu"))
+    placement = place(demand, budgets, may_offload=may_offload, host_free=host_free)
     if fitting is not None and placement.offloaded:
         raise ResourceError(
             f"the adapter `{fitting.name}` needs all layers on the device, and {len(placement.offloaded)} of "
             f"{len(config.layers)} do not fit there",
             "use a smaller recipe (`localdiff quantize`) or a smaller `--context`",
         )
-    host_free = free_bytes(torch.device("cpu"))
     return MemoryPlan(
         skeleton=skeleton,
         adapter=fitting,
         demand=demand,
         budgets=budgets,
         host_free=host_free,
-        placement=streamed(demand, placement, host_free),
+        placement=placement,
     )
 
 

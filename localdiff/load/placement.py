@@ -26,7 +26,8 @@ FILE_BYTES_PER_SECOND, HOST_BYTES_PER_SECOND = 10e9, 20e9
 """Assumed rates of copies to a GPU, from the pages of a file and from page-locked memory, for estimates of their time:
 PCI Express 4.0 with 16 lanes carries up to 32e9."""
 HOST_SHARE = 0.8
-"""Of the free host memory, what streamed layers may take."""
+"""Of the free host memory, what streamed layers may take. torch rounds page-locked tensors up to powers of two: a tenth
+more in all for the released model."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,16 +114,33 @@ class Placement:
         return "streamed" if self.streamed else "from files"
 
 
-def place(demand: Demand, budgets: Sequence[Budget], *, may_offload: bool) -> Placement:
+def place(demand: Demand, budgets: Sequence[Budget], *, may_offload: bool, host_free: int | None = None) -> Placement:
     """Finds a place for every layer.
+
+    GPUs that are too small together are of no use beside the first one, if that can stream and the copies then take no
+    longer: with several, layers that do not fit are read from files, and attention runs through torch.
 
     Args:
         budgets: the devices that may be used, the first one first.
         may_offload: whether layers may stay in host memory.
+        host_free: free bytes of host memory, or None where they are unknown.
 
     Raises:
         ResourceError: it does not fit, with the numbers.
     """
+    placement = streamed(demand, _place(demand, budgets, may_offload=may_offload), host_free)
+    if placement.is_on_one_device or not placement.offloaded:
+        return placement
+    try:
+        alone = streamed(demand, _place(demand, budgets[:1], may_offload=may_offload), host_free)
+    except ResourceError:  # of the keys and values of all layers
+        return placement
+    is_faster = _copy_seconds(demand, alone) <= _copy_seconds(demand, placement)
+    return alone if alone.streamed and is_faster else placement
+
+
+def _place(demand: Demand, budgets: Sequence[Budget], *, may_offload: bool) -> Placement:
+    """Keeps as many layers as fit on the devices, and streams none."""
     main, *further = budgets
     if main.holds(demand.account.total):
         return Placement(main=main.device, layers=(main.device,) * len(demand.layers))
@@ -152,8 +170,7 @@ def streamed(demand: Demand, placement: Placement, host_free: int | None) -> Pla
     Args:
         host_free: free bytes of host memory, or None where they are unknown.
     """
-    nbytes = sum(demand.layers[layer].weights for layer in placement.offloaded)
-    fits = host_free is not None and 0 < nbytes <= HOST_SHARE * host_free
+    fits = host_free is not None and 0 < _copied(demand, placement) <= HOST_SHARE * host_free
     return replace(placement, streamed=placement.main.type == "cuda" and placement.is_on_one_device and fits)
 
 
@@ -171,21 +188,34 @@ def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement, host_f
             f"{_needs(demand, budgets)}: it is spread over {devices} devices, which is slower: attention runs through "
             "torch, and no step is captured as a CUDA graph"
         )
-    nbytes = sum(demand.layers[layer].weights for layer in placement.offloaded)
+    nbytes = _copied(demand, placement)
     what = f"{len(placement.offloaded)} of {len(demand.layers)} layers ({shown_size(nbytes)})"
     if placement.main.type == "cpu":
         how = "are read from their files again in every pass"
     else:
-        rate = HOST_BYTES_PER_SECOND if placement.streamed else FILE_BYTES_PER_SECOND
         how = (
-            f"stay in host memory and are copied to `{placement.main}` in every pass, "
-            f"which takes about {nbytes / rate:.2g} s each time at {rate / 1e9:.0f} GB/s"
+            f"stay in host memory and are copied to `{placement.main}` in every pass, which takes about "
+            f"{_copy_seconds(demand, placement):.2g} s each time at {_copy_rate(placement) / 1e9:.0f} GB/s"
         )
         if host_free is not None and nbytes > host_free:
             how += f"; only {shown_size(host_free)} of it is free, so the rest is read from the disk every time"
         if placement.main.type == "cuda" and not placement.streamed:
             how += "; besides, these layers compute their experts one by one"
     return f"{_needs(demand, budgets)}: {what} {how}"
+
+
+def _copied(demand: Demand, placement: Placement) -> int:
+    """Bytes that are copied in every pass."""
+    return sum(demand.layers[layer].weights for layer in placement.offloaded)
+
+
+def _copy_rate(placement: Placement) -> float:
+    """Bytes per second at which that is assumed to take place."""
+    return HOST_BYTES_PER_SECOND if placement.streamed else FILE_BYTES_PER_SECOND
+
+
+def _copy_seconds(demand: Demand, placement: Placement) -> float:
+    return _copied(demand, placement) / _copy_rate(placement)
 
 
 def _needs(demand: Demand, budgets: Sequence[Budget]) -> str:

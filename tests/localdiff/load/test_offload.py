@@ -54,8 +54,8 @@ def placed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., LoadedModel]:
     """Loads weights by a placement of the test's own, whatever memory there is."""
 
     def load(weights: StoredWeights, device: torch.device, offloaded: tuple[int, ...]) -> LoadedModel:
-        placement = Placement(main=device, layers=(device,) * len(SPEC.layers), offloaded=offloaded)
-        monkeypatch.setattr(memory_plan, "place", lambda *_, **__: placement)
+        found = Placement(main=device, layers=(device,) * len(SPEC.layers), offloaded=offloaded)
+        monkeypatch.setattr("localdiff.load.placement._place", lambda *_, **__: found)
         return load_model(plan_memory(weights, device, torch.float32))
 
     return load

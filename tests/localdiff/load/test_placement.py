@@ -86,6 +86,29 @@ def test_a_second_card_helps_an_offload_too() -> None:
     assert placement == Placement(main=CARD, layers=(CARD, CARD, CARD, SECOND), offloaded=(0, 1, 2))
 
 
+@pytest.mark.parametrize(
+    ("layers", "sizes", "host_free", "streamed_layers"),
+    [
+        pytest.param(4, (41, 18), 50, 4, id="4 at twice the rate, not 3 of files"),
+        pytest.param(4, (41, 18), 49, 0, id="no room in host memory"),
+        pytest.param(4, (40, 18), 50, 0, id="no room for the keys and values of all layers"),
+        pytest.param(6, (43, 51), 75, 0, id="2 of files, not 6 at twice the rate"),
+        pytest.param(4, (41, 40), 50, 0, id="they fit on two"),
+    ],
+)
+def test_of_cards_that_are_too_small_together_the_first_one_may_stream(
+    layers: int, sizes: tuple[int, int], host_free: int, streamed_layers: int
+) -> None:
+    several = demand(*[10] * layers)
+    found = place(several, budgets(*sizes), may_offload=True, host_free=host_free * MB)
+    if streamed_layers:
+        assert found.residence == "streamed" and len(found.offloaded) == streamed_layers
+        assert set(found.layers) == {CARD}
+    else:
+        assert found == place(several, budgets(*sizes), may_offload=True)
+        assert found.residence == "spread"
+
+
 def test_refused_with_the_numbers() -> None:
     with pytest.raises(ResourceError) as caught:
         place(FOUR, budgets(60), may_offload=False)
@@ -191,11 +214,14 @@ def test_what_costs_nothing_is_not_told() -> None:
     cache=st.integers(0, 20),
     sizes=st.lists(st.integers(0, 200), min_size=1, max_size=3),
     may_offload=st.booleans(),
+    host_free=st.none() | st.integers(0, 400 * MB),
 )
-def test_no_budget_is_exceeded(weights: list[int], cache: int, sizes: list[int], may_offload: bool) -> None:
+def test_no_budget_is_exceeded(
+    weights: list[int], cache: int, sizes: list[int], may_offload: bool, host_free: int | None
+) -> None:
     wanted, given_ = demand(*weights, cache=cache * MB), budgets(*sizes)
     try:
-        placement = place(wanted, given_, may_offload=may_offload)
+        placement = place(wanted, given_, may_offload=may_offload, host_free=host_free)
     except ResourceError:
         return
     assert may_offload or not placement.offloaded
