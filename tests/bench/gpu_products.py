@@ -25,7 +25,7 @@ SCALE = 0.001
 def clock(part: str, name: str, work: Callable[[], object], results: Results) -> None:
     """Clocks some work, and tells the figures."""
     taken = clocked(work)
-    print(f"  {name:40} {taken}", flush=True)
+    print(f"  {name:48} {taken}", flush=True)
     results.add({"part": part, "name": name}, microseconds=taken.median, low=taken.low, high=taken.high)
 
 
@@ -156,5 +156,5 @@ def embedding(results: Results) -> int:
         error = ((first - second).norm() / first.norm()).item()
         for how, way in zip(("decoded, then multiplied", "from the codes"), ways, strict=True):
             clock("embedding", f"{what}, {how}", way, results)
-        print(f"  {what + ', relative difference':40} {error:9.1e}", flush=True)
+        print(f"  {what + ', relative difference':48} {error:9.1e}", flush=True)
     return 0
