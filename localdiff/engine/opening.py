@@ -113,7 +113,7 @@ def open_model(
     names = () if source.is_private else (source.name,)
     try:
         loaded, denoiser = _load_and_try(
-            lambda: load_model(plan(weights), names=names, progress=progress), where, adapter, progress
+            lambda: load_model(plan(weights), names=names, progress=progress), adapter, progress
         )
     except SwitchError as error:
         raise UsageError(error.message, error.hint) from error
@@ -127,7 +127,7 @@ def open_model(
             model=source.name,
             recipe=weights.recipe,
             revision=source.revision,
-            device=str(where),
+            device=str(loaded.placement.main),
             dtype=short_name(kind),
             directory=source.directory,
             adapter=adapter,
@@ -138,7 +138,7 @@ def open_model(
 
 
 def _load_and_try(
-    load: Callable[[], LoadedModel], device: torch.device, adapter: str | None, progress: LoadProgress
+    load: Callable[[], LoadedModel], adapter: str | None, progress: LoadProgress
 ) -> tuple[LoadedModel, Denoiser]:
     """Loads a model and tries its kernels; loads it again, without any, where one of them fails.
 
@@ -146,7 +146,7 @@ def _load_and_try(
         WeightsError: what it computes is NaN or infinite without kernels, too.
     """
     loaded = load()
-    denoiser = _denoiser(loaded)
+    denoiser, device = _denoiser(loaded), loaded.placement.main
     if not try_kernels(denoiser, device, progress, expectations=loaded.expectations):
         # `try_kernels` has excluded the device: the second model uses none.
         _log.warning("a GPU kernel failed while it was tried: the model is loaded again, without kernels")

@@ -6,7 +6,7 @@ Knows names, shapes and dtypes of a checkpoint, and how much memory devices have
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -70,9 +70,9 @@ def plan_memory(
 
     Args:
         weights: the stored tensors.
-        device: where they go, as far as they fit.
+        device: where they go, if they fit.
         dtype: type of activations and of weights that are not quantized.
-        further: devices for layers that do not fit the first one.
+        further: devices that may be used as well if they do not. The one with most free memory then comes first.
         context: positions of the KV cache that must fit beside the weights.
         max_memory: maximum bytes to use on each device, and never more than is free there.
         may_offload: whether layers may stay in host memory.
@@ -89,6 +89,8 @@ def plan_memory(
     budgets = [_budget(device, max_memory)]
     if not budgets[0].holds(demand.account.total):  # asking a GPU for its memory takes half a GB of it: a context
         budgets += [_budget(there, max_memory) for there in further]
+        # The first one holds all, if it can, and what is outside of the layers in any case.
+        budgets.sort(key=lambda budget: budget.nbytes or 0, reverse=True)
     host_free = free_bytes(torch.device("cpu"))
     placement = place(demand, budgets, may_offload=may_offload, host_free=host_free)
     if fitting is not None and placement.offloaded:
@@ -98,7 +100,7 @@ def plan_memory(
             "use a smaller recipe (`localdiff quantize`) or a smaller `--context`",
         )
     return MemoryPlan(
-        skeleton=skeleton,
+        skeleton=replace(skeleton, device=placement.main),
         adapter=fitting,
         demand=demand,
         budgets=budgets,

@@ -1,4 +1,4 @@
-"""What `Engine.load` says of files beside the weights that cannot be read."""
+"""What `Engine.load` says of the device, and of files beside the weights that cannot be read."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from localdiff.diffusion.settings import SamplerSettings
-from localdiff.engine import Engine
+from localdiff.engine import Engine, opening
 from localdiff.errors import WeightsError
+from localdiff.load import LoadedModel
 from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.verification_record import record_damaged, record_verified
 from quant import MANIFEST_FILE
@@ -34,6 +37,33 @@ def refusal(directory: Path) -> WeightsError:
     with pytest.raises(WeightsError) as caught:
         Engine.load(directory, device="cpu")
     return caught.value
+
+
+def test_a_model_is_on_the_device_where_it_was_placed(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`auto` means the first GPU, but takes another one if that has too little memory."""
+    second, tried, load = torch.device("cuda", 1), list[torch.device](), opening.load_model
+
+    def loaded_there(*arguments: Any, **options: Any) -> LoadedModel:
+        loaded = load(*arguments, **options)
+        return replace(loaded, placement=replace(loaded.placement, main=second))
+
+    def try_there(_: object, device: torch.device, *__: object, **___: object) -> bool:
+        tried.append(device)
+        return True
+
+    monkeypatch.setattr(opening, "load_model", loaded_there)
+    monkeypatch.setattr(opening, "try_kernels", try_there)
+    opened = opening.open_model(
+        made,
+        device="cpu",
+        dtype="fp32",
+        revision=None,
+        offline=True,
+        context_size=64,
+        max_memory=None,
+        adapter=None,
+    )
+    assert tried == [second] and opened.identity.device == "cuda:1"
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "chat_template.jinja"])

@@ -238,6 +238,24 @@ def test_further_devices_are_asked_for_their_memory_only_where_the_first_is_too_
     assert (other in asked) == (free < 10**6)
 
 
+@pytest.mark.parametrize(
+    ("gigabytes", "first"), [((9, 20, 5), 0), ((0, 9, 5), 1), ((0, 0.01, 9), 2), ((1, 1.05, 0), 1), ((1, 1, 1), 0)]
+)
+def test_what_does_not_fit_the_first_gpu_begins_on_the_one_with_most_memory(
+    written: Path, monkeypatch: pytest.MonkeyPatch, gigabytes: tuple[float, ...], first: int
+) -> None:
+    """On that one it is whole, if there is one that has the memory: spread over two, it would be slower."""
+    free = {torch.device("cuda", index): int(1e9 * size) for index, size in enumerate(gigabytes)}
+    monkeypatch.setattr(memory_plan, "free_bytes", free.get)
+    gpu, *others = free
+    weights, fits = open_weights(written), max(gigabytes) > 5
+    with nullcontext() if fits else pytest.raises(ResourceError, match=f"`cuda:{first}` has") as refused:
+        plan = plan_memory(weights, gpu, torch.bfloat16, further=others, context=64, may_offload=True)
+    if refused is None:
+        assert plan.placement.is_whole and plan.placement.main == plan.skeleton.device == torch.device("cuda", first)
+        assert plan.free == free[plan.placement.main]
+
+
 def test_mapped_weights_take_no_memory(written: Path) -> None:
     converted, mapped = (load_demand(written, dtype) for dtype in (torch.bfloat16, torch.float32))
     assert sum(converted.account.weights.values()) > 0
