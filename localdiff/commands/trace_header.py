@@ -58,7 +58,7 @@ class Digests:
 
 
 def digests_of(identity: ModelIdentity, progress: Callable[[int, int], None]) -> Digests:
-    """The hashes; reads all weights once unless a manifest or the Hub's cache states them."""
+    """The hashes; reads all weights once unless their hashes are known; see `trace.hashing`."""
     if identity.directory is None:
         return Digests()
     return Digests(

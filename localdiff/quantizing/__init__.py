@@ -3,7 +3,6 @@
     request                   what a user asks for
     origin                    a checkpoint by its headers, in a directory or on the Hub
     finished                  whether a finished output is the one that is asked for
-    source_hashes             hashes of the files of a directory, as they were when last read
     planned_job               a job before it starts, and the disk space that it needs
     plan_summary              the plan as text, for the user to agree to
     fetching                  weight files, downloaded when the job needs them

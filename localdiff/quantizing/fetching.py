@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from localdiff import weight_hashes
 from localdiff.checkpoint_files import CONFIG
 from localdiff.errors import WeightsError
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.repository import changed_meanwhile
-from localdiff.quantizing import source_hashes
 from localdiff.quantizing.origin import Origin
-from localdiff.quantizing.source_hashes import FileState, file_state
+from localdiff.weight_hashes import FileState, file_state
 from quant.errors import SourceError
 from quant.files.source import INDEX_FILE, SourceFile, SourceStoppedError
 from quant.hashing import file_sha256
@@ -102,7 +102,7 @@ class WeightFetcher:
     def record(self, name: str, sha256: str) -> None:
         """Record what a file of a directory, as it was opened, was found to hash to."""
         if self._origin.directory is not None and name in self._states:
-            source_hashes.record(self._origin.directory, {name: (self._states[name], sha256)})
+            weight_hashes.record(self._origin.directory, {name: (self._states[name], sha256)})
 
     def _fetch(self, name: str) -> Path:
         if self._downloads is None:

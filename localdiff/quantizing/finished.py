@@ -15,7 +15,7 @@ from localdiff.checkpoint_files import CONFIG, TEXT_FILES
 from localdiff.model_reference import resolve_local
 from localdiff.quantizing.origin import name_of, small_files
 from localdiff.quantizing.request import QuantizeRequest
-from localdiff.quantizing.source_hashes import Show, hashes
+from localdiff.weight_hashes import Show, hashes
 from quant.files.manifest import Manifest
 from quant.files.source import read_source
 from quant.hashing import file_sha256

@@ -18,8 +18,8 @@ from localdiff.fetching.contents import headers, missing_files, model_config, we
 from localdiff.hub.repository import LEGAL_FILES, Repository, is_license, look_up
 from localdiff.model_reference import resolve_local
 from localdiff.model_store import DEMO
-from localdiff.quantizing.source_hashes import Show, hashes
 from localdiff.quoting import shell_word
+from localdiff.weight_hashes import Show, hashes
 from quant import MANIFEST_FILE
 from quant.files.source import SourceFile, StoredTensor, check_complete, read_source
 from quant.recipe import Recipe

@@ -18,9 +18,9 @@ from localdiff.memory_account import MemoryAccount, held_by_plan
 from localdiff.quantizing.card import documents
 from localdiff.quantizing.origin import Origin
 from localdiff.quantizing.plan_summary import Download, PlanSummary
-from localdiff.quantizing.source_hashes import Show
 from localdiff.sizes import counted, shown_size
 from localdiff.verification_record import recorded_damage
+from localdiff.weight_hashes import Show
 from quant import MANIFEST_FILE, RECIPES
 from quant.errors import RecipeError
 from quant.files.disk import Disk

@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import pytest
+
+from localdiff import weight_hashes
 from localdiff.trace.hashing import tokenizer_digest, weights_digest
 
 
@@ -52,6 +55,19 @@ def test_a_link_into_the_cache_of_the_hub_is_believed_and_not_read(tmp_path: Pat
     (blobs / "short").write_bytes(b"read")
     (snapshot / "b.safetensors").symlink_to(blobs / "short")
     assert weights_digest(snapshot) == listing(a=name, b=sha(b"read"))
+
+
+def test_a_file_that_nobody_touched_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each recorded run read all weights of a directory again."""
+    monkeypatch.setattr(weight_hashes, "_SETTLED_NS", 0)
+    for name in "ab":
+        (tmp_path / f"{name}.safetensors").write_text(name)
+    seen: list[tuple[int, int]] = []
+    for _ in range(2):
+        assert weights_digest(tmp_path, lambda done, total: seen.append((done, total))) == listing(
+            a=sha(b"a"), b=sha(b"b")
+        )
+    assert seen == [(1, 2), (2, 2)]
 
 
 def test_progress_counts_what_has_to_be_read(tmp_path: Path) -> None:

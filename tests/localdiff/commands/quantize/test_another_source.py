@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from localdiff import model_store
+from localdiff import model_store, weight_hashes
 from localdiff.commands.quantize import flow
-from localdiff.quantizing import planned_job, source_hashes
+from localdiff.quantizing import planned_job
 from localdiff.quantizing.planned_job import TOOL
 from quant.files.manifest import read_manifest
 from quant.jobs import identity
@@ -86,7 +86,7 @@ def test_a_directory_called_demo_is_not_taken_for_the_demo_model(cli: Cli, home:
 def test_weights_copied_in_place_with_their_times_are_found(
     cli: Cli, source: Path, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_hashes, "_SETTLED_NS", 0)
+    monkeypatch.setattr(weight_hashes, "_SETTLED_NS", 0)
     age(source)
     other = write_small_weights(tmp_path / "other", seed=1)
     age(other)
@@ -143,7 +143,7 @@ def stopped_after_a_shard(job: Job, *, cancelled: Callable[[], bool]) -> Iterato
 
 @pytest.fixture
 def unfinished(cli: Cli, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_hashes, "_SETTLED_NS", 0)
+    monkeypatch.setattr(weight_hashes, "_SETTLED_NS", 0)
     with monkeypatch.context() as patch:
         patch.setattr(flow, "run", stopped_after_a_shard)
         result = cli("quantize", str(source), "--yes", stdin=b"")
@@ -175,7 +175,7 @@ def test_a_copy_of_the_weights_continues_an_unfinished_job(cli: Cli, source: Pat
 def test_what_an_unfinished_job_has_read_is_not_read_again(
     cli: Cli, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_hashes, "file_sha256", read_in_vain)
+    monkeypatch.setattr(weight_hashes, "file_sha256", read_in_vain)
     assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
 
 
@@ -186,7 +186,7 @@ def read_in_vain(path: Path, progress: object) -> str:
 def test_a_source_that_nobody_touched_is_not_read_again(
     cli: Cli, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_hashes, "_SETTLED_NS", 0)
+    monkeypatch.setattr(weight_hashes, "_SETTLED_NS", 0)
     assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
-    monkeypatch.setattr(source_hashes, "file_sha256", read_in_vain)
+    monkeypatch.setattr(weight_hashes, "file_sha256", read_in_vain)
     assert cli("quantize", str(source), "--yes", stdin=b"").code == 0

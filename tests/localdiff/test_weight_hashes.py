@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from localdiff import paths
-from localdiff.quantizing import source_hashes
-from localdiff.quantizing.source_hashes import file_state, hashes, record
+from localdiff import paths, weight_hashes
+from localdiff.weight_hashes import file_state, hashes, record
 from quant.errors import SourceError
 from quant.hashing import file_sha256
 
@@ -30,8 +29,8 @@ def read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         return file_sha256(path, progress)
 
     monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(source_hashes, "file_sha256", watched)
-    monkeypatch.setattr(source_hashes, "_SETTLED_NS", 0)
+    monkeypatch.setattr(weight_hashes, "file_sha256", watched)
+    monkeypatch.setattr(weight_hashes, "_SETTLED_NS", 0)
     return names
 
 
@@ -75,7 +74,7 @@ def test_other_contents_of_the_same_size_and_time_are_read(directory: Path, read
 def test_what_was_written_a_moment_ago_is_not_recorded(
     directory: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_hashes, "_SETTLED_NS", 3600 * 10**9)
+    monkeypatch.setattr(weight_hashes, "_SETTLED_NS", 3600 * 10**9)
     for _ in range(2):
         assert hashes(directory, NAMES) == expected(directory)
     assert read == ["a", "b", "a", "b"]
@@ -118,6 +117,6 @@ def test_a_file_that_cannot_be_read_is_named(directory: Path, monkeypatch: pytes
     def fails(path: Path, progress: object) -> str:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(source_hashes, "file_sha256", fails)
+    monkeypatch.setattr(weight_hashes, "file_sha256", fails)
     with pytest.raises(SourceError, match=re.escape(f"`{directory / 'a'}` cannot be read (Input/output error)")):
         hashes(directory, NAMES)
