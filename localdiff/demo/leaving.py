@@ -1,4 +1,4 @@
-"""Exit with an error, for the commands of this package."""
+"""Exit where a command of this package cannot go on."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from localdiff.errors import LocaldiffError
+from localdiff.errors import INTERRUPTED, LocaldiffError
 
 
 @contextmanager
 def leaving(parser: argparse.ArgumentParser) -> Iterator[None]:
-    """Has an error print itself and its hint to stderr, and end the command with its code."""
+    """Ends the command after an error, which prints itself and its hint to stderr, and after Ctrl-C."""
     try:
         yield
     except LocaldiffError as error:
         parser.exit(error.exit_code, f"error: {error.message}\n" + f"hint: {error.hint}\n" * (error.hint is not None))
+    except OSError as error:
+        parser.exit(1, f"error: {error}\n")
+    except KeyboardInterrupt:
+        parser.exit(INTERRUPTED)

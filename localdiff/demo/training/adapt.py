@@ -80,10 +80,10 @@ def main() -> None:
         trainer = prepare(
             arguments.work, arguments.skill, arguments.base, options, initial=arguments.initial, team=join()
         )
-    if arguments.export:
-        save_adapter(trainer.model, arguments.export, base="demo", dtype=torch.bfloat16)
-        return
-    train(trainer, arguments)
+        if arguments.export:
+            save_adapter(trainer.model, arguments.export, base="demo", dtype=torch.bfloat16)
+        else:
+            train(trainer, arguments)
 
 
 if __name__ == "__main__":

@@ -17,19 +17,22 @@ import torch
 
 from localdiff.demo.leaving import leaving
 from localdiff.demo.training.export import VOCABULARY_FILES, export
+from localdiff.errors import UsageError
 from localdiff.load import load_model, open_weights, plan_memory
 from localdiff.model.diffusion_gemma import DiffusionGemma
+
+_ONE_TRAINING = "name checkpoints of one training"
 
 
 def write_mean(directory: Path, checkpoints: Sequence[Path]) -> None:
     """Writes a checkpoint whose weights are the mean, summed in fp32, of those of others.
 
     Raises:
-        ValueError: they have different vocabularies, or configurations, or one of them would be overwritten.
+        UsageError: they have different vocabularies, or configurations, or one of them would be overwritten.
         WeightsError: one is not a checkpoint.
     """
     if any(directory.resolve() == checkpoint.resolve() for checkpoint in checkpoints):
-        raise ValueError(f"`{directory}` is one of the checkpoints")
+        raise UsageError(f"`{directory}` is one of the checkpoints", "give another folder for the mean")
     first, *others = checkpoints
     model = _network(first)
     total = model.state_dict()
@@ -37,9 +40,9 @@ def write_mean(directory: Path, checkpoints: Sequence[Path]) -> None:
         network = _network(other)
         for name in VOCABULARY_FILES:
             if (other / name).read_bytes() != (first / name).read_bytes():
-                raise ValueError(f"`{first}` and `{other}` differ in {name}")
+                raise UsageError(f"`{first}` and `{other}` differ in {name}", _ONE_TRAINING)
         if network.config != model.config:
-            raise ValueError(f"`{first}` and `{other}` differ in what config.json says")
+            raise UsageError(f"`{first}` and `{other}` differ in what config.json says", _ONE_TRAINING)
         for name, tensor in network.state_dict().items():
             total[name] = total[name] + tensor
     model.load_state_dict({name: tensor / len(checkpoints) for name, tensor in total.items()})
@@ -56,11 +59,8 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="folder for the mean")
     parser.add_argument("checkpoints", type=Path, nargs="+", help="folders that localdiff.demo.training.train exported")
     arguments = parser.parse_args()
-    try:
-        with leaving(parser):
-            write_mean(arguments.out, arguments.checkpoints)
-    except (ValueError, OSError) as error:
-        parser.exit(1, f"error: {error}\n")
+    with leaving(parser):
+        write_mean(arguments.out, arguments.checkpoints)
 
 
 if __name__ == "__main__":

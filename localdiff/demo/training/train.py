@@ -106,10 +106,10 @@ def main() -> None:
     options = TrainingOptions(updates=arguments.updates, decay=arguments.decay, seed=arguments.seed)
     with leaving(parser):
         trainer = prepare(arguments.work, options, base=arguments.base, team=join())
-    if arguments.export:
-        export(trainer.model, arguments.work, arguments.export)
-        return
-    train(trainer, arguments)
+        if arguments.export:
+            export(trainer.model, arguments.work, arguments.export)
+        else:
+            train(trainer, arguments)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from localdiff.demo.training.export import export
 from localdiff.demo.training.mean import main, write_mean
 from localdiff.demo.training.trainer import initialise
 from localdiff.demo.training.vocabulary import VOCABULARY_SIZE
-from localdiff.errors import WeightsError
+from localdiff.errors import UsageError, WeightsError
 from localdiff.model.config import ModelConfig
 
 Make = Callable[[int], Path]
@@ -62,7 +62,7 @@ def test_another_vocabulary_is_refused(make: Make, tmp_path: Path) -> None:
     one, other = make(0), make(1)
     vocabulary = json.loads((other / "tokenizer.json").read_text())
     (other / "tokenizer.json").write_text(json.dumps(vocabulary | {"version": "2.0"}))
-    with pytest.raises(ValueError, match=r"differ in tokenizer\.json"):
+    with pytest.raises(UsageError, match=r"differ in tokenizer\.json"):
         write_mean(tmp_path / "mean", [one, other])
     assert not (tmp_path / "mean").exists()
 
@@ -71,7 +71,7 @@ def test_another_configuration_is_refused(make: Make, tmp_path: Path) -> None:
     one, other = make(0), make(1)
     config = (other / "config.json").read_text()
     (other / "config.json").write_text(config.replace('"sliding_window": 128', '"sliding_window": 64'))
-    with pytest.raises(ValueError, match=r"differ in what config\.json says"):
+    with pytest.raises(UsageError, match=r"differ in what config\.json says"):
         write_mean(tmp_path / "mean", [one, other])
 
 
@@ -88,7 +88,7 @@ def test_what_is_no_checkpoint_is_refused_in_words(make: Make, tmp_path: Path, f
 def test_no_checkpoint_is_written_over(make: Make, tmp_path: Path) -> None:
     one, other = make(0), make(1)
     before = (other / "model.safetensors").read_bytes()
-    with pytest.raises(ValueError, match="is one of the checkpoints"):
+    with pytest.raises(UsageError, match="is one of the checkpoints"):
         write_mean(tmp_path / "0" / ".." / "1", [one, other])
     assert (other / "model.safetensors").read_bytes() == before
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 from tokenizers import Tokenizer, models
 
+from localdiff.demo.training import adapt, train
 from localdiff.demo.training.rendering import load_vocabulary
 from localdiff.demo.training.train import begin_from, prepare
 from localdiff.demo.training.trainer import TrainingOptions
@@ -104,3 +109,31 @@ def test_training_continues_from_a_checkpoints_weights(tmp_path: Path, demo_voca
     shipped = Engine.load("demo", device="cpu", dtype="fp32").model.state_dict()
     assert torch.equal(trainer.model.state_dict()["norm.weight"], shipped["norm.weight"])
     assert all(parameter.requires_grad for parameter in trainer.model.parameters())
+
+
+@pytest.mark.parametrize("command", [adapt, train])
+@pytest.mark.parametrize(
+    ("end", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, ""),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), 1, "error: [Errno 28] No space left on device\n"),
+    ],
+)
+def test_a_training_that_is_stopped_or_has_no_disk_left_ends_without_a_traceback(
+    command: ModuleType,
+    end: BaseException,
+    code: int,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def ends(*_: object) -> None:
+        raise end
+
+    monkeypatch.setattr(command, "prepare", lambda *_, **__: None)
+    monkeypatch.setattr(command, "train", ends)
+    monkeypatch.setattr(sys, "argv", ["train", str(tmp_path)])
+    with pytest.raises(SystemExit) as left:
+        command.main()
+    assert (left.value.code, capsys.readouterr().err) == (code, said)
