@@ -5,22 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Hero:
-    """The hero of a story. `he`, `him` and `his` are the pronouns used for this hero."""
+    """The hero of a story; `pronouns` are he, him and his."""
 
     noun: str
     kind: str
+    pronouns: tuple[str, str, str]
     trait: str
     food: str
     wish: str
     gift: str
-    he: str
-    him: str
-    his: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Place:
     """The place of a story; `at` is the preposition, `find` what is there, `keeper` who lives there."""
 
@@ -34,76 +32,66 @@ class Place:
 
 _MALE, _FEMALE, _THING = ("he", "him", "his"), ("she", "her", "her"), ("it", "it", "its")
 
-
-def _hero(noun: str, kind: str, pronouns: tuple[str, str, str], trait: str, food: str, wish: str, gift: str) -> Hero:
-    he, him, his = pronouns
-    return Hero(noun=noun, kind=kind, trait=trait, food=food, wish=wish, gift=gift, he=he, him=him, his=his)
-
-
-def _place(noun: str, kind: str, at: str, look: str, keeper: str, find: str) -> Place:
-    return Place(noun=noun, kind=kind, at=at, look=look, keeper=keeper, find=find)
-
-
 HEROES: tuple[Hero, ...] = (
-    _hero("fox", "animal", _MALE, "clever", "berries", "to see the world", "a red feather"),
-    _hero("owl", "animal", _FEMALE, "wise", "nuts", "to read every book", "a silver key"),
-    _hero("bear", "animal", _MALE, "gentle", "honey", "to learn to dance", "a jar of honey"),
-    _hero("rabbit", "animal", _FEMALE, "quick", "carrots", "to win a race", "a green ribbon"),
-    _hero("cat", "animal", _FEMALE, "proud", "fish", "to find a warm home", "a small bell"),
-    _hero("dog", "animal", _MALE, "loyal", "bread", "to find a true friend", "a round stone"),
-    _hero("mouse", "animal", _FEMALE, "tiny", "cheese", "to be brave for once", "a piece of cheese"),
-    _hero("whale", "animal", _FEMALE, "calm", "sea grass", "to sing a new song", "a white pearl"),
-    _hero("penguin", "animal", _MALE, "cheerful", "fish", "to fly over the clouds", "a paper kite"),
-    _hero("turtle", "animal", _MALE, "patient", "leaves", "to reach the sea", "a blue shell"),
-    _hero("wolf", "animal", _MALE, "lonely", "apples", "to hear a kind word", "a wooden flute"),
-    _hero("squirrel", "animal", _FEMALE, "busy", "nuts", "to plant a forest", "a golden nut"),
-    _hero("hedgehog", "animal", _MALE, "shy", "pears", "to make a friend", "a warm scarf"),
-    _hero("frog", "animal", _MALE, "loud", "berries", "to sing for a king", "a copper coin"),
-    _hero("pony", "animal", _FEMALE, "strong", "apples", "to run to the east", "a new saddle"),
-    _hero("baker", "person", _MALE, "kind", "warm bread", "to bake the best bread", "a sweet cake"),
-    _hero("sailor", "person", _FEMALE, "bold", "fish soup", "to find a new island", "an old map"),
-    _hero("painter", "person", _FEMALE, "quiet", "apple cake", "to paint the wind", "a tiny picture"),
-    _hero("farmer", "person", _MALE, "careful", "potatoes", "to rest for one day", "a sack of seeds"),
-    _hero("teacher", "person", _FEMALE, "curious", "rice", "to answer every question", "a thick book"),
-    _hero("pilot", "person", _FEMALE, "brave", "toast", "to fly to the moon", "a paper plane"),
-    _hero("tailor", "person", _MALE, "neat", "noodles", "to sew a coat for the sky", "a velvet hat"),
-    _hero("king", "person", _MALE, "tired", "plum cake", "to live in peace", "a gold ring"),
-    _hero("queen", "person", _FEMALE, "fair", "melon", "to know all her people", "a garden rose"),
-    _hero("wizard", "person", _MALE, "old", "onion soup", "to forget one spell", "a glass ball"),
-    _hero("nurse", "person", _FEMALE, "warm", "chicken soup", "to heal a broken heart", "a cup of tea"),
-    _hero("robot", "machine", _THING, "polite", "sunlight", "to feel the rain", "a bright lamp"),
-    _hero("dragon", "creature", _THING, "friendly", "hot pepper", "to have a birthday", "a candle"),
-    _hero("ghost", "creature", _THING, "forgetful", "cold fog", "to be seen again", "a small mirror"),
-    _hero("giant", "creature", _MALE, "slow", "whole pumpkins", "to hold a butterfly", "a huge drum"),
-    _hero("snowman", "creature", _MALE, "happy", "ice cream", "to see the summer", "a long carrot"),
-    _hero("scarecrow", "creature", _MALE, "lonesome", "dry corn", "to walk to the town", "a straw hat"),
+    Hero("fox", "animal", _MALE, "clever", "berries", "to see the world", "a red feather"),
+    Hero("owl", "animal", _FEMALE, "wise", "nuts", "to read every book", "a silver key"),
+    Hero("bear", "animal", _MALE, "gentle", "honey", "to learn to dance", "a jar of honey"),
+    Hero("rabbit", "animal", _FEMALE, "quick", "carrots", "to win a race", "a green ribbon"),
+    Hero("cat", "animal", _FEMALE, "proud", "fish", "to find a warm home", "a small bell"),
+    Hero("dog", "animal", _MALE, "loyal", "bread", "to find a true friend", "a round stone"),
+    Hero("mouse", "animal", _FEMALE, "tiny", "cheese", "to be brave for once", "a piece of cheese"),
+    Hero("whale", "animal", _FEMALE, "calm", "sea grass", "to sing a new song", "a white pearl"),
+    Hero("penguin", "animal", _MALE, "cheerful", "fish", "to fly over the clouds", "a paper kite"),
+    Hero("turtle", "animal", _MALE, "patient", "leaves", "to reach the sea", "a blue shell"),
+    Hero("wolf", "animal", _MALE, "lonely", "apples", "to hear a kind word", "a wooden flute"),
+    Hero("squirrel", "animal", _FEMALE, "busy", "nuts", "to plant a forest", "a golden nut"),
+    Hero("hedgehog", "animal", _MALE, "shy", "pears", "to make a friend", "a warm scarf"),
+    Hero("frog", "animal", _MALE, "loud", "berries", "to sing for a king", "a copper coin"),
+    Hero("pony", "animal", _FEMALE, "strong", "apples", "to run to the east", "a new saddle"),
+    Hero("baker", "person", _MALE, "kind", "warm bread", "to bake the best bread", "a sweet cake"),
+    Hero("sailor", "person", _FEMALE, "bold", "fish soup", "to find a new island", "an old map"),
+    Hero("painter", "person", _FEMALE, "quiet", "apple cake", "to paint the wind", "a tiny picture"),
+    Hero("farmer", "person", _MALE, "careful", "potatoes", "to rest for one day", "a sack of seeds"),
+    Hero("teacher", "person", _FEMALE, "curious", "rice", "to answer every question", "a thick book"),
+    Hero("pilot", "person", _FEMALE, "brave", "toast", "to fly to the moon", "a paper plane"),
+    Hero("tailor", "person", _MALE, "neat", "noodles", "to sew a coat for the sky", "a velvet hat"),
+    Hero("king", "person", _MALE, "tired", "plum cake", "to live in peace", "a gold ring"),
+    Hero("queen", "person", _FEMALE, "fair", "melon", "to know all her people", "a garden rose"),
+    Hero("wizard", "person", _MALE, "old", "onion soup", "to forget one spell", "a glass ball"),
+    Hero("nurse", "person", _FEMALE, "warm", "chicken soup", "to heal a broken heart", "a cup of tea"),
+    Hero("robot", "machine", _THING, "polite", "sunlight", "to feel the rain", "a bright lamp"),
+    Hero("dragon", "creature", _THING, "friendly", "hot pepper", "to have a birthday", "a candle"),
+    Hero("ghost", "creature", _THING, "forgetful", "cold fog", "to be seen again", "a small mirror"),
+    Hero("giant", "creature", _MALE, "slow", "whole pumpkins", "to hold a butterfly", "a huge drum"),
+    Hero("snowman", "creature", _MALE, "happy", "ice cream", "to see the summer", "a long carrot"),
+    Hero("scarecrow", "creature", _MALE, "lonesome", "dry corn", "to walk to the town", "a straw hat"),
 )
 
 PLACES: tuple[Place, ...] = (
-    _place("lighthouse", "sea", "in", "white and tall", "an old keeper", "a lamp that had gone out"),
-    _place("harbor", "sea", "at", "full of boats", "a fisher girl", "a boat without a sail"),
-    _place("island", "sea", "on", "small and green", "a talking parrot", "a chest of letters"),
-    _place("beach", "sea", "on", "long and bright", "a sleepy crab", "a bottle with a note"),
-    _place("ship", "sea", "on", "wide and wooden", "a young captain", "a torn sail"),
-    _place("bridge", "sea", "on", "high and narrow", "a toll keeper", "a missing plank"),
-    _place("mountain", "hill", "on", "steep and cold", "a mountain goat", "a frozen bell"),
-    _place("castle", "hill", "in", "gray and silent", "a forgotten prince", "a locked door"),
-    _place("tower", "hill", "in", "round and crooked", "a star watcher", "a cracked telescope"),
-    _place("cave", "hill", "in", "deep and dark", "a shy bat", "a wall of crystals"),
-    _place("mill", "hill", "in", "old and dusty", "a gray miller", "a wheel that stood still"),
-    _place("temple", "hill", "in", "quiet and wide", "a silent monk", "a broken drum"),
-    _place("forest", "wood", "in", "dark and mossy", "a lost child", "a circle of stones"),
-    _place("garden", "wood", "in", "wild and sweet", "a blind gardener", "a rose that did not bloom"),
-    _place("lake", "wood", "at", "clear and still", "a swan", "a sunken boat"),
-    _place("meadow", "wood", "on", "soft and yellow", "a busy bee", "a nest on the ground"),
-    _place("cabin", "wood", "in", "warm and small", "a tired hunter", "a cold oven"),
-    _place("valley", "wood", "in", "wide and misty", "a shepherd boy", "a stray lamb"),
-    _place("market", "town", "at", "loud and colorful", "a spice seller", "a lost purse"),
-    _place("school", "town", "in", "bright and noisy", "a new pupil", "an empty book"),
-    _place("museum", "town", "in", "huge and still", "a night guard", "a picture without a face"),
-    _place("station", "town", "at", "busy and gray", "a ticket seller", "a forgotten suitcase"),
-    _place("hotel", "town", "in", "grand and empty", "a lonely cook", "a room without a number"),
-    _place("bakery", "town", "in", "small and sweet", "a young baker", "a recipe without an end"),
+    Place("lighthouse", "sea", "in", "white and tall", "an old keeper", "a lamp that had gone out"),
+    Place("harbor", "sea", "at", "full of boats", "a fisher girl", "a boat without a sail"),
+    Place("island", "sea", "on", "small and green", "a talking parrot", "a chest of letters"),
+    Place("beach", "sea", "on", "long and bright", "a sleepy crab", "a bottle with a note"),
+    Place("ship", "sea", "on", "wide and wooden", "a young captain", "a torn sail"),
+    Place("bridge", "sea", "on", "high and narrow", "a toll keeper", "a missing plank"),
+    Place("mountain", "hill", "on", "steep and cold", "a mountain goat", "a frozen bell"),
+    Place("castle", "hill", "in", "gray and silent", "a forgotten prince", "a locked door"),
+    Place("tower", "hill", "in", "round and crooked", "a star watcher", "a cracked telescope"),
+    Place("cave", "hill", "in", "deep and dark", "a shy bat", "a wall of crystals"),
+    Place("mill", "hill", "in", "old and dusty", "a gray miller", "a wheel that stood still"),
+    Place("temple", "hill", "in", "quiet and wide", "a silent monk", "a broken drum"),
+    Place("forest", "wood", "in", "dark and mossy", "a lost child", "a circle of stones"),
+    Place("garden", "wood", "in", "wild and sweet", "a blind gardener", "a rose that did not bloom"),
+    Place("lake", "wood", "at", "clear and still", "a swan", "a sunken boat"),
+    Place("meadow", "wood", "on", "soft and yellow", "a busy bee", "a nest on the ground"),
+    Place("cabin", "wood", "in", "warm and small", "a tired hunter", "a cold oven"),
+    Place("valley", "wood", "in", "wide and misty", "a shepherd boy", "a stray lamb"),
+    Place("market", "town", "at", "loud and colorful", "a spice seller", "a lost purse"),
+    Place("school", "town", "in", "bright and noisy", "a new pupil", "an empty book"),
+    Place("museum", "town", "in", "huge and still", "a night guard", "a picture without a face"),
+    Place("station", "town", "at", "busy and gray", "a ticket seller", "a forgotten suitcase"),
+    Place("hotel", "town", "in", "grand and empty", "a lonely cook", "a room without a number"),
+    Place("bakery", "town", "in", "small and sweet", "a young baker", "a recipe without an end"),
 )
 
 # Slots: {hero} {a_hero} {trait} {food} {wish} {gift} {he} {He} {him} {his} and {place} {At} {a_place} {look} {keeper}

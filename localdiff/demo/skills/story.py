@@ -69,8 +69,8 @@ _DEFAULT = ("fox", "lighthouse")
 
 def tell(hero: Hero, place: Place, long: bool = False) -> str:
     """The story of a hero and a place: four lines, or seven for a long one."""
-    keeper = place.keeper
-    the_keeper = re.sub(r"^an? ", "the ", keeper)
+    he, him, his = hero.pronouns
+    the_keeper = re.sub(r"^an? ", "the ", place.keeper)
     slots = {
         "hero": hero.noun,
         "a_hero": with_article(hero.noun),
@@ -78,15 +78,15 @@ def tell(hero: Hero, place: Place, long: bool = False) -> str:
         "food": hero.food,
         "wish": hero.wish,
         "gift": hero.gift,
-        "he": hero.he,
-        "He": hero.he.capitalize(),
-        "him": hero.him,
-        "his": hero.his,
+        "he": he,
+        "He": he.capitalize(),
+        "him": him,
+        "his": his,
         "place": place.noun,
         "a_place": with_article(place.noun),
         "At": place.at.capitalize(),
         "look": place.look,
-        "keeper": keeper,
+        "keeper": place.keeper,
         "the_keeper": the_keeper,
         "The_keeper": the_keeper.capitalize(),
         "find": place.find,
