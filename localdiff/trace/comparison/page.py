@@ -9,8 +9,16 @@ from collections.abc import Sequence
 from string import Template
 
 from localdiff.trace.comparison.compare import Comparison, Stretch
-from localdiff.trace.comparison.report import NO_COMMON_STEP, NO_DRAFTS
-from localdiff.trace.comparison.rows import BLOCK_HEAD, TIMING_HEAD, block_rows, gap_rows, timing_rows
+from localdiff.trace.comparison.rows import (
+    BLOCK_HEAD,
+    GAP_HEAD,
+    TIMING_HEAD,
+    block_rows,
+    gap_rows,
+    timing_rows,
+    token_counts,
+    verdict,
+)
 from localdiff.trace.page import assets, words
 from localdiff.trace.page.data import PageData, embedded
 from localdiff.trace.page.page import SHARED_SCRIPTS
@@ -27,14 +35,16 @@ def diff_page(one: Trace, other: Trace, comparison: Comparison, names: tuple[str
         title=words.safe(" ".join(f"{names[0]} against {names[1]}".split())),
         notice="".join(words.notice(trace, f"Trace {letter}") for letter, trace in zip("AB", traces, strict=True)),
         question=_question(traces),
-        verdict=_verdict(comparison),
+        verdict=verdict(
+            comparison, quoted=lambda piece: f"“{words.safe(_line(piece))}”", strong=lambda text: f"<b>{text}</b>"
+        ),
         heads="".join(_head(letter, name, trace) for letter, name, trace in zip("AB", names, traces, strict=True)),
         settings=_settings(comparison),
-        counts=_counts(comparison),
+        counts=token_counts(comparison),
         texts="".join(_text(side, comparison.stretches) for side in (0, 1)),
-        blocks=_blocks(comparison),
-        gaps=_gaps(comparison),
-        timing=_timing(traces),
+        blocks=_table(BLOCK_HEAD, block_rows(comparison, missing="–")),
+        gaps=_table(GAP_HEAD, gap_rows(comparison)),
+        timing=_table(TIMING_HEAD, timing_rows(traces, missing="–")),
         provenance="".join(f'<dl class="provenance">{words.provenance(trace)}</dl>' for trace in traces),
         figures_a=embedded(first.figures),
         blob_a=first.blob,
@@ -64,36 +74,11 @@ def _head(letter: str, name: str, trace: Trace) -> str:
     )
 
 
-def _verdict(comparison: Comparison) -> str:
-    if comparison.noise_differs is None:
-        return NO_DRAFTS
-    noise = "different noise" if comparison.noise_differs else "the same noise"
-    divergence = comparison.divergence
-    if not comparison.gaps:
-        return f"The runs begin from {noise}, but {NO_COMMON_STEP}"
-    if divergence is None:
-        return f"The runs begin from {noise}, and no draft of a common step differs."
-    one, other = (f"“{words.safe(_line(piece))}”" for piece in divergence.pieces)
-    place, many = f"<b>position {divergence.position}</b>", f"{divergence.positions} positions differ; the first is "
-    differ = f"{place} differs" if divergence.positions == 1 else f"{many}{place}"
-    return (
-        f"The runs begin from {noise} and diverge in <b>block {divergence.block} at step {divergence.step}</b>, where "
-        f"{differ}, {one} against {other}."
-    )
-
-
 def _settings(comparison: Comparison) -> str:
     if not comparison.settings:
         return '<p class="quiet">Every setting is the same.</p>'
-    return _table(("differs before the start", "A", "B"), comparison.settings, kind=" settings")
-
-
-def _counts(comparison: Comparison) -> str:
-    text = (
-        f"{comparison.count('same')} tokens are the same, {comparison.count('changed')} changed, "
-        f"{comparison.count('only in A')} are only in A, {comparison.count('only in B')} only in B."
-    )
-    return text if comparison.same_vocabulary else f"{text} They were compared by their text."
+    table = _table(("differs before the start", "A", "B"), comparison.settings)
+    return f'<div class="wide settings">{table}</div>'
 
 
 def _text(side: int, stretches: Sequence[Stretch]) -> str:
@@ -109,23 +94,10 @@ def _text(side: int, stretches: Sequence[Stretch]) -> str:
     return f'<div class="text"><h3>{"AB"[side]}</h3>{body}</div>'
 
 
-def _blocks(comparison: Comparison) -> str:
-    return _table(BLOCK_HEAD, block_rows(comparison, missing="–"), wrapped=False)
-
-
-def _gaps(comparison: Comparison) -> str:
-    return _table(("step", "blocks", "mean entropy A, nats", "B", "B minus A"), gap_rows(comparison), wrapped=False)
-
-
-def _timing(traces: tuple[Trace, Trace]) -> str:
-    return _table(TIMING_HEAD, timing_rows(traces, missing="–"), wrapped=False)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, kind: str = "", wrapped: bool = True) -> str:
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     heads = "".join(f'<th scope="col">{words.safe(cell)}</th>' for cell in head)
     body = "".join(f"<tr>{''.join(f'<td>{words.safe(_line(cell))}</td>' for cell in row)}</tr>" for row in rows)
-    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<div class="wide{kind}">{table}</div>' if wrapped else table
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _line(text: str) -> str:

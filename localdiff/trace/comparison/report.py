@@ -1,6 +1,6 @@
 """A comparison as text for people: how the runs were set up, where they diverge, and how they ended.
 
-Knows wording and columns; every word that comes from a trace is made safe here, so that it can go to a terminal.
+Knows layout; every word that comes from a trace is made safe here, so that it can go to a terminal.
 """
 
 from __future__ import annotations
@@ -9,14 +9,21 @@ from collections.abc import Sequence
 
 from localdiff.sizes import counted
 from localdiff.trace.comparison.compare import Comparison, Stretch
-from localdiff.trace.comparison.rows import BLOCK_HEAD, TIMING_HEAD, block_rows, gap_rows, timing_rows
+from localdiff.trace.comparison.rows import (
+    BLOCK_HEAD,
+    GAP_HEAD,
+    TIMING_HEAD,
+    block_rows,
+    gap_rows,
+    timing_rows,
+    token_counts,
+    verdict,
+)
 from localdiff.trace.trace import Trace
 from localdiff.view.columns import aligned, folded
 from localdiff.view.sanitize import safe_piece
 from localdiff.view.widths import shortened
 
-NO_DRAFTS = "One of the runs ended before its first canvas, so there are no drafts to compare."
-NO_COMMON_STEP = "one of them ended before its first step, so there are no drafts to compare."
 MAX_STRETCHES = 12
 _MAX_VALUE = 60
 
@@ -28,7 +35,7 @@ def report(
     parts = [
         _heads((one, other), names, width),
         _settings(comparison, width),
-        _divergence(comparison),
+        verdict(comparison, quoted=_piece),
         _blocks(comparison, width),
         _gaps(comparison, width),
         _tokens(comparison),
@@ -56,44 +63,17 @@ def _settings(comparison: Comparison, width: int | None) -> str:
     return "What differs before the start:\n" + _table(rows, "<<<", width)
 
 
-def _divergence(comparison: Comparison) -> str:
-    if comparison.noise_differs is None:
-        return NO_DRAFTS
-    divergence = comparison.divergence
-    noise = "The runs begin from different noise" if comparison.noise_differs else "The runs begin from the same noise"
-    if not comparison.gaps:
-        return f"{noise}, but {NO_COMMON_STEP}"
-    if divergence is None:
-        return f"{noise}, and no draft of a common step differs."
-    one, other = map(_piece, divergence.pieces)
-    number, place = divergence.positions, divergence.position
-    differ = f"position {place} differs" if number == 1 else f"{number} positions differ, the first is {place}"
-    return (
-        f"{noise} and diverge in block {divergence.block} at step {divergence.step}: {differ}, {one} against {other}."
-    )
-
-
 def _blocks(comparison: Comparison, width: int | None) -> str:
     return _table([BLOCK_HEAD, *block_rows(comparison, missing="-")], ">>>>>>>>", width)
 
 
 def _gaps(comparison: Comparison, width: int | None) -> str:
-    head = ("step", "blocks", "mean entropy A", "B", "B minus A")
-    return _table([head, *gap_rows(comparison)], ">>>>>", width) if comparison.gaps else ""
+    return _table([GAP_HEAD, *gap_rows(comparison)], ">>>>>", width) if comparison.gaps else ""
 
 
 def _tokens(comparison: Comparison) -> str:
-    counts = [
-        f"{comparison.count('same')} the same",
-        f"{comparison.count('changed')} changed",
-        f"{comparison.count('only in A')} only in A",
-        f"{comparison.count('only in B')} only in B",
-    ]
-    lines = [f"Committed tokens, without ends: {', '.join(counts)}."]
-    if not comparison.same_vocabulary:
-        lines[0] += " They were compared by their text: the traces do not name one vocabulary."
     different = [stretch for stretch in comparison.stretches if stretch.change != "same"]
-    lines += [f"  {_stretch(stretch)}" for stretch in different[:MAX_STRETCHES]]
+    lines = [token_counts(comparison), *(f"  {_stretch(stretch)}" for stretch in different[:MAX_STRETCHES])]
     if len(different) > MAX_STRETCHES:
         lines.append(f"  and {counted(len(different) - MAX_STRETCHES, 'more place')}")
     return "\n".join(lines)

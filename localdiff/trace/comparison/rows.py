@@ -1,17 +1,57 @@
-"""Rows of the tables that the report and the page share.
+"""What the report and the page both say: two sentences, and the rows of the tables.
 
-Knows columns; knows nothing about how a table looks. `missing` stands for what one of the runs does not have.
+Knows wording and columns; knows nothing about how a table looks. `missing` stands for what one of the runs does not
+have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from localdiff.trace.comparison.compare import Comparison
 from localdiff.trace.trace import Trace
 
 BLOCK_HEAD = ("block", "steps A", "B", "seconds A", "B", "diverge at step", "position", "tokens differ")
+GAP_HEAD = ("step", "blocks", "mean entropy A, nats", "B", "B minus A")
 TIMING_HEAD = ("", "steps", "passes incl. commits", "tokens", "seconds", "tok/s", "tokens per step")
+
+
+def verdict(
+    comparison: Comparison, *, quoted: Callable[[str], str], strong: Callable[[str], str] = lambda text: text
+) -> str:
+    """Where the runs diverge, in a sentence.
+
+    Args:
+        quoted: quotes text of a token as it can be shown.
+        strong: stresses words.
+    """
+    if comparison.noise_differs is None:
+        return "One of the runs ended before its first canvas, so there are no drafts to compare."
+    begin = f"The runs begin from {'different' if comparison.noise_differs else 'the same'} noise"
+    if not comparison.gaps:
+        return f"{begin}, but one of them ended before its first step, so there are no drafts to compare."
+    divergence = comparison.divergence
+    if divergence is None:
+        return f"{begin}, and no draft of a common step differs."
+    one, other = map(quoted, divergence.pieces)
+    number, place = divergence.positions, divergence.position
+    where = strong(f"block {divergence.block} at step {divergence.step}")
+    differ = f"position {place} differs" if number == 1 else f"{number} positions differ, the first is {place}"
+    return f"{begin} and diverge in {where}: {differ}, {one} against {other}."
+
+
+def token_counts(comparison: Comparison) -> str:
+    """How many tokens of the replies are the same, in a sentence."""
+    counts = [
+        f"{comparison.count('same')} the same",
+        f"{comparison.count('changed')} changed",
+        f"{comparison.count('only in A')} only in A",
+        f"{comparison.count('only in B')} only in B",
+    ]
+    text = f"Committed tokens, without ends: {', '.join(counts)}."
+    if comparison.same_vocabulary:
+        return text
+    return f"{text} They were compared by their text: the traces do not name one vocabulary."
 
 
 def block_rows(comparison: Comparison, *, missing: str) -> list[tuple[str, ...]]:
@@ -30,7 +70,7 @@ def block_rows(comparison: Comparison, *, missing: str) -> list[tuple[str, ...]]
 
 
 def gap_rows(comparison: Comparison) -> list[tuple[str, ...]]:
-    """A row per step: its number, how many blocks have it, both mean entropies, and their difference."""
+    """A row per step, in the columns of `GAP_HEAD`."""
     return [
         (str(gap.step), str(gap.blocks), f"{gap.means[0]:.4f}", f"{gap.means[1]:.4f}", f"{gap.gap:+.4f}")
         for gap in comparison.gaps

@@ -230,15 +230,15 @@ def test_one_position_is_not_spoken_of_as_several(monkeypatch: pytest.MonkeyPatc
     text = report(A, other, comparison, ("a.jsonl", "b.jsonl"))
     assert "diverge in block 1 at step 3: position 9 differs, “" in text
     words = words_of(diff_page(A, other, comparison, ("a.jsonl", "b.jsonl")))
-    assert "diverge in block 1 at step 3 , where position 9 differs" in words
+    assert "diverge in block 1 at step 3 : position 9 differs, “" in words
 
 
 def test_the_page_says_the_same_as_the_report() -> None:
     words = words_of(diff_page(A, B, compare(A, B), ("a.jsonl", "b.jsonl")))
     for said in (
-        "The runs begin from the same noise and diverge in block 1 at step 3 , where 2 positions differ",
+        "The runs begin from the same noise and diverge in block 1 at step 3 : 2 positions differ, the first is 3,",
         "model recipe bf16 4bit",
-        f"{len(A.token_ids) - 3} tokens are the same, 3 changed, 0 are only in A, 0 only in B.",
+        f"Committed tokens, without ends: {len(A.token_ids) - 3} the same, 3 changed, 0 only in A, 0 only in B.",
         "1 4 4 0.20 1.00 3 3 2 of 24",
     ):
         assert said in words, words
