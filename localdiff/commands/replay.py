@@ -144,17 +144,17 @@ def _refuse_unused(request: ReplayRequest, form: Form | None) -> None:
     Raises:
         UsageError: there is one.
     """
-    draws = form in ("svg", "cast") or (form == "text" and (request.block is not None or request.step is not None))
+    moment = "--step" if request.step is not None else "--block" if request.block is not None else None
+    draws = form in ("svg", "cast") or (form == "text" and moment is not None)
     for option, value in (("--columns", request.columns), ("--rows", request.rows)):
         if value is not None and not draws:
             raise UsageError(
                 f"`{option}` is for pictures and recordings, and none is written",
                 "`--to svg` or `--to cast` writes one, and so does `--to text` with `--step`",
             )
-    if request.speed is not None and form in ("html", "text", "json"):
-        raise UsageError(
-            f"`--speed` and `--to {form}` exclude each other", "it is for playing, `--to svg` and `--to cast`"
-        )
+    rests = f"--to {form}" if form in ("html", "text", "json") else moment
+    if request.speed is not None and rests is not None:
+        raise UsageError(f"`--speed` and `{rests}` exclude each other", "it is for playing, `--to svg` and `--to cast`")
 
 
 def _warn_if_torn(trace: Trace, request: ReplayRequest, output: Output) -> None:

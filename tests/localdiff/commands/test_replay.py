@@ -82,6 +82,7 @@ def test_one_moment(cli: Cli, file: Path) -> None:
         (["--columns", "40"], "`--columns` is for pictures and recordings, and none is written"),
         (["--to", "html", "--rows", "40"], "`--rows` is for pictures and recordings, and none is written"),
         (["--to", "html", "--speed", "2"], "`--speed` and `--to html` exclude each other"),
+        (["--to", "svg", "--block", "1", "--speed", "2"], "`--speed` and `--block` exclude each other"),
         (["--columns", "10"], "`--columns 10` must be from 24 to 500"),
         (["-o", "somewhere"], "`somewhere` does not say what to write"),
         (["-o", "run.gif"], "hint: `agg` makes a GIF of a recording, which `--to cast` writes"),
