@@ -51,7 +51,7 @@ def doctor_command(
     """Check this machine, and say what to fix.
 
     Looks at versions, devices, disks, weights, the Hub and the terminal; computes quantized layers and a denoise step
-    of the demo model and compares them with stored values. A failed check makes the exit code 2, 3 or 4.
+    of the demo model and compares them with the right values. A failed check makes the exit code 2, 3 or 4.
     """
     from localdiff.commands.doctor import DoctorRequest, doctor
 

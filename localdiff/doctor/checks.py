@@ -132,12 +132,12 @@ class Examination:
     def _products(self, devices: list[Device]) -> list[Finding]:
         from localdiff.doctor.product import check_products
 
-        return check_products(load_values(), [one.device for one in devices])
+        return check_products([one.device for one in devices])
 
     def _denoise(self, devices: list[Device]) -> list[Finding]:
         from localdiff.doctor.denoise import check_denoise
 
-        return check_denoise(load_values().denoise, [str(one.device) for one in devices])
+        return check_denoise(load_values(), [str(one.device) for one in devices])
 
     def _kernels(self, devices: list[Device]) -> list[Finding]:
         from localdiff.doctor.kernels import check_kernels

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.pattern import integers
-from localdiff.doctor.values import DenoiseValues, demo_digest
+from localdiff.doctor.values import Values, demo_digest
 from localdiff.engine import Engine
 from localdiff.errors import LocaldiffError, WeightsError
 from localdiff.events import DenoiseStep
@@ -44,17 +43,8 @@ class FixedNoise(SeededNoise):
         self._uniforms = torch.full((length,), 0.5)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Tried:
-    """A computed step, and the seconds that loading and computing took."""
-
-    step: DenoiseStep
-    load_seconds: float
-    step_seconds: float
-
-
-def first_step(device: str) -> Tried:
-    """The first denoise step of the demo model in fp32.
+def first_step(device: str) -> tuple[DenoiseStep, float]:
+    """The first denoise step of the demo model in fp32, and the seconds that loading it took.
 
     Raises:
         WeightsError: there is no demo model, or it cannot be read.
@@ -62,14 +52,14 @@ def first_step(device: str) -> Tried:
     """
     began = time.perf_counter()
     engine = Engine.load(DEMO, device=device, dtype="fp32", offline=True, context_size=512)
-    loaded = time.perf_counter()
+    load_seconds = time.perf_counter() - began
     for event in engine.generate(PROMPT, GenerateOptions(max_tokens=1, seed=0, context_size=512), noise=FixedNoise()):
         if isinstance(event, DenoiseStep):
-            return Tried(step=event, load_seconds=loaded - began, step_seconds=event.seconds)
+            return event, load_seconds
     raise AssertionError("a run has a denoise step")
 
 
-def check_denoise(stored: DenoiseValues, devices: Sequence[str]) -> list[Finding]:
+def check_denoise(stored: Values, devices: Sequence[str]) -> list[Finding]:
     """The step on every device, compared with the stored one."""
     failed = partial(Finding, subject="denoise step", status="fail", exit_code=WeightsError.exit_code)
     try:
@@ -83,11 +73,10 @@ def check_denoise(stored: DenoiseValues, devices: Sequence[str]) -> list[Finding
         text = "the demo model is not the one whose values are stored, so there is nothing to compare with"
         hint = "install localdiff again; in a clone, `python -m localdiff.doctor.write_values` stores new ones"
         return [failed(text=text, advice=hint, facts={"digest": digest, "stored": stored.digest})]
-    return [_finding(stored, device, first_step(device)) for device in devices]
+    return [_finding(stored, device, *first_step(device)) for device in devices]
 
 
-def _finding(stored: DenoiseValues, device: str, tried: Tried) -> Finding:
-    step = tried.step
+def _finding(stored: Values, device: str, step: DenoiseStep, load_seconds: float) -> Finding:
     same = sum(one == other for one, other in zip(step.argmax_ids, stored.argmax_ids, strict=True))
     share = same / len(stored.argmax_ids)
     off = max(abs(one - other) for one, other in zip(step.entropies, stored.entropies, strict=True))
@@ -95,8 +84,8 @@ def _finding(stored: DenoiseValues, device: str, tried: Tried) -> Finding:
         "device": device,
         "agreement": share,
         "largest_entropy_difference": off,
-        "load_seconds": tried.load_seconds,
-        "step_seconds": tried.step_seconds,
+        "load_seconds": load_seconds,
+        "step_seconds": step.seconds,
     }
     text = f"{same} of {len(stored.argmax_ids)} draft tokens match the stored ones, entropies differ by {off:.1g} nats"
     finding = partial(Finding, subject=f"denoise step on {device}", text=text, facts=facts)

@@ -1,7 +1,7 @@
 """The GPU's own path: whether its kernels run, and whether captured steps compute what launched ones do.
 
 Knows the demo model and its steps as CUDA graphs; knows nothing about kernels. Layers and a first step are compared
-with stored values elsewhere.
+with what is right elsewhere.
 """
 
 from __future__ import annotations

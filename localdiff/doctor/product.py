@@ -1,7 +1,8 @@
 """Real projections with quantized weights, on the modules that a model is built of.
 
-Knows small modules of which the right outputs are stored; knows nothing about models. Each is tried as it is loaded and
-as the fast module that replaces it in a large model on the device, so a wrong kernel on this machine is found here.
+Knows small modules, and their right outputs from the definition of the codecs; knows nothing about models. Each is
+tried as it is loaded and as the fast module that replaces it in a large model on the device, so a wrong kernel on this
+machine is found here.
 Shape letters: N rows, E experts, K experts a row, D width, I expert width.
 """
 
@@ -13,14 +14,15 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from localdiff.bench.step.paths import path_of
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.pattern import integers, uniform
-from localdiff.doctor.values import Values
 from quant.codecs import CODECS
-from quant.codecs.codec import Codec, Encoded, codes_shape, scales_shape
+from quant.codecs.codec import GROUP, Codec, Encoded, codes_shape, scales_shape
+from quant.codecs.nf4 import LEVELS
 from quant.cpu import choice as cpu
 from quant.cuda import choice as cuda
 from quant.modules import swap_modules
@@ -39,7 +41,7 @@ class Product:
     """One module to try.
 
     Attributes:
-        name: its name in the stored values.
+        name: what it is called.
         schemes: its parameters and their codecs.
         build: the module as a model has it, before it is quantized.
     """
@@ -96,6 +98,32 @@ def _encoded(codec: Codec, shape: tuple[int, ...]) -> Encoded:
     return Encoded(codes=codes.to(codec.codes_dtype).view(codes_shape(codec, shape)), scales=scales.to(torch.bfloat16))
 
 
+def reference_output(product: Product) -> Tensor:
+    """The right output of a product, in fp64, flat on the CPU."""
+    x, index, weight = (tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs())
+    weights = {name: decoded(product.schemes[name], encoded) for name, encoded in stored_weights(product).items()}
+    if not product.is_routed:
+        return (x @ weights["weight"].T).flatten()
+    rows = []
+    for row, experts, shares in zip(x, index.tolist(), weight, strict=True):
+        output = torch.zeros_like(row)
+        for expert, share in zip(experts, shares, strict=True):
+            gate, up = (weights["gate_up_proj"][expert] @ row).chunk(2)
+            output += share * (weights["down_proj"][expert] @ (F.gelu(gate, approximate="tanh") * up))
+        rows.append(output)
+    return torch.cat(rows)
+
+
+def decoded(codec: str, encoded: Encoded) -> Tensor:
+    """Weights decoded from codes and scales, in fp64, as `docs/format.md` defines them."""
+    if codec == "nf4":
+        pairs = torch.stack([encoded.codes >> 4, encoded.codes & 15], dim=-1).flatten(-2)
+        units = torch.tensor(LEVELS, dtype=torch.float64)[pairs.long()]
+    else:
+        units = encoded.codes.double()
+    return units * encoded.scales.double().repeat_interleave(GROUP, dim=-1)
+
+
 def modules_of(product: Product, device: torch.device, dtype: torch.dtype) -> Iterator[nn.Module]:
     """The quantized module with its weights, as the loader would leave it, and the fast one, if there is one.
 
@@ -138,23 +166,23 @@ def compute(product: Product, module: nn.Module, device: torch.device, dtype: to
     return output.float().cpu().flatten(), path_of(module)
 
 
-def relative_error(output: Tensor, stored: Tensor) -> float:
-    """‖output - stored‖ / ‖stored‖; infinite where something is not finite or has another size."""
-    if output.shape != stored.shape or not bool(torch.isfinite(output).all()):
+def relative_error(output: Tensor, right: Tensor) -> float:
+    """‖output - right‖ / ‖right‖; infinite where something is not finite or has another size."""
+    if output.shape != right.shape or not bool(torch.isfinite(output).all()):
         return math.inf
-    return float((output - stored).norm() / stored.norm())
+    return float((output - right).norm() / right.norm())
 
 
-def check_products(values: Values, devices: list[torch.device]) -> list[Finding]:
+def check_products(devices: list[torch.device]) -> list[Finding]:
     """Every product on every device, in bf16 as in a large model."""
     findings = []
     for device in devices:
         results = []
         for product in PRODUCTS:
-            stored = torch.tensor(values.products[product.name])
+            right = reference_output(product).float()
             for module in modules_of(product, device, torch.bfloat16):
                 output, path = compute(product, module, device, torch.bfloat16)
-                results.append(_Tried(name=product.name, path=path or "plain", error=relative_error(output, stored)))
+                results.append(_Tried(name=product.name, path=path or "plain", error=relative_error(output, right)))
         findings.append(_finding(device, results))
     return findings
 
@@ -180,11 +208,11 @@ def _finding(device: torch.device, results: Sequence[_Tried]) -> Finding:
     if wrong:
         return finding(
             status="fail",
-            text=f"{', '.join(wrong)} differ{'s' if len(wrong) == 1 else ''} from the stored values",
+            text=f"{', '.join(wrong)} differ{'s' if len(wrong) == 1 else ''} from what fp64 gives",
             advice="answers of quantized models would be wrong: use another `--device`, try another version of torch, "
             "and please report it with `localdiff doctor --report`",
         )
-    return finding(status="ok", text=f"matches the stored values to {_percent(max(one.error for one in results))}")
+    return finding(status="ok", text=f"matches what fp64 gives to {_percent(max(one.error for one in results))}")
 
 
 def _percent(error: float) -> str:

@@ -1,7 +1,4 @@
-"""The stored values with which real computations are compared.
-
-    products   outputs of small quantized modules, computed once in fp64 from the definition of the codecs
-    denoise    the first denoise step of the demo model, and the hash of the files it was computed from
+"""The stored denoise step of the demo model, with which the same step is compared.
 
 Knows the file and its fields; computes nothing. `python -m localdiff.doctor.write_values` writes it, and has to be run
 again whenever the demo model is replaced.
@@ -11,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,7 +19,7 @@ DEMO_FILES = (CHAT_TEMPLATE, CONFIG, GENERATION_CONFIG, "model.safetensors", TOK
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DenoiseValues:
+class Values:
     """The first denoise step of the demo model.
 
     Attributes:
@@ -36,37 +32,18 @@ class DenoiseValues:
     argmax_ids: tuple[int, ...]
     entropies: tuple[float, ...]
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Values:
-    """All stored values; products by name, flat."""
-
-    products: dict[str, tuple[float, ...]]
-    denoise: DenoiseValues
-
     def to_text(self) -> str:
-        """The content of the file, one list per line."""
-        sections = (_section("products", self.products), _section("denoise", asdict(self.denoise)))
-        return "{\n" + ",\n".join(sections) + "\n}\n"
-
-    @classmethod
-    def from_text(cls, text: str) -> Values:
-        """Read the content of the file; raises ValueError, KeyError or TypeError where it is invalid."""
-        content = json.loads(text)
-        denoise = content["denoise"]
-        return cls(
-            products={name: tuple(values) for name, values in content["products"].items()},
-            denoise=DenoiseValues(
-                digest=denoise["digest"],
-                argmax_ids=tuple(denoise["argmax_ids"]),
-                entropies=tuple(denoise["entropies"]),
-            ),
-        )
+        """The content of the file, one value per line."""
+        lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in asdict(self).items())
+        return f"{{\n{lines}\n}}\n"
 
 
 def load_values(path: Path = VALUES_FILE) -> Values:
     """The values that ship with the package."""
-    return Values.from_text(path.read_text(encoding="utf-8"))
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return Values(
+        digest=content["digest"], argmax_ids=tuple(content["argmax_ids"]), entropies=tuple(content["entropies"])
+    )
 
 
 def demo_digest(directory: Path) -> str:
@@ -79,8 +56,3 @@ def demo_digest(directory: Path) -> str:
     for name in DEMO_FILES:
         whole.update(f"{file_sha256(directory / name)}  {name}\n".encode())
     return whole.hexdigest()
-
-
-def _section(name: str, values: Mapping[str, object]) -> str:
-    lines = ",\n".join(f"    {json.dumps(key)}: {json.dumps(value)}" for key, value in values.items())
-    return f"  {json.dumps(name)}: {{\n{lines}\n  }}"
