@@ -90,7 +90,7 @@ def step_command(
         int,
         typer.Option(
             metavar="N",
-            help="Denoise steps to time, after two that are not counted.",
+            help="Denoise steps to time, after 2 that are not counted, or 32 where a GPU replays them.",
             rich_help_panel=_MEASUREMENT,
         ),
     ] = 16,

@@ -55,7 +55,7 @@ def _subject(report: Report) -> Iterator[str]:
     )
     if report.is_extrapolated:
         here, there = len(subject.built.layers), len(subject.stands_for.layers)
-        yield f"EXTRAPOLATED: {here} layers were measured, all times are estimated for {there}"
+        yield f"EXTRAPOLATED: {here} layers were measured, times are estimated for {there}"
     yield ""
 
 
@@ -73,7 +73,7 @@ def _below(report: Report) -> Iterator[str]:
     if report.subject.device.type == "cpu":
         yield "Self-conditioning may take longer where predictions are less sure, that is, where they have more nats."
     if report.is_extrapolated:
-        yield "Bytes, operations and floors are those of all layers; the memory below is not."
+        yield "Bytes, operations and floors are those of all layers; memory and the time to load are not."
 
 
 def _totals(report: Report) -> Iterator[str]:
