@@ -95,7 +95,11 @@ def measure_step() -> str:
 
     choice = ModelChoice(model="demo", offline=True)
     request = StepRequest(choice=choice, steps=_BENCH_STEPS, context=_BENCH_CONTEXT)
-    command = f"localdiff bench step -m demo --steps {_BENCH_STEPS} --context {_BENCH_CONTEXT} --offline --json"
+    # Settings, which this measurement does not take, would be defaults of the command.
+    command = (
+        f"localdiff bench step -m demo --device auto --dtype auto --steps {_BENCH_STEPS} --context {_BENCH_CONTEXT} "
+        "--offline --json"
+    )
     return json_line(measure(request, lambda _progress: None), command)
 
 

@@ -158,7 +158,9 @@ def test_a_real_report_tells_no_names(tmp_path: Path) -> None:
     directory = home / "models" / "janes-private-model"
     directory.mkdir(parents=True)
     (directory / "quant.json").write_text('{"recipe": {"name": "4bit"}}')
-    (home / "config.toml").write_text('model = "janes-private-model"\n[generate]\nsystem = "You are Jane."\n')
+    (home / "config.toml").write_text(
+        'model = "janes-private-model"\ndtype = "bf16"\n[generate]\nsystem = "You are Jane."\n'
+    )
     with hub(model=Repository(files={})) as server:
         env = environment(
             HF_ENDPOINT=server.url,
@@ -176,7 +178,7 @@ def test_a_real_report_tells_no_names(tmp_path: Path) -> None:
         assert secret not in result.stdout, secret
     assert "a quantized model: 4bit" in result.stdout
     line = result.stdout.split("```json\n")[1].split("\n```")[0]
-    assert json.loads(line)
+    assert "--device auto --dtype auto" in json.loads(line)["command"]
 
 
 def test_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
