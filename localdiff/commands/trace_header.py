@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Literal, Protocol
@@ -110,17 +110,7 @@ def header_of(
         context_size=engine.context_size(options) if options.context_size is None else options.context_size,
         record_top_k=min(options.record_top_k, started.vocab_size),
         seed=started.seed,
-        sampler=Sampler(
-            schedule_steps=settings.schedule_steps,
-            cap=settings.cap,
-            entropy_bound=settings.entropy_bound,
-            t_min=settings.t_min,
-            t_max=settings.t_max,
-            greedy=settings.greedy,
-            stability=settings.stability,
-            confidence=settings.confidence,
-            noise=noise or options.noise,
-        ),
+        sampler=Sampler(**asdict(settings), noise=noise or options.noise),
     )
 
 
