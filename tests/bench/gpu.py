@@ -39,7 +39,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,12 @@ PARTS = (
     "tiles",
     "transformers",
 )
+NEEDED: Mapping[str, Sequence[str]] = {
+    "steps": ("safetensors", "rich"),  # to read weights, and to write a table
+    **dict.fromkeys(("kernels", "stream", "transformers"), ("safetensors",)),
+    **dict.fromkeys(("checks", "tests"), ("pytest", "hypothesis")),
+}
+"""Part → packages without which it is left out."""
 OF_PROCESSES = ("steps", "transformers")
 RECIPES, CONTEXTS = ("4bit", "4bit-small", "int8"), (8192, 1024, 32768)
 HANGS = 120
@@ -167,24 +173,52 @@ def _results(options: argparse.Namespace) -> Results:
 
 
 def part_here(name: str, options: argparse.Namespace) -> int:
-    """Runs a part in this process; 1 where it failed."""
-    results = _results(options)
-    parts = {
-        "device": lambda: device(results),
-        "steps": lambda: steps(options),
-        "checks": lambda: run_tests("gpu", CHECKS),
-        "kernels": lambda: kernels(options),
-        "layer": lambda: layer(results),
-        "limits": lambda: limits(results),
-        "dense": lambda: dense(results),
-        "embedding": lambda: embedding(results),
-        "attention": lambda: attention(options),
-        "stream": lambda: stream(options),
-        "tests": lambda: run_tests("not gpu and not slow", TESTS),
-        "tiles": lambda: tiles(options),
-        "transformers": lambda: against(options),
-    }
-    return parts[name]()
+    """Runs a part in this process, with what it alone imports; 1 where it failed."""
+    lacking = [package for package in NEEDED.get(name, ()) if importlib.util.find_spec(package) is None]
+    if lacking:
+        print(f"left out: there is no {' and no '.join(lacking)} here")
+        return 0
+    results, recipe, context, count = _results(options), options.recipe[0], options.context[0], options.steps
+    match name:
+        case "device":
+            return device(results)
+        case "steps":
+            return steps(options)
+        case "checks":
+            return run_tests("gpu", CHECKS)
+        case "kernels":
+            from tests.bench.gpu_kernels import kernels
+
+            return kernels(recipe, context, count, results)
+        case "layer":
+            return layer(results)
+        case "limits":
+            from tests.bench.gpu_limits import limits
+
+            return limits(results, torch.device("cuda"))
+        case "dense":
+            return dense(results)
+        case "embedding":
+            return embedding(results)
+        case "attention":
+            from tests.bench.gpu_attention import attention
+
+            return attention(options.context, ROWS, results)
+        case "stream":
+            from tests.bench.gpu_stream import stream
+
+            return stream(recipe, context, count, results)
+        case "tests":
+            return run_tests("not gpu and not slow", TESTS)
+        case "tiles":
+            from tests.bench.gpu_tiles import time_tiles
+
+            return time_tiles([context], results, torch.device("cuda"), options.product)
+        case _:
+            from tests.bench.gpu_transformers import against_transformers
+
+            recipes = ["bf16", *options.recipe]
+            return against_transformers(recipes, options.context, count, limits=_limits(options), results=results)
 
 
 def device(results: Results) -> int:
@@ -214,8 +248,6 @@ def device(results: Results) -> int:
 
 def run_tests(marked: str, where: Sequence[str]) -> int:
     """Tests with a mark, side by side where pytest-xdist is installed; those whose imports are missing fail alone."""
-    if _lacks("pytest", "hypothesis"):
-        return 0
     side_by_side = ["--numprocesses", str(min(8, os.cpu_count() or 1))]
     has_xdist = importlib.util.find_spec("xdist") is not None
     import pytest
@@ -225,57 +257,8 @@ def run_tests(marked: str, where: Sequence[str]) -> int:
     return int(pytest.main([*options, *where]))
 
 
-def _lacks(*needed: str) -> bool:
-    """Whether one of these packages is not installed, which is said."""
-    lacking = [name for name in needed if importlib.util.find_spec(name) is None]
-    if lacking:
-        print(f"left out: there is no {' and no '.join(lacking)} here")
-    return bool(lacking)
-
-
-def attention(options: argparse.Namespace) -> int:
-    """Microseconds of a layer's attention at each context."""
-    from tests.bench.gpu_attention import attention as measured
-
-    return measured(options.context, ROWS, _results(options))
-
-
-def limits(results: Results) -> int:
-    """Microseconds of the experts' products, without one cost at a time."""
-    from tests.bench.gpu_limits import limits as measured
-
-    return measured(results, torch.device("cuda"))
-
-
-def tiles(options: argparse.Namespace) -> int:
-    """Microseconds of single products with each tile."""
-    from tests.bench.gpu_tiles import time_tiles
-
-    return time_tiles(options.context[:1], _results(options), torch.device("cuda"), options.product)
-
-
-def kernels(options: argparse.Namespace) -> int:
-    """What each kernel takes in a step as it is replayed."""
-    from tests.bench.gpu_kernels import kernels as measured
-
-    if _lacks("safetensors"):
-        return 0
-    return measured(options.recipe[0], options.context[0], options.steps, _results(options))
-
-
-def stream(options: argparse.Namespace) -> int:
-    """Milliseconds of a step, with layers on the card and with some in host memory."""
-    from tests.bench.gpu_stream import stream as measured
-
-    if _lacks("safetensors"):
-        return 0
-    return measured(options.recipe[0], options.context[0], options.steps, _results(options))
-
-
 def steps(options: argparse.Namespace) -> int:
     """A process for each context and recipe, so that one that does not fit leaves nothing behind."""
-    if _lacks("safetensors", "rich"):  # to read weights, and to write a table
-        return 0
     failed, limits, results = 0, _limits(options), _results(options)
     for context in options.context:
         for recipe in options.recipe:
@@ -304,17 +287,6 @@ def steps(options: argparse.Namespace) -> int:
 
 def _step_key(recipe: str, context: int, vram_limit: str | None) -> dict[str, Any]:
     return {"part": "steps", "recipe": recipe, "context": context, "vram_limit": vram_limit}
-
-
-def against(options: argparse.Namespace) -> int:
-    """Milliseconds a step of the reference and of ours, in bf16 and in each recipe, over layers that fit in bf16."""
-    from tests.bench.gpu_transformers import against_transformers
-
-    if _lacks("safetensors"):
-        return 0
-    recipes = ["bf16", *options.recipe]
-    limits, results = _limits(options), _results(options)
-    return against_transformers(recipes, options.context, options.steps, limits=limits, results=results)
 
 
 def step_here(options: argparse.Namespace) -> int:

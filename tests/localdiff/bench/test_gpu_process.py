@@ -73,18 +73,11 @@ def test_what_the_imports_of_a_test_lack_keeps_no_other_from_being_run(tmp_path:
     assert python(program).failure == "exit code 1" and ran.exists()
 
 
-def test_without_what_tests_need_they_are_left_out(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "hypothesis" else name)
-    assert gpu.run_tests("gpu", gpu.CHECKS) == 0
-    assert capsys.readouterr().out == "left out: there is no hypothesis here\n"
-
-
 @pytest.mark.parametrize(
-    ("part", "lacking"), [("steps", "safetensors"), ("steps", "rich"), ("transformers", "safetensors")]
+    ("part", "lacking"),
+    [("steps", "safetensors"), ("steps", "rich"), ("transformers", "safetensors"), ("checks", "hypothesis")],
 )
-def test_without_what_a_step_needs_steps_are_left_out(
+def test_without_what_a_part_needs_it_is_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], part: str, lacking: str
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == lacking else name)
