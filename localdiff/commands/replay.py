@@ -117,24 +117,25 @@ def replay(request: ReplayRequest, output: Output, *, keyboard: TextIO | None) -
     if (request.step is not None or request.block is not None) and form not in ("text", "svg"):
         raise UsageError("`--block` and `--step` choose what `--to text` or `--to svg` shows", "add one of them")
     _refuse_unused(request, form)
-    if form is None and can_play(keyboard, output.stdout):
-        assert keyboard is not None
-        trace = open_trace(request.file)
-        _warn_if_torn(trace, request, output)
-        _play(request, trace, output, keyboard)
-        return 0
+    plays = form is None and can_play(keyboard, output.stdout)
     form = form or "text"
-    if output.stdout.terminal and request.output is None and form in ("html", "svg", "cast"):
+    on_terminal = output.stdout.terminal and request.output is None
+    if on_terminal and form in ("html", "svg", "cast"):
         raise UsageError(f"`--to {form}` would fill the terminal", f"add `-o FILE.{form}`, or send it into a pipe")
     trace = open_trace(request.file)
-    _warn_if_torn(trace, request, output)
-    text = _export(request, form, trace, escaped=output.stdout.terminal and request.output is None)
-    if request.output is None:
-        output.stdout.write(safe_text(text) if output.stdout.terminal else text)
-        if output.stdout.terminal and not text.endswith("\n"):
-            output.stdout.write("\n")
+    if not trace.complete:
+        output.warning(f"`{shown_name(request.file)}` ends early: the run was killed, or is still running")
+    if plays:
+        assert keyboard is not None
+        _play(request, trace, output, keyboard)
         return 0
-    output_file(request.output, inputs=[request.file]).save(text)
+    text = _export(request, form, trace, escaped=on_terminal)
+    if request.output is not None:
+        output_file(request.output, inputs=[request.file]).save(text)
+        return 0
+    output.stdout.write(safe_text(text) if on_terminal else text)
+    if on_terminal and not text.endswith("\n"):
+        output.stdout.write("\n")
     return 0
 
 
@@ -155,11 +156,6 @@ def _refuse_unused(request: ReplayRequest, form: Form | None) -> None:
     rests = f"--to {form}" if form in ("html", "text", "json") else moment
     if request.speed is not None and rests is not None:
         raise UsageError(f"`--speed` and `{rests}` exclude each other", "it is for playing, `--to svg` and `--to cast`")
-
-
-def _warn_if_torn(trace: Trace, request: ReplayRequest, output: Output) -> None:
-    if not trace.complete:
-        output.warning(f"`{shown_name(request.file)}` ends early: the run was killed, or is still running")
 
 
 def _export(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool) -> str:
