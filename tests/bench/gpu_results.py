@@ -22,7 +22,7 @@ CHOSEN = "chosen"
 """In the place of a tile: the one that a step takes."""
 SHORT = 60
 """Characters of a kernel's name: those of torch's templates have some hundreds."""
-_KEYS = ("part", "recipe", "context", "vram_limit", "way", "name", "tile", "switches")
+_KEYS = ("part", "recipe", "context", "vram_limit", "way", "product", "name", "tile", "switches")
 """What one measurement differs in from another on the same card."""
 _CARD = ("gpu", "torch", "triton", "commit")
 """The keys of `card`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import math
 import os
@@ -295,6 +296,18 @@ def test_what_is_ended_by_the_time_of_all_is_not_done_and_the_same_command_goes_
     assert gpu.main() == 1 and gpu.main() == 0, "what fails by itself is done"
     monkeypatch.setattr(sys, "argv", ["gpu", "attention", "--again", *arguments])
     assert gpu.main() == 1
+
+
+def test_tiles_of_one_product_are_not_those_of_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """All of them were held to be done after a call for one, and so were those of any other."""
+
+    def tiles(*products: str) -> argparse.Namespace:
+        monkeypatch.setattr(sys, "argv", ["gpu", "--results", str(tmp_path / "results.jsonl"), *products])
+        return gpu._options()
+
+    gpu._results(tiles()).add(gpu._part_key("tiles", tiles("--product", "head")), failure=None)
+    over = [gpu._is_over("tiles", tiles(*products)) for products in ([], ["--product", "head"], ["--product", "soft"])]
+    assert over == [False, True, False]
 
 
 def test_a_part_is_done_for_the_recipe_and_the_contexts_it_was_measured_with(
