@@ -38,25 +38,18 @@ class Mixture:
     Attributes:
         weights: relative weight of each skill.
         history_share: share of examples with earlier exchanges: one, and another one as often as not, six at most.
-        story_share: share of those exchanges that are always stories; the rest is of any skill.
         system_share: share of examples with a system turn.
     """
 
     weights: Mapping[str, float] = field(default_factory=lambda: dict(WEIGHTS))
     history_share: float = 0.25
-    story_share: float = 0.2
     system_share: float = 0.04
-
-    def __post_init__(self) -> None:
-        unknown = sorted(set(self.weights) - set(ALL_SKILLS))
-        if unknown:
-            raise ValueError(f"weights name no skill: {unknown}; skills are {sorted(ALL_SKILLS)}")
-        if min(self.weights.values()) < 0 or sum(self.weights.values()) <= 0:
-            raise ValueError(f"weights must not be negative and not all zero, got {dict(self.weights)}")
 
 
 DEFAULT_MIXTURE = Mixture()
 _MOST_EARLIER = 6
+_STORY_SHARE = 0.2
+"""Of earlier exchanges that are always stories; the rest is of any skill."""
 
 
 def sample_example(rng: Random, split: Split, mixture: Mixture = DEFAULT_MIXTURE) -> Example:
@@ -67,13 +60,13 @@ def sample_example(rng: Random, split: Split, mixture: Mixture = DEFAULT_MIXTURE
         system: Message = ("system", rng.choice(SYSTEM_PROMPTS))
         example = replace(example, messages=(system, *example.messages))
     if rng.random() < mixture.history_share:
-        example = replace(example, earlier=_earlier(rng, mixture.story_share))
+        example = replace(example, earlier=_earlier(rng))
     return example
 
 
-def _earlier(rng: Random, story_share: float) -> tuple[Example, ...]:
+def _earlier(rng: Random) -> tuple[Example, ...]:
     count = 1
     while count < _MOST_EARLIER and rng.random() < 0.5:
         count += 1
-    names = ["story" if rng.random() < story_share else rng.choice(tuple(SKILLS)) for _ in range(count)]
+    names = ["story" if rng.random() < _STORY_SHARE else rng.choice(tuple(SKILLS)) for _ in range(count)]
     return tuple(SKILLS[name](rng, "train") for name in names)

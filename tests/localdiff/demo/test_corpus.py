@@ -34,9 +34,3 @@ def test_earlier_turns_come_from_the_training_side_and_keep_the_order_of_roles()
             assert earlier.skill == "about" or not is_held_out(earlier.key)
         assert example.skill == "about" or is_held_out(example.key)
     assert set(counts) == {1, 2, 3, 4, 5, 6} and counts[1] > counts[2] > counts[4]
-
-
-@pytest.mark.parametrize("weights", [{"juggling": 1.0}, {"add": -1.0, "sort": 2.0}, {"add": 0.0}])
-def test_impossible_weights_are_refused(weights: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="weights"):
-        Mixture(weights=weights)
