@@ -15,9 +15,7 @@ from typing import Literal, TextIO, TypeAlias, get_args
 from localdiff.commands.live import palette_on
 from localdiff.commands.output_file import output_file
 from localdiff.errors import ArgumentError, UsageError
-from localdiff.trace.exports import animation, plain
-from localdiff.trace.exports.asciicast import asciicast
-from localdiff.trace.exports.unpacked import unpacked
+from localdiff.trace.exports import asciicast, svg_animation, svg_still, text_still, unpacked
 from localdiff.trace.opening import EXAMPLE, open_trace, shown_name
 from localdiff.trace.player import Player
 from localdiff.trace.replay_view import ReplayView
@@ -172,11 +170,11 @@ def _export(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool) 
     size = Size(request.columns or SIZE.columns, request.rows or SIZE.rows)
     moment = _moment(request, timeline)
     if form == "text":
-        return trace.text() if moment is None else plain.picture(view, moment, size)
+        return trace.text() if moment is None else text_still(view, moment, size)
     if form == "svg" and moment is not None:
-        return animation.picture(view, moment, size, palette)
+        return svg_still(view, moment, size, palette)
     if form == "svg":
-        return animation.animated(timeline, view, size, palette, speed=request.pace)
+        return svg_animation(timeline, view, size, palette, speed=request.pace)
     return asciicast(timeline, view, size, title=f"localdiff replay {request.file}", speed=request.pace)
 
 

@@ -9,10 +9,16 @@ from xml.etree import ElementTree
 import pyte
 import pytest
 
-from localdiff.trace.exports import animation, plain
-from localdiff.trace.exports.asciicast import asciicast
-from localdiff.trace.exports.frames import LAST, SHORTEST, frames
-from localdiff.trace.exports.unpacked import unpacked
+from localdiff.trace.exports import (
+    LAST,
+    SHORTEST,
+    asciicast,
+    frames,
+    svg_animation,
+    svg_still,
+    text_still,
+    unpacked,
+)
 from localdiff.trace.replay_view import ReplayView
 from localdiff.trace.timeline import Timeline
 from localdiff.view.layout import Size
@@ -30,7 +36,7 @@ SIZE = Size(80, 20)
 def test_a_picture_in_text_is_the_moment() -> None:
     index = LINE.find(2, 1)
     assert index is not None
-    rows = plain.picture(VIEW, LINE.moments[index], SIZE).splitlines()
+    rows = text_still(VIEW, LINE.moments[index], SIZE).splitlines()
     assert len(rows) <= SIZE.rows
     assert any(row.startswith(" block 2/≤2 · step  1/48") for row in rows)
     assert all(row == row.rstrip() and len(row) < SIZE.columns for row in rows)
@@ -43,6 +49,7 @@ def test_json_has_every_event_written_out() -> None:
     step = next(event for event in whole["events"] if event["event"] == "denoise_step")
     assert step["entropies"] == list(TRACE.blocks[0].steps[0].entropies)
     assert whole["pieces"][str(step["argmax_ids"][0])] == TRACE.piece(step["argmax_ids"][0])
+    assert "adapter" not in whole["header"]["model"], "the header is as in the trace"
     assert unpacked(TRACE, escaped=True).isascii()
 
 
@@ -56,10 +63,10 @@ def test_frames_last_as_long_as_the_run_did(speed: float) -> None:
 
 
 def test_svg_is_well_formed_and_moves() -> None:
-    animated = animation.animated(LINE, VIEW, SIZE, DARK)
+    animated = svg_animation(LINE, VIEW, SIZE, DARK)
     ElementTree.fromstring(animated)
     assert animated.count("@keyframes") > 10
-    still = animation.picture(VIEW, LINE.moments[3], SIZE, DARK)
+    still = svg_still(VIEW, LINE.moments[3], SIZE, DARK)
     ElementTree.fromstring(still)
     assert "@keyframes" not in still
     for picture in (animated, still):
@@ -93,7 +100,7 @@ def test_hostile_text_stays_text_in_every_form() -> None:
     trace = trace_of(events, pieces=pieces)
     line = Timeline(trace.events)
     view = ReplayView(trace.header, pieces=trace, palette=DARK)
-    animated = animation.animated(line, view, SIZE, DARK)
+    animated = svg_animation(line, view, SIZE, DARK)
     root = ElementTree.fromstring(animated)
     assert {element.tag.rpartition("}")[2] for element in root.iter()} == {"svg", "style", "rect", "g", "text"}
     for line_of_json in asciicast(line, view, SIZE, title=hostile.TEXT).splitlines()[1:]:
