@@ -21,14 +21,11 @@ from localdiff.trace.comparison.rows import (
 )
 from localdiff.trace.page import assets, words
 from localdiff.trace.page.data import PageData, embedded
-from localdiff.trace.page.page import SHARED_SCRIPTS
 from localdiff.trace.trace import Trace
 
 
 def diff_page(one: Trace, other: Trace, comparison: Comparison, names: tuple[str, str]) -> str:
     """The page, as the text of an HTML file; `names` is what the user calls the traces."""
-    script = assets.script(*SHARED_SCRIPTS, "diff.js")
-    style = assets.style("style.css", "diff.css")
     first, second = PageData(one), PageData(other)
     traces = (one, other)
     return Template(assets.read("diff.html")).substitute(
@@ -50,10 +47,7 @@ def diff_page(one: Trace, other: Trace, comparison: Comparison, names: tuple[str
         blob_a=first.blob,
         figures_b=embedded(second.figures),
         blob_b=second.blob,
-        script=script,
-        script_hash=assets.policy_hash(script),
-        style=style,
-        style_hash=assets.policy_hash(style),
+        **assets.inlined("diff.js", "style.css", "diff.css"),
     )
 
 

@@ -1,4 +1,4 @@
-"""The asset files of pages, and hashes for the content security policy of a page's own script and style."""
+"""The asset files of pages: templates, scripts and styles."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent
+_SHARED_SCRIPTS = ("decode.js", "colour.js", "draft.js", "charts.js", "table.js", "looks.js", "scrubber.js")
 
 
 @cache
@@ -17,18 +18,13 @@ def read(name: str) -> str:
 
 
 @cache
-def script(*names: str) -> str:
-    """Files as one script, isolated from the page around it."""
-    body = "\n".join(map(read, names))
-    return f'(() => {{\n"use strict";\n{body}\n}})();\n'
+def inlined(own_script: str, *styles: str) -> dict[str, str]:
+    """What a template has as `script` and `style`, and the hashes by which its content security policy knows them."""
+    body = "\n".join(map(read, (*_SHARED_SCRIPTS, own_script)))
+    script = f'(() => {{\n"use strict";\n{body}\n}})();\n'  # isolated from the page around it
+    style = "\n".join(map(read, styles))
+    return {"script": script, "script_hash": _hash(script), "style": style, "style_hash": _hash(style)}
 
 
-@cache
-def style(*names: str) -> str:
-    """Files as one style sheet."""
-    return "\n".join(map(read, names))
-
-
-def policy_hash(text: str) -> str:
-    """The hash by which a content security policy knows an inline script or style."""
+def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")

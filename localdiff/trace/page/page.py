@@ -12,13 +12,10 @@ from localdiff.trace.page import assets, words
 from localdiff.trace.page.data import PageData, embedded
 from localdiff.trace.trace import Trace
 
-SHARED_SCRIPTS = ("decode.js", "colour.js", "draft.js", "charts.js", "table.js", "looks.js", "scrubber.js")
-
 
 def page(trace: Trace) -> str:
     """The page of a trace, as the text of an HTML file."""
     data = PageData(trace)
-    script, style = assets.script(*SHARED_SCRIPTS, "main.js"), assets.style("style.css")
     return Template(assets.read("page.html")).substitute(
         title=words.safe(" ".join(f"{trace.header.question[:80]} · {trace.header.model.name}".split())),
         model=words.safe(trace.header.model.name),
@@ -32,8 +29,5 @@ def page(trace: Trace) -> str:
         provenance=words.provenance(trace),
         figures=embedded(data.figures),
         blob=data.blob,
-        script=script,
-        script_hash=assets.policy_hash(script),
-        style=style,
-        style_hash=assets.policy_hash(style),
+        **assets.inlined("main.js", "style.css"),
     )
