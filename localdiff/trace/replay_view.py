@@ -145,7 +145,8 @@ def _title(header: Header, complete: bool, palette: Palette) -> str:
     quoted = '"{}"' if palette.glyphs.ascii_only else "“{}”"
     words = [f"{model.title}, {model.recipe}", f"seed {header.seed}", quoted.format(" ".join(header.question.split()))]
     if header.is_demo:
-        words[0] = "the demo model (a small one, not DiffusionGemma)"
+        adapter = "" if model.adapter is None else f" + {model.adapter.name}"
+        words[0] = f"the demo model (a small one, not DiffusionGemma){adapter}"
     if not complete:
         words.insert(0, "ends early")
     return " " + settled_text(safe_piece(f" {palette.glyphs.dot} ".join(words)))

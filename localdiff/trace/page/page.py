@@ -17,8 +17,8 @@ def page(trace: Trace) -> str:
     """The page of a trace, as the text of an HTML file."""
     data = PageData(trace)
     return Template(assets.read("page.html")).substitute(
-        title=words.safe(" ".join(f"{trace.header.question[:80]} · {trace.header.model.name}".split())),
-        model=words.safe(trace.header.model.name),
+        title=words.safe(" ".join(f"{trace.header.question[:80]} · {trace.header.model.title}".split())),
+        model=words.safe(trace.header.model.title),
         badge=words.badge(trace.header),
         notice=words.notice(trace),
         question=words.question(trace.header),

@@ -11,6 +11,7 @@ import re
 import pytest
 
 from localdiff.events import DenoiseStep, RunFinished
+from localdiff.trace.header import Adapter
 from localdiff.trace.page.page import page
 from localdiff.trace.reader import parse_trace
 from tests.fakes.engine import Block, ScriptedEngine
@@ -141,3 +142,10 @@ def test_figures_cannot_end_their_element() -> None:
 def test_thirty_blocks_stay_under_three_megabytes() -> None:
     for shape in ({"steps": 20}, {"steps": 48}, {"steps": 20, "record_top_k": 4}):
         assert len(page(condensed(blocks=30, length=256, **shape)).encode()) < 3_000_000
+
+
+def test_its_head_names_the_adapter_too() -> None:
+    """It named the model alone, as if that had answered without one."""
+    adapted = dataclasses.replace(HEADER.model, adapter=Adapter(name="sudoku", files=None))
+    trace = trace_of(list(condensing()), dataclasses.replace(HEADER, model=adapted))
+    assert f"A recorded run of {HEADER.model.name} + sudoku" in words_of(page(trace))

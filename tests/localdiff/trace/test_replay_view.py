@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from localdiff.events import RunFinished, TextCommitted
-from localdiff.trace.header import Message
+from localdiff.trace.header import Adapter, Message
 from localdiff.trace.player import Player
 from localdiff.trace.replay_view import ReplayView
 from localdiff.trace.timeline import Timeline
@@ -105,10 +105,11 @@ def test_a_slow_run_ends_with_a_speed_above_zero() -> None:
 
 
 def test_a_demo_is_called_one_and_a_torn_trace_too() -> None:
-    demo = dataclasses.replace(HEADER, model=dataclasses.replace(HEADER.model, name="demo"))
+    adapter = Adapter(name="sudoku", files=None)
+    demo = dataclasses.replace(HEADER, model=dataclasses.replace(HEADER.model, name="demo", adapter=adapter))
     trace = dataclasses.replace(TRACE, header=demo)
     title = texts(view_of(trace, complete=False), Player(timeline=Timeline(trace.events)), Size(120, 24))[0]
-    assert title.startswith(" ends early · the demo model (a small one, not DiffusionGemma)")
+    assert title.startswith(" ends early · the demo model (a small one, not DiffusionGemma) + sudoku")
 
 
 def test_the_end_of_a_text_without_blanks_is_shown_too() -> None:
