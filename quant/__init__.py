@@ -12,7 +12,7 @@
     dtypes, switch       names of dtypes; variables that choose a path of the code
     process_limits       cores and memory that a container allows
     errors, unsupported  errors for users; why a fast path does not run here
-    gpus                 GPUs that torch can compute on, and their memory
+    gpus, instructions   GPUs that torch can compute on, and their memory; what this CPU has instructions for
     names                names of the files and directories of a quantized model
     renaming, hashing    temporary and final names of files; SHA-256 of files
 

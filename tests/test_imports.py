@@ -221,7 +221,7 @@ ALLOWED: dict[str, set[str]] = {
     "quant.files": {"quant", "quant.codecs"},
     "quant.planning": {"quant", "quant.codecs", "quant.files"},
     "quant.jobs": {"quant", "quant.codecs", "quant.files", "quant.planning"},
-    "quant.modules": {"quant.codecs"},
+    "quant.modules": {"quant", "quant.codecs"},
     "quant.cpu": {"quant", "quant.codecs", "quant.modules"},
     "quant.cuda": {"quant", "quant.codecs", "quant.modules"},
 }

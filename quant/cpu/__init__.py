@@ -9,7 +9,6 @@
     experts, linear, embedding    the modules
     parallel               small products distributed over threads
     pages, allocator       pages of converted weights released, freed memory kept for the next pass
-    instructions           what this CPU has instructions for
     switches, choice       which module is replaced by which on this machine, and what attends
 
 Each computes what its plain counterpart computes, within an error that its module states, and describes how in `path`.

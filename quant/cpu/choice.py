@@ -34,7 +34,6 @@ from quant.cpu.allocator import keep_freed_memory
 from quant.cpu.bitsandbytes_library import nf4_library
 from quant.cpu.embedding import Bf16Embedding, NativeEmbedding
 from quant.cpu.experts import CpuExperts
-from quant.cpu.instructions import has_amx, has_bf16_matmul
 from quant.cpu.int8_weight import has_int8_matmul, row_bytes
 from quant.cpu.linear import Int8Linear, LastRows
 from quant.cpu.native.attention import NativeAttention
@@ -45,6 +44,7 @@ from quant.cpu.native.support import native_library
 from quant.cpu.pages import release_pages
 from quant.cpu.products import DecodedProduct, ExpertProduct, Int8Product, LibraryProduct
 from quant.cpu.switches import cpu_path, is_native_off
+from quant.instructions import has_amx, has_bf16_matmul
 from quant.modules.embedding import QuantEmbedding
 from quant.modules.experts import QuantExperts
 from quant.modules.linear import QuantLinear

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from quant.codecs.codec import GROUP, Codec, Encoded
-from quant.cpu.instructions import has_amx
 from quant.cpu.parallel import MAX_THREADS, parallel_for
 from quant.cpu.rows import MAX_CODE, Int8Rows
+from quant.instructions import has_amx
 from quant.modules.tensor import QuantTensor
 
 _CHECKED = 128

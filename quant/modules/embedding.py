@@ -2,7 +2,7 @@
 
 Knows the matrix; knows nothing about caps, temperatures or scaling by the width. The matrix is multiplied in chunks of
 its rows, because at full size a decoded copy of it takes 1.5 GB in bf16, and an fp32 copy of the logits 268 MB.
-Shape letters: N rows, V vocabulary, D width.
+Shape letters: N rows, V vocabulary, C rows of a chunk, D width.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quant.codecs.codec import Codec
+from quant.instructions import has_bf16_matmul
 from quant.modules.tensor import QuantTensor
 
 
@@ -57,18 +58,18 @@ class ChunkedEmbedding(nn.Module, ABC):
             log_normalizer: [N] fp32, their log-sum-exp.
 
         Returns:
-            [N, D] in `dtype`; probabilities are rounded to that type, the sum is kept in fp32.
+            [N, D] in `dtype`; probabilities are rounded to that type, the sum over chunks is kept in fp32.
         """
         total = self._zeros(logits)
         for part in self._chunks():
-            total += probabilities(logits[:, part], log_normalizer, self.dtype) @ self.rows(part)
+            total += _product(probabilities(logits[:, part], log_normalizer, self.dtype), self.rows(part))
         return total.to(self.dtype)
 
     def mean(self, probs: Tensor) -> Tensor:
         """What `soft` returns, from the rounded probabilities [N, V] of a step's logits, in `dtype`."""
         total = self._zeros(probs)
         for part in self._chunks():
-            total += probs[:, part] @ self.rows(part)
+            total += _product(probs[:, part], self.rows(part))
         return total.to(self.dtype)
 
     def _zeros(self, distributions: Tensor) -> Tensor:
@@ -84,6 +85,16 @@ class ChunkedEmbedding(nn.Module, ABC):
 def probabilities(logits: Tensor, log_normalizer: Tensor, dtype: torch.dtype) -> Tensor:
     """exp(logits [N, V] - log-normalizer [N]) in fp32, rounded to `dtype`."""
     return (logits.float() - log_normalizer[:, None]).exp_().to(dtype)
+
+
+def _product(probs: Tensor, rows: Tensor) -> Tensor:
+    """Probabilities [N, C] times a chunk of rows [C, D]; in fp32 on a CPU that has no instructions for bf16 matmuls.
+
+    There torch multiplies bf16 by a matrix [C, D] element by element, a hundred times as slow as fp32.
+    """
+    if probs.is_cpu and not has_bf16_matmul():
+        probs, rows = probs.float(), rows.float()
+    return probs @ rows
 
 
 class QuantEmbedding(ChunkedEmbedding):

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from quant.codecs import CODECS
 from quant.codecs.codec import GROUP
 from quant.cpu import int8_weight
-from quant.cpu.instructions import has_amx
 from quant.cpu.int8_weight import RowWeight, requantized
 from quant.cpu.rows import quantize_rows
+from quant.instructions import has_amx
 from quant.modules import QuantTensor
 
 

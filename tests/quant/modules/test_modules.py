@@ -13,6 +13,7 @@ from localdiff.model.embedding import TiedEmbedding
 from localdiff.model.moe import Experts
 from quant.codecs import CODECS
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor, swap_modules
+from quant.modules import embedding as embeddings
 from quant.modules.embedding import probabilities
 from quant.modules.experts import rows_by_expert
 
@@ -136,6 +137,21 @@ def test_embedding(codec_name: str, device: str, dtype: torch.dtype) -> None:
     assert (soft.shape, soft.dtype) == ((4, WIDTH), dtype)
     assert torch.allclose(soft.float(), probs @ matrix.float(), atol=tolerance, rtol=tolerance)
     assert torch.equal(module.mean(probabilities(logits, logits.float().logsumexp(dim=-1), dtype)), soft)
+
+
+def test_without_bf16_instructions_a_cpu_rounds_a_soft_embedding_once(
+    codec_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embeddings, "has_bf16_matmul", lambda: False)
+    monkeypatch.setattr(QuantEmbedding, "chunk", 256)
+    module = embedding(codec_name, "cpu", torch.bfloat16)
+    logits = random(4, VOCAB, seed=8).to(torch.bfloat16)
+    normalizer = logits.float().logsumexp(dim=-1)
+    probs = probabilities(logits, normalizer, torch.bfloat16)
+    exact = probs.double() @ module.weight.decode(torch.bfloat16).double()
+    once = (exact.to(torch.bfloat16) - exact).norm()
+    for soft in (module.soft(logits, normalizer), module.mean(probs)):
+        assert (soft - exact).norm() < 1.01 * once
 
 
 def test_embedding_computes_what_the_models_own_does_with_decoded_weights(codec_name: str) -> None:

@@ -15,7 +15,9 @@ def has_amx() -> bool:
 
 @cache
 def has_bf16_matmul() -> bool:
-    """Whether it has instructions for bf16 matmuls; without them fp32 is faster."""
+    """Whether torch multiplies bf16 with instructions for it, which only oneDNN does; without them fp32 is faster."""
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return False
     return has_amx() or _reports("_is_avx512_bf16_supported") or _reports("_is_arm_bf16_supported")
 
 
