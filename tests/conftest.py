@@ -6,7 +6,8 @@ import gc
 import os
 import signal
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,6 +82,23 @@ def attention_in_torch() -> Iterator[None]:
 
     with patched():
         yield
+
+
+@pytest.fixture(params=["float64", "bfloat16"])
+def another_default_dtype(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[None]]:
+    """A context in which torch makes tensors of another type unless it is told, as a program may have set it."""
+    import torch
+
+    @contextmanager
+    def changed() -> Iterator[None]:
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(getattr(torch, request.param))
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(before)
+
+    return changed
 
 
 @pytest.fixture

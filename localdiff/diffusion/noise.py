@@ -59,10 +59,10 @@ class SeededNoise:
         """Nothing: one stream serves the whole run."""
 
     def canvas(self, length: int, vocab_size: int) -> Tensor:
-        return torch.randint(vocab_size, (length,), generator=self._generator)
+        return torch.randint(vocab_size, (length,), generator=self._stream("canvas"))
 
     def start_step(self, length: int) -> None:
-        self._uniforms = torch.rand(length, generator=self._generator)
+        self._uniforms = torch.rand(length, generator=self._stream("samples"), dtype=torch.float32)
 
     def uniforms(self, length: int) -> Tensor:
         """Starts a step: the numbers [L] in [0, 1), fp32 on the CPU, that its samples are drawn with."""
@@ -81,6 +81,11 @@ class SeededNoise:
     def sample(self, probs: Tensor, first_row: int) -> Tensor:
         uniforms = self._uniforms[first_row : first_row + probs.shape[0]].to(probs.device)
         return inverse_cumulative(probs, uniforms)
+
+    def _stream(self, kind: str) -> torch.Generator:
+        """Where a draw of this kind comes from."""
+        del kind
+        return self._generator
 
 
 class ReferenceNoise:
@@ -106,7 +111,7 @@ class ReferenceNoise:
         """Nothing: one stream serves the whole run."""
 
     def canvas(self, length: int, vocab_size: int) -> Tensor:
-        return torch.randint(0, vocab_size, (1, length), generator=self._generator)[0]
+        return torch.randint(vocab_size, (length,), generator=self._generator)
 
     def start_step(self, length: int) -> None:
         del length

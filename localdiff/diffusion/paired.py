@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 
 import torch
-from torch import Tensor
 
 from localdiff.diffusion.noise import SeededNoise
 
@@ -29,12 +28,6 @@ class PairedNoise(SeededNoise):
     def at(self, block: int, step: int) -> None:
         """Draws for this step of this block from here on."""
         self._block, self._step = block, step
-
-    def canvas(self, length: int, vocab_size: int) -> Tensor:
-        return torch.randint(vocab_size, (length,), generator=self._stream("canvas"))
-
-    def start_step(self, length: int) -> None:
-        self._uniforms = torch.rand(length, generator=self._stream("samples"))
 
     def _stream(self, kind: str) -> torch.Generator:
         name = f"{self._seed} {self._block} {self._step} {kind}".encode()

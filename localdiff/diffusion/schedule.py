@@ -14,6 +14,6 @@ def temperature_at(step: int, settings: SamplerSettings) -> float:
     where the first step has all steps left and the last has one, so `t_min` itself is never reached. Computed in
     fp32, because the reference divides its logits by an fp32 tensor.
     """
-    steps_left = torch.tensor(settings.schedule_steps - step + 1, dtype=torch.int32)
+    steps_left = torch.tensor(settings.schedule_steps - step + 1, dtype=torch.float32)
     temperature = settings.t_min + (settings.t_max - settings.t_min) * (steps_left / settings.schedule_steps)
     return float(temperature)

@@ -84,7 +84,7 @@ def _tables(device: torch.device) -> _Tables:
     midpoints = (levels[1:] + levels[:-1]) / 2
     centres = (torch.arange(BINS, dtype=torch.float32) + 0.5 - BINS / 2) * (2 * REACH / BINS)
     base = torch.zeros(BINS, dtype=torch.uint8)
-    border = torch.full((BINS,), torch.inf)
+    border = torch.full((BINS,), torch.inf, dtype=torch.float32)
     work = midpoints.clone()
     for midpoint, bin_ in zip(midpoints, _bins(work.mul_(_BINS_PER_UNIT).add_(BINS / 2)).tolist(), strict=True):
         base[bin_ + 1 :] += 1
@@ -92,7 +92,7 @@ def _tables(device: torch.device) -> _Tables:
     byte = torch.arange(256)
     pairs = torch.stack([levels[byte >> 4], levels[byte & 15]], dim=-1).contiguous().view(torch.int64)
     return _Tables(
-        middle=torch.tensor(BINS / 2, device=device),
+        middle=torch.tensor(BINS / 2, dtype=torch.float32, device=device),
         nearest=levels[torch.bucketize(centres, midpoints)].to(device),
         base=base.to(device),
         border=border.to(device),

@@ -76,7 +76,7 @@ class Nf4Library:
             dtype: of the result, bf16 or fp32.
         """
         out = torch.empty(*codes.shape[1:-1], 2 * codes.shape[-1], dtype=dtype)
-        upcast = torch.empty(scales.shape[1:])
+        upcast = torch.empty(scales.shape[1:], dtype=torch.float32)
         _check(codes[0], scales[0], out)
         # A pass decodes thousands of matrices: whatever stays the same is looked up once.
         function, (rows, columns) = self._functions[dtype], out.shape

@@ -57,16 +57,16 @@ def requantized(codec: Codec, encoded: Encoded) -> RowWeight:
     A few rows at a time, which stay in a core's cache: the whole matrix at once takes four times as long.
     """
     out, width = len(encoded.scales), encoded.scales.shape[-1] * GROUP
-    converted = RowWeight(codes=torch.empty(out, width, dtype=torch.int8), scales=torch.empty(out))
+    codes, scales = torch.empty(out, width, dtype=torch.int8), torch.empty(out, dtype=torch.float32)
     step = max(1, _ELEMENTS // width)
 
     def convert(number: int) -> None:
         part = slice(number * step, (number + 1) * step)
         rows = RowWeight.of(codec.decode(encoded[part], torch.float32))
-        converted.codes[part], converted.scales[part] = rows.codes, rows.scales
+        codes[part], scales[part] = rows.codes, rows.scales
 
     parallel_for([convert] * min(torch.get_num_threads(), MAX_THREADS), range(-(-out // step)))
-    return converted
+    return RowWeight(codes=codes, scales=scales)
 
 
 class Int8Weight:
@@ -152,7 +152,8 @@ def is_reference_code() -> bool:
 def _trial(codes: Tensor) -> Callable[[], Tensor]:
     """Codes [R, in] times themselves."""
     packed = torch.ops.onednn.qlinear_prepack(codes, None)
-    return partial(_multiplied, codes, packed, torch.ones(len(codes)), torch.zeros(len(codes), dtype=torch.int32))
+    scales, zeros = torch.ones(len(codes), dtype=torch.float32), torch.zeros(len(codes), dtype=torch.int32)
+    return partial(_multiplied, codes, packed, scales, zeros)
 
 
 def _min_seconds(work: Callable[[], object]) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,15 @@ def test_a_new_adapter_changes_nothing() -> None:
     add_adapter(network, EVERYTHING, rank=3, alpha=6)
     for one, other in zip(before, hidden(network), strict=True):
         assert torch.equal(one, other)
+
+
+def test_factors_are_fp32_whatever_is_torch_s_default(
+    another_default_dtype: Callable[[], AbstractContextManager[None]],
+) -> None:
+    network = tiny.model()
+    with another_default_dtype():
+        parameters = add_adapter(network, ["q_proj"], rank=3, alpha=6)
+    assert {parameter.dtype for parameter in parameters} == {torch.float32}
 
 
 def test_a_disk_that_is_full_keeps_nothing_of_an_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

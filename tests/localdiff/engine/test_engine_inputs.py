@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 
 from localdiff.conversation import Conversation
 from localdiff.diffusion.noise import SeededNoise
+from localdiff.diffusion.paired import PairedNoise
 from localdiff.engine import Engine
 from localdiff.errors import ContextError, UsageError, WeightsError
 from localdiff.events import (
@@ -75,6 +77,20 @@ def test_noise_may_come_from_outside(engine: Engine) -> None:
     expected = drafts(run(engine, seed=9))
     assert drafts(list(engine.generate("abc", OPTIONS, noise=SeededNoise(9)))) == expected
     assert drafts(run(engine)) != expected
+
+
+def test_what_torch_s_default_dtype_is_makes_no_difference(
+    engine: Engine, another_default_dtype: Callable[[], AbstractContextManager[None]]
+) -> None:
+    paired = [PairedNoise(3).uniforms(5), PairedNoise(3).canvas(5, 64)]
+    expected = of(DenoiseStep, run(engine))
+    with another_default_dtype():
+        found = of(DenoiseStep, run(engine))
+        again = [PairedNoise(3).uniforms(5), PairedNoise(3).canvas(5, 64)]
+    assert [(step.temperature, step.entropies, step.sampled_ids) for step in found] == [
+        (step.temperature, step.entropies, step.sampled_ids) for step in expected
+    ]
+    assert all(map(torch.equal, again, paired))
 
 
 def test_reference_noise_is_refused_in_half_precision(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from quant.codecs import nf4
 from quant.codecs.codec import Encoded, squared_error
 from quant.codecs.nf4 import LEVELS, TINY, Nf4
 
@@ -130,6 +133,19 @@ def test_is_the_same_whatever_surrounds_a_group() -> None:
     whole, part = NF4.encode(weight), NF4.encode(weight[37:41])
     assert torch.equal(whole.codes[37:41], part.codes)
     assert torch.equal(whole.scales[37:41], part.scales)
+
+
+def test_is_the_same_whatever_is_torch_s_default_dtype(
+    another_default_dtype: Callable[[], AbstractContextManager[None]],
+) -> None:
+    weight = gaussian(8, 128)
+    expected = NF4.encode(weight)
+    nf4._tables.cache_clear()
+    with another_default_dtype():
+        found = NF4.encode(weight)
+    nf4._tables.cache_clear()
+    assert torch.equal(found.codes, expected.codes)
+    assert torch.equal(found.scales, expected.scales)
 
 
 def test_is_scale_free() -> None:

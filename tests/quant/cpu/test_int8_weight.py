@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 import torch
@@ -36,6 +37,17 @@ def test_a_few_rows_at_a_time_are_the_whole(codec: str, out: int, groups: int, e
         patch.setattr(int8_weight, "_ELEMENTS", elements)
         found = requantized(tensor.codec, tensor.encoded)
     assert torch.equal(found.codes, expected.codes)
+    assert torch.equal(found.scales, expected.scales)
+
+
+def test_scales_of_rows_are_fp32_whatever_is_torch_s_default(
+    another_default_dtype: Callable[[], AbstractContextManager[None]],
+) -> None:
+    tensor = QuantTensor.of(CODECS["int8"], torch.randn(6, 2 * GROUP, generator=torch.Generator().manual_seed(0)))
+    expected = requantized(tensor.codec, tensor.encoded)
+    with another_default_dtype():
+        found = requantized(tensor.codec, tensor.encoded)
+    assert found.scales.dtype == torch.float32
     assert torch.equal(found.scales, expected.scales)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,16 @@ def test_matrices_of_a_stack_in_any_order(library: Nf4Library, dtype: torch.dtyp
     decode, expected = library.decoder(encoded.codes, encoded.scales, dtype), Nf4().decode(encoded, dtype)
     for number in (4, 0, 2, 2, 1):
         assert torch.equal(decode(number), expected[number])
+
+
+def test_scales_are_fp32_to_the_library_whatever_is_torch_s_default(
+    library: Nf4Library, another_default_dtype: Callable[[], AbstractContextManager[None]]
+) -> None:
+    """It is given an address: of another type it would read other numbers, or beyond the end."""
+    encoded = Nf4().encode(torch.randn(2, 96, 192, generator=torch.Generator().manual_seed(2)))
+    with another_default_dtype():
+        decoded = library.decoder(encoded.codes, encoded.scales, torch.float32)(1)
+    assert torch.equal(decoded, Nf4().decode(encoded)[1])
 
 
 def test_a_stack_that_does_not_fit_is_refused(library: Nf4Library) -> None:
