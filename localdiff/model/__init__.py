@@ -3,7 +3,7 @@
     diffusion_gemma                  the whole network
     batched                          its forward pass over a batch of whole sequences, for training
     config                           its shape, from `config.json`
-    embedding, self_conditioning     what comes before the layers; the embedding is the head, too
+    self_conditioning                what is added to the embedding of a canvas
     block                            one layer
     attention                        attention with all masks, in torch and in Triton
     cache                            keys and values of a sequence

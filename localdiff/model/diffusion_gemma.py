@@ -25,12 +25,12 @@ from localdiff.model.attention import Attend, AttentionKernel, attend_cached, at
 from localdiff.model.block import Layer
 from localdiff.model.cache import KVCache
 from localdiff.model.config import LayerConfig, ModelConfig
-from localdiff.model.embedding import TiedEmbedding
 from localdiff.model.formulas import rotary_table
 from localdiff.model.fused_layer_ops import FusedLayerOps
 from localdiff.model.layers import RMSNorm
 from localdiff.model.projections import Projections
 from localdiff.model.self_conditioning import SelfConditioning
+from quant.modules.embedding import TiedEmbedding
 
 
 class DiffusionGemma(nn.Module):

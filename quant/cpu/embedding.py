@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.native.products import contiguous, path_of, stack_of_one
-from quant.modules.embedding import ChunkedEmbedding, QuantEmbedding
-from quant.modules.tensor import QuantTensor
+from quant.modules.embedding import QuantEmbedding, TiedEmbedding
 
 TAIL = 2.0**-10
 """Probability that a row may lose: a quarter of the step between two bf16 numbers next to 1."""
@@ -26,30 +25,17 @@ KEPT = (64, 1024)
 _SOFT_PATH = f"most probable ids, up to 1/{round(1 / TAIL)} of a row left out"
 
 
-class NativeEmbedding(ChunkedEmbedding):
-    """The embedding from its stored int8 codes; the head rounds activations to int8, as `NativeLinear` does."""
+class NativeEmbedding(QuantEmbedding):
+    """An int8 embedding that shares the plain one's matrix; the head rounds activations to int8, as `NativeLinear`."""
 
-    weight: QuantTensor
     soft_path = _SOFT_PATH
-    chunk = 4096  # 23 MB in bf16 at the released width, which `allocator` keeps in the process
 
     def __init__(self, embedding: QuantEmbedding, library: NativeLibrary) -> None:
-        super().__init__()
-        self.weight = embedding.weight
-        self._dtype = embedding.dtype
+        nn.Module.__init__(self)
+        self.weight, self._dtype = embedding.weight, embedding.dtype
         self._stored = contiguous(embedding.weight.encoded)
         self._library = library
         self.path = path_of(embedding.weight, library)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self._dtype
-
-    def rows(self, part: slice) -> Tensor:
-        return self.weight.decode(self.dtype, part)
-
-    def lookup(self, ids: Tensor) -> Tensor:
-        return self.weight.decode(self.dtype, ids)
 
     def logits(self, hidden: Tensor) -> Tensor:
         return self._library.multiply(
@@ -69,26 +55,19 @@ class NativeEmbedding(ChunkedEmbedding):
         return out
 
 
-class Bf16Embedding(ChunkedEmbedding):
+class Bf16Embedding(TiedEmbedding):
     """The embedding, decoded to bf16."""
 
-    weight: nn.Parameter
-    dtype = torch.bfloat16
     soft_path = _SOFT_PATH
 
     def __init__(self, embedding: QuantEmbedding) -> None:
-        super().__init__()
         stored = embedding.weight
-        self.weight = nn.Parameter(torch.empty(stored.shape, dtype=self.dtype), requires_grad=False)
+        vocab_size, hidden_size = stored.shape
+        super().__init__(vocab_size, hidden_size, torch.bfloat16)
+        self.requires_grad_(False)
         for part in self._chunks():
             self.weight[part] = stored.decode(self.dtype, part)
         self.path = "decoded to bf16 once, multiplied through torch"
-
-    def rows(self, part: slice) -> Tensor:
-        return self.weight[part]
-
-    def lookup(self, ids: Tensor) -> Tensor:
-        return F.embedding(ids, self.weight)
 
     def soft(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
         """See `ChunkedEmbedding.soft`; a row may lose up to `TAIL` of its probability."""

@@ -6,7 +6,8 @@
     swap                           puts them in the place of the model's own
     adapter_hook                   what an adapter adds inside of experts
 
-Plain and correct: each decodes what it needs, on its device, and multiplies. They know no names, files or canvases.
+Plain and correct: each decodes what it needs, on its device, and multiplies. They know no names, files or canvases. The
+model's own embedding is here, too, beside the one that takes its place.
 """
 
 from quant.modules.adapter_hook import AdapterHook

@@ -97,6 +97,26 @@ def _product(probs: Tensor, rows: Tensor) -> Tensor:
     return probs @ rows
 
 
+class TiedEmbedding(ChunkedEmbedding):
+    """The embedding over a matrix as it was published, or decoded; empty until it is loaded."""
+
+    weight: nn.Parameter
+
+    def __init__(self, vocab_size: int, hidden_size: int, dtype: torch.dtype | None = None) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocab_size, hidden_size, dtype=dtype))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.weight.dtype
+
+    def rows(self, part: slice) -> Tensor:
+        return self.weight[part]
+
+    def lookup(self, ids: Tensor) -> Tensor:
+        return F.embedding(ids, self.weight)
+
+
 class QuantEmbedding(ChunkedEmbedding):
     """The embedding over a matrix stored by a codec.
 

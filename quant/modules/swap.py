@@ -1,7 +1,7 @@
 """Quantized modules in place of a model's own.
 
-Knows module paths and parameter names; knows no model class: a linear layer is an `nn.Linear`, experts are what holds
-`gate_up_proj` and `down_proj`, and a tied embedding is what has `lookup`, `logits` and `soft`.
+Knows module paths and parameter names; knows no model class: a linear layer is an `nn.Linear`, the embedding a
+`TiedEmbedding`, and experts are what holds `gate_up_proj` and `down_proj`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import nn
 
 from quant.codecs import CODECS
 from quant.codecs.codec import Codec
-from quant.modules.embedding import QuantEmbedding
+from quant.modules.embedding import QuantEmbedding, TiedEmbedding
 from quant.modules.experts import QuantExperts
 from quant.modules.linear import QuantLinear
 
@@ -58,7 +58,7 @@ def _replacement(path: str, module: nn.Module, codecs: Mapping[str, Codec], dtyp
         )
     if set(codecs) == {"weight"} and isinstance(module, nn.Linear) and module.bias is None:
         return QuantLinear(codecs["weight"], module.in_features, module.out_features)
-    if set(codecs) == {"weight"} and all(hasattr(module, name) for name in ("lookup", "logits", "soft")):
+    if set(codecs) == {"weight"} and isinstance(module, TiedEmbedding):
         vocab_size, hidden_size = shapes["weight"]
         return QuantEmbedding(codecs["weight"], vocab_size, hidden_size, dtype)
     raise ValueError(f"{path=} ({type(module).__name__}) cannot hold quantized {sorted(codecs)}")

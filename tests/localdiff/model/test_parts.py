@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.nn.functional import gelu, softmax
 
-from localdiff.model.embedding import TiedEmbedding
 from localdiff.model.formulas import rms_norm, rotary_table, rotate
+from quant.modules.embedding import TiedEmbedding
 from tests.models import tiny
 
 

@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from localdiff.model.embedding import TiedEmbedding
 from localdiff.model.moe import Experts
 from quant.codecs import CODECS
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor, swap_modules
 from quant.modules import embedding as embeddings
-from quant.modules.embedding import probabilities
+from quant.modules.embedding import TiedEmbedding, probabilities
 from quant.modules.experts import rows_by_expert
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
