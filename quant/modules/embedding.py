@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quant.codecs.codec import Codec
-from quant.instructions import has_bf16_matmul
+from quant.instructions import matmul_dtype
 from quant.modules.tensor import QuantTensor
 
 
@@ -46,8 +46,10 @@ class ChunkedEmbedding(nn.Module, ABC):
     def logits(self, hidden: Tensor) -> Tensor:
         """Raw logits [N, V] (neither capped nor divided) of `hidden` [N, D], both in `dtype`."""
         out = torch.empty(hidden.shape[0], self.weight.shape[0], dtype=self.dtype, device=hidden.device)
+        dtype = matmul_dtype(hidden.device, self.dtype)
+        hidden = hidden.to(dtype)
         for part in self._chunks():
-            out[:, part] = F.linear(hidden, self.rows(part))
+            out[:, part] = F.linear(hidden, self.rows(part).to(dtype))
         return out
 
     def soft(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
@@ -88,13 +90,9 @@ def probabilities(logits: Tensor, log_normalizer: Tensor, dtype: torch.dtype) ->
 
 
 def _product(probs: Tensor, rows: Tensor) -> Tensor:
-    """Probabilities [N, C] times a chunk of rows [C, D]; in fp32 on a CPU that has no instructions for bf16 matmuls.
-
-    There torch multiplies bf16 by a matrix [C, D] element by element, a hundred times as slow as fp32.
-    """
-    if probs.is_cpu and not has_bf16_matmul():
-        probs, rows = probs.float(), rows.float()
-    return probs @ rows
+    """Probabilities [N, C] times a chunk of rows [C, D]."""
+    dtype = matmul_dtype(probs.device, probs.dtype)
+    return probs.to(dtype) @ rows.to(dtype)
 
 
 class TiedEmbedding(ChunkedEmbedding):

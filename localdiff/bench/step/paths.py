@@ -17,6 +17,7 @@ from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.layer_ops import PLAIN, UsesLayerOps
 from localdiff.model.projections import Projections
 from quant.dtypes import short_name
+from quant.instructions import matmul_dtype
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear
 
 _DECODED = (QuantLinear, QuantExperts, QuantEmbedding)
@@ -80,7 +81,8 @@ def path_of(module: nn.Module, dtype: torch.dtype | None = None) -> str:
     if isinstance(module, _DECODED):
         if dtype is None:
             return "decoded, then multiplied"
-        return f"decoded to {short_name(dtype)}, multiplied through torch"
+        compute = matmul_dtype(next(module.buffers()).device, dtype)
+        return f"decoded to {short_name(compute)}, multiplied through torch"
     first = next(module.parameters(), None)
     return "" if first is None else f"torch, {short_name(first.dtype)}"
 
