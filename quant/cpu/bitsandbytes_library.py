@@ -118,7 +118,7 @@ def decodes_alike(library: Nf4Library) -> bool:
     generator = torch.Generator().manual_seed(0)
     rows, columns = _CHECKED_SHAPE
     codes = torch.randint(0, 256, (rows, columns // 2), dtype=torch.uint8, generator=generator)
-    scales = torch.randn(rows, columns // GROUP, generator=generator).to(torch.bfloat16)
+    scales = torch.randn(rows, columns // GROUP, dtype=torch.float32, generator=generator).to(torch.bfloat16)
     for dtype in FUNCTIONS:
         decoded = library.decode(codes, scales.float(), torch.empty(rows, columns, dtype=dtype))
         if not torch.equal(decoded, Nf4().decode(Encoded(codes=codes, scales=scales), dtype)):

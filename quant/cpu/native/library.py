@@ -111,7 +111,7 @@ class NativeLibrary:
         self.attention = attention if attention.instructions else None
         self.soft_embedding = NativeSoftEmbedding(library)
         self.logits = NativeLogits(library)
-        self._levels = torch.tensor(LEVELS).mul(STEPS).round().to(torch.int8)
+        self._levels = torch.tensor(LEVELS, dtype=torch.float64).mul(STEPS).round().to(torch.int8)
 
     def supports(self, shape: Sequence[int]) -> bool:
         """Whether a weight `[…, out, in]` divides into tiles, and is not too wide."""

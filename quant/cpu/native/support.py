@@ -88,7 +88,7 @@ def is_correct(library: NativeLibrary, codec: str) -> bool:
     generator = torch.Generator().manual_seed(0)
     number, out, width, rows = 2, 2 * library.lanes, 2 * GROUP, 11
     encoded = random_weights(codec, (number, out, width), generator)
-    x = torch.randn(rows, width, generator=generator)
+    x = torch.randn(rows, width, dtype=torch.float32, generator=generator)
     chosen = torch.arange(2 * rows) % rows
     result = library.multiply(library.rows(x, nf4=codec == "nf4"), encoded, chosen, [rows, rows])
     expected = (rounded(x) @ decoded(codec, encoded).mT).flatten(0, 1)
@@ -100,7 +100,7 @@ def is_soft_embedding_correct(library: NativeLibrary) -> bool:
     generator = torch.Generator().manual_seed(0)
     table = random_weights("int8", (1, 700, 5 * GROUP), generator)  # several tiles, and a panel that is not full
     logits = torch.randint(0, 4, (5, 700), generator=generator).float()
-    logits[torch.rand(logits.shape, generator=generator) < 0.7] = -60.0
+    logits[torch.rand(logits.shape, dtype=torch.float32, generator=generator) < 0.7] = -60.0
     expected = logits.double().softmax(dim=-1) @ decoded("int8", table)[0]
     for dtype in (torch.float32, torch.bfloat16):
         result, sizes = library.soft_embedding(
@@ -117,8 +117,9 @@ def are_statistics_correct(library: NativeLibrary) -> bool:
     """Whether statistics of logits, and what replaces them, are those in fp64."""
     generator = torch.Generator().manual_seed(0)
     softcap, temperature, rows, vocabulary = 30.0, 0.5, 9, 1024
-    logits = torch.randn(rows, vocabulary, generator=generator) * torch.logspace(-1, 2, rows)[:, None]
-    uniforms = torch.rand(rows, generator=generator)
+    logits = torch.randn(rows, vocabulary, dtype=torch.float32, generator=generator)
+    logits *= torch.logspace(-1, 2, rows, dtype=torch.float32)[:, None]
+    uniforms = torch.rand(rows, dtype=torch.float32, generator=generator)
     scores = softcap * (logits.double() / softcap).tanh() / temperature
     probs = scores.softmax(dim=-1)
     found = library.logits(logits, softcap=softcap, temperature=temperature, uniforms=uniforms)  # overwrites them
@@ -145,11 +146,11 @@ def is_attention_correct(library: NativeLibrary) -> bool:
     generator = torch.Generator().manual_seed(0)
     heads, kv_heads, rows, total, d = 4, 2, 30, 200, 128
     q, k, v = (
-        torch.randn(number, length, d, generator=generator).to(torch.bfloat16)
+        torch.randn(number, length, d, dtype=torch.float32, generator=generator).to(torch.bfloat16)
         for number, length in ((heads, rows), (kv_heads, total), (kv_heads, total))
     )
     q /= d**0.5
-    mask = torch.rand(rows, total, generator=generator) < 0.5
+    mask = torch.rand(rows, total, dtype=torch.float32, generator=generator) < 0.5
     mask[:, 0], mask[0] = True, False
     result = attention(q, [(k[:, :90], v[:, :90]), (k[:, 90:], v[:, 90:])], mask).double()
     expected = attended(q, k, v, mask)
@@ -168,7 +169,7 @@ def attended(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
 def random_weights(codec: str, shape: tuple[int, int, int], generator: torch.Generator) -> Encoded:
     """Any codes and scales of both signs."""
     number, out, width = shape
-    of_scales = torch.randn(number, out, width // GROUP, generator=generator)
+    of_scales = torch.randn(number, out, width // GROUP, dtype=torch.float32, generator=generator)
     if codec == "nf4":
         codes = torch.randint(0, 256, (number, out, width // 2), dtype=torch.uint8, generator=generator)
     else:
@@ -189,6 +190,6 @@ def decoded(codec: str, encoded: Encoded) -> Tensor:
     scales = encoded.scales.double().repeat_interleave(GROUP, dim=-1)
     if codec == "int8":
         return encoded.codes.double() * scales
-    levels = (torch.tensor(LEVELS) * STEPS).round().double() / STEPS
+    levels = (torch.tensor(LEVELS, dtype=torch.float64) * STEPS).round() / STEPS
     pairs = torch.stack((levels[(encoded.codes >> 4).long()], levels[(encoded.codes & 15).long()]), dim=-1)
     return pairs.flatten(-2) * scales

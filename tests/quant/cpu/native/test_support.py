@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TypeAlias
 
@@ -69,6 +70,15 @@ def unsupported() -> Unsupported:
     found = native_library()
     assert isinstance(found, Unsupported)
     return found
+
+
+@needs_native
+def test_it_is_used_whatever_is_torch_s_default_dtype(
+    another_default_dtype: Callable[[], AbstractContextManager[None]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with another_default_dtype():
+        assert isinstance(native_library(), NativeLibrary)
 
 
 @needs_native
