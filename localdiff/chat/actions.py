@@ -183,7 +183,7 @@ def copy(state: ChatState, argument: str) -> None:
             raise UsageError("the last answer has no code block", "`/copy` copies all of it")
         text = code
     stream = state.output.stderr
-    sequence = osc52(text) if stream.terminal else None
+    sequence = osc52(text) if stream.moving else None
     if sequence is not None:
         stream.write(sequence)
         if not state.saves:
@@ -199,7 +199,7 @@ def copy(state: ChatState, argument: str) -> None:
         return
     if sequence is not None:
         state.say(f"Copied, if this terminal allows it; also to {shown}")
-    elif stream.terminal:
+    elif stream.moving:
         state.say(f"Too long for the terminal's clipboard; copied to {shown}")
     else:
         state.say(f"Copied to {shown}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from localdiff.chat.session import Turn
-from localdiff.chat.slash import CONTINUATION, PROMPT
+from localdiff.chat.slash import as_typed
 from localdiff.quoting import printable
 from localdiff.ui.output import DIM, Stream
 from localdiff.view.sanitize import safe_text
@@ -24,7 +24,7 @@ def earlier_turns(turns: Sequence[Turn], stream: Stream, *, markdown: bool) -> s
 
 
 def _turn_text(turn: Turn, stream: Stream, *, markdown: bool) -> str:
-    text = PROMPT + safe_text(turn.text).replace("\n", f"\n{CONTINUATION}") + "\n"
+    text = as_typed(turn.text)
     if turn.files:
         names = ", ".join(printable(file.name) for file in turn.files)
         text += stream.styled(f"with {names}", DIM) + "\n"

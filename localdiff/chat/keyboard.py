@@ -7,6 +7,9 @@ an empty line means is up to the loop.
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
+import threading
 from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any
@@ -26,16 +29,17 @@ from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import Output
 from prompt_toolkit.search import stop_search
-from prompt_toolkit.utils import is_dumb_terminal
 
 from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.line_display import SeparateCharacters
 from localdiff.chat.offering import Offering
 from localdiff.chat.pastes import Pastes
-from localdiff.chat.slash import CONTINUATION, PROMPT, is_command, is_open
+from localdiff.chat.slash import CONTINUATION, PROMPT, as_typed, is_command, is_open
 from localdiff.chat.typeahead import PASTE
+from localdiff.ui.region import ERASE_REGION
 
-_INTERRUPTED, _EDITED, _SUSPENDED = object(), object(), object()
+_ANY_ROWS = 1_000_000
+_INTERRUPTED, _EDITED, _SUSPENDED, _RESUMED = object(), object(), object(), object()
 
 
 class KeyboardReader:
@@ -109,14 +113,18 @@ class KeyboardReader:
             finally:
                 self._interrupts.listen(None)
             self._mark_pastes()
-            if typed is _SUSPENDED and self._suspend is not None:
+            if typed in (_SUSPENDED, _RESUMED):
                 line = self._session.default_buffer.document
-                self._suspend()
+                if typed is _SUSPENDED and self._suspend is not None:
+                    self._suspend()
                 ahead = self._ahead()
             elif typed is _EDITED:
                 line = self._folded(self._edit(self._line))
                 ahead = self._ahead()
             else:
+                if self._session.app.erase_when_done:
+                    self._session.app.output.write(as_typed(self._session.default_buffer.text))
+                    self._session.app.output.flush()
                 return None if typed is _INTERRUPTED else typed
 
     def _folded(self, text: str) -> Document:
@@ -136,6 +144,27 @@ class KeyboardReader:
             loop.call_soon_threadsafe(self._press, context=context)
 
         self._interrupts.listen(press)
+        if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+            return
+        for number, react in ((signal.SIGTSTP, self._press_suspend), (signal.SIGCONT, self._resume)):
+            if signal.getsignal(number) is signal.SIG_DFL:  # which the end of the loop makes it again
+                loop.add_signal_handler(number, context.run, react)
+
+    def _press_suspend(self) -> None:
+        """Does what Ctrl-Z does: a process that is stopped at once leaves a shell a terminal that shows no keys."""
+        if self._offering.question is None:
+            keys = self._session.app.key_processor
+            keys.feed(KeyPress(Keys.ControlZ))
+            keys.process_keys()
+
+    def _resume(self) -> None:
+        """Sets up the terminal and draws the line once more: the process was stopped by force, and had no warning."""
+        app = self._session.app
+        if self._offering.question is None and app.is_running and not app.is_done:
+            app.renderer.reset()  # the cursor is no longer where it was
+            app.erase_when_done = True
+            self._interrupts.listen(None)
+            app.exit(result=_RESUMED)
 
     def _press(self) -> None:
         app = self._offering.question or self._session.app
@@ -151,9 +180,8 @@ class KeyboardReader:
 
     def _mark_pastes(self) -> None:
         """Turns bracketed paste on again, which a prompt turns off: a paste while a command runs stays whole."""
-        if not is_dumb_terminal():
-            self._session.app.output.enable_bracketed_paste()
-            self._session.app.output.flush()
+        self._session.app.output.enable_bracketed_paste()
+        self._session.app.output.flush()
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
@@ -240,6 +268,13 @@ class KeyboardReader:
         strings = self._history.get_strings()
         if text.strip() and (not strings or strings[-1] != text):
             self._history.append_string(text)
+        app, size = event.app, event.app.output.get_size()
+        if app.layout.container.preferred_height(size.columns, _ANY_ROWS).preferred > size.rows:
+            # It is drawn as far as it fits the screen, on all of it, and what is sent is to be seen whole.
+            app.output.cursor_goto()
+            app.output.write_raw(ERASE_REGION)
+            app.renderer.reset()
+            app.erase_when_done = True
         self._leave(event, text)
 
 

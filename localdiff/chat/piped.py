@@ -1,4 +1,4 @@
-"""Line input from a pipe or a file.
+"""Line input from a pipe or a file, or from a terminal that edits lines itself.
 
 Knows lines, and messages in triple quotes that go on over several; knows no keys.
 """
@@ -6,10 +6,11 @@ Knows lines, and messages in triple quotes that go on over several; knows no key
 from __future__ import annotations
 
 import codecs
+from collections.abc import Callable
 from typing import BinaryIO
 
 from localdiff.chat.interrupts import Interrupts
-from localdiff.chat.slash import QUOTES, is_open
+from localdiff.chat.slash import CONTINUATION, PROMPT, QUOTES, is_open
 from localdiff.errors import UsageError
 from localdiff.utf8 import MAX_BYTES, decoded, too_long
 
@@ -22,31 +23,47 @@ class LineReader:
 
     Args:
         file: standard input; None reads nothing.
-        interrupts: the presses of Ctrl-C, which leaves: here is no line that it could clear.
+        interrupts: the presses of Ctrl-C.
+        show: writes to the terminal on which lines are typed, each behind a prompt; None where nobody types them.
     """
 
-    def __init__(self, file: BinaryIO | None, interrupts: Interrupts) -> None:
+    def __init__(
+        self, file: BinaryIO | None, interrupts: Interrupts, show: Callable[[str], None] | None = None
+    ) -> None:
         self._file = file
         self._interrupts = interrupts
+        self._show = show
 
-    def read(self, text: str = "") -> str:
+    def read(self, text: str = "") -> str | None:
         """The next line, or all lines of a message in triple quotes; `text` is ignored.
+
+        Returns:
+            The text; None after Ctrl-C where lines are typed, which the terminal has cleared.
 
         Raises:
             EOFError: there is no more input.
-            LeaveAtOnce: Ctrl-C.
+            LeaveAtOnce: Ctrl-C where nobody types: there is no line that it could clear.
             UsageError: a line is not text, or more than any context holds, or the input ends within triple quotes. All
                 lines of its message have been read then: none of them is a command.
         """
-        with self._interrupts.leaving():
-            return self._message()
+        if self._show is None:
+            with self._interrupts.leaving():
+                return self._message()
+        try:
+            with self._interrupts.aborting():
+                return self._message()
+        except (KeyboardInterrupt, EOFError) as end:
+            self._show("\n")
+            if isinstance(end, EOFError):
+                raise
+            return None
 
     def _message(self) -> str:
-        lines = [self._line()]
+        lines = [self._line(PROMPT)]
         size, is_whole = len(lines[0]), not is_open(lines[0].decode(errors="replace"))
         while not is_whole:
             try:
-                line = self._line()
+                line = self._line(CONTINUATION)
             except EOFError:
                 raise UsageError(
                     f"the input ends before the `{QUOTES}` that closes its last message", "none of it was sent"
@@ -59,8 +76,10 @@ class LineReader:
             raise too_long("a message")
         return "\n".join(decoded(line, "a line", "a message is UTF-8 text") for line in lines)
 
-    def _line(self) -> bytes:
+    def _line(self, prompt: str) -> bytes:
         """The next line without its end; of one that is too long for a message, the beginning and a bit of the end."""
+        if self._show is not None:
+            self._show(prompt)
         line = part = b"" if self._file is None else self._file.readline(_MOST)
         if not line:
             raise EOFError

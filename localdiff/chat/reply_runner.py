@@ -35,7 +35,7 @@ class ReplyRunner:
 
     Args:
         record: makes the observer that records a run; None records nothing.
-        marks, keys: see `TerminalGuard`.
+        keys: see `TerminalGuard`.
 
     Attributes:
         events: of the last run.
@@ -49,7 +49,6 @@ class ReplyRunner:
         open_view: OpenView,
         interruptible: Interruptible,
         record: RecordReply | None,
-        marks: bool,
         keys: Keys | None = None,
     ) -> None:
         self._model = model
@@ -57,7 +56,6 @@ class ReplyRunner:
         self._open_view = open_view
         self._interruptible = interruptible
         self._record = record
-        self._marks = marks
         self._keys = keys
         self._is_first = True
         self._collector: Collector | None = None
@@ -123,7 +121,6 @@ class ReplyRunner:
             cancelled=cancel.is_set,
             legend=self._is_first,
             render=render,
-            marks=self._marks,
             keys=self._keys,
         )
         view = self._open_view(display.live, watch)
@@ -137,7 +134,7 @@ class ReplyRunner:
         if view is None:
             if stderr.terminal:
                 # As with a canvas: keys are not echoed into the text, and every way out restores the terminal.
-                guard = TerminalGuard(stream=stderr.file, marks=self._marks, keys=self._keys)
+                guard = TerminalGuard(stream=stderr.file, keys=self._keys)
                 guard.start()
                 stack.callback(lambda: guard.stop(interrupted=cancel.is_set()))
             return (printer,)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal, TypeAlias
 
+from localdiff.view.sanitize import safe_text
+
 Completes: TypeAlias = Literal["nothing", "settings", "files", "sessions", "all", "code"]
 
 PROMPT, CONTINUATION = ">>> ", "... "
@@ -119,6 +121,11 @@ def _is_comment(line: str) -> bool:
     """Whether what begins with two slashes does not have to: without the first it would be no command either."""
     rest = line[1:]
     return re.match(r"/+(\s|\Z)", rest) is not None or parse(rest) == Message(rest)
+
+
+def as_typed(text: str) -> str:
+    """A message behind its prompts, made safe, as whole lines."""
+    return PROMPT + safe_text(text).replace("\n", f"\n{CONTINUATION}") + "\n"
 
 
 def is_command(text: str) -> bool:

@@ -157,9 +157,6 @@ class TypeAhead:
 
 @contextmanager
 def _marks(screen: Stream, before: str, after: str) -> Iterator[None]:
-    if not screen.moving:
-        yield
-        return
     try:
         screen.write(before)
         yield

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from typing import Protocol, TextIO
 
 from localdiff.ui.keyboard_echo import KeyboardEcho
-from localdiff.ui.region import LEAVE, PASTES_ON
+from localdiff.ui.region import PASTES_OFF, PASTES_ON
 from localdiff.ui.terminal import is_in_background, takes_output
 from localdiff.ui.terminal_signals import TerminalSignals, Undrawn
 
@@ -46,10 +46,10 @@ class TerminalGuard:
 
     Args:
         stream: the terminal that is drawn on, and that echoes keys.
-        marks: whether pastes are marked meanwhile, which they are again after Ctrl-Z.
-        keys: what becomes of keys; by default they are dropped at Ctrl-C and Ctrl-Z, as a terminal itself does.
+        keys: what becomes of keys, and pastes are marked meanwhile; by default none is, and keys are dropped at Ctrl-C
+            and Ctrl-Z, as a terminal itself does.
         on_resumed: called after the process was stopped and continued, from a signal handler.
-        leave: the codes that remove what is drawn, and restore everything else.
+        leave: the codes that remove what is drawn, and restore everything else; None where nothing is drawn.
         undrawn: see `TerminalSignals`; a frame that came after `leave` would stand on the shell's screen.
     """
 
@@ -57,17 +57,16 @@ class TerminalGuard:
         self,
         *,
         stream: TextIO,
-        marks: bool = False,
         keys: Keys | None = None,
         on_resumed: Callable[[], None] | None = None,
-        leave: Callable[[], str] = lambda: LEAVE,
+        leave: Callable[[], str] | None = None,
         undrawn: Undrawn = nullcontext,
     ) -> None:
         self._stream = stream
-        self._marks = marks
+        self._marks = keys is not None
         self._keys = keys or KeyboardEcho(stream)
         self._on_resumed = on_resumed
-        self._leave = leave
+        self._leave = leave or (lambda: PASTES_OFF if self._marks else "")
         self._signals = TerminalSignals(give_back=self._give_back, take=self._on_continued, undrawn=undrawn)
         self._started = False
 
@@ -112,9 +111,13 @@ class TerminalGuard:
             # The terminal is gone, and everything to restore with it.
             return
 
-    def _on_continued(self) -> None:
+    def take_over(self) -> None:
+        """Set up keys and the marks of pastes, which somebody else who had the terminal may have changed."""
         self._keys.take_over()
         if self._marks:
             self._write(PASTES_ON)
+
+    def _on_continued(self) -> None:
+        self.take_over()
         if self._on_resumed is not None:
             self._on_resumed()

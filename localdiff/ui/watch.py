@@ -25,7 +25,7 @@ class Watch:
         cancelled: whether the run has been asked to stop; ends a wait early, and is shown in the header.
         legend: explain the colours below the canvas, where there is room.
         render: renders final text of the answer for a number of columns; None leaves it as it is.
-        marks, keys: see `TerminalGuard`.
+        keys: see `TerminalGuard`.
     """
 
     prints: Collection[Channel]
@@ -33,5 +33,4 @@ class Watch:
     cancelled: Callable[[], bool] = lambda: False
     legend: bool = True
     render: Callable[[Passage, int], str] | None = None
-    marks: bool = False
     keys: Keys | None = None

@@ -71,7 +71,7 @@ def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: 
 
 def _talk(request: ChatRequest, streams: Streams, trace: TraceFile | None, load: Load) -> int:
     """The chat from loading a model to the last line."""
-    user_output, keyboard = streams.user_output, streams.keyboard
+    user_output = streams.user_output
     store = SessionStore(paths.state_dir() / "sessions")
     opened = session_of(request, store, user_output)
     session = opened.session
@@ -84,8 +84,9 @@ def _talk(request: ChatRequest, streams: Streams, trace: TraceFile | None, load:
                 model = _load(request, streams, load)
             remember(session, model.engine.identity, request.choice)
             state = _chat_state(request, streams, trace, model, store, session)
-            if keyboard is None:
-                reader: Reader = LineReader(streams.stdin, streams.interrupts)
+            if streams.keyboard is None:
+                show = user_output.stderr.write if streams.typist else None
+                reader: Reader = LineReader(streams.stdin, streams.interrupts, show)
             else:
                 reader = keyboard_reader(state, streams.typed, private=request.private)
         _greet(state, model.engine.identity, opened)
@@ -96,7 +97,7 @@ def _talk(request: ChatRequest, streams: Streams, trace: TraceFile | None, load:
                 state.save(last=True)  # the disk may have space again
     if user_output.notes and state.saves and state.session.turns and not state.save_failed:
         state.say(saved_line(store, state.session))
-    return state.failure if keyboard is None else 0
+    return 0 if streams.typist else state.failure
 
 
 def _chat_state(
@@ -122,7 +123,6 @@ def _chat_state(
         open_view=_views(request, streams.output, model),
         interruptible=streams.interruptible,
         record=None if trace is None else reply_recorder(model, headers, trace),
-        marks=streams.marks,
         keys=None if streams.keyboard is None else streams.typed,
     )
     return ChatState(
@@ -137,7 +137,7 @@ def _chat_state(
         save_trace=trace_saver(model, headers),
         interrupts=streams.interrupts,
         lend_keyboard=streams.typing_as_usual,
-        ask=None if streams.keyboard is None else streams.ask,
+        ask=streams.ask if streams.typist else None,
     )
 
 
@@ -155,7 +155,7 @@ def _greet(state: ChatState, identity: ModelIdentity, opened: Opened) -> None:
 
 def _load(request: ChatRequest, streams: Streams, load: Load) -> RecordableChatModel:
     choice, output = request.choice, streams.output
-    ask = None if streams.keyboard is None else partial(streams.ask, default=True)
+    ask = partial(streams.ask, default=True) if streams.typist else None
     with status_line(output) as status:
         return load(request, Loading(status, choice.model, output, ask=ask, yes=choice.yes))
 

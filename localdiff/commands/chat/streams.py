@@ -23,7 +23,6 @@ from localdiff.errors import LocaldiffError
 from localdiff.quoting import printable
 from localdiff.ui.output import Output
 from localdiff.ui.question import asker
-from localdiff.ui.region import PASTES_OFF
 from localdiff.ui.terminal_guard import TerminalGuard
 
 
@@ -35,7 +34,8 @@ class Streams:
         output: takes the answers.
         user_output: takes remarks for the user and output of commands, on the terminal that there is.
         stdin: standard input; None if the process has none.
-        keyboard: standard input, if it is a terminal and the user sees what is typed.
+        typist: whether somebody types there, and sees it.
+        keyboard: standard input, if somebody types there who can see a cursor move, so that keys are read one by one.
         typed: what was typed while no line was read.
         interrupts: the presses of Ctrl-C.
     """
@@ -43,6 +43,7 @@ class Streams:
     output: Output
     user_output: Output
     stdin: BinaryIO | None
+    typist: bool
     keyboard: BinaryIO | None
     typed: TypeAhead
     interrupts: Interrupts = field(default_factory=Interrupts)
@@ -52,14 +53,16 @@ class Streams:
         """Those of a process."""
         alone = output.stdout.terminal and not output.stderr.terminal
         user_output = replace(output, stderr=output.stdout) if alone else output
-        typed = stdin is not None and stdin.isatty() and user_output.stderr.terminal
-        keyboard = stdin if typed else None
-        return cls(output=output, user_output=user_output, stdin=stdin, keyboard=keyboard, typed=TypeAhead(keyboard))
-
-    @property
-    def marks(self) -> bool:
-        """Whether the terminal marks pastes during a run."""
-        return self.keyboard is not None and self.user_output.stderr.moving
+        typist = stdin is not None and stdin.isatty() and user_output.stderr.terminal
+        keyboard = stdin if typist and user_output.stderr.moving else None
+        return cls(
+            output=output,
+            user_output=user_output,
+            stdin=stdin,
+            typist=typist,
+            keyboard=keyboard,
+            typed=TypeAhead(keyboard),
+        )
 
     @contextmanager
     def typing_ahead(self) -> Iterator[None]:
@@ -77,12 +80,7 @@ class Streams:
         if self.keyboard is None:
             yield
             return
-        guard = TerminalGuard(
-            stream=self.user_output.stderr.file,
-            marks=self.marks,
-            keys=self.typed,
-            leave=lambda: PASTES_OFF if self.marks else "",
-        )
+        guard = TerminalGuard(stream=self.user_output.stderr.file, keys=self.typed)
         guard.start()
         try:
             yield
@@ -94,10 +92,10 @@ class Streams:
         return typing_as_usual(self.keyboard, self.user_output.stderr)
 
     def ask(self, question: str, *, default: bool = False) -> bool:
-        """Whether the user says yes to a question; `default` is what an empty answer means. No without a keyboard."""
-        if self.keyboard is None:
+        """Whether the user says yes to a question; `default` is what an empty answer means. No where nobody types."""
+        if self.stdin is None or not self.typist:
             return False
-        with self.typing_as_usual(), open(self.keyboard.fileno(), errors="replace", closefd=False) as lines:
+        with self.typing_as_usual(), open(self.stdin.fileno(), errors="replace", closefd=False) as lines:
             ask = asker(self.user_output.stderr, lines, default=default)
             return ask is not None and ask(question)
 

@@ -69,6 +69,7 @@ class Room:
         display: DisplaySettings | None = None,
         width: int = 80,
         color: bool = False,
+        moving: bool = False,
         ask: AskUser | None = None,
         **request: Any,
     ) -> str:
@@ -78,7 +79,7 @@ class Room:
             ask: answers questions, as somebody at a keyboard does.
         """
         paper = self.paper = io.StringIO()
-        stream = Stream(file=paper, terminal=True, width=width, color=color)
+        stream = Stream(file=paper, terminal=True, moving=moving, width=width, color=color)
         self.typist = Typist(lines, paper)
         with self._monkeypatch.context() as patch:
             patch.setattr(command, "LineReader", lambda *_: self.typist)

@@ -18,6 +18,7 @@ import pytest
 from localdiff.trace.reader import read_trace
 from localdiff.ui.region import LEAVE, PASTES_OFF, PASTES_ON, RESTORE
 from tests.screens.processes import TIMEOUT, Terminal, environment, process, terminal
+from tests.screens.terminal import CuttingScreen
 
 HELLO = {"replies": [[{"text": "Hello there."}]]}
 BLOCKS: dict[str, Any] = {"replies": [[{"text": "First part, done."}, {"text": "Second.", "steps": 40}]], "pause": 0.1}
@@ -122,6 +123,58 @@ def test_what_is_typed_before_it_is_stopped_is_for_the_next_line_and_not_for_the
     assert lines.index("the shell was given <>") < next(at for at, line in enumerate(lines) if expected in line)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGSTOP])
+def test_an_idle_chat_that_a_signal_stops_goes_on_as_it_was(chats: Chats, number: int) -> None:
+    """`kill -TSTP` is Ctrl-Z; after `kill -STOP`, a shell sets up its own modes, of which the chat has to undo some."""
+    line = (
+        'before=$(stty -g); "$@"; test "$(stty -g)" = "$before" && echo the same; stty sane; echo sane; fg > /dev/null'
+    )
+    chat = chats(script=HELLO, under=("sh", "-mc", line, "sh"))
+    chat.type(b"Hello, yo")
+    chat.wait_for("yo")
+    os.killpg(os.tcgetpgrp(chat.master), number)
+    chat.wait_for("sane")
+    assert ("the same" in chat.lines()) == (number == signal.SIGTSTP)
+    while not chat.lines()[-1].startswith(">>>"):
+        settle(chat)
+    assert not mode(chat) & termios.ECHO
+    chat.type(b"u" + ENTER)
+    chat.wait_for("Hello there.")
+    chat.type(CTRL_D)
+    assert chat.finish() == 0
+    assert ">>> Hello, you" in chat.lines()
+
+
+@pytest.mark.parametrize("term", ["dumb", "unknown"])
+def test_a_terminal_without_a_cursor_to_move_edits_lines_itself_and_gets_text_alone(chats: Chats, term: str) -> None:
+    (chats.home / "sessions").mkdir(parents=True)
+    (chats.home / "sessions" / "old.jsonl").touch()
+    chats.extra["TERM"] = term
+    chat = chats(script=HELLO | {"replies": [*HELLO["replies"], [{"text": "Well."}]]})
+    assert mode(chat) & termios.ECHO
+    chat.type(b"Hu\x7fi\n")
+    wait_for_prompt(chat, 2)
+    assert "Hello there." in chat.lines()
+    chat.type(b"half a li" + CTRL_C)
+    chat.wait_for("Ctrl-D or /exit to leave.")
+    chat.type(b"/delete old\n")
+    chat.wait_for("Delete session `old`")
+    chat.type(b"y\n")
+    chat.wait_for("Deleted session `old`.")
+    chat.type(b'"""one\n')
+    chat.wait_for("...")
+    chat.type(b'two"""\n')
+    chat.wait_for("Well.")
+    assert '... two"""' in chat.lines()
+    chat.type(b"/copy\n")
+    chat.wait_for("Copied to")
+    chat.type(CTRL_D)
+    assert chat.finish() == 0
+    assert "continues it." in chat.lines()[-1]
+    assert b"\x1b" not in chat.raw
+    assert [turn["text"] for turn in chats.session()[1:]] == ["Hi", "one\ntwo"]
+
+
 @pytest.mark.parametrize("where", ["loading", "First part"])
 def test_a_shell_that_sets_nothing_up_itself_gets_the_terminal_as_it_was(chats: Chats, where: str) -> None:
     line = 'before=$(stty -g); "$@"; test "$(stty -g)" = "$before" && echo the same; fg > /dev/null'
@@ -166,6 +219,23 @@ def test_tab_lists_page_by_page(chats: Chats) -> None:
     chat.type(b" ")
     chat.wait_for(">>> /")
     assert any("/trace" in line for line in chat.lines())
+
+
+def test_a_message_longer_than_the_screen_stands_above_its_answer_whole_and_once(chats: Chats) -> None:
+    chat = chats(script=HELLO, columns=40, rows=8)
+    words = " ".join(f"word{number:03}" for number in range(60))
+    chat.type(b"\x1b[200~" + words.encode() + b"\x1b[201~")
+    chat.wait_for("word059")
+    chat.type(ENTER)
+    chat.wait_for("Hello there.")
+    wait_for_prompt(chat, 1)
+    assert isinstance(chat.screen, CuttingScreen)
+    away = ("".join(row[x].data if x in row else " " for x in range(40)) for row in chat.screen.history.top)
+    shown = "".join([*away, *chat.screen.display])
+    assert f">>> {words}" in shown
+    assert shown.count("word059") == 1
+    chat.type(CTRL_D)
+    assert chat.finish() == 0
 
 
 def test_ctrl_c_on_an_idle_line(chats: Chats) -> None:
@@ -466,7 +536,7 @@ def test_pastes_are_marked_after_ctrl_z_during_a_reply_too(chats: Chats, live: s
     marked = chat.raw.count(PASTES_ON.encode())
     os.kill(chat.child.pid, signal.SIGTSTP)  # which does not stop it: nobody could continue it
     chat.wait_for_bytes(PASTES_ON.encode(), times=marked + 1)
-    assert LEAVE.encode() in chat.raw, chat.raw[-300:]
+    assert (LEAVE if live == "on" else PASTES_OFF + PASTES_ON).encode() in chat.raw, chat.raw[-300:]
     assert prompts(chat) == 1, "the reply goes on"
     chat.type(CTRL_C)
     wait_for_prompt(chat, 2)

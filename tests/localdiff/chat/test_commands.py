@@ -318,7 +318,7 @@ def test_copies_are_raw_and_private(room: Room) -> None:
     answer = "Use **this**:\n\n```python\nx = 1\n```\n\nor\n\n~~~\ny = 2\n~~~\n"
     room.model = ScriptedChatModel(replies=[said("Use what?"), said(answer, thought="secret")])
     copy = paths.state_dir() / "copy.txt"
-    shown = room("Hi", "How?", "/copy", display=QUIET)
+    shown = room("Hi", "How?", "/copy", display=QUIET, moving=True)
     assert f"\x1b]52;c;{base64.b64encode(answer.encode()).decode()}\x07" in shown
     assert f"Copied, if this terminal allows it; also to {copy}\n" in shown
     assert copy.read_text() == answer
@@ -330,11 +330,11 @@ def test_copies_are_raw_and_private(room: Room) -> None:
 def test_a_copy_of_a_chat_that_is_not_saved_leaves_no_file(room: Room) -> None:
     room.model = ScriptedChatModel(replies=[said("Hello.")])
     copy = paths.state_dir() / "copy.txt"
-    shown = room("Hi", "/copy", display=QUIET, private=True)
+    shown = room("Hi", "/copy", display=QUIET, private=True, moving=True)
     assert f"\x1b]52;c;{base64.b64encode(b'Hello.').decode()}\x07" in shown
     assert "Copied, if this terminal allows it; to no file, since this chat is not saved\n" in shown
     assert not copy.exists()
-    room("Hi", "/save x", "/copy", display=QUIET, private=True)
+    room("Hi", "/save x", "/copy", display=QUIET, private=True, moving=True)
     assert copy.read_text() == "Hello."
 
 
@@ -362,7 +362,7 @@ def test_an_answer_without_code_has_none_to_copy(room: Room) -> None:
 @pytest.mark.parametrize("private", [False, True])
 def test_too_much_for_a_terminal_is_in_the_file_all_the_same(room: Room, private: bool) -> None:
     room.model = ScriptedChatModel(replies=[said("x" * 60_000)])
-    shown = room("Hi", "/copy", private=private)
+    shown = room("Hi", "/copy", private=private, moving=True)
     assert "\x1b]52" not in shown
     assert "Too long for the terminal's clipboard; copied to " in shown
 
@@ -438,7 +438,7 @@ def test_without_a_setting_the_first_editor_that_there_is_is_taken(
 def test_a_file_that_cannot_be_written_keeps_nothing_from_the_clipboard(room: Room) -> None:
     copy = paths.state_dir() / "copy.txt"
     copy.mkdir(parents=True)
-    shown = room("Hi", "/copy", display=QUIET)
+    shown = room("Hi", "/copy", display=QUIET, moving=True)
     copied = f"\x1b]52;c;{base64.b64encode(b'Hello.').decode()}\x07Copied, if this terminal allows it\n"
     assert f">>> /copy\n{copied}warning: `{copy}` cannot be written: " in shown
 

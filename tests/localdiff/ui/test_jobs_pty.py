@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import termios
 
 import pytest
 
@@ -72,6 +73,21 @@ def test_sent_to_the_background_it_goes_on_without_the_screen() -> None:
     assert stopped and SYNC_ON.encode() not in after and CURSOR_OFF.encode() not in after
     assert has_whole_text(run)
     assert run.lines()[-1] == "left with 0"
+
+
+def test_fetched_from_there_without_a_signal_it_takes_the_terminal_over_again() -> None:
+    """As `fg` of bash does it: a job that `bg` has made run already gets no SIGCONT, and the shell's echo is on."""
+    run = play('"$@"; echo stopped; bg > /dev/null; read -r; echo back; fg > /dev/null', hold_at=4, rate=100)
+    run.wait_for("step  4/48")
+    run.type(b"\x1a")
+    run.wait_for("stopped")
+    assert termios.tcgetattr(run.master)[3] & termios.ECHO
+    run.type(b"\n")
+    run.wait_for("back")
+    run.wait_for("step  4/48")
+    assert not termios.tcgetattr(run.master)[3] & termios.ECHO
+    run.type(b"\x03")
+    assert run.finish() == 130
 
 
 def test_a_replay_waits_in_the_background_until_it_is_fetched() -> None:

@@ -17,6 +17,7 @@ from typing import TextIO
 import pytest
 
 from localdiff.chat.typeahead import TypeAhead
+from localdiff.ui.keyboard_echo import KeyboardEcho
 from localdiff.ui.region import LEAVE, PASTES_ON
 from localdiff.ui.terminal import FALLBACK, is_same_terminal, live_mode, terminal_size
 from localdiff.ui.terminal_guard import TerminalGuard
@@ -131,7 +132,7 @@ def test_ctrl_z_that_stops_nothing_leaves_the_terminal_taken(terminal: tuple[int
 @pytest.mark.parametrize("marks", [False, True])
 def test_pastes_are_marked_again_once_it_goes_on_where_they_were(terminal: tuple[int, TextIO], marks: bool) -> None:
     master, stream = terminal
-    guard = TerminalGuard(stream=stream, marks=marks)
+    guard = TerminalGuard(stream=stream, keys=KeyboardEcho(stream) if marks else None)
     guard.start()
     signal.raise_signal(signal.SIGCONT)
     guard.stop()
@@ -176,7 +177,7 @@ def test_signals_that_end_the_process_still_do_after_the_terminal_is_restored(
     pid = os.fork()
     if pid == 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        TerminalGuard(stream=stream).start()
+        TerminalGuard(stream=stream, leave=lambda: LEAVE).start()
         signal.raise_signal(number)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -number
@@ -214,10 +215,10 @@ def test_coming_back_from_the_background_is_noticed(terminal: tuple[int, TextIO]
 
 def test_restoring_writes_the_sequence_and_forgives_a_terminal_that_is_gone(terminal: tuple[int, TextIO]) -> None:
     master, stream = terminal
-    guard = TerminalGuard(stream=stream)
+    guard = TerminalGuard(stream=stream, leave=lambda: LEAVE)
     guard.restore()
     assert os.read(master, 100) == LEAVE.encode()
     closed = open(os.dup(stream.fileno()), "w")  # noqa: SIM115
     closed.close()
-    TerminalGuard(stream=closed).restore()
+    TerminalGuard(stream=closed, leave=lambda: LEAVE).restore()
     TerminalGuard(stream=io.StringIO()).restore()
