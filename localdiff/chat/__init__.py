@@ -10,7 +10,6 @@
     settings, catalog, earlier                    what `/set` changes; tables of settings and sessions; old turns
     keyboard, pastes, typeahead, piped            terminal input, folded pastes, keys typed early; input from a pipe
     line_display                                  how a line looks while it is typed
-    terminal_habits                               what a terminal does to keys before they are read
     interrupts                                    Ctrl-C, from the first line to the last
     completing, offering                          what Tab completes, and how it is offered
     history, editor                               earlier input, the user's editor

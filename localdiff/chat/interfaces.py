@@ -1,4 +1,4 @@
-"""Interfaces that a chat needs: a model that answers, a view to watch it on, a keyboard.
+"""Interfaces that a chat needs: a model that answers, whatever draws and records it, a keyboard.
 
 Knows interfaces only, so that a chat can be held with a script in place of a model.
 """
@@ -12,13 +12,13 @@ from typing import Any, Protocol, TypeAlias
 
 from localdiff.events import Event
 from localdiff.options import GenerateOptions
+from localdiff.ui.live import LiveView
 from localdiff.ui.observer import Observer
 from localdiff.ui.terminal import LiveOption
 from localdiff.ui.watch import Watch
-from localdiff.view.paragraphs import Passage
 
-Render: TypeAlias = Callable[[Passage, int], str]
-"""Renders a passage for a number of columns."""
+OpenView: TypeAlias = Callable[[LiveOption, Watch], LiveView | None]
+"""Makes a view for one run, or None where nothing can be drawn; raises `UsageError` if the user insisted on one."""
 
 Interruptible: TypeAlias = Callable[[threading.Event], AbstractContextManager[None]]
 """Inside it Ctrl-C sets the event, and a quick second one raises `LeaveAtOnce`."""
@@ -48,20 +48,6 @@ class ChatModel(Protocol):
 
     def context_size(self, options: GenerateOptions) -> int:
         """Maximum tokens of prompt and answer together."""
-
-
-class View(AbstractContextManager["View"], Protocol):
-    """Draws a run; see `localdiff.ui.live.LiveView`."""
-
-    def on_event(self, event: Event) -> None:
-        """Take the next event."""
-
-    def above(self, line: str) -> None:
-        """Print a line that stays."""
-
-
-OpenView: TypeAlias = Callable[[LiveOption, Watch], View | None]
-"""Makes a view for one run, or None where nothing can be drawn; raises `UsageError` if the user insisted on one."""
 
 
 class Reader(Protocol):

@@ -122,7 +122,7 @@ class KeyboardReader:
                 line = self._folded(self._edit(self._line))
                 ahead = self._ahead()
             else:
-                if self._session.app.erase_when_done:
+                if self._session.app.erase_when_done:  # by `_accept`: the line did not fit the screen
                     self._session.app.output.write(as_typed(self._session.default_buffer.text))
                     self._session.app.output.flush()
                 return None if typed is _INTERRUPTED else typed

@@ -5,11 +5,12 @@ Knows paragraphs, channels and streams; knows nothing about figures or remarks. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from localdiff.events import Channel, Event, RunFinished, TextCommitted
 from localdiff.ui.output import DIM, Stream
 from localdiff.ui.text_writer import TextWriter
+from localdiff.ui.watch import Render
 from localdiff.view.paragraphs import Passage, Transcript, finished_length
 from localdiff.view.sanitize import safe_text
 
@@ -20,7 +21,7 @@ class ReplyPrinter:
     Args:
         answers: where the answer goes; None where something else prints it.
         thoughts: where thoughts go, dim; None for nowhere.
-        render: renders a passage of the answer for a number of columns of a terminal; None leaves it as it is.
+        render: of the answer; None leaves it as it is.
         whole_lines: whether a pipe gets whole lines only, because its reader may print them on the screen of the chat.
     """
 
@@ -29,7 +30,7 @@ class ReplyPrinter:
         *,
         answers: Stream | None,
         thoughts: Stream | None,
-        render: Callable[[Passage, int], str] | None = None,
+        render: Render | None = None,
         whole_lines: bool = False,
     ) -> None:
         self._streams: dict[Channel, Stream | None] = {"answer": answers, "thought": thoughts}

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from localdiff.chat.interfaces import ChatModel, Interruptible, OpenView, RecordReply, Render
+from localdiff.chat.interfaces import ChatModel, Interruptible, OpenView, RecordReply
 from localdiff.chat.reply_printer import ReplyPrinter
 from localdiff.chat.settings import DisplaySettings
 from localdiff.events import Channel, Event
@@ -23,7 +23,7 @@ from localdiff.ui.reply import Collector, Reply
 from localdiff.ui.status import StatusLine, status_line
 from localdiff.ui.terminal import is_same_terminal
 from localdiff.ui.terminal_guard import Keys, TerminalGuard
-from localdiff.ui.watch import Watch
+from localdiff.ui.watch import Render, Watch
 from localdiff.view.paragraphs import Passage
 
 MAX_RETRIES = 2

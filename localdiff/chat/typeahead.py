@@ -1,22 +1,22 @@
 """Type-ahead: keys typed while no line is being read, kept as typed.
 
-Knows four modes of a terminal; knows nothing about lines. Outside of a prompt a terminal echoes keys into whatever is
-on the screen, turns Enter into a line feed, sends a paste as if it were typed, and obeys keys that edit. What is typed
-ahead is read key by key later on, and shown then. There a line feed is Ctrl-J, which begins a new line instead of
-sending, and a paste without marks would be sent line by line. And where Enter stays Enter, a terminal sees no end of a
-line: Ctrl-U would take back all that it keeps, and Ctrl-D become a null byte.
+Knows what a terminal does with keys and pastes; knows nothing about lines. Outside of a prompt a terminal echoes keys
+into whatever is on the screen, turns Enter into a line feed, sends a paste as if it were typed, and obeys keys that
+edit. What is typed ahead is read key by key later on, and shown then. There a line feed is Ctrl-J, which begins a new
+line instead of sending, and a paste without marks would be sent line by line. And where Enter stays Enter, a terminal
+sees no end of a line: Ctrl-U would take back all that it keeps, and Ctrl-D become a null byte.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from localdiff.chat.terminal_habits import keys_as_typed, keys_as_usual, lend_keys, reclaim_keys
-from localdiff.ui.output import Stream
+from localdiff.ui.keyboard_modes import KeyboardModes
+from localdiff.ui.output import Output
 from localdiff.ui.region import PASTES_OFF, PASTES_ON
 from localdiff.ui.terminal import is_in_background
 
@@ -26,115 +26,76 @@ if TYPE_CHECKING or sys.platform != "win32":
 PASTE = "\x1b[200~"
 """What a terminal sends before a paste."""
 _PASTE, _PASTE_END = PASTE.encode(), b"\x1b[201~"
+# Keys that a terminal obeys until Enter, which change or end what was typed before, as `termios` calls them.
+_EDITING = ("VEOF", "VERASE", "VKILL", "VWERASE", "VREPRINT", "VLNEXT")
 # Of a paste that is still coming, in tenths of a second.
 _PATIENCE = 3
 
 
-def _nothing() -> None:
-    """Nobody is told."""
-
-
-@contextmanager
-def typing_ahead(keyboard: BinaryIO | None, screen: Stream) -> Iterator[None]:
-    """Inside it, keys are neither echoed nor obeyed, Enter stays Enter, and pastes are marked.
-
-    Ctrl-C, Ctrl-Z and Ctrl-\\ are obeyed. Without a keyboard it does nothing.
-
-    Args:
-        keyboard: standard input; None if it is no terminal, or nobody sees what is typed.
-        screen: the same terminal, for output.
-    """
-    if keyboard is None:
-        yield
-        return
-    with keys_as_typed(keyboard), _marks(screen, PASTES_ON, PASTES_OFF):
-        yield
-
-
-@contextmanager
-def typing_as_usual(keyboard: BinaryIO | None, screen: Stream) -> Iterator[None]:
-    """Inside it, for another program that reads from this terminal, all four modes are as outside of a chat."""
-    if keyboard is None:
-        yield
-        return
-    with keys_as_usual(keyboard), _marks(screen, PASTES_OFF, PASTES_ON):
-        yield
-
-
-def typed_early(keyboard: BinaryIO | None) -> str:
-    """What was typed before `typing_ahead`, which is now taken from the terminal: Enter is Enter in it.
-
-    Python starts and imports for half a second, during which the terminal makes a line feed of Enter, and nobody types
-    Ctrl-J before there is a line.
-    """
-    return typed_ahead(keyboard).replace("\n", "\r")
-
-
-def typed_ahead(keyboard: BinaryIO | None, on_cut: Callable[[], None] = _nothing) -> str:
-    """What was typed inside `typing_ahead` so far, which is now taken from the terminal; every paste in it has an end.
-
-    A terminal keeps 4,095 bytes until a line is read. The end of a longer paste is lost, and its mark with it: whoever
-    waits for that takes all further keys for pasted text.
-
-    Args:
-        on_cut: called where the end of a paste is lost.
-    """
-    if keyboard is None or sys.platform == "win32" or not keyboard.isatty():
-        return ""
-    descriptor, data = keyboard.fileno(), b""
-    try:
-        settings = termios.tcgetattr(descriptor)
-        at_once = [*settings[:6], [*settings[6]]]
-        at_once[3] &= ~termios.ICANON
-        at_once[6][termios.VMIN] = at_once[6][termios.VTIME] = 0
-        try:
-            termios.tcsetattr(descriptor, termios.TCSANOW, at_once)
-            while more := os.read(descriptor, 4096):
-                data += more
-                at_once[6][termios.VTIME] = _PATIENCE if _is_open(data) else 0
-                termios.tcsetattr(descriptor, termios.TCSANOW, at_once)
-        finally:
-            termios.tcsetattr(descriptor, termios.TCSANOW, settings)
-    except (OSError, ValueError, termios.error):
-        pass  # the terminal is gone
-    if _is_open(data):
-        data += _PASTE_END
-        on_cut()
-    return data.decode(errors="surrogateescape")
-
-
-def _is_open(data: bytes) -> bool:
-    """Whether a paste in it has no end."""
-    return data.rfind(_PASTE) > data.rfind(_PASTE_END)
-
-
 class TypeAhead:
-    """What was typed while no line was read, in its order."""
+    """What is typed while no line is read, in its order.
 
-    def __init__(self, keyboard: BinaryIO | None) -> None:
-        self._keyboard = keyboard
+    Args:
+        keyboard: standard input.
+        output: has the same terminal for stderr.
+    """
+
+    def __init__(self, keyboard: BinaryIO, output: Output) -> None:
+        self._keyboard, self._output = keyboard, output
+        self._modes = KeyboardModes(keyboard, self._as_typed)
+        self._is_ahead = False  # whether keys belong to this chat, and not to another program
         self._kept: list[str] = []
         self._is_cut = False
 
-    def keep_early(self) -> None:
-        """Take what was typed before `typing_ahead` from the terminal."""
-        self._kept.append(typed_early(self._keyboard))
+    @contextmanager
+    def typing_ahead(self) -> Iterator[None]:
+        """Inside it, keys are neither echoed nor obeyed but Ctrl-C, Ctrl-Z and Ctrl-\\, and pastes are marked.
+
+        Where Ctrl-C ends it, a shell gets nothing of what was typed.
+        """
+        try:
+            self._is_ahead = True
+            self._modes.set()
+            self._output.stderr.write(PASTES_ON)
+            # Python starts and imports for half a second, during which the terminal makes a line feed of Enter, and
+            # nobody types Ctrl-J before there is a line.
+            self._kept.append(self._typed().replace("\n", "\r"))
+            yield
+        except KeyboardInterrupt:
+            self.keep()
+            raise
+        finally:
+            self._is_ahead = False
+            self._output.stderr.write(PASTES_OFF)
+            self._modes.restore()
+
+    @contextmanager
+    def typing_as_usual(self) -> Iterator[None]:
+        """Inside it, within the former, another program may read from this terminal."""
+        try:
+            self._is_ahead = False
+            self._output.stderr.write(PASTES_OFF)
+            self._modes.lend()
+            yield
+        finally:
+            self._is_ahead = True
+            self._modes.set()
+            self._output.stderr.write(PASTES_ON)
 
     def keep(self) -> None:
         """Take what was typed so far from the terminal, before a shell gets it."""
-        if self._keyboard is not None and not is_in_background(self._keyboard):
-            self._kept.append(typed_ahead(self._keyboard, self._cut))
+        if not is_in_background(self._keyboard):
+            self._kept.append(self._typed())
 
     def give_back(self) -> None:
         """Keep what was typed so far, and have keys as outside of a chat: not every shell sees to that itself."""
         self.keep()
-        if self._keyboard is not None:
-            lend_keys(self._keyboard)
+        self._modes.lend()
 
     def take_over(self) -> None:
-        """Have keys as `typing_ahead` or `typing_as_usual` has them, once more."""
-        if self._keyboard is not None:
-            reclaim_keys(self._keyboard)
+        """Have keys as in `typing_ahead` once more, unless another program reads them."""
+        if self._is_ahead:
+            self._modes.set()
 
     def leave(self, *, interrupted: bool) -> None:
         """Change nothing: the next line takes what was typed."""
@@ -142,23 +103,55 @@ class TypeAhead:
     def restore(self) -> None:
         """Change nothing: `typing_ahead` does."""
 
-    def take(self, on_cut: Callable[[], None] = _nothing) -> str:
-        """All of it, once; `on_cut` is called where the end of a paste was lost."""
-        self._kept.append(typed_ahead(self._keyboard, self._cut))
+    def take(self) -> str:
+        """All of it, once; warns where the end of a paste was lost."""
+        self._kept.append(self._typed())
         text, self._kept = "".join(self._kept), []
         if self._is_cut:
             self._is_cut = False
-            on_cut()
+            self._output.warning("the terminal kept only the beginning of this paste; paste the rest again")
         return text
 
-    def _cut(self) -> None:
-        self._is_cut = True
+    def _typed(self) -> str:
+        """What was typed so far, which is now taken from the terminal; every paste in it has an end.
+
+        A terminal keeps 4,095 bytes until a line is read. The end of a longer paste is lost, and its mark with it:
+        whoever waits for that takes all further keys for pasted text.
+        """
+        if sys.platform == "win32" or not self._keyboard.isatty():
+            return ""
+        descriptor, data = self._keyboard.fileno(), b""
+        try:
+            settings = termios.tcgetattr(descriptor)
+            at_once = [*settings[:6], [*settings[6]]]
+            at_once[3] &= ~termios.ICANON
+            at_once[6][termios.VMIN] = at_once[6][termios.VTIME] = 0
+            try:
+                termios.tcsetattr(descriptor, termios.TCSANOW, at_once)
+                while more := os.read(descriptor, 4096):
+                    data += more
+                    at_once[6][termios.VTIME] = _PATIENCE if _is_open(data) else 0
+                    termios.tcsetattr(descriptor, termios.TCSANOW, at_once)
+            finally:
+                termios.tcsetattr(descriptor, termios.TCSANOW, settings)
+        except (OSError, ValueError, termios.error):
+            pass  # the terminal is gone
+        if _is_open(data):
+            data += _PASTE_END
+            self._is_cut = True
+        return data.decode(errors="surrogateescape")
+
+    def _as_typed(self, attributes: list[Any]) -> None:
+        """Nothing becomes another key, is echoed or edits, and Ctrl-C and Ctrl-Z drop nothing that was typed before."""
+        if sys.platform == "win32":
+            return
+        attributes[0] &= ~termios.ICRNL
+        attributes[3] = attributes[3] & ~termios.ECHO | termios.NOFLSH
+        unset = bytes([os.fpathconf(self._keyboard.fileno(), "PC_VDISABLE") & 0xFF])
+        for name in _EDITING:
+            attributes[6][getattr(termios, name)] = unset
 
 
-@contextmanager
-def _marks(screen: Stream, before: str, after: str) -> Iterator[None]:
-    try:
-        screen.write(before)
-        yield
-    finally:
-        screen.write(after)
+def _is_open(data: bytes) -> bool:
+    """Whether a paste in it has no end."""
+    return data.rfind(_PASTE) > data.rfind(_PASTE_END)

@@ -13,7 +13,7 @@
     terminal_guard, terminal_signals        how it is restored, whatever ends the process
     interrupt, question                     Ctrl-C while a model is loaded or answers; yes or no
     progress_terminal                       the same where bars are drawn
-    keyboard_echo                           that keys are not echoed into what is drawn
+    keyboard_modes, keyboard_echo           what a terminal does with keys; that none is echoed into what is drawn
     replay_screen                           the terminal during a replay
 
 Knows events and streams; knows nothing about the engine, and never imports torch.

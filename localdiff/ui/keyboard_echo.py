@@ -1,6 +1,7 @@
 """The echo of a terminal's keys, turned off while something is drawn there.
 
-Knows `termios`; knows nothing about what is drawn. On Windows, where nothing is echoed meanwhile, it does nothing.
+Knows who has the terminal; knows nothing about what is drawn. On Windows, where nothing is echoed meanwhile, it does
+nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
+from localdiff.ui.keyboard_modes import KeyboardModes
 from localdiff.ui.terminal import is_in_background
 
 if TYPE_CHECKING or sys.platform != "win32":
@@ -25,26 +27,15 @@ class KeyboardEcho:
 
     def __init__(self, keyboard: TextIO) -> None:
         self._keyboard = keyboard
-        self._before: list[Any] | None = None
+        self._modes = KeyboardModes(keyboard, _without_echo)
 
     def take_over(self) -> None:
         """Turn it off, unless another process has the terminal."""
         if sys.platform == "win32":
             return
-        try:
-            descriptor = self._keyboard.fileno()
-            # A background process that touches the terminal's settings would be stopped.
-            if not os.isatty(descriptor) or os.tcgetpgrp(descriptor) != os.getpgrp():
-                return
-            settings = termios.tcgetattr(descriptor)
-            if self._before is None:
-                self._before = list(settings)  # before the change, which Ctrl-C may follow at once
-            # Ctrl-C would discard what a slow terminal has not read yet: text of the answer, and half a frame. Without
-            # that, it does not discard what was typed either, nor does Ctrl-Z; `_discard` does.
-            settings[3] = settings[3] & ~termios.ECHO | termios.NOFLSH
-            termios.tcsetattr(descriptor, termios.TCSANOW, settings)
-        except (OSError, ValueError, termios.error):
-            self._before = None
+        with suppress(OSError, ValueError):  # no terminal, or that of another session
+            if os.tcgetpgrp(self._keyboard.fileno()) == os.getpgrp():
+                self._modes.set()
 
     def give_back(self) -> None:
         """Turn it on, and drop what was typed meanwhile: a shell would take it for commands, and run them."""
@@ -57,24 +48,21 @@ class KeyboardEcho:
             self._discard()
         self.restore()
 
+    def restore(self) -> None:
+        """Make it what it was; a second call does nothing."""
+        self._modes.restore()
+
     def _discard(self) -> None:
-        if self._before is None or sys.platform == "win32":
+        if not self._modes.are_set or sys.platform == "win32":
             return
         if is_in_background(self._keyboard):
             return  # it is typed for another process
         with suppress(OSError, ValueError, termios.error):  # the terminal is gone
             termios.tcflush(self._keyboard.fileno(), termios.TCIFLUSH)
 
-    def restore(self) -> None:
-        """Make it what it was; a second call does nothing."""
-        if sys.platform == "win32":
-            return
-        # It is forgotten once it is set again: Ctrl-C may come before, and the next call is to set it. After a Ctrl-Z
-        # in between, there is a new one.
-        while (settings := self._before) is not None:
-            # In the background whoever has taken it has set it up, and this process would be stopped.
-            if not is_in_background(self._keyboard):
-                with suppress(OSError, ValueError, termios.error):  # the terminal is gone
-                    termios.tcsetattr(self._keyboard.fileno(), termios.TCSANOW, settings)
-            if self._before is settings:
-                self._before = None
+
+def _without_echo(attributes: list[Any]) -> None:
+    # Ctrl-C would discard what a slow terminal has not read yet: text of the answer, and half a frame. Without that, it
+    # does not discard what was typed either, nor does Ctrl-Z; `KeyboardEcho` does.
+    if sys.platform != "win32":
+        attributes[3] = attributes[3] & ~termios.ECHO | termios.NOFLSH

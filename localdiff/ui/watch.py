@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from localdiff.events import Channel
 from localdiff.ui.terminal_guard import Keys
 from localdiff.view.paragraphs import Passage
+
+Render: TypeAlias = Callable[[Passage, int], str]
+"""Renders a passage of the answer for a number of columns of a terminal."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +28,7 @@ class Watch:
             aside for every line of it.
         cancelled: whether the run has been asked to stop; ends a wait early, and is shown in the header.
         legend: explain the colours below the canvas, where there is room.
-        render: renders final text of the answer for a number of columns; None leaves it as it is.
+        render: of final text; None leaves it as it is.
         keys: see `TerminalGuard`.
     """
 
@@ -32,5 +36,5 @@ class Watch:
     elsewhere: Collection[Channel] = ()
     cancelled: Callable[[], bool] = lambda: False
     legend: bool = True
-    render: Callable[[Passage, int], str] | None = None
+    render: Render | None = None
     keys: Keys | None = None

@@ -13,7 +13,7 @@ from typing import BinaryIO, TypeAlias
 
 from localdiff import paths
 from localdiff.chat.catalog import damage_line, opened_line, saved_line
-from localdiff.chat.interfaces import OpenView, Reader, View
+from localdiff.chat.interfaces import OpenView, Reader
 from localdiff.chat.loop import Chat
 from localdiff.chat.piped import LineReader
 from localdiff.chat.reply_runner import ReplyRunner
@@ -32,6 +32,7 @@ from localdiff.commands.record import TraceFile, trace_file
 from localdiff.errors import UsageError
 from localdiff.identity import ModelIdentity, shown_model, shown_weights
 from localdiff.options import GenerateOptions
+from localdiff.ui.live import LiveView
 from localdiff.ui.output import DIM, Output
 from localdiff.ui.status import status_line
 from localdiff.ui.terminal import LiveOption
@@ -78,13 +79,12 @@ def _talk(request: ChatRequest, streams: Streams, trace: TraceFile | None, load:
     request, typed = continued(request, session), request
     # All of it, since there is time to type before the first prompt, too.
     with streams.typing_ahead():
-        streams.typed.keep_early()
         with streams.guarded():
             with remembered(session, request.choice, typed.choice):
                 model = _load(request, streams, load)
             remember(session, model.engine.identity, request.choice)
             state = _chat_state(request, streams, trace, model, store, session)
-            if streams.keyboard is None:
+            if streams.typed is None:
                 show = user_output.stderr.write if streams.typist else None
                 reader: Reader = LineReader(streams.stdin, streams.interrupts, show)
             else:
@@ -121,9 +121,9 @@ def _chat_state(
         model,
         streams.output,
         open_view=_views(request, streams.output, model),
-        interruptible=streams.interruptible,
+        interruptible=streams.interrupts.stopping,
         record=None if trace is None else reply_recorder(model, headers, trace),
-        keys=None if streams.keyboard is None else streams.typed,
+        keys=streams.typed,
     )
     return ChatState(
         model=model,
@@ -163,7 +163,7 @@ def _load(request: ChatRequest, streams: Streams, load: Load) -> RecordableChatM
 def _views(request: ChatRequest, output: Output, model: RecordableChatModel) -> OpenView:
     """A factory of canvases for replies, wherever one can be drawn."""
 
-    def open_view(option: LiveOption, watch: Watch) -> View | None:
+    def open_view(option: LiveOption, watch: Watch) -> LiveView | None:
         options = replace(request.live, requested=None, preferred=option)
         mode = mode_of(options, output, lines_on_stdout=False)
         return None if mode == "off" else live_view(options, mode, output, model.engine.tokenizer, watch)

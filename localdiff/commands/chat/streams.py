@@ -8,9 +8,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
@@ -18,7 +17,7 @@ from localdiff import paths
 from localdiff.chat.interfaces import Reader
 from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.state import ChatState
-from localdiff.chat.typeahead import TypeAhead, typing_ahead, typing_as_usual
+from localdiff.chat.typeahead import TypeAhead
 from localdiff.errors import LocaldiffError
 from localdiff.quoting import printable
 from localdiff.ui.output import Output
@@ -35,8 +34,7 @@ class Streams:
         user_output: takes remarks for the user and output of commands, on the terminal that there is.
         stdin: standard input; None if the process has none.
         typist: whether somebody types there, and sees it.
-        keyboard: standard input, if somebody types there who can see a cursor move, so that keys are read one by one.
-        typed: what was typed while no line was read.
+        typed: what somebody types there while no line is read, key by key; None where keys cannot be shown one by one.
         interrupts: the presses of Ctrl-C.
     """
 
@@ -44,8 +42,7 @@ class Streams:
     user_output: Output
     stdin: BinaryIO | None
     typist: bool
-    keyboard: BinaryIO | None
-    typed: TypeAhead
+    typed: TypeAhead | None
     interrupts: Interrupts = field(default_factory=Interrupts)
 
     @classmethod
@@ -54,30 +51,19 @@ class Streams:
         alone = output.stdout.terminal and not output.stderr.terminal
         user_output = replace(output, stderr=output.stdout) if alone else output
         typist = stdin is not None and stdin.isatty() and user_output.stderr.terminal
-        keyboard = stdin if typist and user_output.stderr.moving else None
-        return cls(
-            output=output,
-            user_output=user_output,
-            stdin=stdin,
-            typist=typist,
-            keyboard=keyboard,
-            typed=TypeAhead(keyboard),
-        )
+        typed = None
+        if stdin is not None and typist and user_output.stderr.moving:
+            typed = TypeAhead(stdin, user_output)
+        return cls(output=output, user_output=user_output, stdin=stdin, typist=typist, typed=typed)
 
-    @contextmanager
-    def typing_ahead(self) -> Iterator[None]:
-        """Inside it, what is typed is kept for the next line; where Ctrl-C ends the chat, a shell does not get it."""
-        with typing_ahead(self.keyboard, self.user_output.stderr):
-            try:
-                yield
-            except KeyboardInterrupt:
-                self.typed.keep()
-                raise
+    def typing_ahead(self) -> AbstractContextManager[None]:
+        """Inside it, what is typed is kept for the next line."""
+        return nullcontext() if self.typed is None else self.typed.typing_ahead()
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
         """Inside it, within the former, a shell that gets the terminal at Ctrl-Z gets it as it was before the chat."""
-        if self.keyboard is None:
+        if self.typed is None:
             yield
             return
         guard = TerminalGuard(stream=self.user_output.stderr.file, keys=self.typed)
@@ -88,8 +74,8 @@ class Streams:
             guard.stop()
 
     def typing_as_usual(self) -> AbstractContextManager[None]:
-        """Inside it, within the former, another program may read what is typed."""
-        return typing_as_usual(self.keyboard, self.user_output.stderr)
+        """Inside it another program may read what is typed."""
+        return nullcontext() if self.typed is None else self.typed.typing_as_usual()
 
     def ask(self, question: str, *, default: bool = False) -> bool:
         """Whether the user says yes to a question; `default` is what an empty answer means. No where nobody types."""
@@ -99,20 +85,9 @@ class Streams:
             ask = asker(self.user_output.stderr, lines, default=default)
             return ask is not None and ask(question)
 
-    @contextmanager
-    def interruptible(self, cancel: threading.Event) -> Iterator[None]:
-        """Lets Ctrl-C stop a run, and keeps what is typed during it for the next line."""
-        # Once more: after Ctrl-Z the shell has set modes of its own.
-        with self.typing_ahead(), self.interrupts.stopping(cancel):
-            yield
-
 
 def keyboard_reader(state: ChatState, typed: TypeAhead, *, private: bool) -> Reader:
     """A reader of single keys, of which some were typed before."""
-
-    def warn_of_cut() -> None:
-        state.output.warning("the terminal kept only the beginning of this paste; paste the rest again")
-
     from prompt_toolkit.output import create_output
 
     from localdiff.chat.completing import ChatCompleter
@@ -144,7 +119,7 @@ def keyboard_reader(state: ChatState, typed: TypeAhead, *, private: bool) -> Rea
         multiline=lambda: state.settings.display.multiline,
         interrupts=state.interrupts,
         edit=edit,
-        ahead=lambda: typed.take(warn_of_cut),
+        ahead=typed.take,
         suspend=None if sys.platform == "win32" else suspend,
         output=create_output(stdout=state.output.stderr.file),
     )

@@ -11,9 +11,9 @@ from typing import BinaryIO
 
 import pytest
 
-from localdiff.chat import terminal_habits
-from localdiff.chat.typeahead import TypeAhead, typed_ahead, typed_early, typing_ahead, typing_as_usual
-from localdiff.ui.output import Stream
+from localdiff.chat.typeahead import TypeAhead
+from localdiff.ui import keyboard_modes
+from localdiff.ui.output import Output, Stream
 from localdiff.ui.region import PASTES_OFF, PASTES_ON
 
 INPUT, LOCAL, KEYS = 0, 3, 6  # places of their flags in what `tcgetattr` gives
@@ -28,13 +28,19 @@ def terminal() -> Iterator[tuple[int, BinaryIO]]:
     os.close(master)
 
 
+def typed_on(keyboard: BinaryIO, screen: io.StringIO | None = None) -> TypeAhead:
+    stream = Stream(file=screen or io.StringIO(), terminal=True, moving=True)
+    return TypeAhead(keyboard, Output(stdout=stream, stderr=stream))
+
+
 def test_only_the_echo_the_meaning_of_enter_and_keys_that_edit_or_drop_change(terminal: tuple[int, BinaryIO]) -> None:
     _, keyboard = terminal
     before, screen = termios.tcgetattr(keyboard), io.StringIO()
-    with typing_ahead(keyboard, Stream(file=screen, moving=True)):
+    typed = typed_on(keyboard, screen)
+    with typed.typing_ahead():
         assert screen.getvalue() == PASTES_ON
         during = termios.tcgetattr(keyboard)
-        with typing_as_usual(keyboard, Stream(file=screen, moving=True)):
+        with typed.typing_as_usual():
             assert termios.tcgetattr(keyboard) == before
             assert screen.getvalue() == PASTES_ON + PASTES_OFF
         assert termios.tcgetattr(keyboard) == during
@@ -61,20 +67,20 @@ def test_only_the_echo_the_meaning_of_enter_and_keys_that_edit_or_drop_change(te
 )
 def test_keys_that_edit_are_kept_for_the_line(terminal: tuple[int, BinaryIO], typed: str) -> None:
     master, keyboard = terminal
-    with typing_ahead(keyboard, Stream(file=io.StringIO())):
+    ahead = typed_on(keyboard)
+    with ahead.typing_ahead():
         os.write(master, typed.encode())
-        assert typed_ahead(keyboard) == typed
+        assert ahead.take() == typed
 
 
 def test_a_key_of_the_user_s_own_edits_again_for_another_program(terminal: tuple[int, BinaryIO]) -> None:
-    """Also where it begins twice, as after a shell has had the terminal."""
     _, keyboard = terminal
     attributes = termios.tcgetattr(keyboard)
     attributes[KEYS][termios.VERASE] = b"\x08"
     termios.tcsetattr(keyboard, termios.TCSANOW, attributes)
-    nowhere = Stream(file=io.StringIO())
-    with typing_ahead(keyboard, nowhere), typing_ahead(keyboard, nowhere):
-        with typing_as_usual(keyboard, nowhere):
+    typed = typed_on(keyboard)
+    with typed.typing_ahead():
+        with typed.typing_as_usual():
             assert termios.tcgetattr(keyboard)[KEYS][termios.VERASE] == b"\x08"
         assert termios.tcgetattr(keyboard)[KEYS][termios.VERASE] != b"\x08"
     assert termios.tcgetattr(keyboard) == attributes
@@ -83,9 +89,8 @@ def test_a_key_of_the_user_s_own_edits_again_for_another_program(terminal: tuple
 def test_a_shell_gets_the_terminal_as_it_was_and_what_was_typed_is_kept(terminal: tuple[int, BinaryIO]) -> None:
     """Also where another program has it already, such as an editor."""
     master, keyboard = terminal
-    before, nowhere = termios.tcgetattr(keyboard), Stream(file=io.StringIO())
-    typed = TypeAhead(keyboard)
-    with typing_ahead(keyboard, nowhere):
+    before, typed = termios.tcgetattr(keyboard), typed_on(keyboard)
+    with typed.typing_ahead():
         during = termios.tcgetattr(keyboard)
         os.write(master, b"one\r")
         typed.give_back()
@@ -93,7 +98,7 @@ def test_a_shell_gets_the_terminal_as_it_was_and_what_was_typed_is_kept(terminal
         for _ in range(2):  # a process may be continued that was not stopped
             typed.take_over()
             assert termios.tcgetattr(keyboard) == during
-        with typing_as_usual(keyboard, nowhere):
+        with typed.typing_as_usual():
             typed.give_back()
             typed.take_over()
             assert termios.tcgetattr(keyboard) == before
@@ -101,18 +106,32 @@ def test_a_shell_gets_the_terminal_as_it_was_and_what_was_typed_is_kept(terminal
         assert typed.take() == "one\rtwo"
 
 
+def test_what_another_program_leaves_behind_does_not_outlive_the_chat(terminal: tuple[int, BinaryIO]) -> None:
+    """As an editor that was killed leaves a terminal without echo."""
+    _, keyboard = terminal
+    before, typed = termios.tcgetattr(keyboard), typed_on(keyboard)
+    with typed.typing_ahead():
+        during = termios.tcgetattr(keyboard)
+        with typed.typing_as_usual():
+            left = termios.tcgetattr(keyboard)
+            left[LOCAL] &= ~termios.ECHO
+            termios.tcsetattr(keyboard, termios.TCSANOW, left)
+        assert termios.tcgetattr(keyboard) == during
+    assert termios.tcgetattr(keyboard) == before
+
+
 @pytest.mark.parametrize("by", ["bg and fg", "kill -STOP"])
 def test_keys_are_as_typed_again_whichever_way_the_terminal_comes_back(
     terminal: tuple[int, BinaryIO], monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
     _, keyboard = terminal
-    usual, typed = termios.tcgetattr(keyboard), TypeAhead(keyboard)
-    with typing_ahead(keyboard, Stream(file=io.StringIO())):
+    usual, typed = termios.tcgetattr(keyboard), typed_on(keyboard)
+    with typed.typing_ahead():
         during = termios.tcgetattr(keyboard)
         if by == "bg and fg":
             typed.give_back()
             with monkeypatch.context() as patched:
-                patched.setattr(terminal_habits, "is_in_background", lambda _keyboard: True)
+                patched.setattr(keyboard_modes, "is_in_background", lambda _keyboard: True)
                 typed.take_over()
         else:
             termios.tcsetattr(keyboard, termios.TCSANOW, usual)  # by the shell
@@ -124,11 +143,11 @@ def test_keys_are_as_typed_again_whichever_way_the_terminal_comes_back(
 
 def test_what_was_typed_early_is_taken_at_once_and_enter_is_enter(terminal: tuple[int, BinaryIO]) -> None:
     master, keyboard = terminal
-    before = termios.tcgetattr(keyboard)
-    assert typed_early(keyboard) == ""
+    before, typed = termios.tcgetattr(keyboard), typed_on(keyboard)
     os.write(master, "é one\rtwo".encode())
-    assert typed_early(keyboard) == "é one\rtwo"
-    assert typed_early(keyboard) == ""
+    with typed.typing_ahead():
+        assert typed.take() == "é one\rtwo"
+        assert typed.take() == ""
     assert termios.tcgetattr(keyboard) == before
 
 
@@ -136,12 +155,10 @@ def test_a_pipe_is_left_alone() -> None:
     reading, writing = os.pipe()
     with open(reading, "rb") as keyboard, open(writing, "wb", buffering=0) as other:
         other.write(b"one\n")
-        with typing_ahead(keyboard, Stream(file=io.StringIO())):
-            assert typed_early(keyboard) == ""
+        typed = typed_on(keyboard)
+        with typed.typing_ahead():
+            assert typed.take() == ""
         assert keyboard.readline() == b"one\n"
-    screen = io.StringIO()
-    with typing_ahead(None, Stream(file=screen, moving=True)):
-        assert typed_early(None) == screen.getvalue() == ""
 
 
 def test_a_terminal_that_another_job_has_is_left_alone(
@@ -150,6 +167,6 @@ def test_a_terminal_that_another_job_has_is_left_alone(
     """A change would stop a process that was told to end while it was stopped."""
     _, keyboard = terminal
     before = termios.tcgetattr(keyboard)
-    monkeypatch.setattr("localdiff.chat.terminal_habits.is_in_background", lambda _: True)
-    with typing_ahead(keyboard, Stream(file=io.StringIO())):
+    monkeypatch.setattr(keyboard_modes, "is_in_background", lambda _keyboard: True)
+    with typed_on(keyboard).typing_ahead():
         assert termios.tcgetattr(keyboard) == before

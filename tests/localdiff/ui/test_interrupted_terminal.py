@@ -13,9 +13,9 @@ from typing import Any, TextIO
 
 import pytest
 
-from localdiff.chat.terminal_habits import keys_as_typed
+from localdiff.chat.typeahead import TypeAhead
 from localdiff.ui.keyboard_echo import KeyboardEcho
-from localdiff.ui.output import Stream
+from localdiff.ui.output import Output, Stream
 from localdiff.ui.progress_terminal import ProgressTerminal
 from localdiff.ui.replay_screen import ALTERNATE_OFF, ALTERNATE_ON, ReplayScreen
 
@@ -149,8 +149,9 @@ def test_an_echo_that_is_turned_off_anew_while_it_is_restored_comes_back(
 
 
 def test_keys_come_back_where_ctrl_c_follows_their_change(terminal: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = termios.tcgetattr(terminal)
+    before, stream = termios.tcgetattr(terminal), Stream(file=terminal, moving=True)
+    typed = TypeAhead(terminal.buffer, Output(stdout=stream, stderr=stream))
     interrupted_after(monkeypatch, termios, "tcsetattr")
-    with pytest.raises(KeyboardInterrupt), keys_as_typed(terminal):  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt), typed.typing_ahead():
         pytest.fail("it did not begin")
     assert termios.tcgetattr(terminal) == before

@@ -18,6 +18,7 @@ import pytest
 
 from localdiff.chat.typeahead import TypeAhead
 from localdiff.ui.keyboard_echo import KeyboardEcho
+from localdiff.ui.output import Output, Stream
 from localdiff.ui.region import LEAVE, PASTES_ON
 from localdiff.ui.terminal import FALLBACK, is_same_terminal, live_mode, terminal_size
 from localdiff.ui.terminal_guard import TerminalGuard
@@ -151,7 +152,9 @@ def test_what_was_typed_is_dropped_after_ctrl_c_unless_somebody_keeps_it(
     master, stream = terminal
 
     def is_left() -> bool:
-        guard = TerminalGuard(stream=stream, keys=TypeAhead(None) if kept else None)
+        unheard = Stream(file=io.StringIO())
+        keeper = TypeAhead(io.BytesIO(), Output(stdout=unheard, stderr=unheard))
+        guard = TerminalGuard(stream=stream, keys=keeper if kept else None)
         guard.start()
         os.write(master, b"touch x\n")
         select.select([stream], [], [], 5)

@@ -1,0 +1,64 @@
+"""What a terminal does with keys before a program reads them, changed for a while and restored.
+
+Knows `termios` and jobs; knows nothing about what is changed, or why. On Windows it does nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+
+from localdiff.ui.terminal import is_in_background
+
+if TYPE_CHECKING or sys.platform != "win32":
+    import termios
+
+
+class KeyboardModes:
+    """The modes of one terminal, which nobody changes while another job has it: that would stop this process.
+
+    Args:
+        keyboard: the terminal; what is none has no modes.
+        change: changes attributes, which are as `termios.tcgetattr` gives them.
+    """
+
+    def __init__(self, keyboard: TextIO | BinaryIO, change: Callable[[list[Any]], None]) -> None:
+        self._keyboard = keyboard
+        self._change = change
+        self._before: list[Any] | None = None
+
+    @property
+    def are_set(self) -> bool:
+        """Whether there is something to restore."""
+        return self._before is not None
+
+    def set(self) -> None:
+        """Change them, which they may be already: a shell that had the terminal meanwhile has set up its own."""
+        if sys.platform == "win32" or is_in_background(self._keyboard):
+            return
+        try:
+            attributes = termios.tcgetattr(self._keyboard.fileno())
+            if self._before is None:
+                self._before = [*attributes[:6], [*attributes[6]]]  # before the change, which Ctrl-C may follow at once
+            self._change(attributes)
+            termios.tcsetattr(self._keyboard.fileno(), termios.TCSANOW, attributes)
+        except (OSError, ValueError, termios.error):
+            self._before = None
+
+    def lend(self) -> None:
+        """Make them what they were, until `set`; whatever they become meanwhile, `restore` makes them that again."""
+        # In the background whoever has taken the terminal has set it up.
+        if sys.platform != "win32" and self._before is not None and not is_in_background(self._keyboard):
+            with suppress(OSError, ValueError, termios.error):  # the terminal is gone
+                termios.tcsetattr(self._keyboard.fileno(), termios.TCSANOW, self._before)
+
+    def restore(self) -> None:
+        """Make them what they were, for good; a second call does nothing."""
+        # They are forgotten once they are set again: Ctrl-C may come before, and the next call is to set them. After a
+        # Ctrl-Z in between, there are new ones.
+        while (attributes := self._before) is not None:
+            self.lend()
+            if self._before is attributes:
+                self._before = None
