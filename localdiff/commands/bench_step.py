@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from localdiff.commands.loading import Loading
 from localdiff.commands.model_choice import ModelChoice
-from localdiff.config import KEYS
 from localdiff.download_plan import ConfirmDownload, confirm_silently
 from localdiff.errors import UsageError
 from localdiff.quoting import shell_word
@@ -52,7 +51,6 @@ class StepRequest:
     json: bool = False
 
     def __post_init__(self) -> None:
-        KEYS["device"].checked(self.choice.device)
         _require_between("--context", self.context, 1, MAX_POSITIONS)
         _require_between("--steps", self.steps, 1, MAX_STEPS)
         if self.layers is not None:

@@ -1,6 +1,6 @@
 """Which model is to answer, and where: the options of the panel `Model`.
 
-Knows what can be chosen; loads what was. Torch is imported then and not before.
+Knows what can be chosen; loads what was. Torch is imported then and not before: a slip is told at once.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ class ModelChoice:
     max_memory: int | None = None
     yes: bool = False
 
+    def __post_init__(self) -> None:
+        for name in ("device", "dtype"):
+            KEYS[name].checked(getattr(self, name))
+
     def load(self, *, context_size: int | None, loading: Loading) -> Engine:
         """Load the model, with memory for as many positions; Ctrl-C works meanwhile.
 
@@ -51,10 +55,9 @@ class ModelChoice:
 
         Raises:
             KeyboardInterrupt: the user said no to a download.
-            LocaldiffError: as `Engine.load`; that there is no such kind of device is said before torch is imported.
+            LocaldiffError: as `Engine.load`.
         """
         model = model_store.default_model() if self.model is None else self.model
-        KEYS["device"].checked(self.device)
         with interruptible():
             from localdiff.engine import Engine
 

@@ -99,6 +99,9 @@ class Key:
 
     def _require_range(self, value: Value) -> None:
         if self.choices and value not in self.choices:
+            if self.name == "dtype" and value == "fp16":
+                why = "cannot hold this model: its activations pass 65,504 and turn into NaN"
+                raise self._bad(value, why, "use bf16, which takes the same memory")
             raise self._bad(value, f"must be one of {', '.join(self.choices)}")
         if self.name == "model" and not str(value).strip():
             raise self._bad(value, "must name a model")

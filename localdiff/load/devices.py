@@ -6,12 +6,12 @@ Knows the devices that torch sees; knows nothing about a model but the number of
 from __future__ import annotations
 
 import os
-import re
 import shutil
 
 import torch
 
-from localdiff.errors import ArgumentError, ResourceError
+from localdiff.config import KEYS
+from localdiff.errors import ResourceError
 from localdiff.host_memory import host_memory
 from localdiff.load.stored import StoredWeights
 from localdiff.load.threads import SMALL
@@ -30,6 +30,7 @@ def resolve_device(name: str) -> torch.device:
         UsageError: no such kind of device.
         ResourceError: this machine has no such device.
     """
+    KEYS["device"].checked(name)
     if name == "auto":
         return next(iter(usable_gpus()), torch.device("cpu"))
     if name == "cpu":
@@ -38,10 +39,7 @@ def resolve_device(name: str) -> torch.device:
         if not torch.backends.mps.is_available():
             raise ResourceError("there is no MPS device here", "use `--device cpu`")
         return torch.device("mps")
-    match = re.fullmatch(r"cuda(?::(\d+))?", name)
-    if match is None:
-        raise ArgumentError("{device} should be auto, cpu, cuda, cuda:N or mps", device=name)
-    index, count = int(match[1] or 0), len(seen_gpus())
+    index, count = int(name.partition(":")[2] or 0), len(seen_gpus())
     if not count:
         raise ResourceError("there is no CUDA device here", f"{why_unseen()}, or use `--device cpu`")
     if index >= count:
@@ -85,17 +83,11 @@ def resolve_dtype(name: str, device: torch.device, weights: StoredWeights) -> to
     `auto` is bf16, except on a CPU while the weights would take less than 4 GB in fp32: then fp32.
 
     Raises:
-        UsageError: an unknown dtype, or fp16, which this model's activations overflow.
+        UsageError: an unknown dtype.
     """
     if name == "auto":
         small = 4 * weights.text_parameters() < _MAX_FP32_BYTES
         return torch.float32 if device.type == "cpu" and small else torch.bfloat16
-    if name == "fp16":
-        raise ArgumentError(
-            "{dtype} cannot hold this model: its activations pass 65,504 and turn into NaN",
-            "use bf16, which takes the same memory",
-            dtype=name,
-        )
     return dtype_named(name)
 
 
@@ -105,8 +97,7 @@ def dtype_named(name: str) -> torch.dtype:
     Raises:
         UsageError: an unknown dtype.
     """
-    if name not in _DTYPES:
-        raise ArgumentError("{dtype} should be auto, bf16 or fp32", dtype=name)
+    KEYS["dtype"].checked(name)
     return _DTYPES[name]
 
 

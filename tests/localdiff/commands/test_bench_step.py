@@ -29,7 +29,8 @@ from tests.screens.processes import Cli
         (["--revision", "v2"], "`--revision` is that of a model, and none is named", "`-m` names one"),
         (["-m", "demo", "--random-weights"], "`-m` and `--random-weights` exclude each other", "`--random-weights`"),
         (["--recipe", "3bit"], "there is no recipe `3bit`", "the recipes are 4bit,"),
-        (["--dtype", "fp16"], "`--dtype fp16` should be auto, bf16 or fp32", "`localdiff bench step --help`"),
+        (["--dtype", "fp16"], "`--dtype fp16` cannot hold this model", "use bf16"),
+        (["--dtype", "int3"], "`--dtype int3` must be one of auto, bf16, fp32", "`localdiff bench step --help`"),
         (["--device", "tpu"], "`--device tpu` should be auto", "`localdiff bench step --help`"),
         (["--steps", "many"], "`--steps many` should be a whole number", "`localdiff bench step --help`"),
         (["--layers", "6.5"], "`--layers 6.5` should be a whole number", "`localdiff bench step --help`"),
@@ -99,7 +100,7 @@ def test_settings_hold_until_something_else_is_typed(
     monkeypatch.setenv("LOCALDIFF_DTYPE", "fp16")
     result = cli("bench", "step", "--json")
     assert result.code == 2
-    assert "dtype='fp16' must be one of auto, bf16, fp32" in result.stderr
+    assert "dtype='fp16' cannot hold this model" in result.stderr
 
 
 def test_json_alone(cli: Cli, asked: list[StepRequest]) -> None:

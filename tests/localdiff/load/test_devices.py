@@ -319,7 +319,7 @@ def test_a_named_dtype(weights: StoredWeights) -> None:
     assert resolve_dtype("fp32", torch.device("cuda:0"), weights) is torch.float32
 
 
-@pytest.mark.parametrize(("name", "reason"), [("fp16", "activations pass 65,504"), ("int3", "should be auto")])
+@pytest.mark.parametrize(("name", "reason"), [("fp16", "activations pass 65,504"), ("int3", "must be one of auto")])
 def test_a_refused_dtype(weights: StoredWeights, name: str, reason: str) -> None:
     with pytest.raises(LocaldiffError, match=reason) as caught:
         resolve_dtype(name, CPU, weights)
