@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 
 INTERRUPTED = 130
@@ -140,8 +141,8 @@ def gpu_failure(error: BaseException) -> str | None:
     return words if isinstance(error, RuntimeError) and is_of_cuda else None
 
 
-def broken_package(error: BaseException) -> tuple[str, str] | None:
-    """The package of others that cannot be imported, and why, in a line; None for any other error.
+def broken_package(error: BaseException) -> tuple[str, str, str] | None:
+    """The package of others that cannot be imported, why, in a line, and what helps; None for any other error.
 
     A library that cannot be loaded has the name of a module without its package, as `_C` of torch. numpy, which torch
     imports, has a page of advice instead of the reason, which is the cause of that error.
@@ -152,4 +153,9 @@ def broken_package(error: BaseException) -> tuple[str, str] | None:
         return broken_package(error.__cause__)
     folder = re.search(r"(?:site|dist)-packages[/\\](\w+)", error.path or "")
     package = folder[1] if folder else (error.name or "torch").split(".")[0]
-    return None if package in ("localdiff", "quant") else (package, str(error).strip().partition("\n")[0])
+    if package in ("localdiff", "quant"):
+        return None
+    advice = f"`{sys.executable} -m pip install --force-reinstall {package}` installs it again"
+    if package in sys.stdlib_module_names:
+        advice = f"it is a part of Python that `{sys.executable}` lacks, or cannot load here: use another Python"
+    return package, str(error).strip().partition("\n")[0], advice

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import sys
 from difflib import get_close_matches
 
 import typer
@@ -60,11 +59,8 @@ def worded(error: Exception) -> LocaldiffError:
             "raise the limit (`ulimit -u`; of a container, `--pids-limit`), or end other programs of this user",
         )
     if (broken := broken_package(error)) is not None:
-        package, reason = broken
-        return ResourceError(
-            f"`{package}` cannot be imported: {reason}",
-            f"`{sys.executable} -m pip install --force-reinstall {package}` installs it again",
-        )
+        package, reason, advice = broken
+        return ResourceError(f"`{package}` cannot be imported: {reason}", advice)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         what = "" if error.filename is None else f": `{os.fsdecode(error.filename)}` cannot be written"
         return ResourceError(f"the disk is full{what}", "free some space, then run the same command again")

@@ -7,7 +7,6 @@ checked. Whatever needs torch is imported by the check itself, so that a quick e
 from __future__ import annotations
 
 import os
-import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -209,8 +208,7 @@ def _failed(check: Check, error: Exception) -> Finding:
             exit_code=error.exit_code,
         )
     if (broken := broken_package(error)) is not None:
-        package, reason = broken
-        advice = f"`{sys.executable} -m pip install --force-reinstall {package}`"
+        _, reason, advice = broken
     else:
         reason = str(error).partition("\n")[0]
         advice = (

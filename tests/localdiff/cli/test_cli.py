@@ -248,6 +248,11 @@ def test_what_is_no_file_may_come_twice_and_help_comes_first(cli: Cli) -> None:
             f"error: `torch` cannot be imported: libcudart.so.13: cannot open\nhint: `{sys.executable} -m pip install",
         ),
         (
+            ModuleNotFoundError("No module named '_lzma'", name="_lzma"),
+            4,
+            "error: `_lzma` cannot be imported: No module named '_lzma'\nhint: it is a part of Python that",
+        ),
+        (
             ImportError("no name `x`", name="localdiff.engine"),
             1,
             "error: unexpected ImportError: no name `x`\nhint: this",
