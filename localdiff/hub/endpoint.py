@@ -1,4 +1,4 @@
-"""The variables that the Hub's client reads when it is imported: its address, `HF_ENDPOINT`, and its time limits.
+"""The variables that the Hub's client reads: its address, `HF_ENDPOINT`, its time limits, and where its token is.
 
 Knows what an address is; asks nothing.
 """
@@ -6,6 +6,7 @@ Knows what an address is; asks nothing.
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from urllib.parse import urlsplit
 
@@ -13,6 +14,7 @@ from localdiff.errors import UsageError
 
 ADDRESS = "it is `https://HOST` or `http://HOST:PORT`; without it the Hub itself is asked"
 """The hint for an endpoint that is no address."""
+_MAX_TOKEN = 100_000
 _TIME_LIMITS = ("HF_HUB_ETAG_TIMEOUT", "HF_HUB_DOWNLOAD_TIMEOUT")
 
 
@@ -28,8 +30,8 @@ def require_readable() -> None:
     """Refuse variables that `huggingface_hub` cannot be imported with, or that its first request fails for.
 
     Raises:
-        UsageError: the port of `HF_ENDPOINT` is no number of a port, or its brackets hold no address; or a time limit
-            is no number of seconds that can be waited.
+        UsageError: `HF_ENDPOINT` has a port or a host that cannot be; a time limit is no number of seconds that can be
+            waited; or `HF_TOKEN_PATH` names what is too large for a token, or has no end.
     """
     endpoint = os.environ.get("HF_ENDPOINT", "")
     if not is_readable(endpoint):
@@ -41,6 +43,21 @@ def require_readable() -> None:
                 f"`{name}={text}` is no time limit",
                 "it is a whole number of seconds; without it the Hub's client waits 10",
             )
+    token = os.environ.get("HF_TOKEN_PATH", "")
+    if _is_too_large(token):
+        raise UsageError(
+            f"`HF_TOKEN_PATH={token}` names no file of a token: it has no end, or is too large",
+            "it names a file with nothing but the token; `HF_TOKEN` takes the token itself",
+        )
+
+
+def _is_too_large(token: str) -> bool:
+    """Whether a file holds more than a token, which the client would read whole; a device has no end, but for null."""
+    try:
+        status = os.stat(os.path.expandvars(os.path.expanduser(token)))
+    except (OSError, ValueError):  # the client says so when it looks for it
+        return False
+    return status.st_size > _MAX_TOKEN or (stat.S_ISCHR(status.st_mode) and token != os.devnull)
 
 
 def _is_time_limit(text: str) -> bool:
@@ -56,9 +73,11 @@ def no_address(endpoint: str) -> UsageError:
 
 
 def is_readable(endpoint: str) -> bool:
-    """Whether an address has parts at all: a port that is a number, and brackets that hold an address."""
+    """Whether an address has parts at all: a port that is a number, and a host that can be asked for."""
     try:
-        urlsplit(endpoint).port  # noqa: B018  (a property that checks)
+        parts = urlsplit(endpoint)
+        parts.port  # noqa: B018  (a property that checks)
+        (parts.hostname or "").encode("idna")
     except ValueError:
         return False
-    return True
+    return endpoint.isprintable()  # of a line break urlsplit says nothing

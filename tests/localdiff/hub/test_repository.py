@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from localdiff.errors import WeightsError
 from localdiff.hub import repository as module
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import RemoteFile, look_up
+from localdiff.quoting import printable
 from tests.fakes.hub import COMMIT, TOKEN, Repository, hub, nobody
 from tests.localdiff.conftest import UseHub
 from tests.screens.processes import Cli
@@ -307,13 +309,17 @@ QUANTIZE, RUN = ["quantize", "owner/model"], ["run", "-m", "owner/model", "Hi."]
         (QUANTIZE, "localhost:8000"),
         (QUANTIZE, "http://localhost:80000"),
         (QUANTIZE, "http://[localhost"),
+        (QUANTIZE, "http://.localhost"),
+        (QUANTIZE, f"http://{'x' * 64}"),
+        (QUANTIZE, "http://local\u200bhost"),
         (RUN, "localhost:8000"),
     ],
 )
 def test_an_endpoint_that_is_no_address_is_named(cli: Cli, use_hub: UseHub, command: list[str], endpoint: str) -> None:
     use_hub(endpoint)
     done = cli(*command, stdin=b"")
-    assert (done.code, done.stderr.splitlines()[0]) == (2, f"error: `HF_ENDPOINT={endpoint}` is no address")
+    message = printable(f"error: `HF_ENDPOINT={endpoint}` is no address")
+    assert (done.code, done.stderr.splitlines()[0]) == (2, message)
 
 
 @pytest.mark.parametrize("variable", ["HF_HUB_ETAG_TIMEOUT", "HF_HUB_DOWNLOAD_TIMEOUT"])
@@ -326,3 +332,24 @@ def test_a_time_limit_that_is_none_is_named(
     done = cli(*QUANTIZE, stdin=b"")
     message = f"error: `{variable}={value}` is no time limit"
     assert (done.code, done.stderr.splitlines()[0]) == (2, message)
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "large"])
+def test_a_token_without_an_end_is_not_read(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    """The Hub's client reads all there is, until memory is gone."""
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(10**12)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_TOKEN_PATH", name)
+    done = cli(*QUANTIZE, stdin=b"")
+    message = f"error: `HF_TOKEN_PATH={name}` names no file of a token: it has no end, or is too large"
+    assert (done.code, done.stderr.splitlines()[0]) == (2, message)
+
+
+def test_no_token_at_all(use_hub: UseHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN_PATH", os.devnull)
+    with hub(model=Repository(files=FILES)) as server:
+        use_hub(server)
+        assert look_up("owner/model").commit == COMMIT
