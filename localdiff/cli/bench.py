@@ -15,9 +15,10 @@ from localdiff.cli import options
 from localdiff.cli.configured import configured
 from localdiff.cli.exits import decide_streams
 from localdiff.cli.help import Group
-from localdiff.cli.requests import generate_options, model_choice
 from localdiff.commands.bench_quality import QualityRequest, bench_quality
 from localdiff.commands.bench_step import StepRequest, bench_step
+from localdiff.commands.model_choice import ModelChoice
+from localdiff.options import GenerateOptions
 from localdiff.ui.question import asker
 from quant import DEFAULT_RECIPE
 
@@ -106,7 +107,7 @@ def step_command(
     """
     streams = decide_streams(context, quiet=quiet)
     request = StepRequest(
-        choice=model_choice(context, "model", "revision", "offline", "yes", "device", "dtype"),
+        choice=ModelChoice(model=model, revision=revision, offline=offline, yes=yes, device=device, dtype=dtype),
         random_weights=random_weights,
         recipe=recipe,
         context=context_size,
@@ -193,8 +194,8 @@ def quality_command(
         count=count,
         prompts=prompts,
         seeds=seeds,
-        options=generate_options(context, "max_tokens", "context_size", "seed"),
-        choice=model_choice(context, "offline", "yes", "device", "dtype", "max_memory"),
+        options=GenerateOptions(max_tokens=max_tokens, context_size=context_size, seed=seed),
+        choice=ModelChoice(offline=offline, yes=yes, device=device, dtype=dtype, max_memory=max_memory),
         json=json,
     )
     return bench_quality(request, streams, ask=asker(streams.stderr, sys.stdin, default=True))

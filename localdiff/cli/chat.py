@@ -7,6 +7,7 @@ command in.
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -15,22 +16,22 @@ import typer
 from localdiff.cli import options
 from localdiff.cli.configured import GENERATING, configured, live_setting, origins_of
 from localdiff.cli.exits import decide_streams
+from localdiff.cli.groups import grouped
 from localdiff.cli.names import file_name
-from localdiff.cli.requests import GENERATION_FIELDS, MODEL_FIELDS, generate_options, model_choice
 from localdiff.config import is_set
+from localdiff.options import GenerateOptions
 
 _SESSION = "Session"
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command("chat", cls=configured(*GENERATING))(chat_command)
+    app.command("chat", cls=configured(*GENERATING))(grouped(chat_command))
 
 
 def chat_command(
     context: typer.Context,
-    system: options.System = None,
-    think: options.Think = False,
+    *,
     resume: Annotated[
         bool, typer.Option("-c", "--continue", help="Continue the last session.", rich_help_panel=_SESSION)
     ] = False,
@@ -70,25 +71,8 @@ def chat_command(
         ),
     ] = 0,
     color: options.Color = None,
-    model: options.Model = None,
-    adapter: options.Adapter = None,
-    revision: options.Revision = None,
-    offline: options.Offline = False,
-    yes: options.Yes = False,
-    device: options.Device = "auto",
-    dtype: options.Dtype = "auto",
-    max_memory: options.MaxMemory = None,
-    max_tokens: options.MaxTokens = 1024,
-    context_size: options.ContextSize = 8192,
-    steps: options.Steps = None,
-    cap: options.Cap = None,
-    entropy_bound: options.EntropyBound = None,
-    t_min: options.TMin = None,
-    t_max: options.TMax = None,
-    temperature: options.Temperature = None,
-    stability: options.Stability = None,
-    confidence: options.Confidence = None,
-    seed: options.Seed = None,
+    model: options.ModelOptions,
+    answer: options.AnswerOptions,
     live: options.Live = None,
     palette: options.Palette = "auto",
     fps: options.Fps = 20.0,
@@ -102,16 +86,17 @@ def chat_command(
     from localdiff.commands.chat.command import chat
     from localdiff.commands.chat.request import TYPED, ChatRequest
     from localdiff.commands.live import LiveOptions
+    from localdiff.commands.model_choice import ModelChoice
     from localdiff.commands.record import RecordOptions
 
     streams = decide_streams(context, color)
     preferred = live_setting(context)
     request = ChatRequest(
-        options=generate_options(context, *GENERATION_FIELDS),
-        choice=model_choice(context, *MODEL_FIELDS),
+        options=GenerateOptions(**asdict(answer), record_top_k=record_top_k),
+        choice=ModelChoice(**asdict(model)),
         live=LiveOptions(requested=live, preferred=preferred, palette=palette, fps=fps, color=color),
         display=DisplaySettings(
-            live=live or preferred or "auto", think="show" if think else "off", markdown=not no_markdown
+            live=live or preferred or "auto", think="show" if answer.think else "off", markdown=not no_markdown
         ),
         origins=origins_of(context, typed=TYPED),
         resume=resume,

@@ -14,6 +14,7 @@ from typing import Any
 from typer import TyperException
 from typer.core import TyperCommand, TyperGroup
 
+from localdiff.config import name_settings
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.ui.output import decide
 
@@ -144,6 +145,7 @@ class Command(_Page, TyperCommand):
         try:
             return super().invoke(ctx)
         except ArgumentError as error:
+            name_settings(error)
             error.say(partial(_as_typed, ctx))
             raise
 

@@ -1,14 +1,17 @@
-"""Options that several commands have, with one name and one help text for each.
+"""Options that several commands have, with one name and one help text for each; `grouped` takes the groups apart.
 
 Knows names, metavars and help texts; knows no command.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, TypeAlias
 
 import typer
 
+from localdiff.sizes import parse_size
 from localdiff.ui import output
 from localdiff.ui.terminal import LiveOption
 from localdiff.view.palette import PaletteName
@@ -83,9 +86,10 @@ Dtype: TypeAlias = Annotated[
     ),
 ]
 MaxMemory: TypeAlias = Annotated[
-    str | None,
+    int | None,
     typer.Option(
         metavar="SIZE",
+        parser=partial(parse_size, option="--max-memory"),
         help="Maximum memory to use on each device, for example 10GB. Layers that do not fit stay in host memory or on "
         "disk and are copied in for every pass, which is slower; the cost is shown first.",
         rich_help_panel=MODEL,
@@ -189,3 +193,36 @@ Fps: TypeAlias = Annotated[float, typer.Option(metavar="N", help="Maximum frames
 Color: TypeAlias = Annotated[output.Color | None, typer.Option(help="Whether to use colour.", rich_help_panel=OUTPUT)]
 Quiet: TypeAlias = Annotated[bool, typer.Option("-q", "--quiet", help=QUIET, rich_help_panel=OUTPUT)]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelOptions:
+    """Which model answers, and where; fields of `ModelChoice`."""
+
+    model: Model = None
+    adapter: Adapter = None
+    revision: Revision = None
+    offline: Offline = False
+    yes: Yes = False
+    device: Device = "auto"
+    dtype: Dtype = "auto"
+    max_memory: MaxMemory = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnswerOptions:
+    """What an answer is to be like; fields of `GenerateOptions`."""
+
+    system: System = None
+    think: Think = False
+    max_tokens: MaxTokens = 1024
+    context_size: ContextSize = 8192
+    steps: Steps = None
+    cap: Cap = None
+    entropy_bound: EntropyBound = None
+    t_min: TMin = None
+    t_max: TMax = None
+    temperature: Temperature = None
+    stability: Stability = None
+    confidence: Confidence = None
+    seed: Seed = None

@@ -1,12 +1,13 @@
 """The command line of one answer: `localdiff run`.
 
 Knows option names and help texts; computes nothing, and loads what it needs when it runs: help and completion need
-none of it. `localdiff.cli` takes the command in, and `requests` reads the parameters that seem to be unused.
+none of it. `localdiff.cli` takes the command in.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,42 +16,25 @@ import typer
 from localdiff.cli import options
 from localdiff.cli.configured import GENERATING, configured, live_setting
 from localdiff.cli.exits import decide_streams
+from localdiff.cli.groups import grouped
 from localdiff.cli.names import events_name, file_name
-from localdiff.cli.requests import GENERATION_FIELDS, MODEL_FIELDS, generate_options, model_choice
 from localdiff.errors import UsageError
+from localdiff.options import GenerateOptions
 from localdiff.ui.question import asker
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command("run", cls=configured(*GENERATING))(run_command)
+    app.command("run", cls=configured(*GENERATING))(grouped(run_command))
 
 
 def run_command(
     context: typer.Context,
+    *,
     prompt: options.PromptText = None,
     file: options.PromptFile = None,
-    system: options.System = None,
-    think: options.Think = False,
-    model: options.Model = None,
-    adapter: options.Adapter = None,
-    revision: options.Revision = None,
-    offline: options.Offline = False,
-    yes: options.Yes = False,
-    device: options.Device = "auto",
-    dtype: options.Dtype = "auto",
-    max_memory: options.MaxMemory = None,
-    max_tokens: options.MaxTokens = 1024,
-    context_size: options.ContextSize = 8192,
-    steps: options.Steps = None,
-    cap: options.Cap = None,
-    entropy_bound: options.EntropyBound = None,
-    t_min: options.TMin = None,
-    t_max: options.TMax = None,
-    temperature: options.Temperature = None,
-    stability: options.Stability = None,
-    confidence: options.Confidence = None,
-    seed: options.Seed = None,
+    model: options.ModelOptions,
+    answer: options.AnswerOptions,
     noise: Annotated[
         Literal["seeded", "reference"],
         typer.Option(
@@ -142,6 +126,7 @@ def run_command(
     The answer goes to stdout, everything else to stderr. Ctrl-C keeps what is finished; twice exits at once.
     """
     from localdiff.commands.live import LiveOptions
+    from localdiff.commands.model_choice import ModelChoice
     from localdiff.commands.prompt import NoPromptError
     from localdiff.commands.record import RecordOptions
     from localdiff.commands.run import RunRequest, run
@@ -152,8 +137,8 @@ def run_command(
     if record_top_k and record is None and events is None:
         raise UsageError("`--record-top-k` has nowhere to put them", "add `--record FILE` or `--events FILE`")
     request = RunRequest(
-        options=generate_options(context, *GENERATION_FIELDS, "noise"),
-        choice=model_choice(context, *MODEL_FIELDS),
+        options=GenerateOptions(**asdict(answer), noise=noise, record_top_k=record_top_k),
+        choice=ModelChoice(**asdict(model)),
         record=RecordOptions(file=record, gold=gold),
         live=LiveOptions(
             requested=live, preferred=live_setting(context), palette=palette, fps=fps, slow=slow, color=color

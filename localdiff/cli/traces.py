@@ -18,7 +18,7 @@ from localdiff.cli.configured import configured
 from localdiff.cli.exits import decide_streams
 from localdiff.cli.help import Command, Group
 from localdiff.cli.names import directory_name, file_name
-from localdiff.cli.requests import generate_options, model_choice
+from localdiff.options import GenerateOptions
 from localdiff.ui.output import Color
 from localdiff.ui.question import asker
 from localdiff.view.palette import PaletteName
@@ -266,12 +266,28 @@ def pair_command(
     they draw the same random numbers.
     """
     streams = decide_streams(context, quiet=quiet)
+    from localdiff.commands.model_choice import ModelChoice
     from localdiff.commands.trace_pair import PairRequest, trace_pair
 
     request = PairRequest(
         recipes=recipes,
-        options=generate_options(context, "max_tokens", "context_size", "seed", "think", "system", "temperature"),
-        choice=model_choice(context, "model", "adapter", "offline", "yes", "device", "dtype", "max_memory"),
+        options=GenerateOptions(
+            max_tokens=max_tokens,
+            context_size=context_size,
+            seed=seed,
+            think=think,
+            system=system,
+            temperature=temperature,
+        ),
+        choice=ModelChoice(
+            model=model,
+            adapter=adapter,
+            offline=offline,
+            yes=yes,
+            device=device,
+            dtype=dtype,
+            max_memory=max_memory,
+        ),
         prompt=prompt,
         file=file,
         keep=keep,
