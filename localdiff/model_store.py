@@ -313,7 +313,7 @@ def _source(directory: Path) -> str | None:
 def _unfinished_job(directory: Path) -> dict[str, str]:
     """What an unfinished job says of itself, as far as that is text; nothing where it cannot be read."""
     try:
-        job = json.loads((directory / JOB_FILE).read_bytes())["job"]
+        job = json.loads(paths.read_small(directory / JOB_FILE))["job"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
     return {key: value for key, value in job.items() if isinstance(value, str)} if isinstance(job, dict) else {}
@@ -322,7 +322,7 @@ def _unfinished_job(directory: Path) -> dict[str, str]:
 def _manifest_value(directory: Path, section: str, key: str) -> str | None:
     """A value from a manifest; None where it cannot be read or has none."""
     try:
-        value = json.loads((directory / MANIFEST_FILE).read_bytes())[section][key]
+        value = json.loads(paths.read_small(directory / MANIFEST_FILE))[section][key]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return value if isinstance(value, str) else None

@@ -15,6 +15,7 @@ and never creates anything. Every function takes the environment, so that tests 
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -25,6 +26,8 @@ from pathlib import Path
 from localdiff.errors import UsageError, WeightsError
 
 CHECK_PERMISSIONS = "check its permissions"
+MAX_SMALL = 100_000_000
+"""Bytes of the largest file that is read as a whole; tokenizers of hundreds of thousands of tokens are smaller."""
 
 
 def models_dir(env: Mapping[str, str] = os.environ) -> Path:
@@ -105,6 +108,20 @@ def require_readable(path: Path) -> None:
         raise WeightsError(f"`{path}` cannot be read: {why}", CHECK_PERMISSIONS)
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise WeightsError(f"`{path}` is a device or a pipe, not a file", "fetch it again")
+
+
+def read_small(path: Path) -> bytes:
+    """The content of a file that is small if it is what its name says, and that may be anything.
+
+    Raises:
+        OSError: it cannot be read, is larger than any such file, or is a device or a pipe.
+    """
+    status = os.stat(path)
+    if stat.S_ISREG(status.st_mode) and status.st_size > MAX_SMALL:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        raise OSError(errno.EINVAL, "a device or a pipe, not a file", str(path))
+    return path.read_bytes()
 
 
 def require_utf8(path: Path, hint: str) -> None:

@@ -6,7 +6,6 @@ so that processes that record at the same moment lose nothing of each other's.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -141,10 +140,7 @@ def _is_model(directory: str) -> bool:
 
 
 def _manifest(directory: Path) -> bytes:
-    path = directory / MANIFEST_FILE
-    if not path.is_file():  # a pipe would have to be waited for, and a device may have no end
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    return path.read_bytes()
+    return paths.read_small(directory / MANIFEST_FILE)
 
 
 def _manifest_hash(directory: Path) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from localdiff.adapter_reference import CONFIG_FILE
 from localdiff.errors import WeightsError
-from localdiff.paths import require_readable
+from localdiff.paths import read_small, require_readable
 from localdiff.sizes import is_finite
 
 HINT = (
@@ -84,7 +84,7 @@ class AdapterConfig:
         path = directory / CONFIG_FILE
         require_readable(path)
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = json.loads(read_small(path).decode())
         except FileNotFoundError:
             raise WeightsError(
                 f"`{directory}` has no `{CONFIG_FILE}`", "an adapter is a directory that PEFT saved"

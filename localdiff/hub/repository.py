@@ -23,6 +23,8 @@ from localdiff.hub.cache import linked_sha256
 from localdiff.hub.endpoint import require_readable
 from localdiff.hub.problems import UnreachableError, explain, not_downloaded, not_the_hub
 from localdiff.model_reference import KINDS
+from localdiff.paths import MAX_SMALL
+from localdiff.sizes import shown_size
 from quant import MANIFEST_FILE
 
 if TYPE_CHECKING:
@@ -103,11 +105,13 @@ class Repository:
         """The whole content of a small file, from the cache or from the Hub, which is asked for it once.
 
         Raises:
-            WeightsError: there is no such file, access to it is refused, or it is damaged.
+            WeightsError: there is no such file, access to it is refused, or it is damaged or too large.
         """
         if name in self._fetched:
             return self._fetched[name]
         file = self._file(name)
+        if file.nbytes > MAX_SMALL:
+            raise WeightsError(f"`{name}` of `{self.name}` is too large: it has {shown_size(file.nbytes)}", KINDS)
         content = file.local_path.read_bytes() if file.local_path else self._get(name, file.nbytes + 1)
         if not file.matches(content):
             raise _damaged(file, f"`{name}` of `{self.name}` is damaged (its size or hash is not the published one)")

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from localdiff.checkpoint_files import CONFIG, GENERATION_CONFIG
 from localdiff.errors import WeightsError
-from localdiff.paths import require_readable, require_utf8
+from localdiff.paths import read_small, require_readable, require_utf8
 from quant import MANIFEST_FILE
 from quant.dtypes import HEADER_DTYPES
 from quant.errors import SourceError
@@ -131,7 +131,7 @@ class Checkpoint:
         path = self.directory / INDEX_FILE
         require_readable(path)
         try:
-            return parse_index(path.read_bytes())
+            return parse_index(read_small(path))
         except SourceError as error:
             raise WeightsError(error.message, self.remedy) from error
         except OSError as error:
@@ -155,7 +155,7 @@ class Checkpoint:
         path = self.directory / file
         require_readable(path)
         try:
-            value = json.loads(path.read_text(encoding="utf-8"))
+            value = json.loads(read_small(path).decode())
         except FileNotFoundError as error:
             raise WeightsError(
                 f"`{self.directory}` has no `{file}`",

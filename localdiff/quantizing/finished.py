@@ -13,7 +13,7 @@ from pathlib import Path
 from localdiff import paths
 from localdiff.checkpoint_files import CONFIG, TEXT_FILES
 from localdiff.model_reference import resolve_local
-from localdiff.quantizing.origin import name_of, small_files
+from localdiff.quantizing.origin import name_of, read_text_file, small_files
 from localdiff.quantizing.request import QuantizeRequest
 from localdiff.weight_hashes import Show, hashes
 from quant.files.manifest import Manifest
@@ -77,7 +77,7 @@ def copied_files(request: QuantizeRequest) -> dict[str, bytes]:
     if local is None:
         return {}
     names = small_files(path.name for path in local.directory.iterdir() if path.is_file())
-    return {name: (local.directory / name).read_bytes() for name in names}
+    return {name: read_text_file(local.directory, name) for name in names}
 
 
 def _changed_config(manifest: Manifest, source: Path) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,26 +109,33 @@ def _require_text_model(files: tuple[SourceFile, ...], reference: str) -> tuple[
 def _from_directory(reference: str, directory: Path) -> Origin:
     names = sorted(path.name for path in directory.iterdir() if path.is_file())
     _refuse_quantized(reference, names)
-    path = directory / CONFIG
-    paths.require_readable(path)
-    try:
-        config = path.read_bytes()
-    except OSError as error:
-        raise WeightsError(
-            f"`{path}` cannot be read: {error.strerror}",
-            "give the directory that the checkpoint was saved to",
-        ) from error
     return Origin(
         reference=reference,
         model=name_of(reference, directory),
         revision=None,
-        config=model_config(reference, config),
+        config=model_config(reference, read_text_file(directory, CONFIG)),
         files=_require_text_model(read_source(directory), reference),
         small_files=small_files(names),
-        read=lambda name: (directory / name).read_bytes(),
+        read=partial(read_text_file, directory),
         license=_license_of_card(directory / "README.md"),
         directory=directory,
     )
+
+
+def read_text_file(directory: Path, name: str) -> bytes:
+    """The content of a file beside the weights of a directory.
+
+    Raises:
+        WeightsError: it cannot be read.
+    """
+    path = directory / name
+    paths.require_readable(path)
+    try:
+        return paths.read_small(path)
+    except OSError as error:
+        raise WeightsError(
+            f"`{path}` cannot be read: {error.strerror}", "give the directory that the checkpoint was saved to"
+        ) from error
 
 
 def _from_hub(repository: Repository, recipe: Recipe) -> Origin:

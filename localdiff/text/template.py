@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from localdiff.checkpoint_files import CHAT_TEMPLATE, TOKENIZER_CONFIG
 from localdiff.errors import UsageError, WeightsError, kind_of
-from localdiff.paths import require_readable
+from localdiff.paths import read_small, require_readable
 from localdiff.text.shield import Shield
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def _read_config(path: Path) -> Mapping[str, Any]:
         return {}
     try:
         require_readable(path)
-        config = json.loads(path.read_text("utf-8"))
+        config = json.loads(read_small(path).decode())
     except (OSError, ValueError, RecursionError) as error:
         raise WeightsError(f"`{path}` cannot be read: {_one_line(error)}", hint="fetch it again") from error
     if not isinstance(config, dict):
@@ -195,7 +195,7 @@ def _read_config(path: Path) -> Mapping[str, Any]:
 def _read_text(path: Path) -> str:
     require_readable(path)
     try:
-        data = path.read_bytes()
+        data = read_small(path)
         if len(data) > MAX_FILE_BYTES:
             raise WeightsError(f"`{path}` is no chat template: it has {len(data):,} bytes", hint="fetch it again")
         # As text mode reads it: a file saved on Windows renders the same prompt.

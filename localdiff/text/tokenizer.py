@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from localdiff.checkpoint_files import TOKENIZER
 from localdiff.errors import ContextError, UsageError, WeightsError
-from localdiff.paths import require_readable
+from localdiff.paths import read_small, require_readable
 from localdiff.text.shield import Segment, Shield
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def _read(path: Path) -> tokenizers.Tokenizer:
         )
     require_readable(path)
     try:
-        backend = tokenizers.Tokenizer.from_file(str(path))
+        backend = tokenizers.Tokenizer.from_str(read_small(path).decode())
     except Exception as error:  # the library raises plain `Exception` for any error in the file
         reason = str(error).partition("\n")[0]
         raise WeightsError(

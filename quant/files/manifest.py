@@ -20,7 +20,7 @@ from quant.codecs import CODECS
 from quant.codecs.codec import codes_shape, scales_shape
 from quant.dtypes import HEADER_DTYPES, HEADER_NAMES
 from quant.errors import DamagedError, FormError, reason
-from quant.files.source import is_file_name
+from quant.files.source import MAX_HEADER, is_file_name
 from quant.files.writer import Part
 from quant.recipe import Recipe, Rule
 
@@ -216,6 +216,8 @@ def read_manifest(directory: Path) -> Manifest:
     if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would wait
         raise DamagedError(f"`{path}` is not a file", _HINT)
     try:
+        if path.stat().st_size > MAX_HEADER:
+            raise DamagedError(f"`{path}` is larger than any manifest", _HINT)
         return Manifest.from_text(path.read_bytes().decode("utf-8"))
     except FileNotFoundError as error:
         raise DamagedError(f"`{directory}` has no `{MANIFEST_FILE}`: unfinished, or not quantized", _HINT) from error

@@ -212,6 +212,8 @@ def _weight_map(directory: Path) -> dict[str, str]:
         return {}
     if not index.is_file():
         raise SourceError(f"`{index}` is not a file", HINT)
+    if index.stat().st_size > MAX_HEADER:
+        raise SourceError(f"`{index}` is larger than any index", HINT)
     return parse_index(index.read_bytes())
 
 

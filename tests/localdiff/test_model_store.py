@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from localdiff.model_store import (
     remove,
     stored_models,
 )
+from localdiff.paths import MAX_SMALL
 from localdiff.verification_record import record_damaged, record_verified
 from tests.fakes.permissions import as_anyone
 
@@ -38,6 +40,22 @@ def make(env: dict[str, str], name: str, recipe: str = "4bit", nbytes: int = 100
     (directory / "quant.json").write_text(json.dumps({"recipe": {"name": recipe}, "source": {"model": source}}))
     (directory / "model.safetensors").write_bytes(b"x" * nbytes)
     return directory
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
+@pytest.mark.parametrize("name", ["quant.json", "job.json"])
+def test_a_pipe_is_not_waited_for(env: dict[str, str], name: str) -> None:
+    directory = Path(env["LOCALDIFF_HOME"]) / "models" / "demo-4bit"
+    directory.mkdir(parents=True)
+    os.mkfifo(directory / name)
+    (model,) = stored_models(env)
+    assert (model.state, model.command) == ("unfinished", "localdiff quantize demo --recipe 4bit --force")
+
+
+def test_a_manifest_of_gigabytes_is_not_read(env: dict[str, str]) -> None:
+    os.truncate(make(env, "a") / "quant.json", MAX_SMALL + 1)
+    (model,) = stored_models(env)
+    assert (model.state, model.problem) == ("damaged", "its manifest cannot be read")
 
 
 def test_names_of_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

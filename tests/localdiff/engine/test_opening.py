@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 import torch
 
+from localdiff.checkpoint_files import TEXT_FILES
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.engine import Engine, opening
 from localdiff.errors import WeightsError
 from localdiff.load import LoadedModel
 from localdiff.model_reference import DEMO_DIRECTORY
+from localdiff.paths import MAX_SMALL
 from localdiff.verification_record import record_damaged, record_verified
 from quant import MANIFEST_FILE
 from quant.files.manifest import FileEntry, read_manifest
@@ -107,6 +109,13 @@ def test_a_file_without_an_end_is_not_read(tmp_path: Path) -> None:
     (directory / "config.json").unlink()
     (directory / "config.json").symlink_to("/dev/zero")
     assert refusal(directory).message == f"`{directory / 'config.json'}` is a device or a pipe, not a file"
+
+
+@pytest.mark.parametrize("name", TEXT_FILES)
+def test_a_file_of_gigabytes_is_not_read(tmp_path: Path, name: str) -> None:
+    directory = shutil.copytree(DEMO_DIRECTORY, tmp_path / "copy")
+    os.truncate(directory / name, MAX_SMALL + 1)
+    assert "File too large" in refusal(directory).message
 
 
 def test_a_damaged_configuration_that_is_still_json(made: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from localdiff.errors import WeightsError
 from localdiff.hub import repository as module
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import RemoteFile, look_up
+from localdiff.paths import MAX_SMALL
 from localdiff.quoting import printable
 from tests.fakes.hub import COMMIT, TOKEN, Repository, hub, nobody
 from tests.localdiff.conftest import UseHub
@@ -294,6 +295,13 @@ def test_a_file_that_the_repository_does_not_have(use_hub: UseHub) -> None:
 def test_a_file_without_any_hash_goes_by_its_size() -> None:
     assert RemoteFile(name="a", nbytes=1).matches(b"x")
     assert not RemoteFile(name="a", nbytes=1).matches(b"xy")
+
+
+def test_a_small_file_of_gigabytes_is_not_asked_for() -> None:
+    large = RemoteFile(name="config.json", nbytes=MAX_SMALL + 1)
+    repository = module.Repository(name="owner/model", revision="main", commit=COMMIT, files={large.name: large})
+    with pytest.raises(WeightsError, match="`config.json` of `owner/model` is too large: it has 100 MB"):
+        repository.read("config.json")
 
 
 def test_every_wait_is_short() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from localdiff.errors import UsageError, WeightsError
 from localdiff.fetching import contents
 from localdiff.hub.problems import UnreachableError
+from localdiff.paths import MAX_SMALL
 from localdiff.quantizing.card import license_of
 from localdiff.quantizing.origin import find_origin
 from quant.errors import SourceError
@@ -51,6 +53,12 @@ def test_a_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.small_bytes == sum(len(found.read(name)) for name in found.small_files) > 0
         assert found.read("LICENSE") == b"LICENSE"
         assert found.config["canvas_length"] == 8
+
+
+def test_a_licence_of_gigabytes_is_not_read(directory: Path) -> None:
+    os.truncate(directory / "LICENSE", MAX_SMALL + 1)
+    with pytest.raises(WeightsError, match="LICENSE` cannot be read: File too large"):
+        find_origin(str(directory), RECIPE).read("LICENSE")
 
 
 def test_a_directory_called_demo_is_not_the_model_of_this_package(directory: Path) -> None:

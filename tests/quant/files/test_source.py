@@ -23,6 +23,8 @@ from quant.files.manifest import read_manifest
 from quant.files.reader import SourceReader
 from quant.files.slices import row_slices
 from quant.files.source import (
+    INDEX_FILE,
+    MAX_HEADER,
     entry_file,
     is_file_name,
     parse_header,
@@ -47,6 +49,12 @@ def test_finds_every_tensor_of_every_file(directory: Path) -> None:
         found = {tensor.name: (tensor.shape, tensor.dtype) for tensor in files[name].tensors}
         assert found == {tensor: (tuple(value.shape), "BF16") for tensor, value in tensors.items()}
         assert files[name].nbytes == (directory / name).stat().st_size
+
+
+def test_an_index_of_gigabytes_is_not_read(directory: Path) -> None:
+    os.truncate(directory / INDEX_FILE, MAX_HEADER + 1)
+    with pytest.raises(SourceError, match="is larger than any index"):
+        read_source(directory)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
@@ -275,6 +283,13 @@ def test_a_single_file_comes_before_an_index(tmp_path: Path, names: tuple[str, .
     for name in names:
         (tmp_path / name).touch()
     assert entry_file(names) == entry_file(tmp_path) == entry
+
+
+def test_a_manifest_of_gigabytes_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "quant.json").touch()
+    os.truncate(tmp_path / "quant.json", MAX_HEADER + 1)
+    with pytest.raises(DamagedError, match="is larger than any manifest"):
+        read_manifest(tmp_path)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
