@@ -221,38 +221,47 @@ def model_info(
 
 
 def _on_hub(reference: str, revision: str, *, patient: bool) -> Repository:
-    from huggingface_hub import constants
-    from huggingface_hub.file_download import repo_folder_name
-
     timeout = _TIMEOUT if patient else _SHORT_TIMEOUT
 
     def ask() -> Repository:
         info = model_info(reference, revision=revision, files_metadata=True, timeout=timeout)
-        commit = info.sha or ""
-        blobs = Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=reference, repo_type="model"), "blobs")
-        files = {
-            sibling.rfilename: RemoteFile(
-                name=sibling.rfilename,
-                nbytes=_size(reference, commit, sibling),
-                sha256=sibling.lfs.sha256 if sibling.lfs else None,
-                blob=sibling.blob_id,
-                local_path=_cached(reference, sibling.rfilename, commit),
-                is_stored=(blobs / str(sibling.lfs.sha256 if sibling.lfs else sibling.blob_id)).is_file(),
-            )
-            for sibling in info.siblings or ()
-            if _is_wanted(sibling.rfilename)
-        }
-        card = info.card_data
-        license_name = card.get("license") if card else None
-        return Repository(
-            name=reference,
-            revision=revision,
-            commit=commit,
-            files=files,
-            license=license_name if isinstance(license_name, str) and is_license(license_name) else None,
-        )
+        try:
+            return _described(info, reference, revision)
+        except (TypeError, AttributeError) as error:  # the client takes on trust what is in the JSON
+            raise not_the_hub() from error
 
     return _with_retries(ask, reference, revision, waits=_RETRY_WAITS if patient else ())
+
+
+def _described(info: ModelInfo, reference: str, revision: str) -> Repository:
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    commit = info.sha or ""
+    if not _PLAIN.fullmatch(commit):
+        raise not_the_hub()
+    blobs = Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=reference, repo_type="model"), "blobs")
+    files = {
+        sibling.rfilename: RemoteFile(
+            name=sibling.rfilename,
+            nbytes=_size(reference, commit, sibling),
+            sha256=sibling.lfs.sha256 if sibling.lfs else None,
+            blob=sibling.blob_id,
+            local_path=_cached(reference, sibling.rfilename, commit),
+            is_stored=(blobs / str(sibling.lfs.sha256 if sibling.lfs else sibling.blob_id)).is_file(),
+        )
+        for sibling in info.siblings or ()
+        if _is_wanted(sibling.rfilename)
+    }
+    card = info.card_data
+    license_name = card.get("license") if card else None
+    return Repository(
+        name=reference,
+        revision=revision,
+        commit=commit,
+        files=files,
+        license=license_name if isinstance(license_name, str) and is_license(license_name) else None,
+    )
 
 
 def _size(reference: str, commit: str, file: RepoSibling) -> int:
@@ -262,7 +271,7 @@ def _size(reference: str, commit: str, file: RepoSibling) -> int:
     size = file.lfs.size if file.size is None and file.lfs else file.size
     if size is None:
         size = get_hf_file_metadata(hf_hub_url(reference, file.rfilename, revision=commit), timeout=_TIMEOUT).size
-    if size is None:
+    if not isinstance(size, int) or size < 0:
         raise WeightsError(f"the Hub, or what `HF_ENDPOINT` names, does not say how large `{file.rfilename}` is")
     return size
 

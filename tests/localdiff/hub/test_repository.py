@@ -213,7 +213,18 @@ def test_a_hub_that_stays_ill_is_not_asked_for_ever(use_hub: UseHub, no_waiting:
         assert len(server.requests) == 6
 
 
-@pytest.mark.parametrize("listing", [b"<html>Please sign in</html>", b'{"code": 404}', b"[]"])
+@pytest.mark.parametrize(
+    "listing",
+    [
+        b"<html>Please sign in</html>",
+        b'{"code": 404}',
+        b"[]",
+        b'{"id": "owner/model", "siblings": []}',
+        b'{"id": "owner/model", "sha": "../../elsewhere", "siblings": []}',
+        b'{"id": "owner/model", "sha": "a", "siblings": [{"rfilename": 5}]}',
+        b'{"id": "owner/model", "sha": "a", "siblings": [], "cardData": [1]}',
+    ],
+)
 def test_what_answers_in_the_place_of_the_hub_is_called_so(use_hub: UseHub, listing: bytes) -> None:
     """A network that wants a login first, or another service under `HF_ENDPOINT`: no bug of this program."""
     with hub(model=Repository(files=FILES)) as server:
