@@ -2,7 +2,7 @@
 
     repository, cache      what a repository holds, and what of it is here; names in the cache
     downloads, worker      files fetched in the background, by processes of their own
-    endpoint, reach        the Hub's address and its client's time limits, and whether it answers
+    endpoint, reach        the variables that its client reads, its address among them, and whether it answers
     problems               what its client raises, as errors for users
 
 The only package that imports `huggingface_hub`, and only inside functions. Knows names, sizes and hashes; knows nothing

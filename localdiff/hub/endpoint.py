@@ -26,7 +26,7 @@ def is_address(endpoint: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
-def require_readable() -> None:
+def require_usable_variables() -> None:
     """Refuse variables that `huggingface_hub` cannot be imported with, or that its first request fails for.
 
     Raises:

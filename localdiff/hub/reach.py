@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Literal
 
-from localdiff.hub.endpoint import is_address, require_readable
+from localdiff.hub.endpoint import is_address, require_usable_variables
 from localdiff.hub.problems import ConnectionBarredError, UnreachableError, explain, unreadable_token
 from localdiff.hub.repository import model_info
 
@@ -56,7 +56,7 @@ def reach(model: str, *, timeout: float = TIMEOUT) -> Reach:
         UsageError: `HF_ENDPOINT` or a time limit is such that `huggingface_hub` cannot be imported.
     """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    require_readable()
+    require_usable_variables()
     from huggingface_hub import constants, get_token
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 from localdiff.checkpoint_files import CONFIG, TEXT_FILES
 from localdiff.errors import WeightsError
 from localdiff.hub.cache import linked_sha256
-from localdiff.hub.endpoint import require_readable
+from localdiff.hub.endpoint import require_usable_variables
 from localdiff.hub.problems import UnreachableError, explain, not_downloaded, not_the_hub
 from localdiff.model_reference import KINDS
 from localdiff.paths import MAX_SMALL
@@ -180,7 +180,7 @@ def look_up(
         WeightsError: there is no such repository or revision, or access to it is refused.
     """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    require_readable()
+    require_usable_variables()
     from huggingface_hub import constants
 
     revision = revision or MAIN
