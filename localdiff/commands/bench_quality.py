@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from localdiff.commands.loading import Loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.errors import ArgumentError, UsageError
-from localdiff.model_reference import resolve_local
 from localdiff.options import MAX_SEED, GenerateOptions
 from localdiff.quoting import printable
 from localdiff.ui.interrupt import interruptible
@@ -66,7 +65,8 @@ def bench_quality(request: QualityRequest, output: Output, *, ask: AskUser | Non
     if len(set(request.models)) < len(request.models):
         raise UsageError("a model cannot be compared with itself", "name each model once")
     for model in request.models:
-        resolve_local(model)  # a slip in the last name must not cost the answers of the first model
+        # A slip in the last name must not cost the answers of the first model.
+        replace(request.choice, model=model).check_names()
     with status_line(output) as status:
         _measure(request, output, status, ask)
     return 0

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from localdiff import model_store
+from localdiff.adapter_reference import find_adapter
 from localdiff.commands.loading import Loading
 from localdiff.config import KEYS
+from localdiff.model_reference import resolve_local
 from localdiff.options import CONTEXT_SIZE
 from localdiff.ui.interrupt import interruptible
 
@@ -46,6 +48,18 @@ class ModelChoice:
         for name in ("device", "dtype"):
             KEYS[name].checked(getattr(self, name))
 
+    def check_names(self) -> None:
+        """Find out before torch is imported whether model and adapter can exist; what is on the Hub, only it knows.
+
+        Raises:
+            WeightsError: there is nothing of that name.
+            UsageError: a revision of something that has none.
+        """
+        if self.model is not None:
+            resolve_local(self.model, revision=self.revision)
+        if self.adapter is not None:
+            find_adapter(self.adapter)
+
     def load(self, *, context_size: int | None, loading: Loading) -> Engine:
         """Load the model, with memory for as many positions; Ctrl-C works meanwhile.
 
@@ -58,6 +72,7 @@ class ModelChoice:
             LocaldiffError: as `Engine.load`.
         """
         model = model_store.default_model() if self.model is None else self.model
+        self.check_names()
         with interruptible():
             from localdiff.engine import Engine
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from localdiff import model_store
-from localdiff.adapter_reference import find_adapter
 from localdiff.commands.loading import Loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.output_file import output_file
@@ -27,7 +26,6 @@ from localdiff.commands.trace_header import Recordable
 from localdiff.commands.waiting import Waiting
 from localdiff.errors import INTERRUPTED, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
-from localdiff.model_reference import resolve_local
 from localdiff.model_store import quantized_directory
 from localdiff.options import DRAWN_SEED_BITS, GenerateOptions
 from localdiff.paths import expanded
@@ -190,7 +188,7 @@ def _sides(request: PairRequest, output: Output) -> tuple[Side, Side]:
             "give either `--recipes bf16,4bit` or `--adapter NAME`",
         )
     if choice.adapter is not None:
-        find_adapter(choice.adapter)  # before the first run, which would be in vain
+        choice.check_names()  # before the first run, which would be in vain
         return Side(BASE, replace(choice, adapter=None)), Side(ADAPTED, choice)
     assert request.recipes is not None
     recipes = [recipe.strip() for recipe in request.recipes.split(",")]
@@ -204,7 +202,7 @@ def _sides(request: PairRequest, output: Output) -> tuple[Side, Side]:
     assert choice.model is not None
     if _is_quantized(choice.model):
         raise UsageError(f"`{choice.model}` is already quantized", "`-m` takes the model that it was made from")
-    resolve_local(choice.model)  # of a slip in its name there are no weights to be made
+    choice.check_names()  # of a slip there are no weights to be made
     sides: dict[str, Side] = {}
     for recipe in recipes:
         if recipe != PUBLISHED:
