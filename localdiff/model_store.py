@@ -162,8 +162,8 @@ def remedy(model: StoredModel) -> str:
     if model.state == "unfinished" and not model.name.endswith(PARTIAL):
         return deletes  # `localdiff quantize` replaces nothing that it did not make
     continues = "rebuilds what is damaged" if model.state == "damaged" else "continues it"
-    if model.state == "damaged" and model.command is None:
-        continues += ", from the same source"
+    if model.state == "damaged" and model.command is None:  # without a manifest nothing says what to keep
+        continues = "makes it again, with `--force`" if model.recipe is None else f"{continues}, from the same source"
     verb = "made" if model.state == "damaged" else "began"
     command = "" if model.command is None else f"`{model.command}`"
     return f"{command or f'the `localdiff quantize` that {verb} it'} {continues}; {deletes}"

@@ -56,6 +56,7 @@ def test_a_manifest_of_gigabytes_is_not_read(env: dict[str, str]) -> None:
     os.truncate(make(env, "a") / "quant.json", MAX_SMALL + 1)
     (model,) = stored_models(env)
     assert (model.state, model.problem) == ("damaged", "its manifest cannot be read")
+    assert remedy(model).startswith("the `localdiff quantize` that made it makes it again, with `--force`; ")
 
 
 def test_names_of_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
