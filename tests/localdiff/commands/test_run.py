@@ -363,3 +363,10 @@ def test_what_other_rooms_log(cli: Cli) -> None:
         f"info: skipped 356 vision tensors\n{warning}"
     )
     assert logging.getLogger("localdiff").handlers == []
+
+
+def test_a_model_that_is_nowhere_is_told_before_the_prompt_is_read(cli: Cli) -> None:
+    """Whatever writes into the pipe may take minutes."""
+    cli.engine = ScriptedEngine()
+    result = cli("run", "-m", "nothere", stdin=b"no text: \xff")
+    assert (result.code, result.stderr.startswith("error: `nothere` is neither `demo`, nor")) == (3, True)
