@@ -32,7 +32,8 @@ def test_every_script_can_be_imported_and_no_code_is_asked_of_the_hub(tmp_path: 
     done = subprocess.run(
         [sys.executable, "-c", PACKING + "\n".join(f"import {name}" for name in names)],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        # bitsandbytes would load torch's compiler for functions that nobody calls here.
+        env=os.environ | {"PYTHONPATH": str(tmp_path), "TORCHDYNAMO_DISABLE": "1"},
         capture_output=True,
         text=True,
     )

@@ -1,4 +1,7 @@
-"""Tensors that bitsandbytes quantized, read without it."""
+"""Tensors that bitsandbytes quantized, read without it.
+
+bitsandbytes, which brings torch's compiler along, is loaded by the tests: every process of a run reads this file.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import json
 
 import pytest
 import torch
-from bitsandbytes.functional import dequantize_4bit, quantize_4bit
 from torch import Tensor
 
 from quant.codecs.bitsandbytes_tensor import BitsandbytesTensor, bitsandbytes_names
@@ -19,6 +21,8 @@ def stored(
     weight: Tensor, *, nested: bool, quant_type: str = "nf4", blocksize: int = 64
 ) -> tuple[dict[str, Tensor], Tensor]:
     """What bitsandbytes writes into a checkpoint, and what it decodes that to."""
+    from bitsandbytes.functional import dequantize_4bit, quantize_4bit
+
     codes, state = quantize_4bit(weight, blocksize=blocksize, compress_statistics=nested, quant_type=quant_type)
     parts = {NAME: codes} | {f"{NAME}.{key}": value for key, value in state.as_dict(packed=True).items()}
     return parts, dequantize_4bit(codes, state)

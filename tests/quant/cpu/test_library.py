@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -14,7 +12,6 @@ import torch
 from quant.codecs.nf4 import Nf4
 from quant.cpu import bitsandbytes_library as module
 from quant.cpu.bitsandbytes_library import FUNCTIONS, Nf4Library, decodes_alike, nf4_library
-from tests.screens.processes import ROOT
 
 
 @pytest.fixture
@@ -110,12 +107,3 @@ def test_other_bits_are_noticed(library: Nf4Library, monkeypatch: pytest.MonkeyP
     decode = library.decode
     monkeypatch.setattr(library, "decode", lambda codes, scales, out: decode(codes, scales.abs(), out))
     assert not decodes_alike(library)
-
-
-def test_the_package_is_not_imported_for_it() -> None:
-    """Its import takes seconds and may fetch code."""
-    code = (
-        "import sys; from quant.cpu.bitsandbytes_library import nf4_library; nf4_library(); "
-        "assert not {'bitsandbytes', 'kernels'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
