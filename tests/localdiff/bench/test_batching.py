@@ -25,7 +25,7 @@ TEXTS = ("hello there", "what is 2", "why", "one two three four", "a", "so what"
 
 def task(text: str, seed: int = 1) -> Callable[[Engine], Answer]:
     question = Question(group="g", messages=(("user", text),))
-    options = GenerateOptions(seed=seed, max_tokens=20, context_size=64, steps=3)
+    options = GenerateOptions(seed=seed, max_tokens=12, context_size=64, steps=3)
     return lambda engine: ask(engine, question, options)[0]
 
 
