@@ -26,6 +26,7 @@ from localdiff import cli
 from localdiff.commands import run as commands_run
 from localdiff.commands.run import run
 from tests.fakes.engine import ScriptedEngine
+from tests.screens.forked import SIGNALS_OF_A_SHELL, Fork
 from tests.screens.terminal import CuttingScreen
 
 ROOT = Path(__file__).parents[2]
@@ -133,7 +134,7 @@ def process(
 class Terminal:
     """A process on a pseudo-terminal, and what its screen shows."""
 
-    child: subprocess.Popen[bytes]
+    child: subprocess.Popen[bytes] | Fork
     master: int
     screen: pyte.Screen
     raw: bytearray = field(default_factory=bytearray)
@@ -174,7 +175,9 @@ class Terminal:
         while self._read(0):
             pass
         os.close(self.master)
-        return self.child.returncode
+        code = self.child.returncode
+        assert code is not None
+        return code
 
     def _read(self, seconds: float) -> bool:
         if not select.select([self.master], [], [], seconds)[0]:
@@ -200,6 +203,8 @@ def terminal(
 ) -> Terminal:
     """Run `localdiff` on a pseudo-terminal, which is also where its Ctrl-C comes from.
 
+    With a script it is a fork of what is loaded already, where nothing else is to be between it and the test.
+
     Args:
         stdout, stderr: something else for one of the streams, such as `subprocess.PIPE`.
         under: a command that gets all of this as its arguments.
@@ -207,21 +212,26 @@ def terminal(
 
     def as_in_a_shell() -> None:
         """In the child: the terminal is its own, and it ignores none of the signals that whoever runs the tests may."""
-        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTSTP):
+        for number in SIGNALS_OF_A_SHELL:
             signal.signal(number, signal.SIG_DFL)
         fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
 
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    child = subprocess.Popen(
-        [*under, *command(script, arguments)],
-        stdin=slave,
-        stdout=slave if stdout is None else stdout,
-        stderr=slave if stderr is None else stderr,
-        env=env or environment(),
-        cwd=ROOT,
-        start_new_session=True,
-        preexec_fn=as_in_a_shell,
-    )
+    streams = [slave, slave if stdout is None else stdout, slave if stderr is None else stderr]
+    child: subprocess.Popen[bytes] | Fork
+    if script is not None and not under:
+        child = Fork(script, arguments, streams=streams, env=env or environment(), cwd=ROOT)
+    else:
+        child = subprocess.Popen(
+            [*under, *command(script, arguments)],
+            stdin=streams[0],
+            stdout=streams[1],
+            stderr=streams[2],
+            env=env or environment(),
+            cwd=ROOT,
+            start_new_session=True,
+            preexec_fn=as_in_a_shell,
+        )
     os.close(slave)
     return Terminal(child=child, master=master, screen=CuttingScreen(columns, rows, history=10_000, ratio=0.5))

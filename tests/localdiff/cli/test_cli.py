@@ -17,7 +17,8 @@ from localdiff.__main__ import main
 from localdiff.errors import ResourceError, TraceError, WeightsError
 from quant.errors import DamagedError
 from tests.fakes.engine import ScriptedEngine
-from tests.screens.processes import ROOT, Cli, command, environment, process
+from tests.screens.forked import Fork
+from tests.screens.processes import ROOT, TIMEOUT, Cli, command, environment, process
 
 WITHOUT_TORCH = """
 import sys
@@ -526,16 +527,14 @@ def test_streams_that_are_closed(tmp_path: Path) -> None:
         ([], "stdout is closed, so nothing would be seen"),
     ],
 )
-def test_what_would_be_said_to_nobody_is_refused(arguments: list[str], words: str) -> None:
-    done = subprocess.run(
-        ["sh", "-c", '"$@" >&-', "sh", *command({}, arguments)],
-        input=b"hi\n",
-        stderr=subprocess.PIPE,
-        env=environment(),
-        cwd=ROOT,
-    )
-    assert done.returncode == 2
-    assert f"error: {words}" in done.stderr.decode()
+def test_what_would_be_said_to_nobody_is_refused(arguments: list[str], words: str, prompt_file: Path) -> None:
+    with prompt_file.open("rb") as typed:
+        streams = [typed.fileno(), None, subprocess.PIPE]
+        run = Fork({}, arguments, streams=streams, env=environment(), cwd=ROOT)
+    assert run.stderr is not None
+    with run.stderr as stderr:
+        assert f"error: {words}" in stderr.read().decode()
+    assert run.wait(TIMEOUT) == 2
 
 
 def test_the_package_hands_out_its_names_lazily() -> None:

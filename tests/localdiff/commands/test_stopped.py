@@ -18,6 +18,7 @@ from localdiff.commands.output_file import OutputFile, output_file
 from localdiff.errors import UsageError
 from localdiff.trace.reader import read_trace
 from localdiff.ui.output import decide
+from tests.screens.forked import Fork
 from tests.screens.processes import ROOT, TIMEOUT, CapturedStream, Result, command, environment, terminal
 
 SCRIPT = {"pause": 0.05, "blocks": [{"text": "Kept.", "steps": 1}, {"text": "Dropped.", "steps": 10_000}]}
@@ -44,27 +45,32 @@ def stopped(
         reads: whether somebody reads stdout.
     """
     events = folder / "events.jsonl"
-    running = subprocess.Popen(
-        [*under, *command(script, ["run", "-m", "demo", "hi", "--events", str(events), *options])],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-        cwd=ROOT,
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
-    )
+    words, pipe = ["run", "-m", "demo", "hi", "--events", str(events), *options], subprocess.PIPE
+    running: subprocess.Popen[bytes] | Fork
+    if under:
+        running = subprocess.Popen(
+            [*under, *command(script, words)],
+            stdin=subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe,
+            env=environment(),
+            cwd=ROOT,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+        )
+    else:
+        running = Fork(script, words, streams=[subprocess.DEVNULL, pipe, pipe], env=environment(), cwd=ROOT)
     deadline = time.monotonic() + TIMEOUT
     while not events.exists() or f'"denoise_step","block":{block},' not in events.read_text():
         assert time.monotonic() < deadline and running.poll() is None
         time.sleep(0.02)
-    if not reads:
-        assert running.stdout is not None
-        running.stdout.close()
-        running.stdout = None
-    os.kill(running.pid, by)
-    out, err = running.communicate(timeout=TIMEOUT)
-    events.unlink()
-    return Result(running.returncode, (out or b"").decode(), err.decode())
+    assert running.stdout is not None and running.stderr is not None
+    with running.stdout as stdout, running.stderr as stderr:
+        if not reads:
+            stdout.close()
+        os.kill(running.pid, by)
+        code = running.wait(TIMEOUT)  # a pipe has room for all that it says
+        events.unlink()
+        return Result(code, stdout.read().decode() if reads else "", stderr.read().decode())
 
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
