@@ -184,7 +184,7 @@ def test_no_torch(file: Path) -> None:
 
 def paused_player(file: Path) -> Terminal:
     """A player that stands still at its first moment, however fast it played until then."""
-    screen = terminal("replay", str(file), "--speed", "0.0625", columns=100, rows=24)
+    screen = terminal("replay", str(file), "--speed", "0.0625", script={}, columns=100, rows=24)
     screen.wait_for(" playing ")
     screen.type(b"\x1b[H")
     screen.wait_for(" paused ")
@@ -232,14 +232,14 @@ def test_the_example_is_slowed_unless_a_speed_is_given() -> None:
     assert ReplayRequest(file="example").pace == 0.125
     assert ReplayRequest(file="example", speed=1.0).pace == 1.0
     assert ReplayRequest(file="./example").pace == 1.0
-    screen = terminal("replay", "example", columns=100, rows=24)
+    screen = terminal("replay", "example", script={}, columns=100, rows=24)
     screen.wait_for(" playing     1/8×")
     screen.type(b"q")
     assert screen.finish() == 0
 
 
 def test_it_plays_by_itself_to_the_end(file: Path) -> None:
-    screen = terminal("replay", str(file), "--speed", "2", columns=90, rows=20)
+    screen = terminal("replay", str(file), "--speed", "2", script={}, columns=90, rows=20)
     screen.wait_for(" at the end ")
     screen.type(b"\x1b")
     assert screen.finish() == 0
@@ -251,7 +251,7 @@ def test_a_step_that_claims_to_have_taken_for_ever_is_waited_for(file: Path) -> 
         for event in condensing()
     ]
     file.write_bytes(record(events, pieces=word_pieces()))
-    screen = terminal("replay", str(file), columns=100, rows=24)
+    screen = terminal("replay", str(file), script={}, columns=100, rows=24)
     screen.wait_for("block 1/≤2 · step  1/48")
     screen.type(b"q")
     assert screen.finish() == 0
@@ -292,7 +292,7 @@ def test_ctrl_z_gives_the_terminal_back_and_takes_it_again(file: Path, continued
 
 @pytest.mark.parametrize("term", ["dumb", "unknown"])
 def test_a_terminal_that_cannot_move_gets_the_text(file: Path, term: str) -> None:
-    screen = terminal("replay", str(file), env=environment(TERM=term), columns=100, rows=24)
+    screen = terminal("replay", str(file), script={}, env=environment(TERM=term), columns=100, rows=24)
     assert screen.finish() == 0
     assert b"\x1b" not in screen.raw
     assert TEXT.split()[0].encode() in screen.raw
