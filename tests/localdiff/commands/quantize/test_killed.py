@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,8 +42,8 @@ def wait_until(condition: Callable[[], bool]) -> None:
 class Place:
     """A source, a home, and where the result will be."""
 
-    def __init__(self, directory: Path, model: str, env: dict[str, str]) -> None:
-        self.model, self.env = model, env
+    def __init__(self, directory: Path, model: str, env: dict[str, str], server: Hub | None = None) -> None:
+        self.directory, self.model, self.env, self.server = directory, model, env, server
         self.models = directory / "home" / "models"
         self.output = self.models / "small-4bit"
         self.partial = self.models / "small-4bit.partial"
@@ -67,11 +67,20 @@ class Place:
         return Result(running.returncode, stdout.decode(), stderr.decode())
 
     def finish(self) -> Result:
-        """The same command again, to its end."""
-        result = self.run()
+        """The same command again, to its end; nobody stops it, and so it needs no process of its own."""
+        result = in_this_process(self.directory, self.arguments, self.server)
         assert (result.code, result.stdout) == (0, f"{self.output}\n"), result.stderr
         assert {path.name for path in self.models.iterdir()} == {"small-4bit"}
         return result
+
+
+def in_this_process(directory: Path, arguments: Sequence[str], server: Hub | None) -> Result:
+    """Run the command with its home in a directory, and there the cache of the Hub."""
+    with pytest.MonkeyPatch.context() as patch:
+        if server is not None:
+            point_at(patch, directory, server)
+        patch.setenv("LOCALDIFF_HOME", str(directory / "home"))
+        return Cli(patch)(*arguments, stdin=b"")
 
 
 @pytest.fixture(scope="module")
@@ -81,15 +90,12 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Mapping[str, bytes]]:
-    """What a run that nobody stops writes, from the directory and from the Hub; it needs no process of its own."""
+    """What a run that nobody stops writes, from the directory and from the Hub."""
     results = {}
     with hub(small=Repository(files={path.name: path.read_bytes() for path in source.iterdir()})) as server:
         for model in (str(source), "owner/small"):
             directory = tmp_path_factory.mktemp("whole")
-            with pytest.MonkeyPatch.context() as patch:
-                point_at(patch, directory, server)
-                patch.setenv("LOCALDIFF_HOME", str(directory / "home"))
-                assert Cli(patch)("quantize", model, "--yes", stdin=b"").code == 0
+            assert in_this_process(directory, ["quantize", model, "--yes"], server).code == 0
             results[model] = tree(directory / "home" / "models" / "small-4bit")
     return results
 
@@ -114,7 +120,7 @@ def server(source: Path) -> Iterator[Hub]:
 
 @pytest.fixture
 def remote(server: Hub, tmp_path: Path) -> Place:
-    return Place(tmp_path, "owner/small", environment(**settings(server, tmp_path)))
+    return Place(tmp_path, "owner/small", environment(**settings(server, tmp_path)), server)
 
 
 def until_the_last_file_is_waited_for(place: Place, server: Hub) -> None:
