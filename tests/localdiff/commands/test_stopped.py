@@ -231,7 +231,7 @@ def test_a_terminal_that_is_held_does_not_keep_it_from_its_file(tmp_path: Path) 
     """With Ctrl-S it takes nothing; the file is written, and nobody waits for the remark about it."""
     path = tmp_path / "answer.txt"
     run = terminal("run", "-m", "demo", "hi", "-o", str(path), script=SCRIPT)
-    run.wait_for("block 2/≤2 · step  1")
+    run.wait_for("block 2/≤2 · step")  # whichever: a busy machine shows not all of them
     run.type(b"\x13")
     while run._read(1.0):
         pass

@@ -61,9 +61,12 @@ def pull(run: Terminal, columns: int, rows: int) -> None:
 
 
 def assert_restored(run: Terminal) -> None:
-    end = run.raw.decode(errors="replace")
-    assert end.rindex(RESTORE) > end.rindex(SYNC_ON)
+    assert_ends_restored(run.raw)
     assert not run.screen.cursor.hidden
+
+
+def assert_ends_restored(raw: bytes) -> None:
+    assert raw.rindex(RESTORE.encode()) > raw.rindex(SYNC_ON.encode())
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (50, 20), (20, 6)], ids=str)
@@ -163,7 +166,7 @@ def test_suspended_and_continued_by_a_shell() -> None:
     run.type(b"\x1a")
     run.wait_for("code 148")
     run.wait_for(" echo")
-    assert_restored(run)
+    assert_ends_restored(run.raw[: run.raw.index(b"code 148")])  # it may be back by now
     run.wait_for("step  4/48")
     assert sum("step  4/48" in line for line in run.lines()) == 1, "the shell got a screen without our picture"
     run.type(b"\x03")
