@@ -30,6 +30,7 @@ from localdiff.model.cache import KVCache
 from localdiff.model.fused_layer_ops import FusedLayerOps
 from localdiff.model.layer_ops import set_layer_ops
 from localdiff.model.projections import fuse_projections
+from quant import instructions
 from quant.cuda import choice
 from quant.recipe import recipe_named
 from tests.models import tiny
@@ -109,7 +110,9 @@ def count(
     shape = Shape(commit_rows=length if commit else 0, sampled=True)
     cache = KVCache(config, 64, torch.bfloat16, CPU)
     # Operations are seen whole under `inference_mode`, and in the pieces that are launched under `no_grad`.
-    with torch.no_grad(), _counted_kernels(launches):
+    # A card multiplies bf16, whatever this CPU does.
+    has_bf16 = mock.patch.object(instructions, "has_bf16_matmul", lambda: True)
+    with torch.no_grad(), _counted_kernels(launches), has_bf16:
         program = Program(network, buffers, shape, read=read_through_torch)
         program.run(cache)  # makes what is made once: nf4's tables
         for layer in network.layers:
