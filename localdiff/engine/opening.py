@@ -140,20 +140,23 @@ def open_model(
 def _load_and_try(
     load: Callable[[], LoadedModel], adapter: str | None, progress: LoadProgress
 ) -> tuple[LoadedModel, Denoiser]:
-    """Loads a model and tries its kernels; loads it again, without any, where one of them fails.
+    """Loads a model and tries its kernels; loads it again, without any on that GPU, where one of them fails.
 
     Raises:
         WeightsError: what it computes is NaN or infinite without kernels, too.
     """
-    loaded = load()
+    loaded, failed = load(), set[torch.device]()
     denoiser, device = _denoiser(loaded), loaded.placement.main
-    if not try_kernels(denoiser, device, progress, expectations=loaded.expectations):
-        # `try_kernels` has excluded the device: the second model uses none.
-        _log.warning("a GPU kernel failed while it was tried: the model is loaded again, without kernels")
+    while device not in failed and not try_kernels(denoiser, device, progress, expectations=loaded.expectations):
+        # `try_kernels` has excluded the device: the next model uses none there. Another GPU may have more free memory
+        # by now: there they are tried, too.
+        _log.warning("a GPU kernel failed while it was tried: the model is loaded again, without kernels on that GPU")
+        failed.add(device)
         del loaded, denoiser  # there is no memory for a second model
         release_cached_memory()
         loaded = load()
-        denoiser = _denoiser(loaded)
+        denoiser, device = _denoiser(loaded), loaded.placement.main
+    if device in failed:
         with adapter_may_be_at_fault(adapter):
             try_plainly(denoiser, device, loaded.placement.layers)
     return loaded, denoiser

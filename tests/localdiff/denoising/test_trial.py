@@ -27,6 +27,7 @@ from tests.models.steps import denoiser_of
 
 CPU = torch.device("cpu")
 OPTIONS = GenerateOptions(seed=1, max_tokens=64)
+LOADED_AGAIN = "a GPU kernel failed while it was tried: the model is loaded again, without kernels on that GPU"
 
 
 def load(progress: LoadProgress = tell_nobody) -> Engine:
@@ -81,12 +82,40 @@ def test_a_kernel_that_fails_costs_speed_and_no_answer(
     failing(RuntimeError("out of resource: shared memory\nRequired: 1"), monkeypatch)
     engine = load()
     assert not engine.denoiser.path.static
-    assert caplog.messages == ["a GPU kernel failed while it was tried: the model is loaded again, without kernels"]
+    assert caplog.messages == [LOADED_AGAIN]
     assert answer(engine) == expected
     unsupported = why_unsupported(CPU)
     assert unsupported is not None
     assert unsupported.reason == "a kernel fails here (RuntimeError: out of resource: shared memory)"
     assert "LOCALDIFF_CUDA_PLAIN=all" in unsupported.remedy
+
+
+@pytest.mark.parametrize("fails_there", [False, True])
+def test_on_another_gpu_that_the_model_is_loaded_to_again_kernels_are_tried_too(
+    fails_there: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What fails takes memory: where several are equal, another one then has more of it."""
+    other, mains, tried, right = torch.device("cpu", 0), list[torch.device](), list[torch.device](), opening.load_model
+
+    def load_model(*arguments: Any, **options: Any) -> LoadedModel:
+        loaded = right(*arguments, **options)
+        mains.append(other if mains else CPU)
+        return dataclasses.replace(loaded, placement=dataclasses.replace(loaded.placement, main=mains[-1]))
+
+    def try_there(denoiser: Denoiser, device: torch.device, *arguments: Any, **options: Any) -> bool:
+        tried.append(device)
+        if device == CPU or fails_there:
+            support.exclude(device, RuntimeError("out of resource"))
+            return False
+        return try_kernels(denoiser, device, *arguments, **options)
+
+    monkeypatch.setattr(opening, "load_model", load_model)
+    monkeypatch.setattr(opening, "try_kernels", try_there)
+    engine = load()
+    assert tried == [CPU, other]
+    assert mains == [CPU, other, *[other] * fails_there]
+    assert engine.denoiser.path.static is not fails_there
+    assert caplog.messages == [LOADED_AGAIN] * (1 + fails_there)
 
 
 def with_nan(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +149,7 @@ def test_numbers_that_only_kernels_lack_are_theirs(
     expected = answer(load())
     failing(WeightsError("the logits of block 1, step 1 are not finite (NaN or infinity)"), monkeypatch)
     engine = load()
-    assert caplog.messages == ["a GPU kernel failed while it was tried: the model is loaded again, without kernels"]
+    assert caplog.messages == [LOADED_AGAIN]
     assert answer(engine) == expected and why_unsupported(CPU) is not None
 
 
@@ -161,7 +190,7 @@ def test_kernels_that_compute_wrong_numbers_are_not_used(
         monkeypatch.setattr(opening, "load_model", load_model)
     engine = load()
     assert not engine.denoiser.path.static
-    assert caplog.messages == ["a GPU kernel failed while it was tried: the model is loaded again, without kernels"]
+    assert caplog.messages == [LOADED_AGAIN]
     assert answer(engine) == expected
     assert str(why_unsupported(CPU)) == f"kernels compute wrong numbers here ({error})"
 
