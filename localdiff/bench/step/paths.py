@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import torch
 from torch import nn
@@ -19,6 +20,7 @@ from localdiff.model.projections import Projections
 from quant.dtypes import short_name
 from quant.instructions import matmul_dtype
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear
+from quant.modules.embedding import ChunkedEmbedding
 
 _DECODED = (QuantLinear, QuantExperts, QuantEmbedding)
 
@@ -81,10 +83,16 @@ def path_of(module: nn.Module, dtype: torch.dtype | None = None) -> str:
     if isinstance(module, _DECODED):
         if dtype is None:
             return "decoded, then multiplied"
-        compute = matmul_dtype(next(module.buffers()).device, dtype)
-        return f"decoded to {short_name(compute)}, multiplied through torch"
+        return f"decoded to {short_name(_multiplied_in(module, dtype))}, multiplied through torch"
     first = next(module.parameters(), None)
-    return "" if first is None else f"torch, {short_name(first.dtype)}"
+    return "" if first is None else f"torch, {short_name(_multiplied_in(module, first.dtype))}"
+
+
+def _multiplied_in(module: nn.Module, dtype: torch.dtype) -> torch.dtype:
+    """The type that a module multiplies in, for activations of a type."""
+    if not isinstance(module, QuantLinear | ChunkedEmbedding):
+        return dtype
+    return matmul_dtype(next(chain(module.parameters(), module.buffers())).device, dtype)
 
 
 def _words(paths: Iterable[str]) -> str:

@@ -30,6 +30,7 @@ from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.projections import fuse_projections
 from localdiff.model_reference import resolve_local
+from quant import instructions
 from quant.errors import RecipeError
 from quant.recipe import RECIPES
 from quant.released import LAYERS
@@ -239,6 +240,20 @@ def test_paths_are_named() -> None:
     network.attention_kernel = SimpleNamespace(path="bf16, native")
     assert paths_of(network, torch.bfloat16)["attention core"] == "bf16, native"
     assert paths_of(network, torch.float32)["attention core"].startswith("torch"), "it takes bf16 only"
+
+
+@pytest.mark.parametrize("has_bf16", [False, True])
+def test_a_part_is_named_by_the_type_that_it_is_multiplied_in(has_bf16: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPU without instructions for bf16 multiplies linear layers and embeddings in fp32, but not experts."""
+    monkeypatch.setattr(instructions, "has_bf16_matmul", lambda: has_bf16)
+    quantized, plain = (
+        paths_of(small_subject(recipe, dtype="bf16").network, torch.bfloat16) for recipe in ("4bit", "bf16")
+    )
+    multiplied = "bf16" if has_bf16 else "fp32"
+    assert quantized["dense MLP"] == quantized["head"] == f"decoded to {multiplied}, multiplied through torch"
+    assert quantized["experts"] == "decoded to bf16, multiplied through torch"
+    assert plain["head"] == f"torch, {multiplied}"
+    assert plain["dense MLP"] == plain["experts"] == "torch, bf16"
 
 
 def test_products_in_one_are_named_and_timed_in_the_place_of_theirs() -> None:
