@@ -20,6 +20,7 @@ from localdiff.host_memory import host_memory
 from localdiff.load.devices import free_bytes, resolve_device
 from localdiff.sizes import shown_size
 from quant.gpus import seen_gpus, usable_gpus, why_unseen, why_unusable
+from quant.instructions import has_bf16_matmul
 from quant.unsupported import Unsupported
 
 
@@ -63,7 +64,7 @@ def check_devices(available: Sequence[Device], *, gpus: int) -> list[Finding]:
             for one in available
         ],
         "threads": torch.get_num_threads(),
-        "bf16": bf16_speed(),
+        "bf16": "in hardware" if has_bf16_matmul() else "emulated",
     }
     text = f"torch {torch.__version__} ({build}); `auto` is {available[0].device} ({available[0].title})"
     finding = partial(Finding, subject="devices", details=[_line(one) for one in available], facts=facts)
@@ -102,12 +103,6 @@ def check_device(settings: Settings | UsageError) -> list[Finding]:
 def _unusable() -> Unsupported | None:
     """What keeps torch from a GPU that it sees."""
     return next(filter(None, map(why_unusable, seen_gpus())), None)
-
-
-def bf16_speed() -> str:
-    """Whether the CPU multiplies bf16 in hardware."""
-    has = bool(torch._C._has_mkldnn) and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return "in hardware" if has else "emulated"
 
 
 def _line(device: Device) -> str:

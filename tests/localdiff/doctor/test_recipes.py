@@ -7,6 +7,7 @@ from unittest import mock
 import pytest
 import torch
 
+from localdiff.doctor import torch_devices
 from localdiff.doctor.recipes import check_recipes
 from localdiff.doctor.torch_devices import Device, check_devices, devices
 from localdiff.memory_account import SLACK, SLACK_BESIDES_CONTEXT, MemoryAccount, held_by_plan
@@ -53,6 +54,16 @@ def test_a_limit_counts_as_the_memory_of_a_device() -> None:
     assert (finding.facts["free_bytes"], finding.facts["usable_bytes"]) == (18 * 10**9, 1000)
     (finding,) = check_recipes([device("cuda:0", 18)], context=8192, limit=10**12)
     assert finding.text.startswith("18.0 GB free, which holds 4bit")
+
+
+@pytest.mark.parametrize(("has_bf16", "fact"), [(False, "emulated"), (True, "in hardware")])
+def test_bf16_is_in_hardware_where_there_are_instructions_for_it(
+    has_bf16: bool, fact: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With AVX-512, torch calls oneDNN's bf16 supported, whether or not the CPU has instructions for it."""
+    monkeypatch.setattr(torch_devices, "has_bf16_matmul", lambda: has_bf16)
+    (finding,) = check_devices([device("cpu", 20)], gpus=0)
+    assert finding.facts["bf16"] == fact
 
 
 def test_a_device_that_does_not_say_is_left_out() -> None:
