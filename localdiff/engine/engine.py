@@ -97,9 +97,10 @@ class Engine:
 
         A directory is in the released layout, what `localdiff quantize` wrote, or has bitsandbytes' 4-bit layers.
 
-        Where the model does not fit the device, `auto` uses all CUDA devices, and leaves layers in host memory if
-        that is still too little; a warning states the cost. A named device takes the whole model or none of it, unless
-        `max_memory` is given, too. A small model on a CPU sets torch to one thread (`localdiff.load.limit_threads`).
+        Where the model does not fit the first CUDA device, `auto` takes the one with most free memory, else all of
+        them, and leaves layers in host memory if that is still too little; a warning states the cost. A named device
+        takes the whole model or none of it, unless `max_memory` is given, too. A small model on a CPU sets torch to one
+        thread (`localdiff.load.limit_threads`).
 
         Args:
             device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
