@@ -60,7 +60,7 @@ class Draws:
 
     def _tiled(self, draw: Callable[..., Tensor], shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         count = math.prod(shape)
-        drawn = draw(min(count, _DRAWN), generator=self._generator).to(self._device, dtype)
+        drawn = draw(min(count, _DRAWN), dtype=torch.float32, generator=self._generator).to(self._device, dtype)
         return drawn.repeat(-(-count // _DRAWN))[:count].view(*shape)
 
 

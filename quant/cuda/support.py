@@ -161,7 +161,7 @@ def _is_of_tools(error: Exception) -> bool:
 def _rounds_rows(device: torch.device) -> bool:
     from quant.cuda.rows import quantize_groups
 
-    x = torch.linspace(-1, 1, 128, device=device).view(1, 128)
+    x = torch.linspace(-1, 1, 128, dtype=torch.float32, device=device).view(1, 128)
     rows = quantize_groups(x)
     back = rows.codes.float() * rows.scales.repeat_interleave(64, dim=1)
     return bool(((back - x).abs() <= 0.01).all())
@@ -175,7 +175,8 @@ def _decodes(codec: str, device: torch.device) -> bool:
     # Other instructions make bf16 of int8 than fp16; the interpreter multiplies fp16 alone correctly.
     dtype = torch.float16 if is_interpreted(linear_kernel) else torch.bfloat16
     # Eight groups, so that copies to shared memory are ahead of the products that take them.
-    tensor = QuantTensor.of(CODECS[codec], torch.linspace(-1, 1, 64 * 512, device=device).sin().view(64, 512))
+    weight = torch.linspace(-1, 1, 64 * 512, dtype=torch.float32, device=device).sin().view(64, 512)
+    tensor = QuantTensor.of(CODECS[codec], weight)
     expected = tensor.decode(dtype)
     rows = torch.eye(512, dtype=dtype, device=device)
     return torch.equal(Weight.of(tensor, "a16").times(rows).T, expected)

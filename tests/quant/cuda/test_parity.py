@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from quant.codecs import CODECS
 from quant.cuda import choice, experts, linear, parity, tiles
-from quant.cuda.parity import Expectation, ParityError, assert_parity, plain_calls
+from quant.cuda.parity import Draws, Expectation, ParityError, assert_parity, plain_calls
 from quant.modules import QuantEmbedding, QuantLinear, QuantTensor
 from tests.gpu.kernels import DEVICE, HALVES, needs_triton
 from tests.models.quantized import plain_experts
@@ -186,3 +187,16 @@ def test_zeros_agree_with_zeros_alone() -> None:
     assert parity_of(zeros, zeros) == 0
     with pytest.raises(ParityError):
         parity_of(zeros + 1e-30, zeros)
+
+
+def test_draws_are_the_same_whatever_is_torch_s_default_dtype(
+    another_default_dtype: Callable[[], AbstractContextManager[None]],
+) -> None:
+    def drawn() -> list[Tensor]:
+        draws = Draws(torch.device("cpu"), torch.bfloat16)
+        return [draws.normal(3, 5), draws.uniform(7)]
+
+    expected = drawn()
+    with another_default_dtype():
+        found = drawn()
+    assert all(map(torch.equal, found, expected))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import cache
 
 import pytest
@@ -20,6 +22,13 @@ def trial() -> str | None:
 
 
 CARD = torch.device("cuda", 0)
+
+
+def test_kernels_are_used_whatever_is_torch_s_default_dtype(
+    another_default_dtype: Callable[[], AbstractContextManager[None]],
+) -> None:
+    with another_default_dtype():
+        assert trial() is None
 
 
 @pytest.mark.parametrize(
