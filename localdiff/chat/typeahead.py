@@ -88,9 +88,12 @@ class TypeAhead:
             self._kept.append(self._typed())
 
     def give_back(self) -> None:
-        """Keep what was typed so far, and have keys as outside of a chat: not every shell sees to that itself."""
+        """Keep what was typed so far, and have keys as outside of a chat: not every shell sees to that itself.
+
+        Whoever changes them there, as with `stty`, means what is outside of the chat from then on.
+        """
         self.keep()
-        self._modes.lend()
+        self._modes.restore()
 
     def take_over(self) -> None:
         """Have keys as in `typing_ahead` once more, unless another program reads them."""

@@ -66,12 +66,8 @@ class Streams:
         if self.typed is None:
             yield
             return
-        guard = TerminalGuard(stream=self.user_output.stderr.file, keys=self.typed)
-        guard.start()
-        try:
+        with _guarded(self.user_output, self.typed):
             yield
-        finally:
-            guard.stop()
 
     def typing_as_usual(self) -> AbstractContextManager[None]:
         """Inside it another program may read what is typed."""
@@ -103,7 +99,7 @@ def keyboard_reader(state: ChatState, typed: TypeAhead, *, private: bool) -> Rea
 
     def suspend() -> None:
         if sys.platform != "win32":
-            with state.lend_keyboard():
+            with _guarded(state.output, typed):
                 os.kill(0, signal.SIGTSTP)  # the whole job, as the terminal itself does
 
     def sessions() -> list[str]:
@@ -123,3 +119,13 @@ def keyboard_reader(state: ChatState, typed: TypeAhead, *, private: bool) -> Rea
         suspend=None if sys.platform == "win32" else suspend,
         output=create_output(stdout=state.output.stderr.file),
     )
+
+
+@contextmanager
+def _guarded(output: Output, keys: TypeAhead) -> Iterator[None]:
+    guard = TerminalGuard(stream=output.stderr.file, keys=keys)
+    guard.start()
+    try:
+        yield
+    finally:
+        guard.stop()

@@ -145,6 +145,26 @@ def test_an_idle_chat_that_a_signal_stops_goes_on_as_it_was(chats: Chats, number
     assert ">>> Hello, you" in chat.lines()
 
 
+@pytest.mark.parametrize("where", ["loading", "idle", "First part"])
+def test_what_stty_sets_between_ctrl_z_and_fg_outlives_the_chat(chats: Chats, where: str) -> None:
+    line = '"$@"; stty ixany; echo set; fg > /dev/null; stty -a'
+    script = BLOCKS | {"loading": 1.0, "pause": 0.03}
+    chat = terminal("chat", "-m", "demo", script=script, env=chats.environment, under=("sh", "-mc", line, "sh"))
+    chats.running.append(chat)
+    chat.wait_for("loading" if where == "loading" else ">>>")
+    if where == "First part":
+        say(chat, "Hi")
+        chat.wait_for(where)
+    chat.type(b"\x1a")
+    chat.wait_for("set")
+    wait_for_prompt(chat, 2 if where == "First part" else 1)
+    while not chat.lines()[-1].startswith(">>>"):
+        settle(chat)
+    chat.type(CTRL_D)
+    assert chat.finish() == 0
+    assert b" ixany" in chat.raw
+
+
 @pytest.mark.parametrize("term", ["dumb", "unknown"])
 def test_a_terminal_without_a_cursor_to_move_edits_lines_itself_and_gets_text_alone(chats: Chats, term: str) -> None:
     (chats.home / "sessions").mkdir(parents=True)

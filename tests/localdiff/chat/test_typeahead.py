@@ -7,6 +7,7 @@ import os
 import pty
 import termios
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import BinaryIO
 
 import pytest
@@ -104,6 +105,26 @@ def test_a_shell_gets_the_terminal_as_it_was_and_what_was_typed_is_kept(terminal
             assert termios.tcgetattr(keyboard) == before
         os.write(master, b"two")
         assert typed.take() == "one\rtwo"
+
+
+@pytest.mark.parametrize("where", ["during a reply", "at a question"])
+def test_what_the_user_changes_while_the_chat_is_stopped_outlives_it(
+    terminal: tuple[int, BinaryIO], where: str
+) -> None:
+    _, keyboard = terminal
+    typed = typed_on(keyboard)
+    with typed.typing_ahead():
+        during = termios.tcgetattr(keyboard)
+        with typed.typing_as_usual() if where == "at a question" else nullcontext():
+            typed.give_back()
+            set_by_user = termios.tcgetattr(keyboard)
+            set_by_user[INPUT] ^= termios.IXANY
+            set_by_user[KEYS][termios.VERASE] = b"\x08"
+            termios.tcsetattr(keyboard, termios.TCSANOW, set_by_user)
+            typed.take_over()
+        during[INPUT] ^= termios.IXANY
+        assert termios.tcgetattr(keyboard) == during
+    assert termios.tcgetattr(keyboard) == set_by_user
 
 
 def test_what_another_program_leaves_behind_does_not_outlive_the_chat(terminal: tuple[int, BinaryIO]) -> None:
