@@ -82,7 +82,8 @@ def measure(
     request: StepRequest, progress: Callable[[str], None], confirm: ConfirmDownload = confirm_silently
 ) -> Report:
     """Measure a step; torch is imported here and not before."""
-    request.choice.check_names()
+    if request.choice.model is not None:
+        request.choice.check_names()
     with interruptible():
         from localdiff.bench.step.run import run
         from localdiff.bench.step.subject import random_subject, real_subject

@@ -52,11 +52,10 @@ class ModelChoice:
         """Find out before torch is imported whether model and adapter can exist; what is on the Hub, only it knows.
 
         Raises:
-            WeightsError: there is nothing of that name.
+            WeightsError: there is nothing of that name, or no default model.
             UsageError: a revision of something that has none.
         """
-        if self.model is not None:
-            resolve_local(self.model, revision=self.revision)
+        resolve_local(self._named(), revision=self.revision)
         if self.adapter is not None:
             find_adapter(self.adapter)
 
@@ -71,14 +70,13 @@ class ModelChoice:
             KeyboardInterrupt: the user said no to a download.
             LocaldiffError: as `Engine.load`.
         """
-        model = model_store.default_model() if self.model is None else self.model
         self.check_names()
         with interruptible():
             from localdiff.engine import Engine
 
             try:
                 return Engine.load(
-                    model,
+                    self._named(),
                     device=self.device,
                     dtype=self.dtype,
                     revision=self.revision,
@@ -92,3 +90,6 @@ class ModelChoice:
             except KeyboardInterrupt:
                 loading.stopped()
                 raise
+
+    def _named(self) -> str:
+        return model_store.default_model() if self.model is None else self.model

@@ -5,6 +5,7 @@ Knows how the three combine and what is not a prompt; knows nothing about templa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import BinaryIO
 
@@ -21,12 +22,19 @@ class NoPromptError(UsageError):
     """No prompt was given, and none is piped in."""
 
 
-def read_prompt(argument: str | None, file: str | None, stdin: BinaryIO | None, waiting: Waiting | None = None) -> str:
+def read_prompt(
+    argument: str | None,
+    file: str | None,
+    stdin: BinaryIO | None,
+    waiting: Waiting | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> str:
     """Compose the prompt.
 
     Args:
         argument: the words on the command line.
         file: a path, or `-` for standard input.
+        check: called before standard input is read, which may take minutes; raises what makes that vain.
 
     Returns:
         The argument, the file, or standard input; piped input follows an argument or a file after a blank line.
@@ -40,15 +48,17 @@ def read_prompt(argument: str | None, file: str | None, stdin: BinaryIO | None, 
         raise UsageError(
             f"two prompts: the argument and `-f {file}`", "give one of them; piped input may follow either"
         )
-    if file == STDIN:
-        return _decode_text(_read_stdin(stdin, waiting, adds=False), "standard input")
     if file == "":
         raise UsageError("`-f` is empty", "it takes the name of a text file, or `-` for standard input")
-    text = argument if file is None else _decode_text(_read_file(file), f"`{file}`")
-    piped = b"" if stdin is None or stdin.isatty() else _read_stdin(stdin, waiting, adds=text is not None)
+    text = argument if file in (None, STDIN) else _decode_text(_read_file(file), f"`{file}`")
+    is_piped = stdin is not None and not stdin.isatty()
+    if text is None and file is None and not is_piped:
+        raise NoPromptError("no prompt", _GIVEN)
+    check()
+    if file == STDIN:
+        return _decode_text(_read_stdin(stdin, waiting, adds=False), "standard input")
+    piped = _read_stdin(stdin, waiting, adds=text is not None) if is_piped else b""
     if text is None:
-        if not piped and (stdin is None or stdin.isatty()):
-            raise NoPromptError("no prompt", _GIVEN)
         if not piped:
             raise UsageError("no prompt, and standard input is empty", _GIVEN)
         return _decode_text(piped, "standard input")

@@ -109,8 +109,8 @@ def run(
     if output.stdout.missing and (request.output is None or request.events == STDOUT):
         raise UsageError("stdout is closed, so the answer would be lost", "`-o FILE` writes it to a file")
     mode = mode_of(request.live, output, lines_on_stdout=request.events == STDOUT)
-    request.choice.check_names()  # what is piped in may take minutes, and what is typed would be lost
-    prompt = read_prompt(request.prompt, request.file, stdin, Waiting(output=output, shown=mode != "off"))
+    waiting = Waiting(output=output, shown=mode != "off")
+    prompt = read_prompt(request.prompt, request.file, stdin, waiting, request.choice.check_names)
     output = replace(output, yields=request.output is None and leaves_screen(request.live, output))
     with ExitStack() as stack:
         target = None

@@ -365,8 +365,20 @@ def test_what_other_rooms_log(cli: Cli) -> None:
     assert logging.getLogger("localdiff").handlers == []
 
 
-def test_a_model_that_is_nowhere_is_told_before_the_prompt_is_read(cli: Cli) -> None:
+@pytest.mark.parametrize(
+    ("model", "words"), [(["-m", "nothere"], "`nothere` is neither `demo`, nor"), ([], "no model was named, and no")]
+)
+@pytest.mark.parametrize("prompt", [[], ["-f", "-"], ["hi"]])
+def test_a_model_that_is_nowhere_is_told_before_the_prompt_is_read(
+    cli: Cli, model: list[str], words: str, prompt: list[str]
+) -> None:
     """Whatever writes into the pipe may take minutes."""
     cli.engine = ScriptedEngine()
-    result = cli("run", "-m", "nothere", stdin=b"no text: \xff")
-    assert (result.code, result.stderr.startswith("error: `nothere` is neither `demo`, nor")) == (3, True)
+    result = cli("run", *model, *prompt, stdin=b"no text: \xff")
+    assert (result.code, result.stderr.startswith(f"error: {words}")) == (3, True)
+
+
+def test_that_there_is_no_prompt_is_told_before_anything_about_the_model(cli: Cli) -> None:
+    cli.engine = ScriptedEngine()
+    assert "error: no prompt\n" in cli("run", "-m", "nothere").stderr
+    assert cli("run", "-m", "nothere", "-f", "nofile").stderr.startswith("error: no such file: `nofile`")
