@@ -52,10 +52,8 @@ class LineReader:
         try:
             with self._interrupts.aborting():
                 return self._message()
-        except (KeyboardInterrupt, EOFError) as end:
+        except KeyboardInterrupt:
             self._show("\n")
-            if isinstance(end, EOFError):
-                raise
             return None
 
     def _message(self) -> str:
@@ -82,6 +80,8 @@ class LineReader:
             self._show(prompt)
         line = part = b"" if self._file is None else self._file.readline(_MOST)
         if not line:
+            if self._show is not None:
+                self._show("\n")
             raise EOFError
         while self._file is not None and part and not part.endswith(b"\n"):
             part = self._file.readline(_MOST)

@@ -186,6 +186,12 @@ def test_a_terminal_without_a_cursor_to_move_edits_lines_itself_and_gets_text_al
     chat.type(b'two"""\n')
     chat.wait_for("Well.")
     assert '... two"""' in chat.lines()
+    chat.type(b'"""one\n')
+    while not chat.lines()[-1].rstrip().endswith("..."):  # behind `>>>` if it was typed before that
+        settle(chat)
+    chat.type(CTRL_D)
+    chat.wait_for("none of it was sent")
+    assert any(line.startswith("error: the input ends before") for line in chat.lines())
     chat.type(b"/copy\n")
     chat.wait_for("Copied to")
     chat.type(CTRL_D)
