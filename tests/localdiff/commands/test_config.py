@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from localdiff import model_store
 from localdiff.cli import weights as cli_weights
 from localdiff.commands.config import set_setting
 from localdiff.commands.model_choice import ModelChoice
@@ -30,8 +31,9 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def asked(cli: Cli, home: Path) -> Callable[..., RunRequest]:
+def asked(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunRequest]:
     """Runs `localdiff run` with a configuration file, and gives what the command was asked for."""
+    monkeypatch.setattr(model_store, "default_model", lambda: "demo")
 
     def run(text: str, *arguments: str, **streams: str) -> RunRequest:
         (home / "config.toml").write_text(text)
