@@ -26,7 +26,10 @@ from tests.gpu.queue import Event, Queue, Stream
 
 TOTAL = 24_000_000_000
 CAPABILITY = divmod(EMULATED or 86, 10)
-_CACHES = (nf4._tables, launch_arguments.levels, support._tried, tiles.mma_kind, tiles.sm_count)
+_CACHES = (
+    *(nf4._tables, launch_arguments.levels, launch_arguments.byte_table),
+    *(support._tried, tiles.mma_kind, tiles.sm_count),
+)
 """What is made once for each device, and would outlive the card."""
 
 

@@ -164,20 +164,39 @@ def _address(value: Any) -> int:
 
 @contextmanager
 def noted() -> Iterator[list[Launch]]:
-    """Kernels that are noted in place of being run."""
+    """Kernels that are noted in place of being run.
+
+    Triton launches on the current device, so whoever launches must have made that of the tensors the current one.
+    """
     from triton.runtime.interpreter import InterpretedFunction
     from triton.runtime.jit import JITFunction
 
     launches: dict[Launch, None] = {}
     found: list[Launch] = []
+    current: list[torch.device | None] = [None]
+
+    @contextmanager
+    def device_of(tensor: Tensor) -> Iterator[None]:
+        current.append(tensor.device)
+        try:
+            yield
+        finally:
+            current.pop()
 
     def run(kernel: Any, *args: Any, **kwargs: Any) -> None:
+        name = kernel.fn.__name__
         for value in args:
             if isinstance(value, Tensor) and value.device != NOWHERE:
-                raise RuntimeError(f"{kernel.fn.__name__} is launched on a card with a tensor on {value.device}")
+                raise RuntimeError(f"{name} is launched on a card with a tensor on {value.device}")
+        if current[-1] != NOWHERE:
+            raise RuntimeError(f"{name} is launched on whichever card is the current one")
         launches.setdefault(Launch.of(kernel, args, kwargs))
 
-    with mock.patch.object(JITFunction, "run", run), mock.patch.object(InterpretedFunction, "run", run):
+    with (
+        mock.patch.object(JITFunction, "run", run),
+        mock.patch.object(InterpretedFunction, "run", run),
+        mock.patch.object(torch.cuda, "device_of", device_of),
+    ):
         yield found
     found += launches
 
@@ -287,7 +306,9 @@ def launched(
 def _try_kernels() -> None:
     """What `quant.cuda.support` launches to see whether kernels run at all."""
     with torch.device(NOWHERE):
-        quantize_groups(torch.empty(1, 128))
+        x = torch.empty(1, 128)
+        with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
+            quantize_groups(x)
         for codec in ("nf4", "int8"):
             weight = QuantTensor(CODECS[codec], (64, 64))
             Weight.of(weight, "a16").times(torch.eye(64, dtype=torch.bfloat16))

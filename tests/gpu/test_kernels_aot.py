@@ -78,7 +78,7 @@ def test_few_kernels_are_compiled_before_a_first_run(mma_kind: MmaKind, sms: int
     assert len(launches) == expected
 
 
-@pytest.mark.parametrize("fault", ["a number on the host", "a tensor on the host", "a launch with one"])
+@pytest.mark.parametrize("fault", ["a number on the host", "a tensor on the host", "a launch with one", "on any card"])
 def test_what_would_wait_or_fail_on_a_card_is_seen(fault: str) -> None:
     from quant.cuda.rows import quantize_groups
     from tests.gpu.specializations import NOWHERE, noted, without_numbers
@@ -89,10 +89,12 @@ def test_what_would_wait_or_fail_on_a_card_is_seen(fault: str) -> None:
             "a number on the host": lambda: bool(there.sum() > 0),
             "a tensor on the host": lambda: there + here,
             "a launch with one": lambda: quantize_groups(here),
+            "on any card": lambda: quantize_groups(there),
         }
         with pytest.raises((RuntimeError, DataDependentOutputException)):
             faults[fault]()
-        quantize_groups(there)
+        with torch.cuda.device_of(there):
+            quantize_groups(there)
 
 
 def test_launches_are_specialized_as_triton_does() -> None:
