@@ -21,8 +21,9 @@ Activations: TypeAlias = Literal["a16", "a8"]
 MmaKind: TypeAlias = Literal["mma.sync", "wgmma", "tcgen05"]
 """A GPU's matrix instruction: of one warp, of a warpgroup of four, or with accumulators in tensor memory."""
 
-MMA_KIND_BY_MAJOR: dict[int, MmaKind] = {9: "wgmma", 10: "tcgen05"}
-"""Major compute capability to matrix instruction: Hopper, and Blackwell in data centers; all others have `mma.sync`."""
+MMA_KIND_BY_MAJOR: dict[int, MmaKind] = {9: "wgmma", 10: "tcgen05", 11: "tcgen05"}
+"""Major compute capability to matrix instruction: Hopper, and Blackwell in data centers and in Jetson Thor; all others
+have `mma.sync`."""
 
 
 @dataclass(frozen=True, slots=True)

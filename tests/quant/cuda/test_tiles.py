@@ -109,6 +109,7 @@ def test_no_part_is_empty(programs: int, groups: int, sms: int) -> None:
         ((8, 9), "mma.sync"),
         ((9, 0), "wgmma"),
         ((10, 0), "tcgen05"),
+        ((11, 0), "tcgen05"),
         ((12, 0), "mma.sync"),
     ],
 )
