@@ -1,10 +1,10 @@
 """The experts of a layer on a GPU: two grouped GEMMs over stored weights, without host synchronization.
 
 Shapes depend on the number of rows and on nothing else, so that a pass can be captured. With activations in their own
-type (`a16`) the weights are those of the codec and products are summed in fp32: bit for bit, except where nf4 is looked
-up in a table of bytes (`nf4_kernels`) and weights are rounded twice. With int8 activations (`a8`), for which the tensor
-cores of most GPUs are two to four times as fast, input rows, inner rows after the gate, and the levels of nf4 are
-rounded to int8, rows with one scale per group of 64. Unquantized weights are multiplied as they are.
+type (`a16`) products are summed in fp32, and the weights are those of the codec, bit for bit, except where nf4 is
+looked up in a table of bytes (`nf4_kernels`) and weights are rounded twice. With int8 activations (`a8`), for which the
+tensor cores of most GPUs are two to four times as fast, input rows, inner rows after the gate, and the levels of nf4
+are rounded to int8, rows with one scale per group of 64. Unquantized weights are multiplied as they are.
 Shape letters: N rows, D width, E experts, K experts per row, I expert width, P = N · K pairs.
 """
 

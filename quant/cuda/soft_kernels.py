@@ -87,7 +87,7 @@ def mean_kernel(
     ENTRIES: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Rows of the int8 embedding, weighted and summed: `soft` [L, D]. Grid: (L, D / COLUMNS).
+    """Rows of the int8 embedding, weighted and summed: `soft` [L, D]. Grid: (L, D / COLUMNS rounded up).
 
     Probabilities are rounded to the type of `soft` first, as in a dense product; COLUMNS is a multiple of 64.
     """

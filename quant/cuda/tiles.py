@@ -1,11 +1,11 @@
 """Tile shapes of the GEMM kernels, by the matrix instruction of a GPU.
 
-A quantized tile of a weight takes two dots, one with its low and one with its high codes, and Triton lays out the warps
-of chained dots along one axis only. With `mma.sync`, where each warp fetches its own operands,
-warps side by side along the rows would each decode the same weights, up to eight times over, so tiles are wider than
-they are tall. With `wgmma`, four warps share 64 columns, and a tile of four warps decodes each of its weights once,
-however tall it is. For `wgmma`, and activations in their own type, the choices follow what an H100 took
-(`docs/gpu-measured.md`); all others follow the counts of `tests.bench.inner_loops`, and nobody has timed them.
+With `mma.sync`, each warp fetches its own operands. A quantized tile of a weight takes two dots there, one with its low
+and one with its high codes, and Triton lays out the warps of chained dots along one axis only: warps side by side along
+the rows would each decode the same weights, up to eight times over. So tiles are wider than they are tall. With
+`wgmma`, four warps share 64 columns, and a tile of four warps decodes each of its weights once, however tall it is. For
+`wgmma`, and activations in their own type, the choices follow what an H100 took (`docs/gpu-measured.md`); all others
+follow the counts of `tests.bench.inner_loops`, and nobody has timed them.
 """
 
 from __future__ import annotations

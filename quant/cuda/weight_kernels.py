@@ -173,9 +173,9 @@ def add_product(
 ):
     """`acc` [N, M] plus the product of one group of 64, transposed.
 
-    The weight is the first operand, because in every kind of matrix instruction that one may be in registers: a decoded
-    weight is never stored to memory. Its rows, the columns of a tile, come in 64s, as `wgmma` takes them; activations,
-    the second operand, may have any multiple of 8 rows.
+    The weight is the first operand, because no kind of matrix instruction takes that one from shared memory alone: a
+    decoded weight is never stored there. Its rows, the columns of a tile, come in 64s, as `wgmma` takes them;
+    activations, the second operand, may have any multiple of 8 rows.
 
     Args:
         x: pointers [M, 32] to the first half of the group, which the second half follows; or [M, 64] to all of it, for

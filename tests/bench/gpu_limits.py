@@ -4,7 +4,8 @@
     codes of four experts    every block reads the codes of one of four, which the second-level cache holds
     one row in a block       hardly any activations are read, and results written
     both of these            what is left is decoding, products and waiting
-    half of the blocks       programs fill the card's places in waves: twice as many should take twice as long
+    half of the blocks       and a quarter, and three quarters: programs fill the card's places in waves, and twice as
+                             many should take twice as long
 
 What takes as long without a cost does not wait for it. Only the first gives results that mean anything. No profiler is
 needed, which machines for rent often forbid.
