@@ -269,7 +269,7 @@ def _convert(instruction: Instruction, lanes: Lanes) -> Run:
     *modes, to, source = instruction.parts[1:]
     if to in ("bf16x2", "f16x2"):
         return _convert_two(instruction, lanes, to)
-    dtype = np.dtype(TYPES[to])
+    dtype: np.dtype[Any] = np.dtype(TYPES[to])
 
     def function(value: Array) -> Array:
         if source == "bf16":

@@ -110,7 +110,7 @@ def _bytes(tensor: Tensor) -> Array:
     """The bytes of all of a tensor's storage, which views of it share."""
     storage = tensor.untyped_storage()
     whole = (ctypes.c_uint8 * storage.nbytes()).from_address(storage.data_ptr())
-    return np.frombuffer(whole, np.uint8)
+    return np.frombuffer(memoryview(whole), np.uint8)
 
 
 def _number(value: Any, kind: str) -> Array:

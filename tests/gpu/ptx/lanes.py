@@ -36,7 +36,7 @@ class _Registers(dict[str, Array]):
         self._count = count
 
     def __missing__(self, name: str) -> Array:
-        dtype = np.dtype(UNSIGNED[self._kernel.kind_of(name)])
+        dtype: np.dtype[Any] = np.dtype(UNSIGNED[self._kernel.kind_of(name)])
         return np.full(self._count, True if dtype == np.bool_ else np.iinfo(dtype).max, dtype)
 
 

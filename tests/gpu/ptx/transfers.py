@@ -69,7 +69,7 @@ class Transfers:
         if space == "param":
             if not isinstance(source, Address) or source.offset or count > 1:
                 raise NotImplementedError(instruction.text)
-            value = self._parameters[source.base].view(TYPES[kind])
+            value: Array = self._parameters[source.base].view(TYPES[kind])
             return lambda mask: writes[0](value, mask)
         is_shared = space == "shared"
         address = self.address(source, "u32" if is_shared else "u64")
