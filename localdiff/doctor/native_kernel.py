@@ -29,11 +29,10 @@ def check_native_kernel(devices: Sequence[torch.device]) -> list[Finding]:
 def _finding() -> Finding:
     library = native_library()
     if not isinstance(library, Unsupported):
-        attention = None if library.attention is None else library.attention.instructions
+        attention = library.attention.instructions
         facts = {"instructions": library.instructions, "attention": attention}
-        correct = "its products are correct" if attention is None else "its products and attention are correct"
-        compiled = library.instructions if attention is None else f"{library.instructions} and {attention}"
-        return Finding(subject=SUBJECT, status="ok", text=f"compiled for {compiled}; {correct}", facts=facts)
+        text = f"compiled for {library.instructions} and {attention}; its products and attention are correct"
+        return Finding(subject=SUBJECT, status="ok", text=text, facts=facts)
     finding = partial(Finding, subject=SUBJECT, facts={"instructions": None, "attention": None})
     if not library.remedy:
         return finding(status="skip", text=library.reason)

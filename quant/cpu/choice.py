@@ -127,8 +127,9 @@ def attention_kernel(head_sizes: Iterable[int], weights: int) -> NativeAttention
     if _is_left_to_torch(weights) or has_amx():
         return None
     library = native_library()
-    attention = None if isinstance(library, Unsupported) else library.attention
-    return attention if attention is not None and all(map(attention.supports, head_sizes)) else None
+    if isinstance(library, Unsupported) or not all(map(library.attention.supports, head_sizes)):
+        return None
+    return library.attention
 
 
 def logits_kernel(vocabulary: int, weights: int) -> NativeLogits | None:

@@ -60,9 +60,9 @@ def main() -> None:
     config = released_config(6)
     kinds = {layer.kind: layer for layer in config.layers}
     library = native_library()
-    kernel = library.attention if isinstance(library, NativeLibrary) else None
-    if kernel is None:
-        raise SystemExit("there is no kernel for attention here")
+    if not isinstance(library, NativeLibrary):
+        raise SystemExit(f"there is no kernel for attention here: {library.reason}")
+    kernel = library.attention
     chunk, canvas = min(context, PREFILL_CHUNK), config.canvas_length
     print(f"{cpu_name()}, load {os.getloadavg()[0]:.1f}, context {context:,}; the kernel: {kernel.path}")
     print(f"ms of one thread, least of {REPEATS}, and GFLOP/s\n{'':34}{'torch':>18}{'kernel':>18}")

@@ -17,7 +17,5 @@ HAS_KERNEL = (
     and build.compiler({}) is not None
     and "avx2" in _CPU_INFO.read_text()
 )
-HAS_ATTENTION = HAS_KERNEL and "avx512_bf16" in _CPU_INFO.read_text()
 
 needs_native = pytest.mark.skipif(not HAS_KERNEL, reason="no C compiler, or another processor or system")
-needs_native_attention = pytest.mark.skipif(not HAS_ATTENTION, reason="no C compiler, or a CPU without AVX-512 BF16")

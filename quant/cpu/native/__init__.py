@@ -3,7 +3,7 @@ statistics of logits.
 
     product.c, product.h                 products: tiles of a weight decoded in registers, and integer products
     tiles.c, tiles.h                     the same products by AMX, to the same bits
-    attention.c                          softmax attention in bf16, where the CPU multiplies vectors of bf16
+    attention.c, words.h                 softmax attention in bf16, and the numbers that it multiplies: bf16 or fp32
     soft_embedding.c                     means of the rows of an int8 table under the softmax of logits
     logits.c                             statistics of logits, an id drawn from each row, and scores in their place
     vectors.h, avx512.h, avx2.h          vectors of this CPU

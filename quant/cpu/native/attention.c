@@ -1,40 +1,38 @@
-// Softmax attention in bf16: products of pairs, summed in fp32, over blocks of keys with a running maximum and a
-// running sum, as in FlashAttention. For CPUs that multiply vectors of bf16 (AVX-512 BF16: Cooper Lake, Zen 4).
-// `build.py` compiles this together with `product.c`, `attention.py` calls it.
+// Softmax attention in bf16, summed in fp32 over blocks of keys with a running maximum and a running sum, as in
+// FlashAttention. `build.py` compiles this together with `product.c`, `attention.py` calls it.
 //
 //     block of rows    ROWS query rows of a key-value head: all its query heads at a position, then at the next one
 //     block of keys    the next KEYS keys that at least one of these rows sees
 //     scores           [KEYS, ROWS]: a row keeps its lane, so maxima and sums need no sums across lanes
-//     p                exp(score - row_max) in bf16, a row's for two keys in a word
+//     p                exp(score - row_max), of one key or, in bf16, of two keys in a word
 //
-// A product takes two neighbours along its sum from one word. Queries and keys are stored like that; the values of two
-// keys are interleaved, once for each block of rows. Threads take the next block of rows from one counter; each block
-// is computed in the same order by whichever thread takes it, so the same inputs give the same bits.
-
-#include <stdint.h>
-
-#if defined(__AVX512BF16__) && defined(__AVX512BW__)
+// `words.h` says what a word is. Those of queries are made once for each block of rows, those of keys and values once
+// for each block of both. Threads take the next block of rows from one counter; each block is computed in the same
+// order by whichever thread takes it, so the same inputs give the same bits.
 
 #include <float.h>
 #include <math.h>
+#include <stdint.h>
 #include <string.h>
 
-#include "avx512.h"
+#include "words.h"
+
 #include "exponential.h"
 
 enum {
-    VECTORS = 3,
-    ROWS = VECTORS * LANES,
-    KEYS = 128,
-    SCORED = 8,  // keys whose scores stay in registers: with VECTORS, 24 sums
-    SUMMED = 6,  // rows whose outputs do: with PANEL_VECTORS, as many
-    PANEL_VECTORS = 4,
-    PANEL = PANEL_VECTORS * LANES,
+    ROWS = 48,
+    VECTORS = LANES == 16 ? 3 : 2,
+    SCORED = LANES == 16 ? 8 : 6,  // keys whose scores stay in registers: with VECTORS, 24 sums, or 12 of 256 bits
+    SUMMED = 6,                    // rows whose outputs do: with PANEL_VECTORS, as many
+    PANEL_VECTORS = LANES / 4,
+    KEYS = 8 * SCORED * IN_WORD,
+    PANEL = 64,  // columns of values, whose words for a block of keys stay in an L1 cache
     MAX_HEAD = 512,
     MASKED = 64  // keys of a mask that are read at once
 };
 
-const char *attention_instructions(void) { return "AVX-512 BF16"; }
+const char *attention_instructions(void) { return ATTENTION_INSTRUCTIONS; }
+int64_t attention_is_in_bf16(void) { return IN_WORD == 2; }
 int64_t attention_panel(void) { return PANEL; }
 int64_t attention_max_head(void) { return MAX_HEAD; }
 
@@ -55,155 +53,143 @@ struct attention {
 
 // A block of rows, as a thread computes it.
 struct block {
-    uint32_t q[MAX_HEAD / 2][ROWS];        // pairs along d
-    float out[ROWS][MAX_HEAD];             // before its division by row_sum
+    word q[MAX_HEAD / IN_WORD][ROWS];
+    word keys[SCORED][MAX_HEAD / IN_WORD];
+    word p[KEYS / IN_WORD][ROWS];
+    word values[KEYS / IN_WORD][PANEL];
+    float out[ROWS][MAX_HEAD];  // before its division by row_sum
     float scores[KEYS][ROWS];
-    uint32_t p[KEYS / 2][ROWS];            // pairs of keys
-    uint32_t values[MAX_HEAD * KEYS / 2];  // [d / PANEL, KEYS / 2, PANEL], pairs of keys
     float row_max[ROWS], row_sum[ROWS], alpha[ROWS];
     const uint16_t *key[KEYS], *value[KEYS];
     uint64_t seen[KEYS];  // a bit for each row
-    int keys;             // so far, of this block of keys
+    int count;            // of keys so far, in this block of them
     int rows;
     int64_t first_row, kv_head, group, d;
 } __attribute__((aligned(64)));
 
-static inline __m512bh pair_of(const void *at) {  // the same pair in all lanes
-    int32_t pair;
-    memcpy(&pair, at, sizeof pair);
-    return (__m512bh)_mm512_set1_epi32(pair);
-}
-
-static inline __m512bh pairs_at(const uint32_t *at) { return (__m512bh)_mm512_load_si512(at); }
-
-// Scores of all rows with SCORED keys, -inf where a row does not see one.
+// Scores of all rows with SCORED keys.
 static void score(struct block *b, int first) {
-    const uint16_t *const *keys = b->key + first;
-    __m512 sum[SCORED][VECTORS];
+    const word *keys[SCORED];
+    for (int i = 0; i < SCORED; ++i) keys[i] = words_of(b->key[first + i], b->d, b->keys[i]);
+    for (int lane = 0; lane < ROWS; lane += VECTORS * LANES) {
+        real sum[SCORED][VECTORS];
 #pragma GCC unroll 8
-    for (int i = 0; i < SCORED; ++i)
+        for (int i = 0; i < SCORED; ++i)
 #pragma GCC unroll 3
-        for (int v = 0; v < VECTORS; ++v) sum[i][v] = _mm512_setzero_ps();
-    for (int64_t pair = 0; pair < b->d / 2; ++pair) {
-        __m512bh q[VECTORS];
+            for (int v = 0; v < VECTORS; ++v) sum[i][v] = real_of(0);
+        for (int64_t at = 0; at < b->d / IN_WORD; ++at) {
+            words q[VECTORS];
 #pragma GCC unroll 3
-        for (int v = 0; v < VECTORS; ++v) q[v] = pairs_at(&b->q[pair][v * LANES]);
+            for (int v = 0; v < VECTORS; ++v) q[v] = words_at(&b->q[at][lane + v * LANES]);
 #pragma GCC unroll 8
-        for (int i = 0; i < SCORED; ++i) {
-            const __m512bh key = pair_of(keys[i] + 2 * pair);
+            for (int i = 0; i < SCORED; ++i) {
+                const words key = everywhere(keys[i] + at);
 #pragma GCC unroll 3
-            for (int v = 0; v < VECTORS; ++v) sum[i][v] = _mm512_dpbf16_ps(sum[i][v], q[v], key);
+                for (int v = 0; v < VECTORS; ++v) sum[i][v] = plus_words(sum[i][v], q[v], key);
+            }
         }
+#pragma GCC unroll 8
+        for (int i = 0; i < SCORED; ++i)
+#pragma GCC unroll 3
+            for (int v = 0; v < VECTORS; ++v) store_real(&b->scores[first + i][lane + v * LANES], sum[i][v]);
     }
-#pragma GCC unroll 8
-    for (int i = 0; i < SCORED; ++i)
-#pragma GCC unroll 3
-        for (int v = 0; v < VECTORS; ++v) {
-            const __mmask16 seen = (__mmask16)(b->seen[first + i] >> (v * LANES));
-            const __m512 unseen = _mm512_set1_ps(-INFINITY);
-            _mm512_store_ps(&b->scores[first + i][v * LANES], _mm512_mask_mov_ps(unseen, seen, sum[i][v]));
-        }
 }
 
 // Updates row_max and row_sum; sets p, and alpha, the factor of what was summed before.
 static void softmax(struct block *b) {
-    const __m512i interleaved =
-        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8,  //
-                         23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     for (int lane = 0; lane < ROWS; lane += LANES) {
-        const __m512 before = _mm512_load_ps(b->row_max + lane);
-        __m512 row_max = before;
-        for (int key = 0; key < b->keys; ++key)
-            row_max = _mm512_max_ps(row_max, _mm512_load_ps(&b->scores[key][lane]));
-        const __m512 alpha = exponential(_mm512_sub_ps(before, row_max));
-        __m512 row_sum = _mm512_mul_ps(_mm512_load_ps(b->row_sum + lane), alpha);
-        for (int key = 0; key < b->keys; key += 2) {
-            const __m512 even = exponential(_mm512_sub_ps(_mm512_load_ps(&b->scores[key][lane]), row_max));
-            const __m512 odd = exponential(_mm512_sub_ps(_mm512_load_ps(&b->scores[key + 1][lane]), row_max));
-            row_sum = _mm512_add_ps(row_sum, _mm512_add_ps(even, odd));
-            const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(odd, even);
-            _mm512_store_si512(&b->p[key / 2][lane], _mm512_permutexvar_epi16(interleaved, both));
+        const real before = load_real(b->row_max + lane);
+        real row_max = before;
+        for (int key = 0; key < b->count; ++key) {
+            float *at = &b->scores[key][lane];
+            const real seen = where_bit((uint32_t)(b->seen[key] >> lane), load_real(at), real_of(-INFINITY));
+            store_real(at, seen);
+            row_max = larger(row_max, seen);
         }
-        _mm512_store_ps(b->row_max + lane, row_max);
-        _mm512_store_ps(b->row_sum + lane, row_sum);
-        _mm512_store_ps(b->alpha + lane, alpha);
+        const real alpha = exponential(minus(before, row_max));
+        real row_sum = times(load_real(b->row_sum + lane), alpha);
+        for (int key = 0; key < b->count; key += 2) {
+            const real even = exponential(minus(load_real(&b->scores[key][lane]), row_max));
+            const real odd = exponential(minus(load_real(&b->scores[key + 1][lane]), row_max));
+            row_sum = plus(row_sum, plus(even, odd));
+            store_words(&b->p[key / IN_WORD][lane], ROWS, even, odd);
+        }
+        store_real(b->row_max + lane, row_max);
+        store_real(b->row_sum + lane, row_sum);
+        store_real(b->alpha + lane, alpha);
     }
 }
 
-// Interleaves the values of each two keys, one panel after another.
-static void interleave_values(struct block *b) {
-    const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8,  //
-                                         39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
-    const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(LANES));
-    for (int key = 0; key < b->keys; key += 2)
-        for (int64_t at = 0; at < b->d; at += 2 * LANES) {
-            const __m512i even = _mm512_loadu_si512(b->value[key] + at);
-            const __m512i odd = _mm512_loadu_si512(b->value[key + 1] + at);
-            uint32_t *to = b->values + (at / PANEL * (KEYS / 2) + key / 2) * PANEL + at % PANEL;
-            _mm512_store_si512(to, _mm512_permutex2var_epi16(even, low, odd));
-            _mm512_store_si512(to + LANES, _mm512_permutex2var_epi16(even, high, odd));
-        }
-}
-
-// Adds p times the values of a panel to the outputs of SUMMED rows.
-static void add_values(struct block *b, int row, int64_t at) {
-    const uint32_t *panel = b->values + at * (KEYS / 2);
-    __m512 sum[SUMMED][PANEL_VECTORS];
+// Adds p times columns of a panel of values to the outputs of SUMMED rows; `out` is the first of them in the first row.
+static void add_values(const struct block *b, int row, int column, float *out) {
+    real sum[SUMMED][PANEL_VECTORS];
 #pragma GCC unroll 6
     for (int i = 0; i < SUMMED; ++i)
 #pragma GCC unroll 4
         for (int v = 0; v < PANEL_VECTORS; ++v)
-            sum[i][v] = _mm512_mul_ps(_mm512_load_ps(&b->out[row + i][at + v * LANES]),
-                                      _mm512_set1_ps(b->alpha[row + i]));
-    for (int pair = 0; pair < b->keys / 2; ++pair) {
-        __m512bh values[PANEL_VECTORS];
+            sum[i][v] = times(load_real(out + i * MAX_HEAD + v * LANES), real_of(b->alpha[row + i]));
+    for (int at = 0; at < b->count / IN_WORD; ++at) {
+        words values[PANEL_VECTORS];
 #pragma GCC unroll 4
-        for (int v = 0; v < PANEL_VECTORS; ++v) values[v] = pairs_at(panel + pair * PANEL + v * LANES);
+        for (int v = 0; v < PANEL_VECTORS; ++v) values[v] = words_at(&b->values[at][column + v * LANES]);
 #pragma GCC unroll 6
         for (int i = 0; i < SUMMED; ++i) {
-            const __m512bh p = pair_of(&b->p[pair][row + i]);
+            const words p = everywhere(&b->p[at][row + i]);
 #pragma GCC unroll 4
-            for (int v = 0; v < PANEL_VECTORS; ++v) sum[i][v] = _mm512_dpbf16_ps(sum[i][v], p, values[v]);
+            for (int v = 0; v < PANEL_VECTORS; ++v) sum[i][v] = plus_words(sum[i][v], p, values[v]);
         }
     }
 #pragma GCC unroll 6
     for (int i = 0; i < SUMMED; ++i)
 #pragma GCC unroll 4
-        for (int v = 0; v < PANEL_VECTORS; ++v) _mm512_store_ps(&b->out[row + i][at + v * LANES], sum[i][v]);
+        for (int v = 0; v < PANEL_VECTORS; ++v) store_real(out + i * MAX_HEAD + v * LANES, sum[i][v]);
 }
 
 // Attends to the keys that have been taken into the block, and empties it of them.
 static void attend_keys(struct block *b) {
-    if (!b->keys) return;
-    for (; b->keys % SCORED; ++b->keys) {  // the last one again, which no row sees
-        b->key[b->keys] = b->key[b->keys - 1];
-        b->value[b->keys] = b->value[b->keys - 1];
-        b->seen[b->keys] = 0;
+    if (!b->count) return;
+    for (; b->count % SCORED; ++b->count) {  // the last one again, which no row sees
+        b->key[b->count] = b->key[b->count - 1];
+        b->value[b->count] = b->value[b->count - 1];
+        b->seen[b->count] = 0;
     }
-    for (int key = 0; key < b->keys; key += SCORED) score(b, key);
+    for (int key = 0; key < b->count; key += SCORED) score(b, key);
     softmax(b);
-    interleave_values(b);
-    for (int64_t at = 0; at < b->d; at += PANEL)
-        for (int row = 0; row < b->rows; row += SUMMED) add_values(b, row, at);
-    b->keys = 0;
+    for (int64_t panel = 0; panel < b->d; panel += PANEL) {
+        for (int key = 0; key < b->count; key += 2)
+            copy_words(b->values[key / IN_WORD], PANEL, b->value[key] + panel, b->value[key + 1] + panel);
+        for (int column = 0; column < PANEL; column += PANEL_VECTORS * LANES)
+            for (int row = 0; row < b->rows; row += SUMMED) add_values(b, row, column, &b->out[row][panel + column]);
+    }
+    b->count = 0;
 }
 
 static void take_key(struct block *b, const struct part *part, int64_t key, uint64_t seen) {
-    b->key[b->keys] = part->keys + b->kv_head * part->key_head + key * part->key_row;
-    b->value[b->keys] = part->values + b->kv_head * part->value_head + key * part->value_row;
-    b->seen[b->keys] = seen;
-    if (++b->keys == KEYS) attend_keys(b);
+    b->key[b->count] = part->keys + b->kv_head * part->key_head + key * part->key_row;
+    b->value[b->count] = part->values + b->kv_head * part->value_head + key * part->value_row;
+    b->seen[b->count] = seen;
+    if (++b->count == KEYS) attend_keys(b);
+}
+
+// A bit for each of up to MASKED keys, from their bytes.
+static inline uint64_t bits_of(const uint8_t *mask, int64_t count) {
+    uint8_t inside[MASKED] = {0};
+    if (count < MASKED) mask = memcpy(inside, mask, (size_t)count);
+    uint64_t bits = 0;
+    for (int half = 0; half < 2; ++half) {
+        const __m256i bytes = _mm256_loadu_si256((const __m256i *)(mask + 32 * half));
+        const __m256i is_zero = _mm256_cmpeq_epi8(bytes, _mm256_setzero_si256());
+        bits |= (uint64_t)~(uint32_t)_mm256_movemask_epi8(is_zero) << 32 * half;
+    }
+    return bits;
 }
 
 // Takes those of the next MASKED keys of a part that a row sees; `mask` points to the first of them.
 static void take_seen(struct block *b, const struct attention *a, const struct part *part, int64_t first,
                       const uint8_t *mask) {
-    const int64_t left = part->count - first;
-    const __mmask64 inside = left < MASKED ? ((__mmask64)1 << left) - 1 : ~(__mmask64)0;
-    __mmask64 by_row[ROWS], any = 0, all = inside;
+    uint64_t by_row[ROWS], any = 0, all = ~(uint64_t)0;
     for (int row = 0; row < b->rows; ++row) {
-        const __m512i bytes = _mm512_maskz_loadu_epi8(inside, mask + (b->first_row + row) / b->group * a->mask_row);
-        by_row[row] = _mm512_test_epi8_mask(bytes, bytes);
+        by_row[row] = bits_of(mask + (b->first_row + row) / b->group * a->mask_row, part->count - first);
         any |= by_row[row];
         all &= by_row[row];
     }
@@ -227,12 +213,12 @@ static void begin(struct block *b, const struct attention *a) {
         int64_t position;
         const int64_t head = head_of(b, row < b->rows ? row : 0, &position);  // rows that are missing: the first again
         const uint16_t *q = a->q + head * a->q_head + position * a->q_row;
-        for (int64_t pair = 0; pair < b->d / 2; ++pair) memcpy(&b->q[pair][row], q + 2 * pair, sizeof(uint32_t));
+        for (int64_t at = 0; at < b->d / IN_WORD; ++at) b->q[at][row] = word_of(q + at * IN_WORD);
         memset(b->out[row], 0, (size_t)b->d * sizeof(float));
         b->row_max[row] = -FLT_MAX;  // not -inf, whose difference from itself is no number
         b->row_sum[row] = 0;
     }
-    b->keys = 0;
+    b->count = 0;
 }
 
 static void end(const struct block *b, const struct attention *a) {
@@ -241,11 +227,8 @@ static void end(const struct block *b, const struct attention *a) {
         const int64_t head = head_of(b, row, &position);
         uint16_t *out = a->out + (position * a->heads + head) * b->d;
         const float sum = b->row_sum[row];
-        const __m512 factor = _mm512_set1_ps(sum == 0 ? 0 : 1 / sum);  // 0: it sees no key
-        for (int64_t at = 0; at < b->d; at += LANES) {
-            const __m512 value = _mm512_mul_ps(_mm512_load_ps(&b->out[row][at]), factor);
-            _mm256_storeu_si256((__m256i *)(out + at), (__m256i)_mm512_cvtneps_pbh(value));
-        }
+        const real factor = real_of(sum == 0 ? 0 : 1 / sum);  // 0: it sees no key
+        for (int64_t at = 0; at < b->d; at += LANES) store_bf16(out + at, times(load_real(&b->out[row][at]), factor));
     }
 }
 
@@ -275,12 +258,3 @@ void attend(struct attention *a) {
         end(&b, a);
     }
 }
-
-#else  // other CPUs, where torch attends
-
-const char *attention_instructions(void) { return ""; }
-int64_t attention_panel(void) { return 1; }
-int64_t attention_max_head(void) { return 0; }
-void attend(void *attention) { (void)attention; }
-
-#endif

@@ -1,8 +1,8 @@
 """Softmax attention in bf16 as a function of tensors.
 
 Knows the layouts of its arguments, which are those of the structures in `attention.c`; knows nothing about caches or
-canvases. Differs from exact attention by what torch's differs by, too: `p` and results are rounded to bf16, sums are
-fp32. Shape letters: N rows, H query heads, K key-value heads, T keys, d head size.
+canvases. Differs from exact attention by no more than torch's does: results are rounded to bf16, and so is `p` where
+products are in bf16; sums are fp32. Shape letters: N rows, H query heads, K key-value heads, T keys, d head size.
 """
 
 from __future__ import annotations
@@ -60,21 +60,22 @@ class NativeAttention:
         AttributeError: the library lacks a function.
 
     Attributes:
-        instructions: the vector instructions that it was compiled for; empty where this CPU lacks them.
-        path: how it computes, in words.
+        instructions: the vector instructions that it was compiled for.
+        path: how it computes, in words, with the type in which it multiplies.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._attend = function_of(library.attend, _Attention)
         library.attention_instructions.restype = ctypes.c_char_p
-        library.attention_panel.restype = library.attention_max_head.restype = ctypes.c_int64
+        for number in (library.attention_is_in_bf16, library.attention_panel, library.attention_max_head):
+            number.restype = ctypes.c_int64
         self.instructions = str(library.attention_instructions().decode())
-        self.path = f"bf16, native, {self.instructions}"
+        self.path = f"{'bf16' if library.attention_is_in_bf16() else 'fp32'}, native, {self.instructions}"
         self._panel = int(library.attention_panel())
         self._max_head = int(library.attention_max_head())
 
     def supports(self, d: int) -> bool:
-        """Whether a head size divides into panels, and is not too large; none is supported without instructions."""
+        """Whether a head size divides into panels, and is not too large."""
         return d % self._panel == 0 and 0 < d <= self._max_head
 
     def takes(self, q: Tensor, parts: Sequence[KeysValues]) -> bool:

@@ -3,6 +3,8 @@
 
 #include <immintrin.h>
 
+#define FMA_INSTRUCTIONS "AVX2 FMA"
+
 enum { LANES = 8 };
 
 typedef __m256i whole;  // LANES sums, or LANES times four bytes
@@ -52,6 +54,11 @@ static inline real larger(real a, real b) { return _mm256_max_ps(a, b); }   // b
 static inline real smaller(real a, real b) { return _mm256_min_ps(a, b); }  // the same
 static inline real where_less(real a, real b, real then, real otherwise) {
     return _mm256_blendv_ps(otherwise, then, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
+}
+static inline real where_bit(uint32_t bits, real then, real otherwise) {
+    const whole of_lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const whole is_set = _mm256_cmpeq_epi32(_mm256_and_si256(whole_of((int32_t)bits), of_lane), of_lane);
+    return _mm256_blendv_ps(otherwise, then, _mm256_castsi256_ps(is_set));
 }
 static inline real nearest(real value) { return _mm256_round_ps(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 static inline real times_power_of_two(real value, real n) {  // n from -126 to 127

@@ -2,6 +2,8 @@
 
 #include <immintrin.h>
 
+#define FMA_INSTRUCTIONS "AVX-512 FMA"
+
 #define INSTRUCTIONS "AVX-512 VNNI"
 enum { LANES = 16, SHIFT = 128, MAX_ROWS = 128, UNROLLED = 16 };  // SHIFT: the levels are unsigned, and this much too large
 
@@ -9,7 +11,9 @@ typedef __m512i whole;  // LANES sums, or LANES times four bytes
 typedef __m512 real;
 
 static inline whole whole_of(int32_t number) { return _mm512_set1_epi32(number); }
+#ifdef __AVX512VNNI__
 static inline whole dot(whole sum, whole levels, whole x) { return _mm512_dpbusd_epi32(sum, levels, x); }
+#endif
 
 static inline real real_of(float number) { return _mm512_set1_ps(number); }
 static inline real load_real(const float *at) { return _mm512_loadu_ps(at); }
@@ -35,6 +39,9 @@ static inline real larger(real a, real b) { return _mm512_max_ps(a, b); }   // b
 static inline real smaller(real a, real b) { return _mm512_min_ps(a, b); }  // the same
 static inline real where_less(real a, real b, real then, real otherwise) {
     return _mm512_mask_mov_ps(otherwise, _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), then);
+}
+static inline real where_bit(uint32_t bits, real then, real otherwise) {
+    return _mm512_mask_mov_ps(otherwise, (__mmask16)bits, then);
 }
 static inline real nearest(real value) { return _mm512_roundscale_ps(value, 0); }  // to the nearest whole number
 static inline real times_power_of_two(real value, real n) { return _mm512_scalef_ps(value, n); }  // n from -126 to 127

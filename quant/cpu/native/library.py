@@ -89,7 +89,7 @@ class NativeLibrary:
         has_tiles: whether products are computed by AMX.
         lanes: the number of rows of a weight must be a multiple of it.
         max_inputs: maximum number of inputs of a weight.
-        attention: its attention; None where the CPU lacks the instructions.
+        attention: its attention.
         soft_embedding: its soft embeddings.
         logits: its statistics of logits.
     """
@@ -107,8 +107,7 @@ class NativeLibrary:
         self.has_tiles = bool(library.use_tiles())
         if self.has_tiles:
             self.instructions = f"AMX, {self.instructions}"
-        attention = NativeAttention(library)
-        self.attention = attention if attention.instructions else None
+        self.attention = NativeAttention(library)
         self.soft_embedding = NativeSoftEmbedding(library)
         self.logits = NativeLogits(library)
         self._levels = torch.tensor(LEVELS, dtype=torch.float64).mul(STEPS).round().to(torch.int8)

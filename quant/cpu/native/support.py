@@ -20,6 +20,7 @@ from quant.codecs import CODECS
 from quant.codecs.codec import GROUP, Encoded
 from quant.codecs.nf4 import LEVELS
 from quant.cpu.native import build
+from quant.cpu.native.attention import NativeAttention
 from quant.cpu.native.library import STEPS, NativeLibrary
 from quant.cpu.switches import is_native_off
 from quant.unsupported import Unsupported
@@ -30,7 +31,7 @@ LIMIT = 1e-5
 """Maximum relative difference from the same sums in fp64."""
 
 ATTENTION_LIMIT = 5e-3
-"""The same of attention, which is rounded to bf16 twice: `p`, and the result."""
+"""The same of attention, which is rounded to bf16 once or twice: the result, and perhaps `p`."""
 
 _INSTALL = "install a C compiler (`sudo apt install gcc` on Debian and Ubuntu, `sudo dnf install gcc` on Fedora)"
 _ANOTHER = "another compiler, named by `CC`, may do; `LOCALDIFF_CPU_NATIVE=off` hides this message"
@@ -79,7 +80,7 @@ def _is_correct(library: NativeLibrary) -> bool:
         products
         and is_soft_embedding_correct(library)
         and are_statistics_correct(library)
-        and is_attention_correct(library)
+        and is_attention_correct(library.attention)
     )
 
 
@@ -138,11 +139,8 @@ def are_statistics_correct(library: NativeLibrary) -> bool:
     )
 
 
-def is_attention_correct(library: NativeLibrary) -> bool:
-    """Whether attention, where there is any, equals the same in fp64: two blocks of keys, two parts, half masked."""
-    attention = library.attention
-    if attention is None:
-        return True
+def is_attention_correct(attention: NativeAttention) -> bool:
+    """Whether attention equals the same in fp64: several blocks of keys, two parts, half masked."""
     generator = torch.Generator().manual_seed(0)
     heads, kv_heads, rows, total, d = 4, 2, 30, 200, 128
     q, k, v = (

@@ -16,7 +16,7 @@ from quant.cpu.native.library import NativeLibrary
 from quant.cpu.native.support import native_library
 from quant.switch import SwitchError
 from quant.unsupported import Unsupported
-from tests.models.native import HAS_ATTENTION, needs_native
+from tests.models.native import needs_native
 
 CPU, CARD = torch.device("cpu"), torch.device("cuda", 0)
 
@@ -49,18 +49,8 @@ def test_a_kernel_that_is_right() -> None:
     assert isinstance(library, NativeLibrary)
     (finding,) = check_native_kernel([CPU])
     assert finding.status == "ok"
-    assert library.instructions in finding.text
-    assert ("attention" in finding.text) == (library.attention is not None) == HAS_ATTENTION
-
-
-@needs_native
-def test_a_cpu_where_torch_attends(monkeypatch: pytest.MonkeyPatch) -> None:
-    library = native_library()
-    assert isinstance(library, NativeLibrary)
-    monkeypatch.setattr(library, "attention", None)
-    (finding,) = check_native_kernel([CPU])
-    assert finding.text == f"compiled for {library.instructions}; its products are correct"
-    assert finding.facts["attention"] is None
+    compiled = f"{library.instructions} and {library.attention.instructions}"
+    assert finding.text == f"compiled for {compiled}; its products and attention are correct"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from quant.modules import QuantExperts
 from quant.unsupported import Unsupported
 from tests.checkpoints.layouts import QUANTIZABLE, write_checkpoint
 from tests.checkpoints.quantized import quantize
-from tests.models.native import needs_native_attention
+from tests.models.native import needs_native
 
 CPU = torch.device("cpu")
 
@@ -64,7 +64,7 @@ def test_a_missing_compiler_is_told_once(
     assert not [record for record in caplog.records if "compiler" in record.getMessage()]
 
 
-@needs_native_attention
+@needs_native
 def test_attention_goes_through_the_kernel_and_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = replace(QUANTIZABLE, head_dim=64, full_head_dim=128, canvas=16)
     weights = open_weights(write_checkpoint(spec, tmp_path / "source"))

@@ -1,12 +1,15 @@
-"""The kernel in each form that this CPU runs."""
+"""The kernels in each form that this CPU runs."""
 
 from __future__ import annotations
 
+import ctypes
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from quant.cpu.native import build
+from quant.cpu.native.attention import NativeAttention
 from quant.cpu.native.library import NativeLibrary
 
 _NARROW = ("-mavx2", "-mfma")
@@ -24,6 +27,28 @@ FORMS = {
     ),
 }
 NEEDS = {"of this machine": "", "AVX-512 VNNI": "amx_int8", "AVX2": "avx2", "AVX-VNNI": "avx512_vnni"}
+
+ATTENTION_FORMS = {
+    "AVX-512 BF16": ("avx512_bf16", ("-march=native", "-UBF16_IS_SLOW")),
+    "AVX-512 FMA": ("avx512bw", ("-march=native", "-DBF16_IS_SLOW")),
+    "AVX2 FMA": ("avx2", _NARROW),
+}
+"""By their names: what the CPU needs, and flags."""
+
+
+@pytest.fixture(scope="session", params=ATTENTION_FORMS)
+def attention(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> NativeAttention:
+    needed, chosen = ATTENTION_FORMS[request.param]
+    compiler = build.compiler({})
+    if compiler is None or needed not in Path("/proc/cpuinfo").read_text():
+        pytest.skip(f"no compiler, or a CPU without {needed}")
+    made = tmp_path_factory.mktemp("attention") / "attention.so"
+    source = next(path for path in build.SOURCES if path.name == "attention.c")
+    flags = [flag for flag in build.FLAGS if flag != "-march=native"]
+    subprocess.run([*compiler, *flags, *chosen, str(source), "-lm", "-o", str(made)], check=True)
+    kernel = NativeAttention(ctypes.CDLL(str(made)))
+    assert kernel.instructions == request.param
+    return kernel
 
 
 @pytest.fixture(scope="session", params=FORMS)

@@ -92,6 +92,15 @@ def test_it_is_compiled_again_when_anything_changes(
     assert calls(tmp_path) == 2
 
 
+@pytest.mark.parametrize(("vendor", "is_slow"), [("GenuineIntel", True), ("AuthenticAMD", False)])
+def test_the_vendor_says_whether_bf16_is_slow(
+    tmp_path: Path, vendor: str, is_slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "_cpu_info", lambda: f"vendor_id\t: {vendor}\nflags\t: avx512_bf16")
+    made = build_library([stand_in(tmp_path, "cc", 'echo "$@" > "$OUT"')], tmp_path / "kept")
+    assert (b"-DBF16_IS_SLOW " in made.read_bytes()) is is_slow
+
+
 @pytest.mark.parametrize(
     ("script", "words"),
     [
@@ -152,8 +161,10 @@ def test_where_libraries_are_kept(tmp_path: Path) -> None:
     [
         ("-mavx2", "-mfma"),
         ("-mavx2", "-mfma", "-mavxvnni"),
+        ("-march=skylake-avx512",),
         ("-march=icelake-server",),
         ("-march=cooperlake",),
+        ("-march=cooperlake", "-DBF16_IS_SLOW"),
         ("-march=sapphirerapids",),
     ],
 )
