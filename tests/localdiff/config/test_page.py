@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from localdiff.config import KEYS
 from localdiff.config.environment import OTHER_VARIABLES
 from localdiff.config.file import read_file
 from localdiff.config.keys import Key
-from tests.screens.processes import ROOT
+from tests.screens.processes import ROOT, Cli
 
 PAGE = (ROOT / "docs" / "configuration.md").read_text()
 
@@ -46,3 +48,22 @@ def test_the_example_is_read(tmp_path: Path) -> None:
         "generate.steps": 32,
         "ui.palette": "light",
     }
+
+
+def test_commands_print_what_the_page_shows(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With the example as the file; `…` stands for lines that are left out."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("LOCALDIFF_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    (example,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    file = tmp_path / ".config" / "localdiff" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(example)
+    examples = re.findall(r"^```\n\$ ([^\n]*)localdiff ([^\n]*)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert len(examples) == 2
+    for variables, arguments, shown in examples:
+        with monkeypatch.context() as here:
+            for variable in variables.split():
+                here.setenv(*variable.split("="))
+            printed = cli(*arguments.split()).stdout.splitlines()
+        assert not [line for line in shown.splitlines() if line != "…" and line not in printed], printed
