@@ -51,7 +51,7 @@ class AttentionKernel(Protocol):
 
 
 MAX_SCORES = 8 * 1024 * 1024
-"""Scores of one pass over the keys stay under this many elements (32 MB in fp32), whatever the context."""
+"""Scores of one pass over the keys stay under this many elements (34 MB in fp32), whatever the context."""
 # Rows of a block from which keys are left out that none of them sees. Fewer rows would leave out little more, and take
 # more calls.
 _NARROW_ROWS = 256
