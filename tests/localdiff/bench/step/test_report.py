@@ -64,6 +64,13 @@ def test_it_is_said_where_predictions_decide_the_time_of_self_conditioning() -> 
     assert words not in " ".join(table(on_gpu).split())
 
 
+def test_a_time_below_its_floor_is_explained() -> None:
+    figures = report()
+    assert "below its floor" not in table(figures)
+    assert "A time below its floor" in table(dataclasses.replace(figures, floor=1.01 * figures.step))
+    assert "A time below its floor" in table(dataclasses.replace(figures, commit_floor=1.01 * figures.commit))
+
+
 def test_figures_for_layers_that_were_left_out() -> None:
     whole, cut = report(), report(layers=4)
     assert cut.is_extrapolated
