@@ -42,6 +42,8 @@ _PROCESS_BYTES = 600_000_000
 """Memory of the interpreter, torch and a tokenizer that is checked; 0.31 GB in all were resident at the peak of a job
 at full width with a small vocabulary, and reading one of 262,144 tokens takes 0.28 GB."""
 
+_STREAMED_FILE = "`--stream` also needs disk for one file of the download, whose size is not known here."
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedJob:
@@ -216,6 +218,7 @@ def offline_summary(
         alternative=_alternative(plan, {}, encoder.gpu),
         remarks=[
             *([] if error is None else [f"{error.message[:1].upper()}{error.message[1:]}."]),
+            *([_STREAMED_FILE] if streams else []),
             "These figures come from the built-in description of the released weights, not from the Hub.",
         ],
     )

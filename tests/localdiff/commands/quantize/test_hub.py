@@ -260,6 +260,8 @@ def test_without_a_network_the_released_model_is_planned_from_its_description(
     offline = cli("quantize", "--dry-run", "--offline", "--stream", stdin=b"")
     assert offline.code == 0
     assert "has not been downloaded, and the Hub may not be asked." in offline.stdout
+    more = "`--stream` also needs disk for one file of the download, whose size is not known here."
+    assert more in offline.stdout and more not in result.stdout
     # a real run shows the same, and then says why it goes no further
     result = cli("quantize", "--yes", stdin=b"")
     assert (result.code, result.stdout) == (3, "")
