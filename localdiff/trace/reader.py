@@ -26,6 +26,9 @@ MAX_BYTES = 2_000_000_000
 MAX_THREADS = 1024
 """Of a CPU; a rerun starts as many, and torch crashes on twice as many."""
 
+_PIECE = 1 << 20
+"""Bytes that are asked for at once: Python reserves memory for all of them, which `ulimit -v` may refuse."""
+
 _ID = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
@@ -52,13 +55,14 @@ def read_stream(file: BinaryIO, name: str) -> Trace:
         OSError: it cannot be read.
         TraceError: as `read_trace`.
     """
-    begin = file.read(1)
-    if begin != b"{":  # which a device may give for ever
+    data = bytearray(file.read(1))
+    if data != b"{":  # which a device may give for ever
         raise _no_trace(name)
-    data = begin + file.read(MAX_BYTES)
+    while piece := file.read(min(_PIECE, MAX_BYTES + 1 - len(data))):
+        data += piece
     if len(data) > MAX_BYTES:
         raise _no_trace(name)
-    return parse_trace(data, name)
+    return parse_trace(bytes(data), name)
 
 
 def parse_trace(data: bytes, name: str) -> Trace:

@@ -313,6 +313,22 @@ def test_what_has_no_end_is_not_read_whole(monkeypatch: pytest.MonkeyPatch) -> N
     assert endless.given < 3000
 
 
+def test_reading_takes_no_more_memory_than_the_trace() -> None:
+    """Python reserves as much as a read asks for, which a limit on memory may refuse."""
+
+    class Watched(io.BytesIO):
+        most = 0
+
+        def read(self, size: int | None = -1, /) -> bytes:
+            assert size is not None and size >= 0
+            self.most = max(self.most, size)
+            return super().read(size)
+
+    file = Watched(DATA)
+    assert read_stream(file, "example").complete
+    assert file.most <= 1 << 20
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no named pipes in folders")
 def test_what_does_not_begin_as_a_trace_is_not_read_to_its_end(tmp_path: Path) -> None:
     path, gone = tmp_path / "t.jsonl", threading.Event()
