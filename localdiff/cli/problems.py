@@ -13,7 +13,6 @@ from difflib import get_close_matches
 import typer
 
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, broken_package, gpu_failure, is_out_of_memory
-from localdiff.model_store import DEMO, quantized_directory
 from localdiff.quoting import printable, shell_word
 from localdiff.ui.output import STDOUT_NAME
 from quant import QuantError
@@ -123,6 +122,8 @@ def _of_extra_words(words: str, context: typer.Context) -> str | None:
 
 def _is_model(word: str) -> bool:
     """Whether a word names a model on this machine."""
+    from localdiff.model_store import DEMO, quantized_directory  # here: it would be a tenth of every start
+
     try:
         return word == DEMO or quantized_directory(word) is not None
     except UsageError:  # the folder of models is not named in full

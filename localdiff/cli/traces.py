@@ -12,7 +12,6 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from localdiff import model_store
 from localdiff.cli import options
 from localdiff.cli.configured import configured
 from localdiff.cli.exits import decide_streams
@@ -22,6 +21,7 @@ from localdiff.options import GenerateOptions
 from localdiff.ui.output import Color
 from localdiff.ui.question import asker
 from localdiff.view.palette import PaletteName
+from quant.released import MODEL
 
 trace = typer.Typer(name="trace", cls=Group, help="Check recorded runs and compare them.")
 
@@ -216,7 +216,7 @@ def pair_command(
             help="What was quantized: a Hub id, a directory, or demo.",
             rich_help_panel=options.MODEL,
         ),
-    ] = model_store.MODEL,
+    ] = MODEL,
     offline: options.Offline = False,
     yes: options.Yes = False,
     device: options.Device = "auto",
