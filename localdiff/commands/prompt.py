@@ -12,9 +12,10 @@ from typing import BinaryIO
 from localdiff.commands.waiting import Waiting
 from localdiff.errors import UsageError
 from localdiff.paths import expanded
-from localdiff.utf8 import decoded, read_bytes
+from localdiff.utf8 import decoded, read_bytes, require_text
 
 STDIN = "-"
+_TEXT = "a prompt is UTF-8 text"
 _GIVEN = "give it in quotes, with `-f FILE`, or through a pipe"
 
 
@@ -89,7 +90,7 @@ def _read_file(path: str) -> bytes:
 
 
 def _decode_text(data: bytes, what: str) -> str:
-    text = decoded(data, what, "a prompt is UTF-8 text")
+    text = decoded(data, what, _TEXT)
     _require_text(text, what)
     return text
 
@@ -97,7 +98,4 @@ def _decode_text(data: bytes, what: str) -> str:
 def _require_text(text: str, what: str) -> None:
     if not text.strip():
         raise UsageError(f"{what} is empty", "a prompt needs at least one word")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UsageError(f"{what} is not text: it is not UTF-8", "a prompt is UTF-8 text") from None
+    require_text(text, what, _TEXT)

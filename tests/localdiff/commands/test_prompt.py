@@ -95,7 +95,7 @@ def test_no_prompt(stdin: io.BytesIO | None) -> None:
         ("Look:", None, b"\x89PNG", "standard input is not text: byte 0 is not UTF-8"),
         (None, None, "naïve".encode("latin-1"), "standard input is not text: byte 2 is not UTF-8"),
         (None, None, b"\xef\xbb\xbfab\xff", "standard input is not text: byte 5 is not UTF-8"),
-        ("caf\udce9", None, b"", "the prompt is not text: it is not UTF-8"),
+        ("caf\udce9", None, b"", "the prompt is not text: its character 4 is not UTF-8"),
     ],
 )
 def test_what_is_no_prompt(argument: str | None, file: str | None, stdin: bytes, message: str) -> None:
