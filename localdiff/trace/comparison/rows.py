@@ -83,7 +83,7 @@ def timing_rows(traces: Sequence[Trace], *, missing: str) -> list[tuple[str, ...
     for letter, trace in zip("AB", traces, strict=True):
         steps = sum(len(block.steps) for block in trace.blocks)
         if trace.finished is None:
-            rows.append((letter, str(steps), *missing * (len(TIMING_HEAD) - 2)))
+            rows.append((letter, str(steps), *[missing] * (len(TIMING_HEAD) - 2)))
             continue
         stats = trace.finished.stats
         passes = stats.denoise_passes + stats.commit_passes
