@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import signal
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
 from contextlib import suppress
+from functools import partial
 from typing import NoReturn, TypeVar
 
 S = TypeVar("S")
@@ -18,6 +21,10 @@ T = TypeVar("T")
 
 _POLL = 0.1
 """Seconds between two looks at what is waited for: on Windows, Ctrl-C does not end a wait for a lock."""
+
+
+class TooSlowError(Exception):
+    """Something did not finish within its time limit."""
 
 
 class AbandonableThread(threading.Thread):
@@ -43,7 +50,7 @@ def each(work: Callable[[S], T], items: Iterable[S], *, threads: int) -> tuple[T
         with suppress(IndexError):
             while True:
                 item, future = waiting.popleft()
-                _fulfil(future, work, item)
+                _fulfil(future, partial(work, item))
 
     for _ in range(min(threads, len(futures))):
         AbandonableThread(run).start()
@@ -53,16 +60,30 @@ def each(work: Callable[[S], T], items: Iterable[S], *, threads: int) -> tuple[T
         waiting.clear()
 
 
-def _fulfil(future: Future[T], work: Callable[[S], T], item: S) -> None:
+def limited(work: Callable[[], T], seconds: float) -> T:
+    """The result of `work`, on a thread that is left behind if it takes too long.
+
+    Raises:
+        TooSlowError: it took longer than `seconds`.
+        Exception: what `work` raised.
+    """
+    future = Future[T]()
+    AbandonableThread(partial(_fulfil, future, work)).start()
+    return _awaited(future, seconds)
+
+
+def _fulfil(future: Future[T], work: Callable[[], T]) -> None:
     try:
-        future.set_result(work(item))
+        future.set_result(work())
     except BaseException as error:  # whatever it is, somebody waits for this
         future.set_exception(error)
 
 
-def _awaited(future: Future[T]) -> T:
-    while not wait([future], _POLL).done:
-        pass
+def _awaited(future: Future[T], seconds: float = math.inf) -> T:
+    end = time.monotonic() + seconds
+    while not wait([future], min(_POLL, end - time.monotonic())).done:
+        if time.monotonic() >= end:
+            raise TooSlowError
     return future.result()
 
 

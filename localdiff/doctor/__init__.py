@@ -1,6 +1,6 @@
 """Checks, by trying, whether this machine can do what localdiff needs.
 
-    checks, limits                 every check, in the order in which they are shown; how long one may take
+    checks                         every check, in the order in which they are shown, and how long it may take
     finding                        what a check found: a status, a sentence, and what to do
     settings, versions, terminal   look, and import no torch
     devices, disk, weights, hub    likewise

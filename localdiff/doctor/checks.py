@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
+from localdiff.abandonable import TooSlowError, limited
 from localdiff.config import KEYS, Settings, is_set
 from localdiff.doctor.devices import check_gpus, check_host
 from localdiff.doctor.disk import check_disk, need_of
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.hub import check_hub
-from localdiff.doctor.limits import TooSlowError, limited
 from localdiff.doctor.settings import check_settings, read_settings
 from localdiff.doctor.terminal import terminal_finding
 from localdiff.doctor.values import load_values

@@ -7,10 +7,12 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import wait
+from typing import Any
 
 import pytest
 
-from localdiff.abandonable import AbandonableThread, each, leave
+from localdiff.abandonable import AbandonableThread, TooSlowError, each, leave, limited
 from tests.screens.processes import ROOT, environment
 
 PROGRAM = """
@@ -139,3 +141,27 @@ def test_a_ctrl_c_waits_for_no_thread() -> None:
     finally:
         signal.signal(signal.SIGINT, before)
         hang.set()
+
+
+def test_work_within_its_limit() -> None:
+    assert limited(lambda: 7, 10) == 7
+    with pytest.raises(ZeroDivisionError):
+        limited(lambda: 1 // 0, 10)
+
+
+def test_work_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is waited for in short stretches, between which Ctrl-C works on Windows, too."""
+    stretches: list[float] = []
+    released = threading.Event()
+
+    def watched(futures: Any, timeout: float) -> Any:
+        stretches.append(timeout)
+        return wait(futures, timeout)
+
+    monkeypatch.setattr("localdiff.abandonable.wait", watched)
+    began = time.monotonic()
+    with pytest.raises(TooSlowError):
+        limited(lambda: released.wait(60), 0.25)
+    assert 0.25 <= time.monotonic() - began < 30
+    assert max(stretches) <= 0.1
+    released.set()
