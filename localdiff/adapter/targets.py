@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, TypeAlias
 
 import torch
@@ -55,8 +56,9 @@ class Target:
         return SIDES if self.path.startswith("layers.") else ("decoder",)
 
 
-def targets(config: ModelConfig) -> dict[str, Target]:
-    """Every target of a model, by its path."""
+@cache
+def targets(config: ModelConfig) -> Mapping[str, Target]:
+    """Every target of a model, by its path; kept, as the network that tells them takes a while to make."""
     with torch.device("meta"):
         network = DiffusionGemma(config)
     by_path = {}
