@@ -26,7 +26,7 @@ from localdiff.ui.replay_screen import ReplayScreen, can_play
 from localdiff.view.ansi import encode_row
 from localdiff.view.canvas_view import Drawn
 from localdiff.view.layout import Size
-from localdiff.view.palette import Palette, PaletteName, resolve_palette
+from localdiff.view.palette import PaletteName, resolve_palette
 from localdiff.view.sanitize import safe_text
 
 Form: TypeAlias = Literal["html", "text", "json", "svg", "cast"]
@@ -166,7 +166,7 @@ def _export(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool) 
         return unpacked(trace, escaped=escaped)
     name = "dark" if request.palette == "auto" else request.palette
     palette = resolve_palette(name, env={}, encoding="utf-8")
-    timeline, view = Timeline(trace.events), _view(trace, palette)
+    timeline, view = Timeline(trace.events), ReplayView(trace, palette)
     size = Size(request.columns or SIZE.columns, request.rows or SIZE.rows)
     moment = _moment(request, timeline)
     if form == "text":
@@ -195,12 +195,8 @@ def _moment(request: ReplayRequest, timeline: Timeline) -> Moment | None:
     return timeline.moments[index]
 
 
-def _view(trace: Trace, palette: Palette) -> ReplayView:
-    return ReplayView(trace.header, pieces=trace, palette=palette, complete=trace.complete)
-
-
 def _play(request: ReplayRequest, trace: Trace, output: Output, keyboard: TextIO) -> None:
-    view = _view(trace, palette_on(output.stdout, request.palette, request.color))
+    view = ReplayView(trace, palette_on(output.stdout, request.palette, request.color))
     player = Player(timeline=Timeline(trace.events), speed=request.pace)
     with ReplayScreen(keyboard, output.stdout.file) as terminal:
         last, shown_index = time.monotonic(), player.index

@@ -1,6 +1,6 @@
 """The screen of a replay as rows: committed text, the canvas as in a live run, and the controls.
 
-Knows a player, a size and a palette; knows nothing about terminals. Every row is narrower than the screen.
+Knows a trace, a player, a size and a palette; knows nothing about terminals. Every row is narrower than the screen.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from collections.abc import Sequence
 from itertools import product
 
 from localdiff.sizes import counted, rounded
-from localdiff.trace.header import Header
 from localdiff.trace.player import Player
 from localdiff.trace.timeline import Moment
+from localdiff.trace.trace import Trace
 from localdiff.view.canvas_view import CanvasView, Drawn
 from localdiff.view.cells import CellMaker
 from localdiff.view.flow import COMMITTED, lay_out
 from localdiff.view.layout import Size
 from localdiff.view.palette import Palette
 from localdiff.view.paragraphs import Passage
-from localdiff.view.pieces import Pieces
 from localdiff.view.sanitize import safe_piece
 from localdiff.view.scene import Scene
 from localdiff.view.style import PLAIN, SPACE, Row, Span, Style
@@ -41,18 +40,11 @@ _KEYS_ASCII = tuple(keys.replace("←→", "left/right").replace("↑↓", "up/d
 class ReplayView:
     """Draws moments of one trace."""
 
-    def __init__(
-        self,
-        header: Header,
-        *,
-        pieces: Pieces,
-        palette: Palette,
-        complete: bool = True,
-    ) -> None:
+    def __init__(self, trace: Trace, palette: Palette) -> None:
         self._palette = palette
-        self._view = CanvasView(pieces=pieces, palette=palette)
-        self._cells = CellMaker(pieces=pieces, palette=palette)
-        self._title = _title(header, complete, palette)
+        self._view = CanvasView(pieces=trace, palette=palette)
+        self._cells = CellMaker(pieces=trace, palette=palette)
+        self._title = _title(trace, palette)
 
     def rows(self, player: Player, size: Size, drawn: Drawn | None = None) -> tuple[list[Row], Drawn]:
         """The rows of the whole screen, and what the next call needs of them.
@@ -140,14 +132,14 @@ def _tail(text: str, characters: int) -> str:
     return cut.partition(" ")[2] or cut
 
 
-def _title(header: Header, complete: bool, palette: Palette) -> str:
-    model = header.model
+def _title(trace: Trace, palette: Palette) -> str:
+    header, model = trace.header, trace.header.model
     quoted = '"{}"' if palette.glyphs.ascii_only else "“{}”"
     words = [f"{model.title}, {model.recipe}", f"seed {header.seed}", quoted.format(" ".join(header.question.split()))]
     if header.is_demo:
         adapter = "" if model.adapter is None else f" + {model.adapter.name}"
         words[0] = f"the demo model (a small one, not DiffusionGemma){adapter}"
-    if not complete:
+    if not trace.complete:
         words.insert(0, "ends early")
     return " " + settled_text(safe_piece(f" {palette.glyphs.dot} ".join(words)))
 

@@ -42,7 +42,7 @@ def render(trace: Trace | None = None) -> str:
 def _shots(trace: Trace) -> Iterator[tuple[list[Row], float]]:
     """Rows from the top of a screen on, and for how long they stand."""
     timeline = Timeline(trace.events)
-    view = ReplayView(trace.header, pieces=trace, palette=DARK)
+    view = ReplayView(trace, DARK)
     step_seconds = min(STEP_SECONDS, LONGEST / len(timeline))
     drawn: Drawn | None = None
     for moment in timeline.moments:

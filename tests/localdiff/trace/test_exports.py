@@ -29,7 +29,7 @@ from tests.screens import hostile
 
 TRACE = condensed(blocks=2, steps=4, length=40)
 LINE = Timeline(TRACE.events)
-VIEW = ReplayView(TRACE.header, pieces=TRACE, palette=DARK)
+VIEW = ReplayView(TRACE, DARK)
 SIZE = Size(80, 20)
 
 
@@ -99,7 +99,7 @@ def test_hostile_text_stays_text_in_every_form() -> None:
     ]
     trace = trace_of(events, pieces=pieces)
     line = Timeline(trace.events)
-    view = ReplayView(trace.header, pieces=trace, palette=DARK)
+    view = ReplayView(trace, DARK)
     animated = svg_animation(line, view, SIZE, DARK)
     root = ElementTree.fromstring(animated)
     assert {element.tag.rpartition("}")[2] for element in root.iter()} == {"svg", "style", "rect", "g", "text"}

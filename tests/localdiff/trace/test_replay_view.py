@@ -11,7 +11,6 @@ from localdiff.trace.header import Adapter, Message
 from localdiff.trace.player import Player
 from localdiff.trace.replay_view import ReplayView
 from localdiff.trace.timeline import Timeline
-from localdiff.trace.trace import Trace
 from localdiff.view.ansi import encode_row
 from localdiff.view.layout import Size
 from localdiff.view.palette import ASCII, DARK, MONO, Palette
@@ -23,10 +22,6 @@ TRACE = condensed(blocks=3, steps=4, length=40)
 SIZES = [Size(20, 5), Size(24, 6), Size(40, 8), Size(76, 24), Size(120, 60), Size(3, 2)]
 
 
-def view_of(trace: Trace, palette: Palette = DARK, *, complete: bool = True) -> ReplayView:
-    return ReplayView(trace.header, pieces=trace, palette=palette, complete=complete)
-
-
 def texts(view: ReplayView, player: Player, size: Size) -> list[str]:
     rows, _ = view.rows(player, size)
     return [row_text(row) for row in rows]
@@ -35,7 +30,7 @@ def texts(view: ReplayView, player: Player, size: Size) -> list[str]:
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("palette", [DARK, MONO, ASCII], ids=lambda palette: palette.name)
 def test_every_moment_fits_every_screen(size: Size, palette: Palette) -> None:
-    view, line = view_of(TRACE, palette), Timeline(TRACE.events)
+    view, line = ReplayView(TRACE, palette), Timeline(TRACE.events)
     drawn = None
     for index in range(len(line)):
         rows, drawn = view.rows(Player(timeline=line, index=index), size, drawn)
@@ -48,7 +43,7 @@ def test_title_text_canvas_and_controls_stand_in_their_order() -> None:
     line = Timeline(TRACE.events)
     place = line.find(2, 3)
     assert place is not None
-    shown = texts(view_of(TRACE), Player(timeline=line, index=place, playing=False), Size(110, 24))
+    shown = texts(ReplayView(TRACE, DARK), Player(timeline=line, index=place, playing=False), Size(110, 24))
     assert shown[0] == " scripted, bf16 · seed 0 · “Say hello.”"
     assert shown[-1].startswith(f" paused        1×  moment {place + 1:2}/16  ")
     assert shown[-1].endswith("space play  ←→ step  ↑↓ block  +- speed  home end  q quit")
@@ -58,7 +53,7 @@ def test_title_text_canvas_and_controls_stand_in_their_order() -> None:
 
 
 def test_a_title_in_ascii_has_signs_of_its_own() -> None:
-    shown = texts(view_of(TRACE, ASCII), Player(timeline=Timeline(TRACE.events)), Size(100, 24))
+    shown = texts(ReplayView(TRACE, ASCII), Player(timeline=Timeline(TRACE.events)), Size(100, 24))
     assert shown[0] == f' scripted, bf16 {ASCII.glyphs.dot} seed 0 {ASCII.glyphs.dot} "Say hello."'
 
 
@@ -74,19 +69,19 @@ def test_a_title_in_ascii_has_signs_of_its_own() -> None:
 def test_a_title_that_is_cut_says_so(palette: Palette, question: str, title: str) -> None:
     header = dataclasses.replace(HEADER, messages=(Message(role="user", content=question),))
     trace = trace_of(TRACE.events, header)
-    shown = texts(view_of(trace, palette), Player(timeline=Timeline(trace.events)), Size(40, 24))
+    shown = texts(ReplayView(trace, palette), Player(timeline=Timeline(trace.events)), Size(40, 24))
     assert shown[0].replace(palette.glyphs.dot, "-" if palette is ASCII else "·") == title
 
 
 @pytest.mark.parametrize(("speed", "words"), [(0.3, "0.3×"), (0.125, "1/8×"), (0.5, "1/2×"), (1, "1×"), (2.5, "2.5×")])
 def test_a_speed_is_short(speed: float, words: str) -> None:
     player = Player(timeline=Timeline(TRACE.events), speed=speed, playing=False)
-    assert f" {words} " in texts(view_of(TRACE), player, Size(100, 24))[-1]
+    assert f" {words} " in texts(ReplayView(TRACE, DARK), player, Size(100, 24))[-1]
 
 
 def test_at_the_end_the_text_and_the_figures_remain() -> None:
     line = Timeline(TRACE.events)
-    shown = texts(view_of(TRACE), Player(timeline=line, index=len(line) - 1, playing=False), Size(100, 30))
+    shown = texts(ReplayView(TRACE, DARK), Player(timeline=line, index=len(line) - 1, playing=False), Size(100, 30))
     assert shown[-2].startswith(f" {len(TRACE.token_ids)} tokens · 3 blocks · 12 steps · ")
     assert " ".join(shown[1:-2]).split() == TRACE.text().split()
     assert shown[-1].startswith(" at the end")
@@ -100,15 +95,15 @@ def test_a_slow_run_ends_with_a_speed_above_zero() -> None:
         for event in TRACE.events
     ]
     line = Timeline(events)
-    shown = texts(view_of(TRACE), Player(timeline=line, index=len(line) - 1), Size(100, 30))
+    shown = texts(ReplayView(TRACE, DARK), Player(timeline=line, index=len(line) - 1), Size(100, 30))
     assert shown[-2].endswith(" · 0.04 tok/s")
 
 
 def test_a_demo_is_called_one_and_a_torn_trace_too() -> None:
     adapter = Adapter(name="sudoku", files=None)
     demo = dataclasses.replace(HEADER, model=dataclasses.replace(HEADER.model, name="demo", adapter=adapter))
-    trace = dataclasses.replace(TRACE, header=demo)
-    title = texts(view_of(trace, complete=False), Player(timeline=Timeline(trace.events)), Size(120, 24))[0]
+    trace = dataclasses.replace(TRACE, header=demo, complete=False)
+    title = texts(ReplayView(trace, DARK), Player(timeline=Timeline(trace.events)), Size(120, 24))[0]
     assert title.startswith(" ends early · the demo model (a small one, not DiffusionGemma) + sudoku")
 
 
@@ -118,7 +113,7 @@ def test_the_end_of_a_text_without_blanks_is_shown_too() -> None:
         dataclasses.replace(event, text=word) if isinstance(event, TextCommitted) else event for event in TRACE.events
     ]
     line = Timeline(events)
-    shown = texts(view_of(TRACE), Player(timeline=line, index=len(line) - 1), Size(24, 10))
+    shown = texts(ReplayView(TRACE, DARK), Player(timeline=line, index=len(line) - 1), Size(24, 10))
     assert "".join(shown[1:-3]).endswith("0123456789")
 
 
@@ -134,7 +129,7 @@ def test_hostile_pieces_text_and_questions_do_nothing() -> None:
         for event in condensing()
     ]
     trace = trace_of(events, header, pieces=pieces)
-    view, line = view_of(trace, MONO), Timeline(trace.events)
+    view, line = ReplayView(trace, MONO), Timeline(trace.events)
     for index in range(len(line)):
         rows, _ = view.rows(Player(timeline=line, index=index), Size(90, 30))
         for row in rows:
@@ -148,7 +143,7 @@ def test_hostile_pieces_text_and_questions_do_nothing() -> None:
 @pytest.mark.parametrize("palette", [DARK, ASCII], ids=lambda palette: palette.name)
 def test_a_narrow_screen_still_says_how_to_leave(columns: int, palette: Palette) -> None:
     player = Player(timeline=Timeline(TRACE.events), playing=False)
-    controls = texts(view_of(TRACE, palette), player, Size(columns, 24))[-1]
+    controls = texts(ReplayView(TRACE, palette), player, Size(columns, 24))[-1]
     assert controls.startswith(" paused ") and controls.endswith("  q quit")
     assert "1/16" in controls
     assert columns < 80 or palette is ASCII or "  space play  ←→ step  " in controls
@@ -157,7 +152,7 @@ def test_a_narrow_screen_still_says_how_to_leave(columns: int, palette: Palette)
 def test_figures_that_do_not_fit_at_the_end_are_left_out_whole() -> None:
     line = Timeline(TRACE.events)
     end = Player(timeline=line, index=len(line) - 1, playing=False)
-    wide = texts(view_of(TRACE), end, Size(100, 30))[-2]
+    wide = texts(ReplayView(TRACE, DARK), end, Size(100, 30))[-2]
     tokens, _blocks, steps, rate = wide.split(" · ")
-    assert texts(view_of(TRACE), end, Size(len(wide), 30))[-2] == f"{tokens} · {steps} · {rate}"
-    assert texts(view_of(TRACE), end, Size(len(tokens) + len(rate) + 4, 30))[-2] == f"{tokens} · {rate}"
+    assert texts(ReplayView(TRACE, DARK), end, Size(len(wide), 30))[-2] == f"{tokens} · {steps} · {rate}"
+    assert texts(ReplayView(TRACE, DARK), end, Size(len(tokens) + len(rate) + 4, 30))[-2] == f"{tokens} · {rate}"
