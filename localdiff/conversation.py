@@ -27,7 +27,7 @@ from localdiff.sizes import whole
 from localdiff.text.prompt import IDS, as_messages
 from localdiff.text.tokenizer import Tokenizer
 
-__all__ = ["IDS", "Conversation", "with_own_ids"]
+__all__ = ["IDS", "Conversation"]
 
 # A reply that no template changes, to see what becomes of the prompt before it.
 _REPLIES = {"assistant", "model"}

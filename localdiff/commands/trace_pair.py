@@ -91,7 +91,7 @@ def load_paired(request: PairRequest, side: Side, loading: Loading) -> tuple[Rec
     from localdiff.trace.probe import paired
 
     def run(prompt: str, options: GenerateOptions, cancel: threading.Event) -> Iterator[Event]:
-        return paired(engine, prompt, options, seed=options.seed or 0, cancel=cancel)
+        return paired(engine, prompt, options, cancel=cancel)
 
     return engine, run
 

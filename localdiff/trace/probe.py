@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 
 import torch
 
@@ -25,12 +24,17 @@ def rerun(engine: Engine, header: Header, *, cancel: threading.Event | None = No
         torch.set_num_threads(header.machine.threads)
     prompt, options = prompt_of(header), options_of(header)
     if header.sampler.noise == "paired":
-        return paired(engine, prompt, options, seed=header.seed, cancel=cancel)
+        return paired(engine, prompt, options, cancel=cancel)
     return engine.generate(prompt, options, cancel=cancel)
 
 
 def paired(
-    engine: Engine, prompt: Prompt, options: GenerateOptions, *, seed: int, cancel: threading.Event | None = None
+    engine: Engine, prompt: Prompt, options: GenerateOptions, *, cancel: threading.Event | None = None
 ) -> Iterator[Event]:
-    """A run whose noise is that of every other run of this seed, step by step and block by block."""
-    return engine.generate(prompt, replace(options, seed=seed), noise=PairedNoise(seed), cancel=cancel)
+    """A run whose noise is that of every other run of the same seed, step by step and block by block.
+
+    Args:
+        options: with a seed.
+    """
+    assert options.seed is not None
+    return engine.generate(prompt, options, noise=PairedNoise(options.seed), cancel=cancel)

@@ -28,4 +28,4 @@ IN_WORDS = (about.NAME, story.NAME, unknown.NAME)
 """Skills whose answers are not copied letter by letter."""
 ALL_SKILLS: dict[str, Sampler] = SKILLS | TUNED_SKILLS
 
-__all__ = ["ALL_SKILLS", "IN_WORDS", "SKILLS", "TUNED_SKILLS", "Example", "Message", "Sampler", "Split", "is_held_out"]
+__all__ = ["ALL_SKILLS", "IN_WORDS", "SKILLS", "TUNED_SKILLS", "Example", "Message", "Split", "is_held_out"]

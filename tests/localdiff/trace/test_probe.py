@@ -40,9 +40,9 @@ def renoised(events: list[Event]) -> dict[tuple[int, int, int], int]:
 
 
 def test_two_models_see_the_same_noise_though_they_take_different_numbers_of_steps(tmp_path: Path) -> None:
-    options = GenerateOptions(max_tokens=32)
-    one = list(paired(tiny.engine(tmp_path, network=tiny.model(0)), PROMPT, options, seed=9))
-    other = list(paired(tiny.engine(tmp_path, network=tiny.model(1), max_denoising_steps=4), PROMPT, options, seed=9))
+    options = GenerateOptions(max_tokens=32, seed=9)
+    one = list(paired(tiny.engine(tmp_path, network=tiny.model(0)), PROMPT, options))
+    other = list(paired(tiny.engine(tmp_path, network=tiny.model(1), max_denoising_steps=4), PROMPT, options))
     steps = [[event.step for event in run if isinstance(event, DenoiseStep)] for run in (one, other)]
     assert steps[0] != steps[1]
     first, second = canvases(one), canvases(other)
@@ -100,7 +100,7 @@ def test_a_recorded_run_is_made_again_with_its_kind_of_noise_and_its_threads(
 ) -> None:
     engine = tiny.engine(tmp_path)
     options = GenerateOptions(max_tokens=24, seed=4, noise="reference" if noise == "reference" else "seeded")
-    events = paired(engine, PROMPT, options, seed=4) if noise == "paired" else engine.generate(PROMPT, options)
+    events = paired(engine, PROMPT, options) if noise == "paired" else engine.generate(PROMPT, options)
     file = io.BytesIO()
     recorder = Recorder(
         file,
