@@ -121,9 +121,11 @@ def rows_by_expert(expert_ids: Tensor, num_experts: int) -> Iterator[tuple[int, 
         ascend within an expert, so the sum over experts has one fixed order.
     """
     order, counts = pairs_by_expert(expert_ids, num_experts)
-    for expert, pairs in enumerate(torch.split(order, counts)):
-        if len(pairs):
-            yield expert, pairs // expert_ids.shape[1], pairs % expert_ids.shape[1]
+    # For all experts at once: divisions for each of them are noticed in a small model.
+    parts = (torch.split(part, counts) for part in (order // expert_ids.shape[1], order % expert_ids.shape[1]))
+    for expert, (rows, slots) in enumerate(zip(*parts, strict=True)):
+        if len(rows):
+            yield expert, rows, slots
 
 
 def pairs_by_expert(expert_ids: Tensor, num_experts: int) -> tuple[Tensor, list[int]]:
