@@ -1,8 +1,8 @@
 """Reading the logits of a canvas: soft cap, temperature, and every statistic a denoise step needs, in one pass.
 
-Works in blocks of rows and in place, in two persistent buffers. Nothing of the size canvas times vocabulary exists in
-fp32: at full size that is 268 MB per copy, and naive code holds several. On a CPU a block is what fits in the caches of
-its cores, a row each at full size, which is ten times as fast.
+Works in blocks of rows and in place, in two buffers that all blocks share. Nothing of the size canvas times vocabulary
+exists in fp32: at full size that is 268 MB per copy, and naive code holds several. On a CPU a block is what fits in the
+caches of its cores, a row each at full size, which is ten times as fast.
 Shape letters: L canvas, V vocabulary, R rows of a block, K most probable ids.
 """
 
