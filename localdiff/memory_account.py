@@ -158,9 +158,9 @@ class _Step:
         logits = self._canvas * self._vocab_size * self._itemsize
         reading = _LOGIT_BYTES * max(self._vocab_size, min(MAX_ELEMENTS, self._canvas * self._vocab_size))
         decoding = min(QuantEmbedding.chunk, self._vocab_size) * self._width * _DECODE_BYTES
-        belief = self._canvas * self._width * (self._itemsize + 4)
+        soft = self._canvas * self._width * (self._itemsize + 4)
         captured = logits + self._canvas * self._width * (4 * SHARES + 4 + 2 * self._itemsize)
-        return belief + max(logits + max(reading, decoding), self._layer(), 2 * captured)
+        return soft + max(logits + max(reading, decoding), self._layer(), 2 * captured)
 
     def _layer(self) -> int:
         """One layer: rows of activations, one expert or projection decoded, keys and values it reads, scores."""

@@ -36,7 +36,7 @@ class Canvas:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beliefs:
+class Predictions:
     """A model's predictions on a series of canvases.
 
     Attributes:
@@ -59,7 +59,7 @@ def kept_positions(length: int, vocab_size: int) -> Tensor:
     return torch.linspace(0, length - 1, count).round().long()
 
 
-def believe(engine: Engine, question: Question, options: GenerateOptions, canvases: Sequence[Canvas]) -> Beliefs:
+def predict(engine: Engine, question: Question, options: GenerateOptions, canvases: Sequence[Canvas]) -> Predictions:
     """A model's predictions on given canvases after a prompt, which the options shape as in a run."""
     steps = kept_steps(len(canvases))
     drafts, log_probs = [], []
@@ -68,16 +68,16 @@ def believe(engine: Engine, question: Question, options: GenerateOptions, canvas
         if step in steps:
             rows = kept_positions(*logits.shape).to(logits.device)
             log_probs.append((logits[rows].float() - stats.log_normalizer[rows, None]).cpu())
-    return Beliefs(drafts=torch.stack(drafts), log_probs=torch.stack(log_probs))
+    return Predictions(drafts=torch.stack(drafts), log_probs=torch.stack(log_probs))
 
 
-def divergence(first: Beliefs, second: Beliefs) -> float:
+def divergence(first: Predictions, second: Predictions) -> float:
     """Mean Kullback-Leibler divergence of the second from the first, `Σ p₁ (ln p₁ - ln p₂)`, in nats per position."""
     p = first.log_probs.exp()
     return float((p * (first.log_probs - second.log_probs)).sum(dim=-1).mean(dtype=torch.float64))
 
 
-def agreement(first: Beliefs, second: Beliefs) -> float:
+def agreement(first: Predictions, second: Predictions) -> float:
     """Share of positions, over all steps, at which both have the same most probable id."""
     return float((first.drafts == second.drafts).double().mean())
 

@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Protocol, TypeAlias, TypeVar
 
 from localdiff.bench.quality.answers import Answer, ask
-from localdiff.bench.quality.canvases import Beliefs, Canvas, agreement, believe, divergence
+from localdiff.bench.quality.canvases import Canvas, Predictions, agreement, divergence, predict
 from localdiff.bench.quality.questions import Question
 from localdiff.demo.estimate import Estimate, estimate
 from localdiff.engine import Engine, ModelIdentity
@@ -54,7 +54,7 @@ class Observed:
         config: its configuration.
         hardware: what it ran on.
         answers: one list per question, one answer per seed.
-        beliefs: question → its predictions on the first model's canvases.
+        predictions: question → those on the first model's canvases.
         canvases: question → those canvases.
     """
 
@@ -62,7 +62,7 @@ class Observed:
     config: ModelConfig
     hardware: str
     answers: list[list[Answer]]
-    beliefs: dict[int, Beliefs]
+    predictions: dict[int, Predictions]
     canvases: dict[int, tuple[Canvas, ...]]
 
 
@@ -180,7 +180,7 @@ def _observe(
         _require_comparable(reference, engine)
     number = count(1)
 
-    def work(index: int, engine: Engine) -> tuple[list[Answer], tuple[Canvas, ...], Beliefs | None]:
+    def work(index: int, engine: Engine) -> tuple[list[Answer], tuple[Canvas, ...], Predictions | None]:
         question = questions[index]
         progress(f"{which} model: question {next(number):,} of {len(questions):,} ({question.group})")
         runs = [ask(engine, question, each) for each in options]
@@ -188,7 +188,7 @@ def _observe(
         if index not in walked:
             return answers, (), None
         canvases = runs[0][1] if reference is None else reference.canvases[index]
-        return answers, canvases, believe(engine, question, options[0], canvases)
+        return answers, canvases, predict(engine, question, options[0], canvases)
 
     results = runner(engine, [partial(work, index) for index in range(len(questions))])
     observed = Observed(
@@ -197,7 +197,7 @@ def _observe(
         hardware=engine.hardware,
         answers=[answers for answers, _, _ in results],
         canvases={index: results[index][1] for index in walked},
-        beliefs={index: beliefs for index, (_, _, beliefs) in enumerate(results) if beliefs is not None},
+        predictions={index: result[2] for index, result in enumerate(results) if result[2] is not None},
     )
     del engine
     release_cached_memory()
@@ -225,12 +225,12 @@ def _walked_questions(questions: Sequence[Question], count: int) -> Iterator[int
 
 
 def _pair(index: int, first: Observed, second: Observed) -> Pair:
-    walked = index in first.beliefs
+    walked = index in first.predictions
     return Pair(
         first=first.answers[index],
         second=second.answers[index],
-        divergence=divergence(first.beliefs[index], second.beliefs[index]) if walked else None,
-        agreement=agreement(first.beliefs[index], second.beliefs[index]) if walked else None,
+        divergence=divergence(first.predictions[index], second.predictions[index]) if walked else None,
+        agreement=agreement(first.predictions[index], second.predictions[index]) if walked else None,
     )
 
 

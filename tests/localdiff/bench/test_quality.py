@@ -13,7 +13,7 @@ import torch
 
 from localdiff.bench.quality import canvases
 from localdiff.bench.quality.answers import Answer, ask
-from localdiff.bench.quality.canvases import Beliefs, agreement, believe, divergence, kept_positions, kept_steps
+from localdiff.bench.quality.canvases import Predictions, agreement, divergence, kept_positions, kept_steps, predict
 from localdiff.bench.quality.comparison import ALL, Comparison
 from localdiff.bench.quality.comparison import compare as compare_all
 from localdiff.bench.quality.questions import PROMPTS, Question, file_questions, skill_questions
@@ -94,20 +94,20 @@ def test_a_walk_sees_what_the_run_saw(make: Callable[..., Callable[[], Engine]],
     ]
     answer, seen = ask(engine, QUESTIONS[0], options)
     assert [canvas.ids for canvas in seen] == [step.shown_ids for step in steps]
-    beliefs = believe(engine, QUESTIONS[0], options, seen)
-    assert [tuple(draft) for draft in beliefs.drafts.tolist()] == [step.argmax_ids for step in steps]
-    for kept, log_probs in zip(kept_steps(len(steps)), beliefs.log_probs, strict=True):
+    predictions = predict(engine, QUESTIONS[0], options, seen)
+    assert [tuple(draft) for draft in predictions.drafts.tolist()] == [step.argmax_ids for step in steps]
+    for kept, log_probs in zip(kept_steps(len(steps)), predictions.log_probs, strict=True):
         entropies = -(log_probs.exp() * log_probs).sum(dim=-1)
         assert torch.allclose(entropies, torch.tensor(steps[kept].entropies), atol=1e-5)
     assert answer.steps[0] == len(steps)
 
 
 def test_the_divergence_is_the_formula() -> None:
-    def beliefs(probs: list[list[float]], draft: list[int]) -> Beliefs:
-        return Beliefs(drafts=torch.tensor([draft]), log_probs=torch.tensor([probs]).log())
+    def predictions(probs: list[list[float]], draft: list[int]) -> Predictions:
+        return Predictions(drafts=torch.tensor([draft]), log_probs=torch.tensor([probs]).log())
 
-    first = beliefs([[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]], [0, 1])
-    second = beliefs([[0.25, 0.5, 0.25], [0.1, 0.8, 0.1]], [1, 1])
+    first = predictions([[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]], [0, 1])
+    second = predictions([[0.25, 0.5, 0.25], [0.1, 0.8, 0.1]], [1, 1])
     assert divergence(first, second) == pytest.approx(0.25 * math.log(2) / 2, abs=1e-7)
     assert divergence(first, first) == 0
     assert agreement(first, second) == 0.5
