@@ -110,12 +110,10 @@ def run(
         raise UsageError("stdout is closed, so the answer would be lost", "`-o FILE` writes it to a file")
     mode = mode_of(request.live, output, lines_on_stdout=request.events == STDOUT)
     waiting = Waiting(output=output, shown=mode != "off")
+    target = None if request.output is None else output_file(request.output, inputs=[request.file])
     prompt = read_prompt(request.prompt, request.file, stdin, waiting, request.choice.check_names)
     output = replace(output, yields=request.output is None and leaves_screen(request.live, output))
     with ExitStack() as stack:
-        target = None
-        if request.output is not None:
-            target = output_file(request.output, inputs=[request.file])
         others = [("-o", request.output), ("-f", request.file)]
         recorders = stack.enter_context(event_recorders(request.events, output, others=others))
         others.append(("--events", request.events))

@@ -142,20 +142,20 @@ def trace_pair(
     """
     sides = _sides(request, output)
     form = diff_form(request.to, request.output, output)
-    prompt = read_prompt(request.prompt, request.file, stdin, Waiting(output=output))
     keep = None if request.keep is None else expanded(request.keep)
     if keep is not None and not keep.is_dir():
         words = f"`{request.keep}` is not a folder" if keep.exists() else f"there is no folder `{request.keep}`"
         raise UsageError(words, "`--keep` takes an existing folder; the traces are named by what was compared")
+    file = None
+    if request.output is not None:  # tried before the work that would be lost without it
+        kept_files = [] if keep is None else [keep / f"{side.label}.jsonl" for side in sides]
+        file = output_file(request.output, inputs=[request.file, *kept_files])
+    prompt = read_prompt(request.prompt, request.file, stdin, Waiting(output=output))
     seed = secrets.randbits(DRAWN_SEED_BITS) if request.options.seed is None else request.options.seed
     request = replace(request, options=replace(request.options, seed=seed))
     cancel = threading.Event()
     traces: list[Trace] = []
     with ExitStack() as stack:
-        file = None
-        if request.output is not None:  # tried before the work that would be lost without it
-            kept_files = [] if keep is None else [keep / f"{side.label}.jsonl" for side in sides]
-            file = output_file(request.output, inputs=[request.file, *kept_files])
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localdiff-")))
         status = stack.enter_context(status_line(output))
         stack.enter_context(cancel_on_interrupt(cancel))

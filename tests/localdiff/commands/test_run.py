@@ -378,6 +378,12 @@ def test_a_model_that_is_nowhere_is_told_before_the_prompt_is_read(
     assert (result.code, result.stderr.startswith(f"error: {words}")) == (3, True)
 
 
+def test_an_output_that_cannot_be_written_is_told_before_the_prompt_is_read(cli: Cli) -> None:
+    cli.engine = ScriptedEngine()
+    result = cli("run", "-o", "/no/such/folder/answer.txt", stdin=b"no text: \xff")
+    assert (result.code, result.stderr.splitlines()[0]) == (2, "error: there is no folder `/no/such/folder`")
+
+
 def test_that_there_is_no_prompt_is_told_before_anything_about_the_model(cli: Cli) -> None:
     cli.engine = ScriptedEngine()
     assert "error: no prompt\n" in cli("run", "-m", "nothere").stderr

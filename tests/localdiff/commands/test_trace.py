@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import stat
 import threading
 from collections.abc import Iterator
@@ -389,9 +390,10 @@ def test_pair_keeps_nothing_unless_asked(quantized: Path, streams: Output, tmp_p
 def test_what_cannot_be_paired(
     quantized: Path, streams: Output, fields: dict[str, object], kind: type[LocaldiffError], words: str
 ) -> None:
+    """It is told before the prompt is read: whatever writes into the pipe may take minutes."""
     load = PairLoad()
     with pytest.raises(kind) as caught:
-        trace_pair.trace_pair(pair_request(**fields), streams, stdin=None, load=load)
+        trace_pair.trace_pair(pair_request(**fields), streams, stdin=io.BytesIO(b"no text: \xff"), load=load)
     assert words in caught.value.message
     assert caught.value.hint
     assert load.models == []
