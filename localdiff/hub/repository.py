@@ -7,7 +7,6 @@ about what is in the files.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import time
@@ -39,6 +38,7 @@ _TIMEOUT, _SHORT_TIMEOUT = 30.0, 3.0
 _RETRIED_STATUSES = {408, 429, 500, 502, 503, 504}
 _PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
 """Names allowed in a listing: nothing with a path in it, and nothing that could control a terminal or a page."""
+_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 T = TypeVar("T")
 
@@ -216,8 +216,10 @@ def model_info(
     api = HfApi(library_name="localdiff")
     try:
         return api.model_info(reference, revision=revision, files_metadata=files_metadata, timeout=timeout)
-    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:  # a page, or JSON of another kind
-        raise not_the_hub() from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        if explain(error, reference, revision) is not None:  # it was not asked at all
+            raise
+        raise not_the_hub() from error  # a page, or JSON of another kind
 
 
 def _on_hub(reference: str, revision: str, *, patient: bool) -> Repository:
@@ -245,8 +247,8 @@ def _described(info: ModelInfo, reference: str, revision: str) -> Repository:
         sibling.rfilename: RemoteFile(
             name=sibling.rfilename,
             nbytes=_size(reference, commit, sibling),
-            sha256=sibling.lfs.sha256 if sibling.lfs else None,
-            blob=sibling.blob_id,
+            sha256=_hash(sibling.lfs.sha256) if sibling.lfs else None,
+            blob=_hash(sibling.blob_id),
             local_path=_cached(reference, sibling.rfilename, commit),
             is_stored=(blobs / str(sibling.lfs.sha256 if sibling.lfs else sibling.blob_id)).is_file(),
         )
@@ -266,14 +268,26 @@ def _described(info: ModelInfo, reference: str, revision: str) -> Repository:
 
 def _size(reference: str, commit: str, file: RepoSibling) -> int:
     """Bytes of a file, of which it is asked on its own where the listing has none, as those of some mirrors."""
-    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
 
     size = file.lfs.size if file.size is None and file.lfs else file.size
     if size is None:
         size = get_hf_file_metadata(hf_hub_url(reference, file.rfilename, revision=commit), timeout=_TIMEOUT).size
-    if not isinstance(size, int) or size < 0:
-        raise WeightsError(f"the Hub, or what `HF_ENDPOINT` names, does not say how large `{file.rfilename}` is")
+    if type(size) is not int or size < 0:  # nor a bool, which is an int
+        raise WeightsError(f"what answers at {constants.ENDPOINT} does not say how large `{file.rfilename}` is")
     return size
+
+
+def _hash(text: str | None) -> str | None:
+    """A hash as the listing states it, if it states one.
+
+    Raises:
+        UnreachableError: it is none.
+        TypeError: it is no text.
+    """
+    if text and not _HASH.fullmatch(text):
+        raise not_the_hub()
+    return text or None
 
 
 def _undamaged(repository: Repository) -> Repository:

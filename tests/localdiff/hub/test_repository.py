@@ -223,6 +223,12 @@ def test_a_hub_that_stays_ill_is_not_asked_for_ever(use_hub: UseHub, no_waiting:
         b'{"id": "owner/model", "sha": "../../elsewhere", "siblings": []}',
         b'{"id": "owner/model", "sha": "a", "siblings": [{"rfilename": 5}]}',
         b'{"id": "owner/model", "sha": "a", "siblings": [], "cardData": [1]}',
+        b'{"id": "owner/model", "sha": "a", "siblings": "config.json"}',
+        b'{"id": "owner/model", "sha": "a", "siblings": [], "createdAt": "yesterday"}',
+        b'{"id": "\xff"}',
+        b"[" * 100_000,
+        b'{"id": "owner/model", "sha": "a", "siblings": [{"rfilename": "config.json", "size": 1, "blobId": "../b"}]}',
+        b'{"id": "owner/model", "sha": "a", "siblings": [{"rfilename": "config.json", "size": 1, "blobId": [1]}]}',
     ],
 )
 def test_what_answers_in_the_place_of_the_hub_is_called_so(use_hub: UseHub, listing: bytes) -> None:
@@ -234,6 +240,15 @@ def test_what_answers_in_the_place_of_the_hub_is_called_so(use_hub: UseHub, list
         with pytest.raises(UnreachableError, match=f"what answers at {server.url} is not the Hub"):
             look_up("owner/model", revision="v1")
         assert set(look_up("owner/model").files) == {"config.json"}, "the cache is used, as without a network"
+
+
+@pytest.mark.parametrize("size", [b'"3"', b"-1", b"3.5", b"true", b"[3]"])
+def test_a_size_that_is_none_is_an_error(use_hub: UseHub, size: bytes) -> None:
+    listing = b'{"id": "owner/model", "sha": "a", "siblings": [{"rfilename": "config.json", "size": %b}]}' % size
+    with hub(model=Repository(files=FILES, listing=listing)) as server:
+        use_hub(server)
+        with pytest.raises(WeightsError, match=f"{server.url} does not say how large `config.json` is"):
+            look_up("owner/model")
 
 
 def test_nobody_answers(use_hub: UseHub) -> None:
