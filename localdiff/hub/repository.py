@@ -110,8 +110,7 @@ class Repository:
         if name in self._fetched:
             return self._fetched[name]
         file = self._file(name)
-        if file.nbytes > MAX_SMALL:
-            raise WeightsError(f"`{name}` of `{self.name}` is too large: it has {shown_size(file.nbytes)}", KINDS)
+        _require_small(file, self.name)
         content = file.local_path.read_bytes() if file.local_path else self._get(name, file.nbytes + 1)
         if not file.matches(content):
             raise _damaged(file, f"`{name}` of `{self.name}` is damaged (its size or hash is not the published one)")
@@ -177,7 +176,7 @@ def look_up(
     Raises:
         UsageError: `HF_ENDPOINT` is no address, or a time limit of the client no number.
         UnreachableError: the Hub may not or cannot be asked, and the cache has nothing of it.
-        WeightsError: there is no such repository or revision, or access to it is refused.
+        WeightsError: there is no such repository or revision, access to it is refused, or a file has a wrong size.
     """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     require_usable_variables()
@@ -199,7 +198,7 @@ def look_up(
         if cached is not None and not _is_about_revision(error):
             return replace(cached, offline_reason=UnreachableError(error.message, error.hint))
         raise
-    return _undamaged(repository)
+    return _usable(repository)
 
 
 def model_info(
@@ -290,13 +289,21 @@ def _hash(text: str | None) -> str | None:
     return text or None
 
 
-def _undamaged(repository: Repository) -> Repository:
-    """The same repository, if the files of it that are here have their sizes."""
+def _usable(repository: Repository) -> Repository:
+    """The same repository, if the files of it that are here have their sizes, and none is too large to be read."""
     for file in repository.files.values():
+        if not file.name.endswith(".safetensors"):
+            _require_small(file, repository.name)
         if file.local_path and file.local_path.stat().st_size != file.nbytes:
             have = file.local_path.stat().st_size
             raise _damaged(file, f"`{file.local_path}` has {have} bytes, where the Hub says {file.nbytes}")
     return repository
+
+
+def _require_small(file: RemoteFile, repository: str) -> None:
+    """Refuse a file that would be read as a whole, before it is downloaded for that."""
+    if file.nbytes > MAX_SMALL:
+        raise WeightsError(f"`{file.name}` of `{repository}` is too large: it has {shown_size(file.nbytes)}", KINDS)
 
 
 def _is_about_revision(error: WeightsError) -> bool:

@@ -330,6 +330,16 @@ def test_a_small_file_of_gigabytes_is_not_asked_for() -> None:
         repository.read("config.json")
 
 
+def test_a_tokenizer_of_gigabytes_is_refused_before_anything_is_fetched(use_hub: UseHub) -> None:
+    with hub(model=Repository(files=FILES, sizes={"tokenizer.json": 3 * 10**9, WEIGHTS[0]: 10**10})) as server:
+        use_hub(server)
+        with pytest.raises(WeightsError, match="`tokenizer.json` of `owner/model` is too large: it has 3.0 GB"):
+            look_up("owner/model")
+        assert server.requests == ["GET api/models/owner/model/revision/main"]
+        server.repositories["owner/model"].sizes.pop("tokenizer.json")
+        assert look_up("owner/model").files[WEIGHTS[0]].nbytes == 10**10
+
+
 def test_every_wait_is_short() -> None:
     assert sum(module._RETRY_WAITS) < 10
 
