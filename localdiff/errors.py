@@ -108,6 +108,16 @@ def kind_of(value: object) -> str:
     return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} `{name}`"
 
 
+def one_line(error: BaseException) -> str:
+    """The message of an error whose text may come from a downloaded file: one printable line without a period.
+
+    What the system says has neither its number nor the path, which our own messages name.
+    """
+    words = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+    text = "".join(c if c.isprintable() else " " for c in words)
+    return " ".join(text.split())[:200].rstrip(".")
+
+
 _ALLOCATIONS = (
     "DefaultCPUAllocator",
     "alloc_cpu",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from localdiff.adapter_reference import CONFIG_FILE
-from localdiff.errors import WeightsError
+from localdiff.errors import WeightsError, one_line
 from localdiff.paths import read_small, require_readable
 from localdiff.sizes import is_finite
 
@@ -90,7 +90,7 @@ class AdapterConfig:
                 f"`{directory}` has no `{CONFIG_FILE}`", "an adapter is a directory that PEFT saved"
             ) from None
         except (OSError, ValueError, RecursionError) as error:
-            raise WeightsError(f"`{path}` cannot be read ({error})", "copy the adapter again") from error
+            raise WeightsError(f"`{path}` cannot be read ({one_line(error)})", "copy the adapter again") from error
         if not isinstance(data, dict):
             raise WeightsError(f"`{path}` is not a JSON object", "copy the adapter again")
         return cls.from_dict(data, path)

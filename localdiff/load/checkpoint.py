@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from localdiff.checkpoint_files import CONFIG, GENERATION_CONFIG
-from localdiff.errors import WeightsError
+from localdiff.errors import WeightsError, one_line
 from localdiff.paths import read_small, require_readable, require_utf8
 from quant import MANIFEST_FILE
 from quant.dtypes import HEADER_DTYPES
@@ -162,7 +162,7 @@ class Checkpoint:
                 self.remedy if self._is_quantized else "give the directory that the checkpoint was saved to",
             ) from error
         except (OSError, ValueError, RecursionError) as error:
-            raise WeightsError(f"`{path}` cannot be read as JSON ({error})", self.remedy) from error
+            raise WeightsError(f"`{path}` cannot be read as JSON ({one_line(error)})", self.remedy) from error
         if not isinstance(value, dict):
             raise WeightsError(f"`{path}` is not a JSON object", self.remedy)
         return value

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from localdiff.checkpoint_files import CHAT_TEMPLATE, TOKENIZER_CONFIG
-from localdiff.errors import UsageError, WeightsError, kind_of
+from localdiff.errors import UsageError, WeightsError, kind_of, one_line
 from localdiff.paths import read_small, require_readable
 from localdiff.text.shield import Shield
 
@@ -121,7 +121,7 @@ class ChatTemplate:
                 add_generation_prompt=add_generation_prompt,
             )
         except RefusedError as error:
-            raise UsageError(f"the chat template refuses the conversation: {_one_line(error)}") from error
+            raise UsageError(f"the chat template refuses the conversation: {one_line(error)}") from error
         except Exception as error:  # as above
             hint = _REPLACE if all(map(_is_plain, turns)) else f"{_UNUSUAL}; otherwise {_REPLACE}"
             raise self._failure("fails on this conversation", error, hint) from error
@@ -156,7 +156,7 @@ class ChatTemplate:
     def _failure(self, verb: str, error: Exception, hint: str) -> WeightsError:
         line = getattr(error, "lineno", None)
         place = "" if line is None else f"line {line}: "
-        return WeightsError(f"the chat template `{self._path}` {verb}: {place}{_one_line(error)}", hint)
+        return WeightsError(f"the chat template `{self._path}` {verb}: {place}{one_line(error)}", hint)
 
 
 def has_template(directory: Path) -> bool:
@@ -186,7 +186,7 @@ def _read_config(path: Path) -> Mapping[str, Any]:
         require_readable(path)
         config = json.loads(read_small(path).decode())
     except (OSError, ValueError, RecursionError) as error:
-        raise WeightsError(f"`{path}` cannot be read: {_one_line(error)}", hint="fetch it again") from error
+        raise WeightsError(f"`{path}` cannot be read: {one_line(error)}", hint="fetch it again") from error
     if not isinstance(config, dict):
         raise WeightsError(f"`{path}` does not hold a JSON object", hint="fetch it again")
     return config
@@ -201,7 +201,7 @@ def _read_text(path: Path) -> str:
         # As text mode reads it: a file saved on Windows renders the same prompt.
         return data.decode("utf-8").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise WeightsError(f"`{path}` cannot be read: {_one_line(error)}", hint="fetch it again") from error
+        raise WeightsError(f"`{path}` cannot be read: {one_line(error)}", hint="fetch it again") from error
 
 
 def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
@@ -264,9 +264,3 @@ def _plain(value: Any, place: str, depth: int = 0) -> Any:
 def _cover(turn: dict[str, Any], shield: Shield) -> dict[str, Any]:
     keep = _ASSISTANT_KEEPS if turn["role"] in ("assistant", "model") else ()
     return {key: shield.cover(value, keep if key == "content" else ()) for key, value in turn.items()}
-
-
-def _one_line(error: BaseException) -> str:
-    """The message of an error whose text may come from a downloaded file: one printable line without a period."""
-    text = "".join(c if c.isprintable() else " " for c in str(error) or type(error).__name__)
-    return " ".join(text.split())[:200].rstrip(".")

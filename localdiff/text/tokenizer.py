@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from localdiff.checkpoint_files import TOKENIZER
-from localdiff.errors import ContextError, UsageError, WeightsError
+from localdiff.errors import ContextError, UsageError, WeightsError, one_line
 from localdiff.paths import read_small, require_readable
 from localdiff.text.shield import Segment, Shield
 
@@ -234,9 +234,8 @@ def _read(path: Path) -> tokenizers.Tokenizer:
     try:
         backend = tokenizers.Tokenizer.from_str(read_small(path).decode())
     except Exception as error:  # the library raises plain `Exception` for any error in the file
-        reason = str(error).partition("\n")[0]
         raise WeightsError(
-            f"`{path}` is not a tokenizer that can be read: {reason}",
+            f"`{path}` is not a tokenizer that can be read: {one_line(error)}",
             hint="the file may be cut off; fetch it again",
         ) from error
     # The file may carry settings of a training run, which would truncate or pad prompts.
