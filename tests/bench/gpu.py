@@ -103,7 +103,7 @@ def main() -> int:
         return part_here(options.parts[0], options)
     failed, left = [], []
     for name in options.parts or PARTS:
-        if not _is_over(name, options):
+        if not (_is_over(name, options) or _is_left_out(name)):
             failure = _failure(name, options)
             if _limits(options).is_up and (failure is not None or name in OF_PROCESSES):
                 left.append(name)
@@ -124,11 +124,19 @@ def _is_over(name: str, options: argparse.Namespace) -> bool:
     return is_over
 
 
+def _is_left_out(name: str) -> bool:
+    """Whether a part cannot be done for want of a package; it is not done then, and is tried once that is there."""
+    lacking = [package for package in NEEDED.get(name, ()) if importlib.util.find_spec(package) is None]
+    if lacking:
+        print(f"\n== {name}\nleft out: there is no {' and no '.join(lacking)} here", flush=True)
+    return bool(lacking)
+
+
 def _part_key(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """What a part is in the file: it has been done for one recipe, or for some contexts, and not for any other."""
     key: dict[str, Any] = {"part": name}
     if name in ("kernels", "stream"):
-        key |= {"recipe": options.recipe[0], "context": options.context[0]}
+        key |= {"recipe": options.recipe[0], "context": options.context[0], "steps": options.steps}
     elif name in ("attention", "tiles"):
         key["context"] = options.context
     if name == "tiles" and options.product:
@@ -174,10 +182,6 @@ def _results(options: argparse.Namespace) -> Results:
 
 def part_here(name: str, options: argparse.Namespace) -> int:
     """Runs a part in this process, with what it alone imports; 1 where it failed."""
-    lacking = [package for package in NEEDED.get(name, ()) if importlib.util.find_spec(package) is None]
-    if lacking:
-        print(f"left out: there is no {' and no '.join(lacking)} here")
-        return 0
     results, recipe, context, count = _results(options), options.recipe[0], options.context[0], options.steps
     match name:
         case "device":
@@ -264,7 +268,7 @@ def steps(options: argparse.Namespace) -> int:
         for recipe in options.recipe:
             if limits.is_up:
                 return int(failed > 0)
-            key = _step_key(recipe, context, options.vram_limit)
+            key = _step_key(recipe, context, options)
             print(f"\n{recipe}, {context:,} tokens of context", flush=True)
             if results.has(key):
                 print(f"  in {options.results} already", flush=True)
@@ -285,8 +289,9 @@ def steps(options: argparse.Namespace) -> int:
     return int(failed > 0)
 
 
-def _step_key(recipe: str, context: int, vram_limit: str | None) -> dict[str, Any]:
-    return {"part": "steps", "recipe": recipe, "context": context, "vram_limit": vram_limit}
+def _step_key(recipe: str, context: int, options: argparse.Namespace) -> dict[str, Any]:
+    of = {"part": "steps", "recipe": recipe, "context": context}
+    return {**of, "steps": options.steps, "vram_limit": options.vram_limit}
 
 
 def step_here(options: argparse.Namespace) -> int:
@@ -299,7 +304,7 @@ def step_here(options: argparse.Namespace) -> int:
     from quant.cuda.parity import ParityError
 
     recipe, context, vram_limit = options.recipe[0], options.context[0], options.vram_limit
-    key, results = _step_key(recipe, context, vram_limit), _results(options)
+    key, results = _step_key(recipe, context, options), _results(options)
     device = torch.device("cuda", 0)
     total = torch.cuda.get_device_properties(device).total_memory
     try:

@@ -98,7 +98,7 @@ def kernels(recipe: str, context: int, steps: int, results: Results) -> int:
         kernel, each = share.kernel, share.microseconds / share.launches
         grid = words_of_grid(kernel.grid)
         print(f"  {kernel.name[:SHORT]:{SHORT}} {grid:>14} {share.launches:6.1f} × {each:8.1f} µs")
-        key = {"part": "kernels", "recipe": recipe, "context": context, "name": kernel.name}
+        key = {"part": "kernels", "recipe": recipe, "context": context, "steps": steps, "name": kernel.name}
         told = {"grid": kernel.grid, "block": kernel.block, "registers": kernel.registers, "shared": kernel.shared}
         results.add(key, **told, launches=share.launches, total_microseconds=share.microseconds)
     launches, together = (sum(getattr(share, name) for share in shares) for name in ("launches", "microseconds"))

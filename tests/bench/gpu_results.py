@@ -22,7 +22,7 @@ CHOSEN = "chosen"
 """In the place of a tile: the one that a step takes."""
 SHORT = 60
 """Characters of a kernel's name: those of torch's templates have some hundreds."""
-_KEYS = ("part", "recipe", "context", "vram_limit", "way", "product", "name", "tile", "switches")
+_KEYS = ("part", "recipe", "context", "steps", "vram_limit", "way", "product", "name", "tile", "switches")
 """What one measurement differs in from another on the same card."""
 _CARD = ("gpu", "torch", "triton", "commit")
 """The keys of `card`."""
@@ -111,8 +111,9 @@ def _words_of_card(gpu: str, torch: str, triton: str, commit: str) -> str:
 
 def _tables_of_card(lines: Sequence[Mapping[str, Any]]) -> str:
     """Steps, those beside `transformers`, single products, kernels of a step, what other tiles take, and failures."""
-    steps = [line for line in lines if line.get("part") == "steps" and "step_seconds" in line]
-    beside = [line for line in lines if line.get("part") == "transformers" and "step_seconds" in line]
+    timed = _of_most_steps([line for line in lines if "step_seconds" in line])
+    steps = [line for line in timed if line.get("part") == "steps"]
+    beside = [line for line in timed if line.get("part") == "transformers"]
     single = [line for line in lines if "microseconds" in line and "tile" not in line]
     last = {json.dumps(_key_of(line)): line for line in lines}
     failed = [line for line in last.values() if line.get("failure")]
@@ -164,6 +165,15 @@ def _tables_of_card(lines: Sequence[Mapping[str, Any]]) -> str:
         ),
     ]
     return "\n\n".join(part for part in made if part)
+
+
+def _of_most_steps(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Without measurements of which there is another that differs only in that it has more steps."""
+    keys = [json.dumps({**_key_of(line), "steps": None}) for line in lines]
+    most: dict[str, int] = {}
+    for key, line in zip(keys, lines, strict=True):
+        most[key] = max(most.get(key, 0), line.get("steps", 0))
+    return [line for key, line in zip(keys, lines, strict=True) if line.get("steps", 0) == most[key]]
 
 
 def _kernels(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -45,7 +45,7 @@ def stream(recipe: str, context: int, steps: int, results: Results) -> int:
     print(f"a step of {recipe}, {context:,} tokens of context, {subject.denoiser}:")
     print(f"  all layers on the card                   {before:8.2f} ms")
     print(f"  {STREAMED} of them streamed, {layers.nbytes / 1e9:5.2f} GB            {after:8.2f} ms, {rate:.1f} GB/s")
-    key = {"part": "stream", "recipe": recipe, "context": context}
+    key = {"part": "stream", "recipe": recipe, "context": context, "steps": steps}
     results.add(key, layers=STREAMED, nbytes=layers.nbytes, milliseconds=after, without_milliseconds=before)
     return 0
 

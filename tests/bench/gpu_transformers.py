@@ -133,12 +133,12 @@ def row(way: str, layers: int, context: int, steps: int, results: Results) -> st
     spread = f"{1000 * min(seconds):.2f} to {1000 * max(seconds):.2f}"
     peak = torch.cuda.max_memory_reserved(device)  # what replayed graphs compute in is not allocated to a tensor
     step = statistics.median(seconds)
-    results.add(_key(way, context), layers=layers, step_seconds=step, seconds=seconds, peak_bytes=peak, how=how)
+    results.add(_key(way, context, steps), layers=layers, step_seconds=step, seconds=seconds, peak_bytes=peak, how=how)
     return f"  {way:24} {1000 * step:9.2f} ms a step ({spread}), peak {peak / 1e9:.1f} GB; {how}"
 
 
-def _key(way: str, context: int) -> dict[str, Any]:
-    return {"part": "transformers", "way": way, "context": context}
+def _key(way: str, context: int, steps: int) -> dict[str, Any]:
+    return {"part": "transformers", "way": way, "context": context, "steps": steps}
 
 
 def _attention_of(model: Any) -> str:
@@ -175,7 +175,7 @@ def against_transformers(
             for way in ways:
                 if limits.is_up:
                     return int(failed)
-                if results.has(_key(way, context)):
+                if results.has(_key(way, context, steps)):
                     print(f"  {way:24} measured already", flush=True)
                     continue
                 failed |= not _is_measured(way, layers, context, steps, limits, results) and way in ours
@@ -194,7 +194,7 @@ def _is_measured(way: str, layers: int, context: int, steps: int, limits: Limits
         return True
     print(f"  {way:24} failed: {done.failure}\n{done.last_lines}", flush=True)
     if not limits.is_up:
-        results.add(_key(way, context), layers=layers, failure=done.failure)
+        results.add(_key(way, context, steps), layers=layers, failure=done.failure)
     return False
 
 

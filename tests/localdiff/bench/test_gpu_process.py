@@ -79,14 +79,24 @@ def test_what_the_imports_of_a_test_lack_keeps_no_other_from_being_run(tmp_path:
     [("steps", "safetensors"), ("steps", "rich"), ("transformers", "safetensors"), ("checks", "hypothesis")],
 )
 def test_without_what_a_part_needs_it_is_left_out(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], part: str, lacking: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, part: str, lacking: str
 ) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == lacking else name)
-    monkeypatch.setattr(gpu, "ended", lambda *_, **__: pytest.fail("a process is started"))
-    monkeypatch.setattr(sys, "argv", ["gpu", part, "--here"])
+    """And it is not done: once the package is there, the same command does it."""
+    monkeypatch.setattr(sys, "argv", ["gpu", part, "--results", str(tmp_path / "results.jsonl")])
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert gpu.main() == 0
-    assert capsys.readouterr().out == f"left out: there is no {lacking} here\n"
+    with monkeypatch.context() as patch:
+        patch.setattr(importlib.util, "find_spec", lambda name: None if name == lacking else name)
+        patch.setattr(gpu, "ended", lambda *_, **__: pytest.fail("a process is started"))
+        assert gpu.main() == 0
+    assert capsys.readouterr().out == f"\n== {part}\nleft out: there is no {lacking} here\n"
+    started: list[str] = []
+
+    def run(command: list[str], *, seconds: float | None) -> Ended:
+        started.append(command[3])
+        return Ended(failure=None)
+
+    monkeypatch.setattr(gpu, "ended", run)
+    assert gpu.main() == 0 and started == [part]
 
 
 @pytest.mark.slow
@@ -324,6 +334,7 @@ def test_a_part_is_done_for_the_recipe_and_the_contexts_it_was_measured_with(
     assert parts_of("--recipe", "int8") == ["kernels"]
     assert parts_of("--context", "8192") == ["attention"], "the first context is the same"
     assert parts_of("--context", "1024") == ["kernels", "attention"]
+    assert parts_of("--steps", "4") == ["kernels"]
 
 
 def test_steps_go_on_where_they_were_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -339,7 +350,7 @@ def test_steps_go_on_where_they_were_ended(monkeypatch: pytest.MonkeyPatch, tmp_
             return Ended(failure="not done after 7 s")
         if len(done) == 2:
             return Ended(failure="ended by SIGABRT")
-        Results(file).add(gpu._step_key(recipe, int(context), None), step_seconds=0.01)
+        Results(file).add(gpu._step_key(recipe, int(context), gpu._options()), step_seconds=0.01)
         return Ended(failure=None)
 
     monkeypatch.setattr(gpu, "ended", run)
@@ -350,6 +361,9 @@ def test_steps_go_on_where_they_were_ended(monkeypatch: pytest.MonkeyPatch, tmp_
     until[0] = math.inf
     assert gpu.steps(gpu._options()) == 0
     assert done[4:6] == [("4bit", "1024"), ("4bit-small", "1024")] and len(done) == 4 + 6
+    monkeypatch.setattr(sys, "argv", ["gpu", "steps", "--steps", "4", "--results", str(file)])
+    assert gpu.steps(gpu._options()) == 0
+    assert len(done) == 10 + 9, "with fewer steps each is another measurement"
 
 
 class _Changing:

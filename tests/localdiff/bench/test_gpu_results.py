@@ -99,8 +99,11 @@ def test_tables() -> None:
         KEY | steps | {"whole_device_peak_bytes": 17_250_000_000, "vram_limit": "18GB"},
         KEY | steps | {"context": 1024, "whole_device_peak_bytes": 2e10, "switches": {"LOCALDIFF_CUDA_PLAIN": "dense"}},
         KEY | {"recipe": "int8", "left_out": "too large"},
-        {"part": "transformers", "way": "transformers, eager", "layers": 30, "context": 8192}
-        | {"step_seconds": 0.25, "peak_bytes": 60e9},
+        *(
+            {"part": "transformers", "way": "transformers, eager", "layers": 30, "context": 8192, "steps": count}
+            | {"step_seconds": seconds, "peak_bytes": 60e9}
+            for count, seconds in ((32, 0.25), (4, 0.5))
+        ),
         {"part": "layer", "name": "w4a16, grouped, Triton", "microseconds": 101.25, "low": 100.0, "high": 103.0},
         {"part": "layer", "failure": None},
         {"part": "checks", "failure": "exit code 1"},
