@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from localdiff.errors import LocaldiffError, ResourceError, WeightsError
+from localdiff.errors import LocaldiffError, ResourceError, WeightsError, one_line
 from localdiff.hub.endpoint import is_address, is_readable, no_address
 from localdiff.model_reference import KINDS
 
@@ -80,9 +80,12 @@ def explain(
             return _explain_network(cause, reference)
     if (barred := _bad_proxy() or _bad_certificates()) is not None:
         return barred
+    if isinstance(error, OSError) and error.errno is None:  # the client's own: a file has not the size it should have
+        reason = one_line(error).partition(". ")[0]
+        return WeightsError(f"`{reference}` could not be fetched: {reason}", _CAN_GO_ON)
     if isinstance(error, OSError):
         return WeightsError(
-            f"`{reference}` could not be fetched: {error.strerror or str(error).splitlines()[0]}",
+            f"`{reference}` could not be fetched: {one_line(error)}",
             f"downloads go to `{place or constants.HF_HUB_CACHE}`" + ("" if place else "; `HF_HOME` moves them"),
         )
     return None

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from localdiff.errors import LocaldiffError
-from localdiff.hub.problems import explain
+from localdiff.hub.problems import explain, not_the_hub
 
 INTERVAL = 0.1
 """Seconds between two reports of bytes."""
@@ -99,6 +99,7 @@ def main() -> None:
     """Fetch what stdin names until it is closed."""
     reports = Reports(os.fdopen(os.dup(1), "w", encoding="utf-8"))
     os.dup2(2, 1)
+    _require_names()
     requests: queue.Queue[str | None] = queue.Queue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
     try:
@@ -107,6 +108,28 @@ def main() -> None:
     except (KeyboardInterrupt, BrokenPipeError):
         # Nobody reads any more, so the interpreter must not flush its streams.
         os._exit(0)
+
+
+def _require_names() -> None:
+    """Have the client refuse answers in which a file's hash or commit is a path: it would write there."""
+    from huggingface_hub import set_client_factory
+    from huggingface_hub.utils._http import default_client_factory
+
+    def client() -> Any:
+        made = default_client_factory()
+        made.event_hooks["response"].append(_require_names_in)
+        return made
+
+    set_client_factory(client)
+
+
+def _require_names_in(response: Any) -> None:
+    if response.request.method != "HEAD":  # the only ones from which the client takes names
+        return
+    for header in ("ETag", "X-Linked-ETag", "X-Repo-Commit"):
+        name = response.headers.get(header, "none").lstrip("W/").strip('"')  # as the client reads them
+        if Path(name).name != name or not name.strip("."):
+            raise not_the_hub()
 
 
 def _listen(requests: queue.Queue[str | None]) -> None:
@@ -135,11 +158,14 @@ def _fetch(request: dict[str, Any], reports: Reports) -> dict[str, Any]:
             library_name="localdiff",
             tqdm_class=progress_bar(reports),
         )
+    except LocaldiffError as error:
+        worded = error
     except Exception as error:
-        worded = explain(error, request["repository"], request["revision"], place=Path(place) if place else None)
-        worded = worded or LocaldiffError(f"unexpected {type(error).__name__} while fetching: {error}")
-        return {"error": [worded.message, worded.hint, worded.exit_code]}
-    return {"path": path}
+        explained = explain(error, request["repository"], request["revision"], place=Path(place) if place else None)
+        worded = explained or LocaldiffError(f"unexpected {type(error).__name__} while fetching: {error}")
+    else:
+        return {"path": path}
+    return {"error": [worded.message, worded.hint, worded.exit_code]}
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ class Repository:
         slow: the same for single files.
         stalled: names of large files whose first bytes are asked for in vain: nothing comes until the client gives up.
         sizes: name → size that a file is listed with, where it is not that of its content.
+        hashes: name of a large file → what its hash is said to be where it is asked for, which may be anything.
         has_sizes: whether files are listed with sizes and hashes.
         newer: the commit that `main` is at by now; `COMMIT` is still there.
         changed: files that differ there.
@@ -64,6 +65,7 @@ class Repository:
     slow: dict[str, float] = field(default_factory=dict)
     stalled: set[str] = field(default_factory=set)
     sizes: dict[str, int] = field(default_factory=dict)
+    hashes: dict[str, str] = field(default_factory=dict)
     has_sizes: bool = True
     newer: str | None = None
     changed: dict[str, bytes] = field(default_factory=dict)
@@ -155,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not is_large(name):
             return self._content(repository, name, body, commit)
         self.send_response(302)
-        self.send_header("X-Linked-ETag", f'"{hashlib.sha256(data).hexdigest()}"')
+        self.send_header("X-Linked-ETag", f'"{repository.hashes.get(name, hashlib.sha256(data).hexdigest())}"')
         self.send_header("X-Linked-Size", str(len(data)))
         self.send_header("X-Repo-Commit", commit)
         # Another host, as on the Hub: the client must not send its token there.

@@ -164,6 +164,18 @@ def test_a_token_opens_what_is_gated_and_goes_to_no_other_host(
         assert downloads.wait(FIRST)
 
 
+@pytest.mark.parametrize("name", ["../../../../../outside", "{directory}/outside", "..", ""])
+def test_a_hash_that_is_a_path_leads_nowhere(server: Hub, log: DownloadLog, tmp_path: Path, name: str) -> None:
+    """The client names files by it, and would write wherever something in the place of the Hub wants it to."""
+    server.repositories["owner/model"].hashes = {FIRST: name.format(directory=tmp_path)}
+    with (
+        Downloads(look_up("owner/model"), log, workers=1) as downloads,
+        pytest.raises(WeightsError, match=f"what answers at {server.url} is not the Hub"),
+    ):
+        downloads.wait(FIRST)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
 def test_a_disk_that_refuses_is_worded(server: Hub, log: DownloadLog, tmp_path: Path) -> None:
     (tmp_path / "scratch").write_text("a file where the directory should be")
     with (

@@ -31,6 +31,15 @@ def test_no_room_for_a_download(code: int, message: str, hint: str, tmp_path: Pa
     assert found is not None and found.hint == f"{hint}, or move the cache with `HF_HOME`; finished files are kept"
 
 
+def test_a_file_of_another_size_is_no_matter_of_the_disk() -> None:
+    """The client raises a bare `OSError`, with advice for its own callers in a second line."""
+    error = OSError("Consistency check failed: file should be of size 5 but has size 6 (a.json).\nPlease retry.")
+    found = explain(error, "owner/model", None)
+    assert found is not None and found.hint is not None
+    assert found.message.endswith(": Consistency check failed: file should be of size 5 but has size 6 (a.json)")
+    assert found.hint.startswith("run the same command again")
+
+
 @pytest.mark.parametrize(
     ("cause", "message"),
     [(OSError(errno.ENOSPC, "full"), "the disk is full"), (ConnectionError(), "could not be fetched: no answer from ")],
