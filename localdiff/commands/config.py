@@ -17,6 +17,7 @@ from localdiff.config import (
     Settings,
     check_file,
     config_path,
+    entries_of,
     holds_unknown,
     key_named,
     load_settings,
@@ -87,6 +88,8 @@ def set_setting(output: Output, name: str, text: str | None) -> int:
     except UsageError as error:
         raise UsageError(error.message, error.hint or f"what it sets: {key.what}") from error
     before = read_text(path, shown)
+    if value is not None:
+        entries_of(before, shown, but=name)  # what is wrong beside it is on the lines of this text
     after = edited(before, name, value)
     setting = Setting(key=key, value=key.default)
     try:

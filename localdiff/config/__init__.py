@@ -10,7 +10,7 @@ Knows strings, numbers and where they came from; knows no command and nothing th
 """
 
 from localdiff.config.environment import is_set, strange_variables
-from localdiff.config.file import config_path, holds_unknown, read_text
+from localdiff.config.file import config_path, entries_of, holds_unknown, read_text
 from localdiff.config.keys import KEYS, MIN_FPS, Key, key_named, name_settings
 from localdiff.config.settings import Setting, Settings, check_file, load_settings
 
@@ -22,6 +22,7 @@ __all__ = [
     "Settings",
     "check_file",
     "config_path",
+    "entries_of",
     "holds_unknown",
     "is_set",
     "key_named",

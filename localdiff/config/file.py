@@ -118,8 +118,11 @@ def _hint(problem: str) -> str:
     return "a setting is one line of `KEY = VALUE`, a table begins with a line of `[TABLE]`"
 
 
-def entries_of(text: str, shown: str) -> dict[str, Entry]:
+def entries_of(text: str, shown: str, *, but: str | None = None) -> dict[str, Entry]:
     """The entries of the text of a configuration file.
+
+    Args:
+        but: the name of one that is left out, whatever it holds.
 
     Raises:
         UsageError: it holds an unknown key or an invalid value.
@@ -127,6 +130,8 @@ def entries_of(text: str, shown: str) -> dict[str, Entry]:
     entries: dict[str, Entry] = {}
     for key_path, value in _leaves(tomllib.loads(text)):
         name = ".".join(key_path)
+        if name == but:
+            continue
         if name not in KEYS:
             if _sets_nothing(value):
                 continue

@@ -423,6 +423,13 @@ def test_set_repairs_a_value_and_names_another_that_is_wrong(cli: Cli, home: Pat
     assert file.read_text() == "context = 99\n"
     file.write_text("stepps = 3\n")
     assert f"{file}:1: there is no setting `stepps`" in cli("config", "set", "context", "99").stderr
+    for slip, message in (
+        ("steps = 'x'", "steps='x' must be a whole"),
+        ("temperature = nan", "temperature=nan must be"),
+    ):
+        file.write_text(f"[generate]\n{slip}\n")
+        done = cli("config", "set", "context", "99")  # which goes above it
+        assert done.stderr.startswith(f"error: {file}:2: {message}")
     file.write_text("context = \n")
     assert "is not TOML" in cli("config", "set", "context", "99").stderr
 
