@@ -6,6 +6,7 @@ Knows the adapters of this package, and names of files; reads no file, and needs
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from localdiff import paths
@@ -13,6 +14,7 @@ from localdiff.errors import WeightsError
 
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 """The two files of an adapter, as PEFT names them."""
+_LIKE_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 SHIPPED = Path(__file__).parent / "demo" / "adapters"
 
 
@@ -33,9 +35,10 @@ def find_adapter(reference: str) -> Path:
             f"`{reference}` is a file, not the directory of an adapter", f"did you mean `--adapter {path.parent}`?"
         )
     comes = f"with this package come: {', '.join(names)}" if names else "none comes with this package"
-    raise WeightsError(
-        f"there is no adapter `{reference}`", f"an adapter is a directory that PEFT saved, or a name; {comes}"
-    )
+    hint = f"an adapter is a directory that PEFT saved, or a name; {comes}"
+    if _LIKE_HUB_ID.fullmatch(reference):
+        hint += f"; one on the Hub is fetched first: `hf download {reference} --local-dir DIR`, then `--adapter DIR`"
+    raise WeightsError(f"there is no adapter `{reference}`", hint)
 
 
 def shipped_adapters() -> list[str]:

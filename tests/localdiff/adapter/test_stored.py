@@ -261,7 +261,10 @@ def test_vision_tensors_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFi
 def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="there is no adapter `nowhere`") as caught:
         open_adapter("nowhere")
-    assert caught.value.hint is not None and "with this package come: sudoku" in caught.value.hint
+    assert caught.value.hint is not None and caught.value.hint.endswith("with this package come: sudoku")
+    with pytest.raises(WeightsError, match="there is no adapter `owner/name`") as caught:
+        open_adapter("owner/name")
+    assert caught.value.hint is not None and "`hf download owner/name --local-dir DIR`" in caught.value.hint
     with pytest.raises(WeightsError, match="has no `adapter_config.json`"):
         open_adapter(str(tmp_path))
     save(tmp_path, "q_proj")
