@@ -35,7 +35,9 @@ LEGAL_FILES = ("LICENSE*", "LICENCE*", "NOTICE*")
 MAIN = "main"
 _RETRY_WAITS = (1.0, 3.0)
 _TIMEOUT, _SHORT_TIMEOUT = 30.0, 3.0
-_RETRIED_STATUSES = {408, 429, 500, 502, 503, 504}
+FAILURES = frozenset({500, 502, 503, 504})
+"""Statuses of a server that fails, and may not the next time."""
+_BUSY = frozenset({408, 429})
 _PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
 """Names allowed in a listing: nothing with a path in it, and nothing that could control a terminal or a page."""
 _HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -154,7 +156,7 @@ class Repository:
                         break
             return bytes(content[:count])
 
-        return _with_retries(get, self.name, self.commit)
+        return with_retries(get, self.name, self.commit)
 
 
 def look_up(
@@ -231,7 +233,7 @@ def _on_hub(reference: str, revision: str, *, patient: bool) -> Repository:
         except (TypeError, AttributeError) as error:  # the client takes on trust what is in the JSON
             raise not_the_hub() from error
 
-    return _with_retries(ask, reference, revision, waits=_RETRY_WAITS if patient else ())
+    return with_retries(ask, reference, revision, waits=_RETRY_WAITS if patient else ())
 
 
 def _described(info: ModelInfo, reference: str, revision: str) -> Repository:
@@ -371,21 +373,27 @@ def _damaged(file: RemoteFile, message: str) -> WeightsError:
     return WeightsError(message, hint)
 
 
-def _with_retries(
-    call: Callable[[], T], reference: str, revision: str | None, *, waits: Sequence[float] = _RETRY_WAITS
+def with_retries(
+    call: Callable[[], T],
+    reference: str,
+    revision: str | None,
+    *,
+    waits: Sequence[float] = _RETRY_WAITS,
+    statuses: frozenset[int] = FAILURES | _BUSY,
+    place: Path | None = None,
 ) -> T:
-    """Make a request, retrying where the Hub is busy or failing; refusals become error messages."""
+    """Make a request, retrying where the Hub is busy or failing; refusals become error messages, as by `explain`."""
     from huggingface_hub.errors import HfHubHTTPError
 
     for wait in (*waits, None):
         try:
             return call()
         except Exception as error:
-            is_temporary = isinstance(error, HfHubHTTPError) and error.response.status_code in _RETRIED_STATUSES
+            is_temporary = isinstance(error, HfHubHTTPError) and error.response.status_code in statuses
             if is_temporary and wait is not None:
                 time.sleep(wait)
                 continue
-            explained = explain(error, reference, revision)
+            explained = explain(error, reference, revision, place=place)
             if explained is None:
                 raise
             raise explained from error

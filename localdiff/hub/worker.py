@@ -17,11 +17,13 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
 from localdiff.errors import LocaldiffError
-from localdiff.hub.problems import explain, not_the_hub
+from localdiff.hub.problems import not_the_hub
+from localdiff.hub.repository import FAILURES, with_retries
 
 INTERVAL = 0.1
 """Seconds between two reports of bytes."""
@@ -149,20 +151,23 @@ def _fetch(request: dict[str, Any], reports: Reports) -> dict[str, Any]:
     logger = logging.getLogger("huggingface_hub")
     logger.handlers = [Notes(reports)]
     place = request["directory"]
+    repository, revision = request["repository"], request["revision"]
+    download = partial(
+        hf_hub_download,
+        repository,
+        request["file"],
+        revision=revision,
+        local_dir=place,
+        library_name="localdiff",
+        tqdm_class=progress_bar(reports),
+    )
     try:
-        path = hf_hub_download(
-            request["repository"],
-            request["file"],
-            revision=request["revision"],
-            local_dir=place,
-            library_name="localdiff",
-            tqdm_class=progress_bar(reports),
-        )
+        # Where the Hub is busy the client itself tries again; where it fails to hand out a file, it does not.
+        path = with_retries(download, repository, revision, statuses=FAILURES, place=Path(place) if place else None)
     except LocaldiffError as error:
         worded = error
     except Exception as error:
-        explained = explain(error, request["repository"], request["revision"], place=Path(place) if place else None)
-        worded = explained or LocaldiffError(f"unexpected {type(error).__name__} while fetching: {error}")
+        worded = LocaldiffError(f"unexpected {type(error).__name__} while fetching: {error}")
     else:
         return {"path": path}
     return {"error": [worded.message, worded.hint, worded.exit_code]}

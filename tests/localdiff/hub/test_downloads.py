@@ -116,6 +116,16 @@ def test_a_hub_that_is_busy_is_asked_again(server: Hub, log: DownloadLog, status
     assert log.notes
 
 
+def test_a_hub_that_fails_once_where_a_file_is_asked_for_ends_no_job(server: Hub, log: DownloadLog) -> None:
+    """The client takes this for the end, whatever gigabytes came before."""
+    repository = look_up("owner/model")
+    server.repositories["owner/model"].statuses = {"cdn": [503]}
+    with Downloads(repository, log, workers=1) as downloads:
+        path = downloads.wait(FIRST)
+    assert path and path.read_bytes() == FILES[FIRST]
+    assert server.fetched() == [FIRST, FIRST]
+
+
 @pytest.mark.slow  # the client waits between its tries
 def test_a_file_that_is_always_cut_short_is_an_error_and_nothing_is_left_of_it(
     server: Hub, log: DownloadLog, tmp_path: Path
