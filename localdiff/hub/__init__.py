@@ -4,6 +4,7 @@
     downloads, worker      files fetched in the background, by processes of their own
     endpoint, reach        the variables that its client reads, its address among them, and whether it answers
     problems               what its client raises, as errors for users
+    retries                requests made again where it is busy or failing
 
 The only package that imports `huggingface_hub`, and only inside functions. Knows names, sizes and hashes; knows nothing
 about what is in the files.

@@ -9,18 +9,18 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from localdiff.checkpoint_files import CONFIG, TEXT_FILES
 from localdiff.errors import WeightsError
 from localdiff.hub.cache import linked_sha256
 from localdiff.hub.endpoint import require_usable_variables
 from localdiff.hub.problems import UnreachableError, explain, not_downloaded, not_the_hub
+from localdiff.hub.retries import WAITS, with_retries
 from localdiff.model_reference import KINDS
 from localdiff.paths import MAX_SMALL
 from localdiff.sizes import shown_size
@@ -33,16 +33,10 @@ NEEDED = (*TEXT_FILES, MANIFEST_FILE, "*.safetensors", "*.safetensors.index.json
 """The files that a model needs; only those at the top level are considered."""
 LEGAL_FILES = ("LICENSE*", "LICENCE*", "NOTICE*")
 MAIN = "main"
-_RETRY_WAITS = (1.0, 3.0)
 _TIMEOUT, _SHORT_TIMEOUT = 30.0, 3.0
-FAILURES = frozenset({500, 502, 503, 504})
-"""Statuses of a server that fails, and may not the next time."""
-_BUSY = frozenset({408, 429})
 _PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
 """Names allowed in a listing: nothing with a path in it, and nothing that could control a terminal or a page."""
 _HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -233,7 +227,7 @@ def _on_hub(reference: str, revision: str, *, patient: bool) -> Repository:
         except (TypeError, AttributeError) as error:  # the client takes on trust what is in the JSON
             raise not_the_hub() from error
 
-    return with_retries(ask, reference, revision, waits=_RETRY_WAITS if patient else ())
+    return with_retries(ask, reference, revision, waits=WAITS if patient else ())
 
 
 def _described(info: ModelInfo, reference: str, revision: str) -> Repository:
@@ -371,30 +365,3 @@ def _damaged(file: RemoteFile, message: str) -> WeightsError:
         else "run the same command again"
     )
     return WeightsError(message, hint)
-
-
-def with_retries(
-    call: Callable[[], T],
-    reference: str,
-    revision: str | None,
-    *,
-    waits: Sequence[float] = _RETRY_WAITS,
-    statuses: frozenset[int] = FAILURES | _BUSY,
-    place: Path | None = None,
-) -> T:
-    """Make a request, retrying where the Hub is busy or failing; refusals become error messages, as by `explain`."""
-    from huggingface_hub.errors import HfHubHTTPError
-
-    for wait in (*waits, None):
-        try:
-            return call()
-        except Exception as error:
-            is_temporary = isinstance(error, HfHubHTTPError) and error.response.status_code in statuses
-            if is_temporary and wait is not None:
-                time.sleep(wait)
-                continue
-            explained = explain(error, reference, revision, place=place)
-            if explained is None:
-                raise
-            raise explained from error
-    raise AssertionError("the last attempt returns or raises")

@@ -23,7 +23,7 @@ from typing import Any, TextIO
 
 from localdiff.errors import LocaldiffError
 from localdiff.hub.problems import not_the_hub
-from localdiff.hub.repository import FAILURES, with_retries
+from localdiff.hub.retries import FAILURES, with_retries
 
 INTERVAL = 0.1
 """Seconds between two reports of bytes."""

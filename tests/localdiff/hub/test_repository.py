@@ -16,6 +16,7 @@ from localdiff.errors import WeightsError
 from localdiff.hub import repository as module
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import RemoteFile, look_up
+from localdiff.hub.retries import WAITS
 from localdiff.paths import MAX_SMALL
 from localdiff.quoting import printable
 from tests.fakes.hub import COMMIT, TOKEN, Repository, hub, nobody
@@ -341,7 +342,7 @@ def test_a_tokenizer_of_gigabytes_is_refused_before_anything_is_fetched(use_hub:
 
 
 def test_every_wait_is_short() -> None:
-    assert sum(module._RETRY_WAITS) < 10
+    assert sum(WAITS) < 10
 
 
 QUANTIZE, RUN = ["quantize", "owner/model"], ["run", "-m", "owner/model", "Hi."]

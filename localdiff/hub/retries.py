@@ -1,0 +1,48 @@
+"""Requests that are made again where the Hub is busy or failing.
+
+Knows statuses and waits; knows nothing about what is asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from localdiff.hub.problems import explain
+
+WAITS = (1.0, 3.0)
+"""Seconds before each further try."""
+FAILURES = frozenset({500, 502, 503, 504})
+"""Statuses of a server that fails, and may not the next time."""
+_BUSY = frozenset({408, 429})
+
+T = TypeVar("T")
+
+
+def with_retries(
+    call: Callable[[], T],
+    reference: str,
+    revision: str | None,
+    *,
+    waits: Sequence[float] = WAITS,
+    statuses: frozenset[int] = FAILURES | _BUSY,
+    place: Path | None = None,
+) -> T:
+    """Make a request, retrying where the Hub is busy or failing; refusals become error messages, as by `explain`."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    for wait in (*waits, None):
+        try:
+            return call()
+        except Exception as error:
+            is_temporary = isinstance(error, HfHubHTTPError) and error.response.status_code in statuses
+            if is_temporary and wait is not None:
+                time.sleep(wait)
+                continue
+            explained = explain(error, reference, revision, place=place)
+            if explained is None:
+                raise
+            raise explained from error
+    raise AssertionError("the last attempt returns or raises")
