@@ -113,25 +113,19 @@ def main() -> None:
 
 
 def _require_names() -> None:
-    """Have the client refuse answers in which a file's hash or commit is a path: it would write there."""
-    from huggingface_hub import set_client_factory
-    from huggingface_hub.utils._http import default_client_factory
+    """Have the client refuse a file whose hash or commit is a path, as the server says them: it would write there."""
+    from huggingface_hub import HfFileMetadata, file_download
 
-    def client() -> Any:
-        made = default_client_factory()
-        made.event_hooks["response"].append(_require_names_in)
-        return made
+    ask = file_download.get_hf_file_metadata
 
-    set_client_factory(client)
+    def asked(*arguments: Any, **options: Any) -> HfFileMetadata:
+        said = ask(*arguments, **options)
+        for name in (said.etag, said.commit_hash):
+            if name is not None and (Path(name).name != name or not name.strip(".")):
+                raise not_the_hub()
+        return said
 
-
-def _require_names_in(response: Any) -> None:
-    if response.request.method != "HEAD":  # the only ones from which the client takes names
-        return
-    for header in ("ETag", "X-Linked-ETag", "X-Repo-Commit"):
-        name = response.headers.get(header, "none").lstrip("W/").strip('"')  # as the client reads them
-        if Path(name).name != name or not name.strip("."):
-            raise not_the_hub()
+    file_download.get_hf_file_metadata = asked
 
 
 def _listen(requests: queue.Queue[str | None]) -> None:
