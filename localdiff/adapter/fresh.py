@@ -63,9 +63,10 @@ def add_adapter(
         module = network.get_submodule(target.module)
         device = next(chain(module.parameters(), module.buffers()), network.norm.weight).device
         bound = 1 / math.sqrt(target.inputs)  # equals kaiming_uniform_ with a = √5
-        a = torch.empty(*lead, rank, target.inputs, dtype=torch.float32).uniform_(-bound, bound, generator=generator)
-        b = torch.zeros(*lead, target.outputs, rank, dtype=torch.float32)
-        term = LowRank(a.to(device), b.to(device), alpha / rank)
+        a = torch.empty(*lead, rank, target.inputs, dtype=torch.float32, device=generator.device)
+        a.uniform_(-bound, bound, generator=generator)
+        b = torch.zeros(*lead, target.outputs, rank, dtype=torch.float32, device=device)
+        term = LowRank(a.to(device), b, alpha / rank)
         sides = [side for side in target.sides if rows in ("both", side)]
         terms |= {(side, target.path): term for side in sides}
         if sides:

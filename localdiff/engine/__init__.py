@@ -4,6 +4,7 @@
     opening       from the user's name of a model to all that an engine needs
     loadable      the files that it needs beside the weights, and whether they can be used
     arguments     checks of what a Python program passes
+    on_cpu        what torch's default device is makes no difference
     run           one run: what was decided at its start, and what it has committed
     blame         whose fault results are that are no numbers
     prefill       encodes the prompt by chunks

@@ -9,7 +9,7 @@ import os
 import secrets
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -23,6 +23,7 @@ from localdiff.download_plan import ConfirmDownload, confirm_silently
 from localdiff.engine.arguments import check_noise, check_prefix_cache, check_rule, checked_run, positive
 from localdiff.engine.blame import adapter_may_be_at_fault
 from localdiff.engine.draft import draft_block
+from localdiff.engine.on_cpu import cpu_by_default, made_with_cpu_by_default
 from localdiff.engine.prefill import prefill
 from localdiff.engine.prefix_cache import PrefixCache
 from localdiff.engine.run import Run, end_ids_of
@@ -123,18 +124,19 @@ class Engine:
         from localdiff.engine.opening import open_model
 
         context_size = positive("context_size", context_size)
-        opened = open_model(
-            model,
-            device=device,
-            dtype=dtype,
-            revision=revision,
-            offline=offline,
-            context_size=context_size,
-            max_memory=max_memory,
-            adapter=adapter,
-            confirm=confirm,
-            progress=progress,
-        )
+        with cpu_by_default():
+            opened = open_model(
+                model,
+                device=device,
+                dtype=dtype,
+                revision=revision,
+                offline=offline,
+                context_size=context_size,
+                max_memory=max_memory,
+                adapter=adapter,
+                confirm=confirm,
+                progress=progress,
+            )
         return cls(
             opened.network,
             opened.tokenizer,
@@ -146,6 +148,7 @@ class Engine:
             context_size=context_size,
         )
 
+    @made_with_cpu_by_default
     def generate(
         self,
         prompt: Prompt,
@@ -155,7 +158,7 @@ class Engine:
         noise: Noise | None = None,
         stop_rule: StopRule = "both",
         prefix_cache: PrefixCache | None = None,
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """Answers a prompt block by block, as events in the order that `localdiff.events` shows.
 
         Nothing is computed, and no argument checked, before the first event is asked for.

@@ -37,6 +37,13 @@ def test_factors_are_fp32_whatever_is_torch_s_default(
     assert {parameter.dtype for parameter in parameters} == {torch.float32}
 
 
+def test_factors_are_where_the_network_is_whatever_is_torch_s_default_device() -> None:
+    network = tiny.model()
+    with torch.device("meta"):
+        parameters = add_adapter(network, ["q_proj"], rank=3, alpha=6)
+    assert {parameter.device.type for parameter in parameters} == {"cpu"}
+
+
 def test_a_disk_that_is_full_keeps_nothing_of_an_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fill(_tensors: object, path: Path, **_rest: object) -> None:
         path.write_bytes(b"half")
