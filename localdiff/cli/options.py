@@ -73,7 +73,8 @@ Device: TypeAlias = Annotated[
     str,
     typer.Option(
         metavar="DEVICE",
-        help="Where to compute: auto, cpu, cuda, cuda:N or mps; auto is the first CUDA device, else the CPU.",
+        help="Where to compute: auto, cpu, cuda, cuda:N or mps; auto is the first CUDA device, or the one with "
+        "most free memory if the model does not fit there; without any it is the CPU.",
         rich_help_panel=MODEL,
     ),
 ]

@@ -108,7 +108,7 @@ def measure(
             confirm=confirm,
             progress=progress,
         )
-    return run(context=request.context, steps=request.steps, device=choice.device, make=make, progress=progress)
+    return run(context=request.context, steps=request.steps, make=make, progress=progress)
 
 
 def bench_step(request: StepRequest, output: Output, *, ask: AskUser | None = None) -> int:

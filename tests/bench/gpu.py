@@ -315,7 +315,7 @@ def step_here(options: argparse.Namespace) -> int:
             taken = total - torch.cuda.mem_get_info(device)[0]  # this process's context is there by now
             torch.cuda.set_per_process_memory_fraction(max(0.0, min(1.0, (limit - taken) / total)), device)
         with DevicePeak(device) as peak:
-            report = run(context=context, steps=options.steps, device="cuda:0", make=make)
+            report = run(context=context, steps=options.steps, make=make)
     except (ResourceError, torch.OutOfMemoryError) as error:
         message = error.message if isinstance(error, ResourceError) else str(error).splitlines()[0]
         if isinstance(error.__cause__, ParityError):

@@ -18,14 +18,12 @@ from localdiff.bench.step.subject import Make, Progress
 from localdiff.denoising import ParityError, StepPath
 from localdiff.errors import ResourceError
 from localdiff.hardware import hardware_name
-from localdiff.load import resolve_device
 
 
 def run(
     *,
     context: int,
     steps: int,
-    device: str,
     make: Make,
     ceilings_of: Callable[[torch.device], Ceilings] = measure_ceilings,
     progress: Progress = lambda _: None,
@@ -35,13 +33,12 @@ def run(
     Args:
         context: tokens in the cache.
         steps: denoise steps to time.
-        device: in the words of `--device`.
         ceilings_of: measures what the device can do, before a model is on it.
 
     Raises:
         ResourceError: the model does not fit, or kernels compute other numbers than the plain path.
     """
-    where = resolve_device(device)
+    where = make.device
     progress("measuring what this machine can do at best")
     ceilings = ceilings_of(where)
     remembered = forget_peak(where)

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import torch
 
@@ -23,6 +23,7 @@ from localdiff.fetching.source import find_source
 from localdiff.load import (
     MemoryPlan,
     StoredWeights,
+    further_devices,
     limit_threads,
     load_model,
     match_tensors,
@@ -84,9 +85,25 @@ class Subject:
 
 
 Progress: TypeAlias = Callable[[str], None]
-Make: TypeAlias = Callable[[Progress], Subject]
-"""Makes or loads a model and reports progress; errors in the request have been found before. Kernels that compute wrong
-numbers are found here, which is a `ParityError`."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Make:
+    """Makes or loads a model and reports progress; errors in the request have been found before.
+
+    Kernels that compute wrong numbers are found while it is called, which is a `ParityError`.
+
+    Attributes:
+        device: where the model will be.
+        subject: makes it, once.
+    """
+
+    device: torch.device
+    subject: Callable[[Progress], Subject]
+
+    def __call__(self, progress: Progress) -> Subject:
+        return self.subject(progress)
 
 
 def random_subject(
@@ -111,10 +128,15 @@ def random_subject(
         UsageError: an unsupported dtype.
         ResourceError: it does not fit.
     """
-    chosen, where = recipe_named(recipe), resolve_device(device)
+    chosen = recipe_named(recipe)
     kind = torch.bfloat16 if dtype == "auto" else dtype_named(dtype)
     built, stands_for = (_blueprint(configure(count), chosen) for count in (layers, all_layers))
-    _refuse_if_too_large(built, chosen.name, context, where, kind)
+
+    def refuse_if_too_large(where: torch.device) -> torch.device:
+        _refuse_if_too_large(built, chosen.name, context, where, kind)
+        return where
+
+    where = _where_it_fits(device, refuse_if_too_large)
 
     def make(progress: Progress) -> Subject:
         limit_threads(sum(parameter.numel() for parameter in _sketch(built.config).parameters()), where)
@@ -146,7 +168,7 @@ def random_subject(
             load_seconds=time.perf_counter() - began,
         )
 
-    return make
+    return Make(where, make)
 
 
 def real_subject(
@@ -169,13 +191,14 @@ def real_subject(
     Raises:
         WeightsError: no usable model was found.
         UsageError: it was made for less context.
-        ResourceError: there is no such device; the maker also raises it where the model does not fit.
+        ResourceError: there is no such device, or the model does not fit.
     """
-    where = resolve_device(device)
 
     def plan(weights: StoredWeights) -> MemoryPlan:
         try:
-            return plan_memory(weights, where, resolve_dtype(dtype, where, weights), context=context)
+            return _where_it_fits(
+                device, lambda where: plan_memory(weights, where, resolve_dtype(dtype, where, weights), context=context)
+            )
         except ResourceError as error:  # its hint may be to keep layers in host memory, whose copies would be measured
             raise ResourceError(error.message, "a smaller recipe or `--context` takes less") from error
 
@@ -188,18 +211,19 @@ def real_subject(
         progress=lambda stage, share: progress(f"{stage} of {model}: {int(100 * share)} %"),
     )
     weights = open_weights(source.directory)
-    kind = resolve_dtype(dtype, where, weights)
     most = weights.config().max_positions
     if most is not None and context > most:
         raise UsageError(
             f"`--context {context}` should be from 1 to {most:,}", "that is the most that this model takes"
         )
+    planned = plan(weights)
+    where = planned.placement.main
 
     def make(progress: Progress) -> Subject:
         progress(f"loading {source.name}")
         limit_threads(weights.text_parameters(), where)
         began = time.perf_counter()
-        loaded = load_model(plan(weights))
+        loaded = load_model(planned)
         network = loaded.network
         denoiser = Denoiser.for_device(network, where)
         compare_kernels(denoiser, loaded.expectations)
@@ -210,14 +234,30 @@ def real_subject(
             recipe=weights.recipe,
             network=network,
             denoiser=denoiser,
-            dtype=kind,
+            dtype=planned.skeleton.dtype,
             device=where,
             built=built,
             stands_for=built,
             load_seconds=time.perf_counter() - began,
         )
 
-    return make
+    return Make(where, make)
+
+
+def _where_it_fits(device: str, attempt: Callable[[torch.device], T]) -> T:
+    """What comes of an attempt on the device of `--device`; if `auto` is too small, on that with most free memory.
+
+    Raises:
+        ResourceError: there is no such device, or the attempt says that the device is too small.
+    """
+    first, *others = resolve_device(device), *further_devices(device)
+    try:
+        return attempt(first)
+    except ResourceError:
+        roomiest = max((first, *others), key=lambda gpu: free_bytes(gpu) or 0)
+        if roomiest == first:
+            raise
+        return attempt(roomiest)
 
 
 def _blueprint(config: ModelConfig, recipe: Recipe) -> Blueprint:

@@ -18,13 +18,13 @@ from localdiff.bench.step.parts import PARTS, PartClock, Place
 from localdiff.bench.step.paths import path_of, paths_of
 from localdiff.bench.step.released import released_config
 from localdiff.bench.step.run import run
-from localdiff.bench.step.subject import Subject, random_subject, real_subject
+from localdiff.bench.step.subject import Make, Subject, random_subject, real_subject
 from localdiff.bench.step.words import table
 from localdiff.demo.training.architecture import CANVAS_LENGTH
 from localdiff.denoising import Denoiser, ParityError, denoiser
 from localdiff.denoising.static.reading import read_through_torch
 from localdiff.errors import ResourceError, UsageError
-from localdiff.load import memory_plan, open_weights, plan_memory
+from localdiff.load import devices, memory_plan, open_weights, plan_memory
 from localdiff.load.loader import LoadedModel
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
@@ -56,8 +56,7 @@ def test_a_small_model_is_measured(recipe: str, dtype: str) -> None:
     report = run(
         context=16,
         steps=3,
-        device="cpu",
-        make=make,
+        make=Make(CPU, make),
         ceilings_of=lambda device: CEILINGS,
         progress=told.append,
     )
@@ -305,10 +304,33 @@ def test_a_model_that_does_not_fit_is_not_to_be_kept_in_host_memory(monkeypatch:
     with pytest.raises(ResourceError) as error:
         plan_memory(weights, cpu, torch.float32, context=16)
     assert "--max-memory" in str(error.value.hint)
-    make = real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")
     with pytest.raises(ResourceError, match="`cpu` has .* for it") as error:
-        make(lambda _: None)
+        real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")
     assert error.value.hint == "a smaller recipe or `--context` takes less"
+
+
+@pytest.mark.parametrize(("gigabytes", "chosen"), [((20, 30, 0), 0), ((1, 20, 30), 2), ((1, 2, 2), None)])
+@pytest.mark.parametrize("kind", ["random", "real"])
+def test_auto_means_the_gpu_with_most_free_memory_where_the_first_is_too_small(
+    monkeypatch: pytest.MonkeyPatch, kind: str, gigabytes: tuple[int, ...], chosen: int | None
+) -> None:
+    """As in a run, but a model is not spread over several."""
+    scale = 1e9 if kind == "random" else 1e8  # the demo takes 1.1 GB
+    free = {torch.device("cuda", index): int(scale * size) for index, size in enumerate(gigabytes)}
+    for module in (memory_plan, subjects):
+        monkeypatch.setattr(module, "free_bytes", lambda device: free.get(device, 10**12))
+    monkeypatch.setattr(devices, "usable_gpus", lambda: tuple(free))
+
+    def make(device: str) -> Make:
+        if kind == "real":
+            return real_subject(model="demo", revision=None, offline=True, context=16, device=device, dtype="auto")
+        return random_subject(recipe="4bit", layers=LAYERS, context=1024, device=device, dtype="auto")
+
+    if chosen is None:
+        with pytest.raises(ResourceError, match="`cuda:1` has"):
+            make("auto")
+    else:
+        assert make("auto").device == torch.device("cuda", chosen)
 
 
 @pytest.mark.parametrize("where", ["step", "module"])
@@ -330,7 +352,6 @@ def test_kernels_that_compute_wrong_numbers_are_not_timed(where: str, monkeypatc
         run(
             context=16,
             steps=1,
-            device="cpu",
             make=real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto"),
             ceilings_of=lambda device: CEILINGS,
         )
