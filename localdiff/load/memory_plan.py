@@ -13,7 +13,7 @@ import torch
 from localdiff.adapter import Adapter, StoredAdapter
 from localdiff.errors import ResourceError
 from localdiff.load.devices import free_bytes
-from localdiff.load.placement import Budget, Demand, Placement, cost, place
+from localdiff.load.placement import Budget, Demand, Placement, cost, place_in_best_order
 from localdiff.load.skeleton import Skeleton
 from localdiff.load.stored import StoredWeights
 from localdiff.options import CONTEXT_SIZE
@@ -72,7 +72,8 @@ def plan_memory(
         weights: the stored tensors.
         device: where they go, if they fit.
         dtype: type of activations and of weights that are not quantized.
-        further: devices that may be used as well if they do not. The one with most free memory then comes first.
+        further: devices that may be used as well if they do not. The one with most free memory then comes first, unless
+            less is copied in their own order.
         context: positions of the KV cache that must fit beside the weights.
         max_memory: maximum bytes to use on each device, and never more than is free there.
         may_offload: whether layers may stay in host memory.
@@ -86,13 +87,14 @@ def plan_memory(
     config = skeleton.network.config
     fitting = None if adapter is None else Adapter(adapter, config, dtype)
     demand = skeleton.demand(context, fitting)
-    budgets = [_budget(device, max_memory)]
-    if not budgets[0].holds(demand.account.total):  # asking a GPU for its memory takes half a GB of it: a context
-        budgets += [_budget(there, max_memory) for there in further]
-        # The first one holds all, if it can, and what is outside of the layers in any case.
-        budgets.sort(key=lambda budget: budget.nbytes or 0, reverse=True)
+    devices = [_budget(device, max_memory)]
+    if not devices[0].holds(demand.account.total):  # asking a GPU for its memory takes half a GB of it: a context
+        devices += [_budget(there, max_memory) for there in further]
+    # The first one holds all, if it can, and what is outside of the layers in any case. Where the layers fit on two
+    # devices only just, however, another order may leave a gap at the end of one that is smaller than a layer.
+    orders = sorted(devices, key=lambda budget: budget.nbytes or 0, reverse=True), devices
     host_free = free_bytes(torch.device("cpu"))
-    placement = place(demand, budgets, may_offload=may_offload, host_free=host_free)
+    budgets, placement = place_in_best_order(demand, orders, may_offload=may_offload, host_free=host_free)
     if fitting is not None and placement.offloaded:
         raise ResourceError(
             f"the adapter `{fitting.name}` needs all layers on the device, and {len(placement.offloaded)} of "

@@ -12,7 +12,7 @@ the keys and values of them all:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -137,6 +137,25 @@ def place(demand: Demand, budgets: Sequence[Budget], *, may_offload: bool, host_
         return placement
     is_faster = _copy_seconds(demand, alone) <= _copy_seconds(demand, placement)
     return alone if alone.streamed and is_faster else placement
+
+
+def place_in_best_order(
+    demand: Demand, orders: Iterable[Sequence[Budget]], *, may_offload: bool, host_free: int | None = None
+) -> tuple[Sequence[Budget], Placement]:
+    """The order of devices in which least is copied, the earlier one of equals, and the place of every layer in it.
+
+    Raises:
+        ResourceError: it fits in none; with the numbers of the first.
+    """
+    found, refused = [], []
+    for budgets in orders:
+        try:
+            found.append((budgets, place(demand, budgets, may_offload=may_offload, host_free=host_free)))
+        except ResourceError as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    return min(found, key=lambda budgets_and_placement: _copy_seconds(demand, budgets_and_placement[1]))
 
 
 def _place(demand: Demand, budgets: Sequence[Budget], *, may_offload: bool) -> Placement:

@@ -20,7 +20,7 @@ from localdiff.denoising.static.program import Shape
 from localdiff.engine import Engine
 from localdiff.errors import ResourceError, WeightsError
 from localdiff.events import BlockCommitted, RunFinished
-from localdiff.load import Placement, load_model, memory_plan, open_weights, plan_memory
+from localdiff.load import Placement, load_model, open_weights, plan_memory
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
 from quant.codecs import CODECS
@@ -149,7 +149,7 @@ def test_experts_in_the_order_of_a_processor_equal_the_plain_ones(apart: bool) -
 
 def test_layers_in_host_memory_are_refused(source: Path, adapter: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outside = Placement(main=CPU, layers=(CPU,) * 3, offloaded=(1, 2))
-    monkeypatch.setattr(memory_plan, "place", lambda *_, **__: outside)
+    monkeypatch.setattr("localdiff.load.placement.place", lambda *_, **__: outside)
     with pytest.raises(ResourceError, match="needs all layers on the device, and 2 of 3 do not fit there") as caught:
         load_model(plan_memory(open_weights(source), CPU, torch.float32, adapter=open_adapter(str(adapter))))
     assert caught.value.hint

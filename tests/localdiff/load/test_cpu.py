@@ -44,7 +44,7 @@ def test_modules_of_a_loaded_model_are_replaced_by_fast_ones(quantized: Path, mo
 def test_layers_that_are_read_anew_in_every_pass_stay_plain(quantized: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALDIFF_CPU_PATH", "fast")
     placement = Placement(main=CPU, layers=(CPU, CPU), offloaded=(1,))
-    monkeypatch.setattr(memory_plan, "place", lambda *args, **kwargs: placement)
+    monkeypatch.setattr("localdiff.load.placement.place", lambda *args, **kwargs: placement)
     assert experts(quantized) == [QuantExperts] * 2
 
 
@@ -94,7 +94,7 @@ def test_they_may_take_what_is_free_beside_files_cache_and_buffers(
         totals.append(demand.account.total)
         return Placement(main=CPU, layers=(CPU, CPU))
 
-    monkeypatch.setattr(memory_plan, "place", place)
+    monkeypatch.setattr("localdiff.load.placement.place", place)
     monkeypatch.setattr(loader, "replace_cpu_modules", lambda network, *, spare, progress: spares.append(spare))
     experts(quantized)
     files = sum(tensor.nbytes for path in quantized.glob("*.safetensors") for tensor in load_file(path).values())

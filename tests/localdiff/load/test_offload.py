@@ -20,7 +20,7 @@ from localdiff.denoising import Denoiser
 from localdiff.engine import Engine
 from localdiff.errors import ResourceError
 from localdiff.events import BlockCommitted
-from localdiff.load import LoadedModel, StoredWeights, load_model, memory_plan, open_weights, plan_memory, streaming
+from localdiff.load import LoadedModel, StoredWeights, load_model, open_weights, plan_memory, streaming
 from localdiff.load.placement import Placement
 from localdiff.load.skeleton import Skeleton
 from localdiff.model.cache import KVCache
@@ -186,7 +186,7 @@ def test_steps_are_told_where_the_weights_are(
     """A fused projection of weights that come and go would compute with what was there when it was made: nothing."""
     told: list[Residence] = []
     placement = Placement(main=CPU, layers=(CPU,) * len(SPEC.layers), offloaded=offloaded)
-    monkeypatch.setattr(memory_plan, "place", lambda *_, **__: placement)
+    monkeypatch.setattr("localdiff.load.placement.place", lambda *_, **__: placement)
     monkeypatch.setattr(Denoiser, "for_device", lambda model, _, where: told.append(where) or Denoiser(model))
     Engine.load(str(directories["4bit"]), device="cpu", dtype="fp32", context_size=64)
     assert told == ["from files" if offloaded else "whole"]
@@ -202,7 +202,7 @@ def test_layers_that_stay_are_computed_by_kernels_beside_those_that_pass(
     monkeypatch.setattr(choice, "why_unsupported", lambda _: None)
     everything = Engine.load(str(directories[form]), device="cpu", dtype="fp32", context_size=64)
     placement = Placement(main=CPU, layers=(CPU,) * len(SPEC.layers), offloaded=(1, 2))
-    monkeypatch.setattr(memory_plan, "place", lambda *_, **__: placement)
+    monkeypatch.setattr("localdiff.load.placement.place", lambda *_, **__: placement)
     engine = Engine.load(str(directories[form]), device="cpu", dtype="fp32", context_size=64)
     passing = [path for path, _ in engine.model.named_modules() if path.startswith(("layers.1.", "layers.2."))]
     choice.replace_modules(engine.model, torch.device("cuda", 0), keep=passing)
@@ -247,7 +247,7 @@ def test_layers_on_two_cards(directories: dict[str, Path], monkeypatch: pytest.M
     one, two = torch.device("cuda:0"), torch.device("cuda:1")
     alone = load_model(plan_memory(weights, one, torch.float32))
     placement = Placement(main=one, layers=(one, one, two, two))
-    monkeypatch.setattr(memory_plan, "place", lambda *_, **__: placement)
+    monkeypatch.setattr("localdiff.load.placement.place", lambda *_, **__: placement)
     spread = load_model(plan_memory(weights, one, torch.float32, further=(two,)))
     assert {tensor.device for tensor in spread.network.layers[3].state_dict().values()} == {two}
     assert_same(logits(spread), logits(alone), "cuda")

@@ -12,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localdiff.errors import ResourceError
-from localdiff.load.placement import Budget, Demand, LayerDemand, Placement, cost, place, streamed
+from localdiff.load.placement import (
+    Budget,
+    Demand,
+    LayerDemand,
+    Placement,
+    cost,
+    place,
+    place_in_best_order,
+    streamed,
+)
 from localdiff.memory_account import MemoryAccount
 from localdiff.model.residence import Residence
 
@@ -84,6 +93,28 @@ def test_everything_outside() -> None:
 def test_a_second_card_helps_an_offload_too() -> None:
     placement = place(FOUR, budgets(40, 18), may_offload=True)
     assert placement == Placement(main=CARD, layers=(CARD, CARD, CARD, SECOND), offloaded=(0, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "first"),
+    [
+        pytest.param((38, 40), CARD, id="one layer and three, not two copied"),
+        pytest.param((40, 44), SECOND, id="no layer is copied in either order"),
+        pytest.param((30, 71), SECOND, id="all fits the larger one"),
+        pytest.param((10, 41), SECOND, id="refused in one order"),
+    ],
+)
+def test_devices_come_in_the_order_in_which_least_is_copied(sizes: tuple[int, int], first: torch.device) -> None:
+    both = budgets(*sizes)
+    order, placement = place_in_best_order(FOUR, (both[::-1], both), may_offload=True)
+    assert placement.main == order[0].device == first
+    assert not placement.offloaded or sizes == (10, 41)
+
+
+def test_what_fits_in_no_order_is_refused_with_the_first_one_s_numbers() -> None:
+    both = budgets(20, 25)
+    with pytest.raises(ResourceError, match="`cuda:1` has 25 MB"):
+        place_in_best_order(FOUR, (both[::-1], both), may_offload=True)
 
 
 @pytest.mark.parametrize(
