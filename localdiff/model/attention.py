@@ -26,6 +26,7 @@ from localdiff.model.cache import LayerCache
 from localdiff.model.config import LayerConfig, ModelConfig
 from localdiff.model.layers import RMSNorm
 from localdiff.model.projections import Projections, last_projection
+from quant.modules.linear import Linear
 
 Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(q [..., H, N, d], k [..., K, N, d], v like k) -> [..., H, N, d], with a mask and perhaps a cache bound to it."""
@@ -63,12 +64,12 @@ class Attention(Projections):
     def __init__(self, config: ModelConfig, layer: LayerConfig) -> None:
         super().__init__()
         width, d = config.hidden_size, layer.head_dim
-        self.q_proj: nn.Module = nn.Linear(width, config.num_heads * d, bias=False)
-        self.k_proj: nn.Module = nn.Linear(width, layer.num_kv_heads * d, bias=False)
+        self.q_proj: nn.Module = Linear(width, config.num_heads * d)
+        self.k_proj: nn.Module = Linear(width, layer.num_kv_heads * d)
         self.v_proj: nn.Module | None = None
         if not layer.keys_are_values:
-            self.v_proj = nn.Linear(width, layer.num_kv_heads * d, bias=False)
-        self.o_proj: nn.Module = nn.Linear(config.num_heads * d, width, bias=False)
+            self.v_proj = Linear(width, layer.num_kv_heads * d)
+        self.o_proj: nn.Module = Linear(config.num_heads * d, width)
         self.q_norm = RMSNorm(d, config.rms_norm_eps)
         self.k_norm = RMSNorm(d, config.rms_norm_eps)
         self._head_dim = d

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from localdiff.kernels import layer_ops as kernels
 from localdiff.model.layer_ops import LayerOps
 from quant.cuda.split_product import can_split, split_product
+from quant.modules.linear import Linear
 
 
 class FusedLayerOps(LayerOps):
@@ -25,7 +26,7 @@ class FusedLayerOps(LayerOps):
     @staticmethod
     def scores(router: nn.Module, x: Tensor) -> Tensor:
         """A router's scores [N, E] of rows [N, D], or the parts of their sum [S, N, E] in fp32."""
-        if type(router) is nn.Linear and can_split(x, router.weight):
+        if type(router) is Linear and can_split(x, router.weight):
             return split_product(x, router.weight)
         return LayerOps.scores(router, x)
 

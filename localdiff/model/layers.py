@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from localdiff.model.layer_ops import UsesLayerOps
 from localdiff.model.projections import Projections, last_projection
+from quant.modules.linear import Linear
 
 
 class RMSNorm(UsesLayerOps):
@@ -31,9 +32,9 @@ class GatedMLP(Projections):
 
     def __init__(self, hidden_size: int, intermediate_size: int) -> None:
         super().__init__()
-        self.gate_proj: nn.Module = nn.Linear(hidden_size, intermediate_size, bias=False)
-        self.up_proj: nn.Module = nn.Linear(hidden_size, intermediate_size, bias=False)
-        self.down_proj: nn.Module = nn.Linear(intermediate_size, hidden_size, bias=False)
+        self.gate_proj: nn.Module = Linear(hidden_size, intermediate_size)
+        self.up_proj: nn.Module = Linear(hidden_size, intermediate_size)
+        self.down_proj: nn.Module = Linear(intermediate_size, hidden_size)
 
     def projections(self) -> tuple[nn.Module, ...]:
         return self.gate_proj, self.up_proj

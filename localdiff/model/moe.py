@@ -14,6 +14,7 @@ from localdiff.model.config import ModelConfig
 from localdiff.model.layer_ops import UsesLayerOps
 from quant.modules.adapter_hook import AdapterHook
 from quant.modules.experts import RoutedExperts, sum_experts
+from quant.modules.linear import Linear
 
 
 class Router(UsesLayerOps):
@@ -24,7 +25,7 @@ class Router(UsesLayerOps):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.proj: nn.Module = nn.Linear(config.hidden_size, config.num_experts, bias=False)
+        self.proj: nn.Module = Linear(config.hidden_size, config.num_experts)
         self.scale = nn.Parameter(torch.ones(config.hidden_size))
         self.per_expert_scale = nn.Parameter(torch.ones(config.num_experts))
         self.top_k = config.top_k_experts

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from quant.codecs.codec import Encoded
 from quant.cuda.linear import CudaLinear, Weight
 from quant.dtypes import short_name
-from quant.modules.linear import QuantLinear
+from quant.modules.linear import Linear, QuantLinear
 
 
 class FusedProjections(nn.Module, ABC):
@@ -67,9 +67,9 @@ class FusedProjections(nn.Module, ABC):
 
 
 class StackedLinear(FusedProjections):
-    """`nn.Linear`s without bias, through torch."""
+    """`Linear`s, through torch."""
 
-    def __init__(self, linears: Sequence[nn.Linear]) -> None:
+    def __init__(self, linears: Sequence[Linear]) -> None:
         weights = [linear.weight.detach() for linear in linears]
         stacked = torch.cat(weights)
         rows = [len(weight) for weight in weights]
@@ -144,12 +144,8 @@ def stack(modules: Sequence[nn.Module]) -> FusedProjections | None:
 
 
 def _stacked(modules: Sequence[nn.Module]) -> FusedProjections | None:
-    linears = [module for module in modules if type(module) is nn.Linear]
-    if (
-        len(linears) == len(modules)
-        and all(linear.bias is None for linear in linears)
-        and _are_alike([linear.weight for linear in linears])
-    ):
+    linears = [module for module in modules if type(module) is Linear]
+    if len(linears) == len(modules) and _are_alike([linear.weight for linear in linears]):
         return StackedLinear(linears)
     quantized = [module for module in modules if isinstance(module, QuantLinear)]
     if (

@@ -7,7 +7,7 @@
     adapter_hook                   what an adapter adds inside of experts
 
 Plain and correct: each decodes what it needs, on its device, and multiplies. They know no names, files or canvases. The
-model's own embedding is here, too, beside the one that takes its place.
+model's own embedding and linear layers are here, too, beside those that take their place.
 """
 
 from quant.modules.adapter_hook import AdapterHook

@@ -11,12 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quant.codecs.codec import Codec
+from quant.instructions import matmul_dtype
 from quant.modules.activation import gelu
 from quant.modules.adapter_hook import AdapterHook
+from quant.modules.linear import product
 from quant.modules.tensor import QuantTensor
 
 
@@ -65,12 +66,13 @@ class QuantExperts(RoutedExperts):
         self, x: Tensor, expert_ids: Tensor, routing_weights: Tensor, hook: AdapterHook | None = None
     ) -> Tensor:
         """See `RoutedExperts`."""
+        dtype = matmul_dtype(x.device, x.dtype)
         return sum_experts(
             x,
             expert_ids,
             routing_weights,
-            lambda expert: self.gate_up_proj.decode(x.dtype, expert),
-            lambda expert: self.down_proj.decode(x.dtype, expert),
+            lambda expert: self.gate_up_proj.decode(dtype, expert),
+            lambda expert: self.down_proj.decode(dtype, expert),
             num_experts=self.gate_up_proj.shape[0],
             hook=hook,
         )
@@ -90,8 +92,8 @@ def sum_experts(
 
     Args:
         x: [N, D] rows; expert_ids, routing_weights: [N, K].
-        gate_up: stacked gate and up rows [2I, D] of an expert, in the type of `x`.
-        down: down projection [D, I] of an expert.
+        gate_up: stacked gate and up rows [2I, D] of an expert, in the type of `x` or the one that it is multiplied in.
+        down: down projection [D, I] of an expert, likewise.
         num_experts: E.
         hook: what is added to the products of each expert.
 
@@ -101,12 +103,12 @@ def sum_experts(
     out = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
     for expert, rows, slots in rows_by_expert(expert_ids, num_experts):
         expert_rows = x[rows]
-        both = F.linear(expert_rows, gate_up(expert))
+        both = product(expert_rows, gate_up(expert))
         if hook is not None and (term := hook.gate_up(expert, expert_rows, rows)) is not None:
             both = both + term
         gate, up = both.chunk(2, dim=-1)
         inner = gelu(gate) * up
-        y = F.linear(inner, down(expert))
+        y = product(inner, down(expert))
         if hook is not None and (term := hook.down(expert, inner, rows)) is not None:
             y = y + term
         out.index_add_(0, rows, (y * routing_weights[rows, slots, None]).float())

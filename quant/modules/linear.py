@@ -1,16 +1,35 @@
-"""A linear layer over a quantized weight.
+"""Linear layers without a bias: over a weight as it is, and over a quantized one.
 
 Shape letters: in, out features of the product.
 """
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quant.codecs.codec import Codec
 from quant.instructions import matmul_dtype
 from quant.modules.tensor import QuantTensor
+
+
+def product(x: Tensor, weight: Tensor) -> Tensor:
+    """`x @ weight.T`, `[…, in]` to `[…, out]`, in the type of `x`; multiplied in fp32 where that is faster."""
+    if x.dtype != torch.float32 and (dtype := matmul_dtype(x.device, x.dtype)) != x.dtype:
+        return F.linear(x.to(dtype), weight.to(dtype)).to(x.dtype)
+    return F.linear(x, weight)
+
+
+class Linear(nn.Linear):
+    """`x @ weight.T` without a bias, multiplied as `product` does."""
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__(in_features, out_features, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[…, in]` to `[…, out]`, in the type of `x`."""
+        return product(x, self.weight)
 
 
 class QuantLinear(nn.Module):

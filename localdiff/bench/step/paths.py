@@ -20,7 +20,6 @@ from localdiff.model.projections import Projections
 from quant.dtypes import short_name
 from quant.instructions import matmul_dtype
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear
-from quant.modules.embedding import ChunkedEmbedding
 
 _DECODED = (QuantLinear, QuantExperts, QuantEmbedding)
 
@@ -90,8 +89,6 @@ def path_of(module: nn.Module, dtype: torch.dtype | None = None) -> str:
 
 def _multiplied_in(module: nn.Module, dtype: torch.dtype) -> torch.dtype:
     """The type that a module multiplies in, for activations of a type."""
-    if not isinstance(module, QuantLinear | ChunkedEmbedding):
-        return dtype
     return matmul_dtype(next(chain(module.parameters(), module.buffers())).device, dtype)
 
 

@@ -16,6 +16,7 @@ from localdiff.model.layer_ops import PLAIN, UsesLayerOps, set_layer_ops
 from quant.cuda import choice, tiles
 from quant.cuda.experts import CudaExperts
 from quant.cuda.linear import Weight
+from quant.modules.linear import Linear
 from tests.gpu.kernels import DEVICE, HALVES, HAS_CARD, assert_rounded_alike, needs_triton
 from tests.localdiff.bench.step.small import small_subject
 from tests.models import tiny
@@ -193,11 +194,11 @@ def test_route(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
 
 def test_a_router_leaves_parts_of_scores_where_its_weight_divides(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    router, x = nn.Linear(512, 64, bias=False).to(DEVICE, dtype), rows(9, 512, dtype=dtype)
+    router, x = Linear(512, 64).to(DEVICE, dtype), rows(9, 512, dtype=dtype)
     parts, expected = FUSED.scores(router, x), router(x)
     assert parts.shape == (2, *expected.shape) and parts.dtype == torch.float32
     assert_close([parts.sum(dim=0).to(dtype)], [expected])
-    for other in (nn.Sequential(router), nn.Linear(512, 8, bias=False).to(DEVICE, dtype)):
+    for other in (nn.Sequential(router), Linear(512, 8).to(DEVICE, dtype)):
         assert torch.equal(FUSED.scores(other, x), other(x)), "an adapted router, or one of few experts"
 
 

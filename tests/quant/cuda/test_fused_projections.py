@@ -13,6 +13,7 @@ from quant.cuda import tiles
 from quant.cuda.fused_projections import FusedProjections, stack
 from quant.cuda.linear import CudaLinear
 from quant.modules import QuantLinear, QuantTensor
+from quant.modules.linear import Linear
 from tests.gpu.kernels import DEVICE, HALVES, assert_rounded_alike, needs_triton
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
@@ -27,7 +28,7 @@ def part(kind: str, rows: int, *, width: int = IN, seed: int = 2) -> nn.Module:
     weight = (torch.randn(rows, width, generator=generator) / width**0.5).to(DEVICE)
     codec, _, activations = kind.partition(" ")
     if codec == "linear":
-        made = nn.Linear(width, rows, bias=False, device=DEVICE)
+        made = Linear(width, rows).to(DEVICE)
         made.weight.data = weight
         return made
     with torch.device("meta"):
@@ -118,13 +119,13 @@ def test_through_torch_the_gate_is_another_launch(kind: str) -> None:
 
 
 def test_what_cannot_be_stacked_stays_as_it_is() -> None:
-    with_bias = nn.Linear(IN, 64, device=DEVICE)
+    other_class = nn.Linear(IN, 64, device=DEVICE)
     half = part("linear", 64).half()
     for other in (
         part("int8", 64),
         part("int8 a16", 64),
         part("linear", 64, width=64),
-        with_bias,
+        other_class,
         half,
         nn.Sequential(part("linear", 64)),
     ):

@@ -15,6 +15,8 @@ from quant.codecs import CODECS
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor, swap_modules
 from quant.modules.embedding import TiedEmbedding, probabilities
 from quant.modules.experts import rows_by_expert
+from quant.modules.linear import Linear
+from tests.models import tiny
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 DTYPES = [torch.float32, torch.bfloat16]
@@ -98,7 +100,10 @@ def test_experts(device: str, dtype: torch.dtype, formats: tuple[str, str]) -> N
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_experts_compute_what_the_models_own_do_with_decoded_weights(dtype: torch.dtype) -> None:
+def test_experts_compute_what_the_models_own_do_with_decoded_weights(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instructions, "has_bf16_matmul", lambda: True)  # else weights are not rounded to bf16 first
     module = experts("nf4", "int8", "cpu")
     own = Experts.__new__(Experts)
     nn.Module.__init__(own)
@@ -107,6 +112,23 @@ def test_experts_compute_what_the_models_own_do_with_decoded_weights(dtype: torc
     x, index = random(6, WIDTH).to(dtype), torch.tensor([[0, 1], [4, 2], [1, 0], [2, 3], [3, 4], [0, 2]])
     weight = random(6, 2, seed=5).abs()
     assert torch.equal(module(x, index, weight), own(x, index, weight))
+
+
+@pytest.mark.parametrize("has_bf16", [False, True])
+def test_a_weight_as_published_is_multiplied_as_a_decoded_one(has_bf16: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instructions, "has_bf16_matmul", lambda: has_bf16)
+    compute = torch.bfloat16 if has_bf16 else torch.float32
+    x, layer = random(7, WIDTH).bfloat16(), Linear(WIDTH, 64).bfloat16()
+    assert torch.equal(layer(x), F.linear(x.to(compute), layer.weight.to(compute)).bfloat16())
+    multiplied: list[torch.dtype] = []
+    monkeypatch.setattr(F, "linear", lambda x, weight: multiplied.append(x.dtype) or x @ weight.T)
+    own = Experts(tiny.config()).bfloat16()
+    for weights in own.parameters():
+        nn.init.normal_(weights)
+    width = own.down_proj.shape[1]
+    found = own(random(2, width).bfloat16(), torch.tensor([[0, 1], [1, 0]]), torch.ones(2, 2))
+    assert found.dtype == torch.bfloat16 and found.isfinite().all()
+    assert set(multiplied) == {compute}
 
 
 @given(
