@@ -20,6 +20,7 @@ from localdiff.adapter.modules import AdaptedExperts, AdaptedLinear
 from localdiff.adapter.targets import EXPERT_PARAMETERS, SIDES, Side, choose, targets
 from localdiff.errors import ArgumentError, UsageError, kind_of
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.options import MAX_SEED
 from localdiff.sizes import is_finite, whole
 
 Rows = Literal["both", "encoder", "decoder"]
@@ -43,7 +44,7 @@ def add_adapter(
         names: paths of targets or their ends, such as `q_proj`, `mlp.down_proj` or `experts.gate_up_proj`.
         rank, alpha: the term is `alpha / rank · B A x`.
         rows: which rows get it. `both` is one term for encoder and canvas rows; self-conditioning has canvas rows only.
-        seed: that of A.
+        seed: that of A, 0 to 2**63 - 1.
 
     Returns:
         The new parameters, in the order of the targets: fp32 A [r, in] and B [out, r] of a linear layer,
@@ -54,7 +55,7 @@ def add_adapter(
             value that it cannot take.
     """
     check_network(network)
-    rank, alpha = _checked(names, rank, alpha, rows)
+    rank, alpha, seed = _checked(names, rank, alpha, rows, seed)
     generator = torch.Generator().manual_seed(seed)
     terms: dict[tuple[Side, str], LowRank] = {}
     parameters: list[nn.Parameter] = []
@@ -92,8 +93,8 @@ def check_network(network: object) -> None:
         raise UsageError(f"`network` is a `DiffusionGemma`, not {kind_of(network)}", hint)
 
 
-def _checked(names: object, rank: object, alpha: object, rows: object) -> tuple[int, float]:
-    """Rank and alpha as numbers of Python, if all arguments make sense."""
+def _checked(names: object, rank: object, alpha: object, rows: object, seed: object) -> tuple[int, float, int]:
+    """Rank, alpha and seed as numbers of Python, if all arguments make sense."""
     if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise ArgumentError("{names} must be a list of names", 'such as `["q_proj", "v_proj"]`', names=names)
     if not names:
@@ -104,7 +105,9 @@ def _checked(names: object, rank: object, alpha: object, rows: object) -> tuple[
         raise ArgumentError("{alpha} must be a finite number above 0", alpha=alpha)
     if rows not in get_args(Rows):
         raise ArgumentError(f"{{rows}} must be one of {', '.join(get_args(Rows))}", rows=rows)
-    return whole_rank, float(alpha)
+    if (whole_seed := whole(seed)) is None or not 0 <= whole_seed <= MAX_SEED:
+        raise ArgumentError(f"{{seed}} must be a whole number from 0 to {MAX_SEED}", seed=seed)
+    return whole_rank, float(alpha), whole_seed
 
 
 def terms_of(network: DiffusionGemma) -> Iterator[tuple[Side, str, LowRank]]:

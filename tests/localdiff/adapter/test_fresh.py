@@ -136,6 +136,8 @@ def test_what_cannot_be_adapted_is_named() -> None:
         ({"rank": 0}, "rank=0 must be a whole number >= 1"),
         ({"rank": 1.5}, "rank=1.5 must be a whole number >= 1"),
         ({"rank": True}, "rank=True must be a whole number >= 1"),
+        ({"seed": "7"}, "seed='7' must be a whole number from 0 to 9223372036854775807"),
+        ({"seed": 2**63}, "seed=9223372036854775808 must be a whole number from 0"),
         ({"alpha": float("nan")}, "alpha=nan must be a finite number above 0"),
         ({"alpha": float("inf")}, "alpha=inf must be a finite number above 0"),
         ({"alpha": 10**400}, "must be a finite number above 0"),
