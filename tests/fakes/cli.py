@@ -2,7 +2,9 @@
 
 SCRIPT is a JSON object: fields of `ScriptedEngine`, with blocks as objects, whose text is repeated `times` times, and
 an error as its message; or, where it says `canvas`, fields of `CanvasPlayer`; or, where it says `replies`, fields of
-`ScriptedChatModel` for a chat, and how many seconds `loading` takes.
+`ScriptedChatModel` for a chat, and how many seconds `loading` takes, or until which file is there. With `patience`, a
+second Ctrl-C is in a hurry for so many seconds. With `printed`, a canvas that has stepped aside for a text comes back
+once that file has it.
 To look at the live canvas without a model:
 
     python -m tests.fakes.cli '{"canvas": "latin", "length": 256, "rate": 4}' run -m demo hi
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -49,7 +52,11 @@ def script_chat(script: dict[str, object]) -> None:
     model = chat_model_of(script)
 
     def load(_request: object, _progress: object) -> ScriptedChatModel:
-        time.sleep(loading)  # type: ignore[arg-type]
+        if isinstance(loading, str):
+            while not os.path.exists(loading):
+                time.sleep(0.01)
+        else:
+            time.sleep(loading)  # type: ignore[arg-type]
         return model
 
     command.chat = functools.partial(command.chat, load=load)
@@ -66,6 +73,16 @@ def script_run(script: dict[str, object]) -> None:
 def main() -> None:
     """Imports no more than the command does: hundreds of tests start this."""
     script = json.loads(sys.argv[1])
+    if "patience" in script:
+        from localdiff.chat import loop
+        from localdiff.ui import interrupt
+
+        loop._PATIENCE = interrupt.IMPATIENCE = script.pop("patience")
+    if "printed" in script:
+        from localdiff.commands import live
+
+        printed = script["printed"] if "canvas" in script else script.pop("printed")
+        live.LiveView = functools.partial(live.LiveView, clock=lambda: os.path.getsize(printed))  # type: ignore[misc]
     (script_chat if "replies" in script else script_run)(script)
     cli.main(sys.argv[2:])
 

@@ -6,6 +6,7 @@ it. Times are made up and always the same: a step takes a quarter of a second, t
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -53,12 +54,17 @@ class FakePieces:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Block:
-    """One block of the script: the text it commits, and how it gets there."""
+    """One block of the script: the text it commits, and how it gets there.
+
+    Attributes:
+        until: name of a file; the last step takes until there is one.
+    """
 
     text: str = ""
     thought: str = ""
     steps: int = 3
     reason: BlockReason = "converged"
+    until: str | None = None
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -134,6 +140,8 @@ class ScriptedEngine:
                 yield step
                 steps = step.step
                 time.sleep(self.pause)
+                while steps == block.steps and block.until is not None and not os.path.exists(block.until):
+                    time.sleep(0.01)
                 if cancel.is_set():
                     break
             stopped = cancel.is_set()

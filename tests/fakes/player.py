@@ -5,6 +5,7 @@ Knows time and cancellation; knows nothing about what is played.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,8 @@ class CanvasPlayer:
         repeat: times that its text is repeated.
         rate: denoise steps a second.
         hold_at: stay at this step of the whole run until somebody stops it; 0 for never.
+        pace: name of a file; a step takes until it has as many bytes as there were steps.
+        printed: name of a file; after every text with the end of a line the run waits until it has all lines so far.
         error_at: fail before this step of the whole run; 0 for never.
     """
 
@@ -34,6 +37,8 @@ class CanvasPlayer:
     repeat: int = 1
     rate: float = 60.0
     hold_at: int = 0
+    pace: str | None = None
+    printed: str | None = None
     error_at: int = 0
     identity: ModelIdentity = replace(IDENTITY, model="made up")
     script: Script = field(init=False)
@@ -57,6 +62,7 @@ class CanvasPlayer:
         cancel = cancel or threading.Event()
         steps, at, done = 0, 0, list[BlockStats]()
         kept: list[int] = []
+        said = ""
         for event in self.script.events():
             match event:
                 case BlockStarted():
@@ -71,9 +77,18 @@ class CanvasPlayer:
             yield event
             if isinstance(event, DenoiseStep):
                 cancel.wait(1e6 if steps == self.hold_at else 1 / self.rate)
+                self._wait_for(self.pace, steps, cancel)
+            if isinstance(event, TextCommitted):
+                said += event.text
+                lines = said[: said.rfind("\n") + 1]
+                self._wait_for(self.printed if "\n" in event.text else None, len(lines.encode()), cancel)
             if cancel.is_set() and not isinstance(event, (BlockCommitted, TextCommitted, RunFinished)):
                 yield from self._stop(event, at, kept, done)
                 return
+
+    def _wait_for(self, file: str | None, size: int, cancel: threading.Event) -> None:
+        while file is not None and os.path.getsize(file) < size and not cancel.wait(0.01):
+            pass
 
     def _stop(self, event: Event, at: int, kept: list[int], done: list[BlockStats]) -> Iterator[Event]:
         """The end of a run that was stopped: the draft is dropped."""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from localdiff.abandonable import AbandonableThread, TooSlowError, each, leave, limited
-from tests.screens.processes import ROOT, environment
+from tests.screens.processes import ROOT, TIMEOUT, environment
 
 PROGRAM = """
 import atexit, sys, threading, time
@@ -22,7 +22,7 @@ atexit.register(print, "put in order")
 started = threading.Event()
 def hang():
     started.set()
-    time.sleep(60)
+    time.sleep(600)
 AbandonableThread(hang).start()
 started.wait()
 leave(3)
@@ -31,7 +31,7 @@ leave(3)
 
 def test_a_thread_that_hangs_keeps_nobody() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", PROGRAM], env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT
     )
     assert (done.returncode, done.stdout, done.stderr) == (3, "put in order\n", "")
 
@@ -55,7 +55,7 @@ sys.modules["torch"] = types.ModuleType("torch")
 sys.modules["torch"].part = Taken()
 atexit.register(print, "put in order")
 def work():
-    time.sleep(0.5)
+    time.sleep(600 if DAEMON else 0.5)
     print("worked")
 threading.Thread(target=work, daemon=DAEMON).start()
 print("done", end="; ")
@@ -91,7 +91,7 @@ def test_results_come_in_the_order_of_items_whichever_is_ready_first() -> None:
 
     def work(item: int) -> int:
         if item == 0:
-            assert ready.wait(10)
+            assert ready.wait(60)
         elif item == 3:
             ready.set()
         return item * item
@@ -107,7 +107,7 @@ def test_of_two_errors_the_first_in_order_is_raised_and_what_is_left_is_not_begu
     def work(item: int) -> None:
         begun.append(item)
         if item == 0:
-            assert second.wait(10)
+            assert second.wait(60)
             raise ValueError("first")
         if item == 1:
             second.set()
@@ -126,10 +126,10 @@ def test_a_ctrl_c_waits_for_no_thread() -> None:
 
     def work(_item: int) -> None:
         hangs.set()
-        hang.wait(60)
+        hang.wait(120)
 
     def press() -> None:
-        hangs.wait(10)
+        hangs.wait(60)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     threading.Thread(target=press).start()

@@ -153,18 +153,20 @@ class Terminal:
 
     def wait_for(self, words: str) -> None:
         """Read until these words are on the screen."""
-        deadline = time.monotonic() + TIMEOUT
-        while not any(words in line for line in self.lines()):
-            assert time.monotonic() < deadline, f"{words!r} never came; the screen shows {self.lines()}"
-            if not self._read(0.1) and self.child.poll() is not None:
-                raise AssertionError(f"{words!r} never came; the screen shows {self.lines()}")
+        self.wait_until(lambda: any(words in line for line in self.lines()), repr(words))
 
     def wait_for_bytes(self, data: bytes, *, times: int = 1) -> None:
         """Read until these bytes have come so many times."""
+        self.wait_until(lambda: self.raw.count(data) >= times, f"{data!r}, {times} times,")
+
+    def wait_until(self, condition: Callable[[], bool], what: str = "what was waited for") -> None:
+        """Read until something is the case; what has been said before the process ended is read first."""
         deadline = time.monotonic() + TIMEOUT
-        while self.raw.count(data) < times:
-            assert time.monotonic() < deadline, f"{data!r} came {self.raw.count(data)} times"
-            self._read(0.1)
+        while not condition():
+            assert time.monotonic() < deadline, f"{what} never came; the screen shows {self.lines()}"
+            has_ended = self.child.poll() is not None
+            if not self._read(0.0 if has_ended else 0.1) and has_ended:
+                assert condition(), f"{what} never came; the screen shows {self.lines()}"
 
     def finish(self) -> int:
         """Read until the process ends, and give its exit code."""

@@ -21,9 +21,15 @@ from tests.screens.processes import TIMEOUT, Terminal, environment, process, ter
 from tests.screens.terminal import CuttingScreen
 
 HELLO = {"replies": [[{"text": "Hello there."}]]}
-BLOCKS: dict[str, Any] = {"replies": [[{"text": "First part, done."}, {"text": "Second.", "steps": 40}]], "pause": 0.1}
-# Without a canvas, a paragraph is shown once it is complete.
-PARAGRAPHS = BLOCKS | {"replies": [[{"text": "First part, done.\n\n"}, {"text": "Second.", "steps": 40}]]}
+# A reply whose second block goes on until somebody stops it.
+BLOCKS: dict[str, Any] = {
+    "replies": [[{"text": "First part, done."}, {"text": "Second.", "steps": 10_000}]],
+    "pause": 0.05,
+}
+# A paragraph, which without a canvas is shown once it is complete.
+PARAGRAPH = "First part, done.\n\n"
+PARAGRAPHS = BLOCKS | {"replies": [[{"text": PARAGRAPH}, {"text": "Second.", "steps": 10_000}]]}
+LONG_PROMPT = {"prompt_pause": 0.5, "tokens_a_message": 4000}
 PASTE = b"\x1b[200~one\n/exit\nthree\x1b[201~"
 CTRL_C, CTRL_D, CTRL_G, CTRL_U, ENTER = b"\x03", b"\x04", b"\x07", b"\x15", b"\r"
 
@@ -33,6 +39,7 @@ class Chats:
 
     def __init__(self, home: Path) -> None:
         self.home = home
+        self.gate = home.parent / "open"
         self.extra: dict[str, str] = {}
         self.running: list[Terminal] = []
 
@@ -48,6 +55,13 @@ class Chats:
     @property
     def environment(self) -> dict[str, str]:
         return environment(LOCALDIFF_HOME=str(self.home), PROMPT_TOOLKIT_NO_CPR="1", **self.extra)
+
+    def held(self, text: str = "First part, done.") -> dict[str, Any]:
+        """A reply whose last step takes until `let_go`."""
+        return {"replies": [[{"text": text}, {"text": "Second.", "steps": 1, "until": str(self.gate)}]]}
+
+    def let_go(self) -> None:
+        self.gate.touch()
 
     def session(self) -> list[dict[str, Any]]:
         """The lines of the one session there is, each of which is whole."""
@@ -80,10 +94,12 @@ def prompts(chat: Terminal) -> int:
 
 def wait_for_prompt(chat: Terminal, number: int) -> None:
     """Until so many prompts are on the screen."""
-    deadline = time.monotonic() + TIMEOUT
-    while prompts(chat) < number:
-        assert time.monotonic() < deadline, chat.lines()
-        chat._read(0.1)
+    chat.wait_until(lambda: prompts(chat) >= number, f"prompt {number}")
+
+
+def wait_for_last(chat: Terminal, line: str) -> None:
+    """Until this is the last line of the screen."""
+    chat.wait_until(lambda: chat.lines()[-1] == line, f"{line!r}, at the end,")
 
 
 def settle(chat: Terminal, seconds: float = 0.4) -> None:
@@ -112,11 +128,12 @@ def test_what_is_typed_before_it_is_stopped_is_for_the_next_line_and_not_for_the
     chats: Chats, typed: bytes
 ) -> None:
     line = '"$@"; read -r -t 0.5 line; echo "the shell was given <$line>"; fg > /dev/null'
-    chat = chats(script=BLOCKS, under=("bash", "--norc", "-mc", line, "bash"))
+    chat = chats(script=chats.held(), under=("bash", "--norc", "-mc", line, "bash"))
     say(chat, "Hi")
     chat.wait_for("First part")
     chat.type(typed + b"\x1a")
     chat.wait_for("the shell was given <>")
+    chats.let_go()
     expected = ">>> one" if typed == PASTE else ">>> Agai"
     chat.wait_for(expected)
     lines = chat.lines()
@@ -135,8 +152,7 @@ def test_an_idle_chat_that_a_signal_stops_goes_on_as_it_was(chats: Chats, number
     os.killpg(os.tcgetpgrp(chat.master), number)
     chat.wait_for("sane")
     assert ("the same" in chat.lines()) == (number == signal.SIGTSTP)
-    while chat.lines()[-1] != ">>> Hello, yo":  # after `kill -STOP`, the shell's word stands behind the line it left
-        settle(chat)
+    wait_for_last(chat, ">>> Hello, yo")  # after `kill -STOP`, the shell's word stands behind the line it left
     assert not mode(chat) & termios.ECHO
     chat.type(b"u" + ENTER)
     chat.wait_for("Hello there.")
@@ -147,8 +163,8 @@ def test_an_idle_chat_that_a_signal_stops_goes_on_as_it_was(chats: Chats, number
 
 @pytest.mark.parametrize("where", ["loading", "idle", "First part"])
 def test_what_stty_sets_between_ctrl_z_and_fg_outlives_the_chat(chats: Chats, where: str) -> None:
-    line = '"$@"; stty ixany; echo set; fg > /dev/null; stty -a'
-    script = BLOCKS | {"loading": 1.0, "pause": 0.03}
+    line = '"$@"; stty ixany; echo changed; fg > /dev/null; stty -a'
+    script = chats.held() | ({"loading": str(chats.gate)} if where == "loading" else {})
     chat = terminal("chat", "-m", "demo", script=script, env=chats.environment, under=("sh", "-mc", line, "sh"))
     chats.running.append(chat)
     chat.wait_for("loading" if where == "loading" else ">>>")
@@ -156,10 +172,9 @@ def test_what_stty_sets_between_ctrl_z_and_fg_outlives_the_chat(chats: Chats, wh
         say(chat, "Hi")
         chat.wait_for(where)
     chat.type(b"\x1a")
-    chat.wait_for("set")
-    wait_for_prompt(chat, 2 if where == "First part" else 1)
-    while not chat.lines()[-1].startswith(">>>"):
-        settle(chat)
+    chat.wait_for("changed")
+    chats.let_go()
+    wait_for_last(chat, ">>>")
     chat.type(CTRL_D)
     assert chat.finish() == 0
     assert b" ixany" in chat.raw
@@ -187,8 +202,7 @@ def test_a_terminal_without_a_cursor_to_move_edits_lines_itself_and_gets_text_al
     chat.wait_for("Well.")
     assert '... two"""' in chat.lines()
     chat.type(b'"""one\n')
-    while not chat.lines()[-1].rstrip().endswith("..."):  # behind `>>>` if it was typed before that
-        settle(chat)
+    chat.wait_until(lambda: chat.lines()[-1].endswith("..."))  # behind `>>>` if it was typed before that
     chat.type(CTRL_D)
     chat.wait_for("none of it was sent")
     assert any(line.startswith("error: the input ends before") for line in chat.lines())
@@ -204,7 +218,7 @@ def test_a_terminal_without_a_cursor_to_move_edits_lines_itself_and_gets_text_al
 @pytest.mark.parametrize("where", ["loading", "First part"])
 def test_a_shell_that_sets_nothing_up_itself_gets_the_terminal_as_it_was(chats: Chats, where: str) -> None:
     line = 'before=$(stty -g); "$@"; test "$(stty -g)" = "$before" && echo the same; fg > /dev/null'
-    script = BLOCKS | {"pause": 0.1, "loading": 1.0}
+    script = chats.held() | ({"loading": str(chats.gate)} if where == "loading" else {})
     chat = terminal("chat", script=script, env=chats.environment, under=("sh", "-mc", line, "sh"))
     chats.running.append(chat)
     if where == "First part":
@@ -213,6 +227,7 @@ def test_a_shell_that_sets_nothing_up_itself_gets_the_terminal_as_it_was(chats: 
     chat.wait_for(where)
     chat.type(b"and \x04then\x1a")
     chat.wait_for("the same")
+    chats.let_go()
     chat.wait_for(">>> and")
     assert not mode(chat) & termios.ECHO
 
@@ -223,9 +238,8 @@ def test_no_at_the_question_of_tab_gives_the_line_back(chats: Chats, answer: byt
     chat = chats(script=HELLO, columns=20, rows=5)
     chat.type(b"/\t\t")
     chat.wait_for("(y/n)")
-    settle(chat)
     chat.type(answer)
-    settle(chat)
+    wait_for_last(chat, ">>> /")  # which is drawn again below the question
     chat.type(b"exit")
     chat.wait_for(">>> /exit")
     text = "".join(chat.lines())
@@ -265,7 +279,7 @@ def test_a_message_longer_than_the_screen_stands_above_its_answer_whole_and_once
 
 
 def test_ctrl_c_on_an_idle_line(chats: Chats) -> None:
-    chat = chats(script=HELLO)
+    chat = chats(script=HELLO | {"patience": 1000})
     chat.type(CTRL_C)
     chat.wait_for("Ctrl-D or /exit to leave.")
     wait_for_prompt(chat, 2)
@@ -275,8 +289,7 @@ def test_ctrl_c_on_an_idle_line(chats: Chats) -> None:
     chat.type(b"half a line")
     chat.wait_for(">>> half a line")
     chat.type(CTRL_C)
-    settle(chat)
-    assert chat.lines()[-1].rstrip() == ">>>"
+    wait_for_last(chat, ">>>")
     assert chat.child.poll() is None
     say(chat, "/exit")
     assert chat.finish() == 0
@@ -303,17 +316,15 @@ def test_a_signal_is_the_same_as_the_key(chats: Chats) -> None:
 
 @pytest.mark.parametrize("live", ["on", "line", "off"])
 def test_ctrl_c_while_the_prompt_is_read(chats: Chats, live: str) -> None:
-    chat = chats("--live", live, script=HELLO | {"prompt_pause": 0.5, "tokens_a_message": 40})
+    chat = chats("--live", live, script=HELLO | LONG_PROMPT)
     say(chat, "Hi, all of you")
     if live == "off":
-        settle(chat, 0.7)
+        chat.wait_until(lambda: bool(mode(chat) & termios.ISIG))  # nothing is shown, but Ctrl-C is no key any more
     else:
         chat.wait_for("reading prompt")
     chat.type(CTRL_C)
     chat.wait_for("Stopped while reading the prompt; nothing was kept.")
-    wait_for_prompt(chat, 2)
-    settle(chat)
-    assert chat.lines()[-1] == ">>> Hi, all of you"  # the message can be changed and sent again
+    wait_for_last(chat, ">>> Hi, all of you")  # the message can be changed and sent again
     assert not (chats.home / "sessions").exists()
     chat.type(CTRL_C + CTRL_D)
     assert chat.finish() == 0
@@ -324,10 +335,9 @@ def test_ctrl_c_while_a_block_condenses(chats: Chats, live: str) -> None:
     chat = chats("--live", live, "--no-markdown", script=BLOCKS)
     say(chat, "Hi")
     chat.wait_for("block 2" if live == "line" else "First part")
-    settle(chat, 0.5)
     chat.type(CTRL_C)
-    chat.wait_for("Stopped in block 2 at step ")
-    assert any(line.endswith("; kept 16 tokens.") for line in chat.lines())
+    chat.wait_for("; kept 16 tokens.")
+    assert any(line.startswith("Stopped in block 2 at step ") for line in chat.lines())
     assert "First part, done." in chat.lines()
     assert not any("Second" in line for line in chat.lines())
     wait_for_prompt(chat, 2)
@@ -339,13 +349,11 @@ def test_ctrl_c_while_a_block_condenses(chats: Chats, live: str) -> None:
 
 
 def test_a_second_ctrl_c_leaves_at_once_and_keeps_what_was_committed(chats: Chats) -> None:
-    blocks = [{"text": "First part, done.", "steps": 1}, {"text": "Second.", "steps": 40}]
-    chat = chats(script={"replies": [blocks], "pause": 1.0})
+    chat = chats(script=chats.held() | {"patience": 1000})
     say(chat, "Hi")
     chat.wait_for("First part")
-    settle(chat, 0.2)
     chat.type(CTRL_C)
-    settle(chat, 0.2)
+    chat.wait_for("stopping")
     chat.type(CTRL_C)
     assert chat.finish() == 130
     assert "First part, done." in chat.lines()
@@ -355,15 +363,13 @@ def test_a_second_ctrl_c_leaves_at_once_and_keeps_what_was_committed(chats: Chat
 
 
 def test_what_was_typed_before_the_chat_is_left_at_once_is_no_command_of_the_shell(chats: Chats) -> None:
-    blocks = [{"text": "First part, done.", "steps": 1}, {"text": "Second.", "steps": 40}]
     line = '"$@"; echo left; read -r line; echo "the shell was given <$line>"'
-    script = {"replies": [blocks], "pause": 1.0}
+    script = chats.held() | {"patience": 1000}
     chat = chats(script=script, under=("bash", "--norc", "-mc", line, "bash"))
     say(chat, "Hi")
     chat.wait_for("First part")
-    settle(chat, 0.2)
     chat.type(b"Again" + ENTER + CTRL_C)
-    settle(chat, 0.2)
+    chat.wait_for("stopping")
     chat.type(CTRL_C)
     chat.wait_for("left")
     chat.type(b"\n")
@@ -376,14 +382,12 @@ def test_what_was_typed_before_the_chat_is_left_at_once_is_no_command_of_the_she
 def test_termination_leaves_a_whole_session_and_a_terminal_in_order(
     chats: Chats, where: str, number: int, code: int
 ) -> None:
-    script = BLOCKS | {"prompt_pause": 0.5, "tokens_a_message": 12}
-    chat = chats(script=HELLO if where == "idle" else script)
+    chat = chats(script={"idle": HELLO, "prompt": HELLO | LONG_PROMPT, "block": BLOCKS}[where])
     say(chat, "Hi")
     if where == "idle":
         wait_for_prompt(chat, 2)
-    elif where == "block":
-        chat.wait_for("First part")
-    settle(chat, 0.6)
+    else:
+        chat.wait_for("reading prompt" if where == "prompt" else "First part")
     chat.child.send_signal(number)
     assert chat.finish() == code
     assert not chat.screen.cursor.hidden
@@ -396,7 +400,7 @@ def test_termination_leaves_a_whole_session_and_a_terminal_in_order(
 @pytest.mark.parametrize("where", ["idle", "block"])
 def test_a_terminal_that_is_closed_ends_the_chat_and_not_the_session(chats: Chats, where: str) -> None:
     replies = [HELLO["replies"][0], BLOCKS["replies"][0]]
-    chat = chats(script={"replies": replies, "pause": 0.1})
+    chat = chats(script={"replies": replies, "pause": 0.05})
     say(chat, "Hi")
     wait_for_prompt(chat, 2)
     if where == "block":
@@ -410,7 +414,7 @@ def test_a_terminal_that_is_closed_ends_the_chat_and_not_the_session(chats: Chat
 
 def test_a_kill_costs_no_turn_that_was_over(chats: Chats) -> None:
     replies = [HELLO["replies"][0], BLOCKS["replies"][0]]
-    chat = chats(script={"replies": replies, "pause": 0.1})
+    chat = chats(script={"replies": replies, "pause": 0.05})
     say(chat, "Hi")
     wait_for_prompt(chat, 2)
     say(chat, "More")
@@ -473,19 +477,20 @@ def test_a_question_is_shown_again_after_ctrl_z(chats: Chats) -> None:
 
 
 def test_the_window_may_be_pulled_at(chats: Chats) -> None:
-    chat = chats(script=BLOCKS | {"pause": 0.05})
+    chat = chats(script=chats.held())
     for columns, rows in ((60, 20), (100, 30), (80, 24)):
         chat.type(b"words ")
         chat.screen.resize(rows, columns)
         fcntl.ioctl(chat.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         settle(chat, 0.3)
     chat.type(ENTER)
-    settle(chat, 0.6)
+    chat.wait_for("First part")
     chat.screen.resize(18, 50)
     fcntl.ioctl(chat.master, termios.TIOCSWINSZ, struct.pack("HHHH", 18, 50, 0, 0))
-    chat.wait_for("23 tok ·")  # the footer of a narrow terminal
     settle(chat, 0.6)
-    assert chat.lines()[-1].startswith(">>>")
+    chats.let_go()
+    chat.wait_for("23 tok ·")  # the footer of a narrow terminal
+    wait_for_last(chat, ">>>")
     chat.type(CTRL_D)
     assert chat.finish() == 0
     assert chats.session()[1]["text"].split() == ["words"] * 3
@@ -503,10 +508,11 @@ def test_a_paste_is_one_message_and_nothing_in_it_is_a_command(chats: Chats) -> 
 
 
 def test_keys_typed_during_a_reply_wait_for_the_next_line(chats: Chats) -> None:
-    chat = chats(script=BLOCKS | {"pause": 0.03})
+    chat = chats(script=chats.held())
     say(chat, "Hi")
     chat.wait_for("First part")
     chat.type(b"and then" + ENTER + b"what")
+    chats.let_go()
     chat.wait_for(">>> and then")
     chat.wait_for(">>> what")
     assert sum("and then" in line for line in chat.lines()) == 1
@@ -516,10 +522,11 @@ def test_keys_typed_during_a_reply_wait_for_the_next_line(chats: Chats) -> None:
 
 
 def test_keys_typed_while_the_model_loads_are_shown_once(chats: Chats) -> None:
-    chat = terminal("chat", script=HELLO | {"loading": 1.0}, env=chats.environment)
+    chat = terminal("chat", script=HELLO | {"loading": str(chats.gate)}, env=chats.environment)
     chats.running.append(chat)
     chat.wait_for("loading")
     say(chat, "Hi")
+    chats.let_go()
     wait_for_prompt(chat, 2)
     assert [line for line in chat.lines() if "Hi" in line] == [">>> Hi"]
     assert "Hello there." in chat.lines()
@@ -531,20 +538,25 @@ def test_no_key_is_echoed_between_loading_and_the_first_prompt(chats: Chats) -> 
     chat = terminal("chat", script=HELLO | {"loading": 0.2}, env=chats.environment)
     chats.running.append(chat)
     chat.wait_for("loading")
-    while ">>>" not in chat.raw.decode(errors="replace"):  # prompt-toolkit is imported meanwhile
+
+    def has_prompt() -> bool:
         assert not mode(chat) & termios.ECHO
         settle(chat, 0.002)
+        return b">>>" in chat.raw
+
+    chat.wait_until(has_prompt)  # prompt-toolkit is imported meanwhile
     chat.type(CTRL_D)
     assert chat.finish() == 0
 
 
 @pytest.mark.parametrize("live", ["on", "off"])
 def test_a_paste_during_a_reply_is_one_message(chats: Chats, live: str) -> None:
-    chat = chats("--live", live, script=PARAGRAPHS | {"pause": 0.03})
+    chat = chats("--live", live, script=chats.held(PARAGRAPH))
     say(chat, "Hi")
     chat.wait_for("First part")
     assert prompts(chat) == 1, "the reply goes on"
     chat.type(PASTE)
+    chats.let_go()
     chat.wait_for("... three")
     chat.type(ENTER)
     wait_for_prompt(chat, 3)
@@ -572,10 +584,11 @@ def test_pastes_are_marked_after_ctrl_z_during_a_reply_too(chats: Chats, live: s
 
 
 def test_a_paste_while_the_model_loads_is_one_message(chats: Chats) -> None:
-    chat = terminal("chat", script=HELLO | {"loading": 1.0}, env=chats.environment)
+    chat = terminal("chat", script=HELLO | {"loading": str(chats.gate)}, env=chats.environment)
     chats.running.append(chat)
     chat.wait_for("loading")
     chat.type(PASTE + ENTER)
+    chats.let_go()
     wait_for_prompt(chat, 2)
     chat.type(CTRL_D)
     assert chat.finish() == 0
@@ -583,10 +596,12 @@ def test_a_paste_while_the_model_loads_is_one_message(chats: Chats) -> None:
 
 
 def test_a_paste_that_a_terminal_does_not_keep_whole_does_not_swallow_the_keys_after_it(chats: Chats) -> None:
-    chat = chats(script=BLOCKS | {"pause": 0.03})
+    chat = chats(script=chats.held())
     say(chat, "Hi")
     chat.wait_for("First part")
     chat.type(b"\x1b[200~" + b"word " * 1200 + b"\x1b[201~")
+    settle(chat)  # until the system has handed all of it to the terminal, which is full
+    chats.let_go()
     chat.wait_for("word word")
     assert b"the terminal kept only the beginning of this paste" in chat.raw
     chat.type(b" and more" + ENTER + CTRL_D)

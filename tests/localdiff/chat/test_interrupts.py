@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -153,10 +154,18 @@ def test_without_a_keyboard_it_leaves_once_the_turn_is_kept() -> None:
 class Keyboard:
     """A keyboard on which Ctrl-C comes as a signal while keys are taken from it."""
 
-    def __init__(self, typed: str, *, ahead: Callable[[], str] = str, stored: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        typed: str,
+        *,
+        ahead: Callable[[], str] = str,
+        stored: Callable[[], None] | None = None,
+        output: DummyOutput | None = None,
+    ) -> None:
         self.interrupts = Interrupts()
         self._typed = typed
         self._ahead = ahead
+        self._output = output or DummyOutput()
         self.history = InMemoryHistory()
         if stored is not None:
             self.history.append_string = lambda _line: stored()  # type: ignore[method-assign]
@@ -171,7 +180,7 @@ class Keyboard:
                 edit=str,
                 ahead=self._ahead,
                 input=keys,
-                output=DummyOutput(),
+                output=self._output,
             )
             keys.send_text(self._typed)
             with self.interrupts.handled():
@@ -189,11 +198,21 @@ def test_before_a_prompt_has_begun_it_is_for_the_line() -> None:
 
 
 def test_while_a_line_is_read_it_is_the_key() -> None:
-    keyboard = Keyboard("")
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    assert keyboard.read() is None
-    timer.join()
+    is_drawn = threading.Event()
+
+    class Screen(DummyOutput):
+        def flush(self) -> None:
+            is_drawn.set()
+
+    def press_once_drawn() -> None:
+        assert is_drawn.wait(60)
+        time.sleep(0.1)  # until it waits for keys
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=press_once_drawn)
+    thread.start()
+    assert Keyboard("", output=Screen()).read() is None
+    thread.join()
 
 
 def test_after_enter_it_is_for_the_reply() -> None:

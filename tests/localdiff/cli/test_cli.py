@@ -415,7 +415,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert writer.stderr is not None
     assert writer.stdout.readline() == b"line\n"
     writer.stdout.close()
-    assert writer.wait(30) == 141
+    assert writer.wait(TIMEOUT) == 141
     assert writer.stderr.read() == b""
     writer.stderr.close()
 
@@ -484,7 +484,7 @@ def test_nohup_keeps_a_run_from_ending_with_its_terminal() -> None:
     assert running.stdout is not None
     first = running.stdout.read(5)
     os.kill(running.pid, signal.SIGHUP)
-    assert (first + running.stdout.read(), running.wait(30)) == (b"Here. There.", 0)
+    assert (first + running.stdout.read(), running.wait(TIMEOUT)) == (b"Here. There.", 0)
 
 
 def test_streams_that_are_closed(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -20,6 +19,19 @@ from localdiff.doctor.finding import Finding
 from localdiff.errors import WeightsError
 from tests.fakes.hub import Repository, hub
 from tests.screens.processes import ROOT, Cli, environment, terminal
+
+# A machine may take its time: the terminal, the Hub and a check are waited for as long as a test is.
+PATIENT = """
+import sys
+from localdiff.doctor import checks
+from localdiff.hub.reach import reach
+from localdiff.ui import capabilities
+limited = checks.limited
+checks.limited = lambda work, _seconds: limited(work, 600)
+reach.__kwdefaults__["timeout"] = capabilities._PATIENCE = 600
+from localdiff.cli import main
+"""
+PATIENTLY = (sys.executable, "-c", PATIENT + "main(sys.argv[4:])")
 
 OK = Finding(subject="a", status="ok", text="fine", details=["a detail"], facts={"bytes": 1})
 WARN = Finding(subject="b", status="warn", text="hm", advice="do this")
@@ -115,8 +127,8 @@ def test_two_forms_at_once(cli: Cli) -> None:
 
 
 def test_quick_loads_no_torch_and_says_everything_else(tmp_path: Path) -> None:
-    program = (
-        "import sys\nfrom localdiff.cli import main\ntry:\n    main(['doctor', '--quick', '--json'])\n"
+    program = PATIENT + (
+        "try:\n    main(['doctor', '--quick', '--json'])\n"
         "except SystemExit as left:\n    print(left.code, 'torch' in sys.modules, file=sys.stderr)"
     )
     with hub(model=Repository(files={})) as server:
@@ -193,7 +205,7 @@ def test_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
             NO_PROXY="127.0.0.1",
             LOCALDIFF_HOME=str(tmp_path),
         )
-        screen = terminal("doctor", "--quick", env=env)
+        screen = terminal("doctor", "--quick", env=env, under=PATIENTLY)
         screen.wait_for("checking: hub")
         screen.type(b"\x03")
         assert screen.finish() == 130
@@ -202,29 +214,21 @@ def test_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
 
 def test_ctrl_c_while_the_terminal_is_asked_leaves_its_echo_on(tmp_path: Path) -> None:
     env = environment(HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path), LOCALDIFF_HOME=str(tmp_path))
-    for _attempt in range(5):  # it is asked for half a second; a busy machine may press the key too late
-        screen = terminal("doctor", "--quick", env=env)
-        while b"\x1b[?2026$p" not in screen.raw and screen.child.poll() is None:
-            screen._read(0.1)
-        screen.type(b"\x03")
-        while screen.child.poll() is None:
-            screen._read(0.1)
-        assert termios.tcgetattr(screen.master)[3] & termios.ECHO
-        os.close(screen.master)
-        if screen.child.returncode == 130:
-            return
-    raise AssertionError("Ctrl-C was never heard")
+    screen = terminal("doctor", "--quick", env=env, under=PATIENTLY)
+    screen.wait_for_bytes(b"\x1b[?2026$p")
+    assert not termios.tcgetattr(screen.master)[3] & termios.ECHO
+    screen.type(b"\x03")
+    screen.wait_until(lambda: screen.child.poll() is not None, "its end")
+    assert termios.tcgetattr(screen.master)[3] & termios.ECHO
+    assert screen.finish() == 130
 
 
 def test_the_terminal_is_asked_and_left_in_order(tmp_path: Path) -> None:
     env = environment(HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path), LOCALDIFF_HOME=str(tmp_path), COLORTERM="truecolor")
-    screen = terminal("doctor", "--quick", env=env, columns=100, rows=30)
+    screen = terminal("doctor", "--quick", env=env, columns=100, rows=30, under=PATIENTLY)
     screen.wait_for("ok    hub")
     # The question goes to the terminal; this one answers that it knows synchronized output.
-    deadline = 0
-    while b"\x1b[?2026$p" not in screen.raw and deadline < 300:
-        screen._read(0.1)
-        deadline += 1
+    screen.wait_for_bytes(b"\x1b[?2026$p")
     screen.type(b"\x1b[?2026;2$y\x1b[?62;22c")
     screen.wait_for("ok    settings")
     assert screen.finish() == 0

@@ -18,7 +18,7 @@ from localdiff.commands.run_file import run_file
 from localdiff.errors import ResourceError
 from localdiff.trace.reader import read_trace
 from tests.fakes.engine import IDENTITY, Block, ScriptedEngine
-from tests.screens.processes import Cli, command, environment
+from tests.screens.processes import TIMEOUT, Cli, command, environment
 
 TWO = (Block(text="First."), Block(thought="Hm.", text=" Second."))
 
@@ -166,14 +166,14 @@ def test_a_run_that_waits_for_its_viewer_is_not_recorded(cli: Cli, engine: Scrip
 
 
 def test_a_process_that_is_killed_leaves_a_trace_of_its_steps(file: Path) -> None:
-    script = {"blocks": [{"text": "Slow.", "steps": 40}], "pause": 0.1}
+    script = {"blocks": [{"text": "Slow.", "steps": 10_000}], "pause": 0.1}
     child = subprocess.Popen(
         command(script, ["run", "-m", "demo", "--record", str(file), "hi"]),
         env=environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + TIMEOUT
     while not (file.exists() and file.read_bytes().count(b'"denoise_step"') >= 3):
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -181,7 +181,7 @@ def test_a_process_that_is_killed_leaves_a_trace_of_its_steps(file: Path) -> Non
     child.wait()
     trace = read_trace(file)
     assert not trace.complete
-    assert 3 <= len(trace.blocks[0].steps) < 40
+    assert len(trace.blocks[0].steps) >= 3
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no locks there, which would keep readers out too")

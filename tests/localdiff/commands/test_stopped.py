@@ -193,7 +193,12 @@ def test_a_finished_run_that_waits_for_a_reader_can_be_stopped(tmp_path: Path, n
     while not events.exists() or '"run_finished"' not in events.read_text():
         assert time.monotonic() < deadline and running.poll() is None
         time.sleep(0.02)
-    time.sleep(0.5)
+    waits = 0
+    while waits < 10:  # it sleeps, and does not just wait for its turn
+        state = Path(f"/proc/{running.pid}/stat").read_text().rpartition(") ")[2][0]
+        waits = waits + 1 if state == "S" else 0
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     running.send_signal(number)
     assert running.communicate(timeout=TIMEOUT)[0] == b"Hello.\n"
     assert running.returncode == 4
@@ -217,7 +222,9 @@ def test_it_is_said_where_the_events_have_it(tmp_path: Path) -> None:
 
 def test_a_second_ctrl_c_keeps_it_too(tmp_path: Path) -> None:
     path = tmp_path / "answer.txt"
-    script = {"pause": 3.0, "blocks": [{"text": "Kept.", "steps": 1}, {"text": "Dropped.", "steps": 1000}]}
+    never = str(tmp_path / "never")
+    blocks = [{"text": "Kept.", "steps": 1}, {"text": "Dropped.", "steps": 1, "until": never}]
+    script = {"blocks": blocks, "patience": 1000}
     run = terminal("run", "-m", "demo", "hi", "-o", str(path), script=script)
     run.wait_for("block 2/≤2 · step  1/48")
     run.type(b"\x03")

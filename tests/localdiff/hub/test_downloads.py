@@ -26,7 +26,7 @@ from localdiff.hub.worker import Notes, Reports, progress_bar
 from tests.fakes.download_log import DownloadLog
 from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub
 from tests.localdiff.conftest import UseHub
-from tests.screens.processes import ROOT
+from tests.screens.processes import ROOT, TIMEOUT
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 FILES = {
@@ -49,7 +49,7 @@ def server(use_hub: UseHub) -> Iterator[Hub]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + TIMEOUT
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import termios
+from pathlib import Path
 
 import pytest
 
@@ -61,11 +62,15 @@ def test_what_is_typed_into_the_picture_is_no_command_of_the_shell(key: bytes) -
     assert "the shell was given <>" in run.lines()
 
 
-def test_sent_to_the_background_it_goes_on_without_the_screen() -> None:
-    run = play('"$@"; stty -a | grep -ow -- -*echo; echo stopped; bg > /dev/null; wait; echo "left with $?"', rate=10)
+def test_sent_to_the_background_it_goes_on_without_the_screen(tmp_path: Path) -> None:
+    pace = tmp_path / "pace"
+    pace.touch()
+    line = '"$@"; stty -a | grep -ow -- -*echo; echo stopped; bg > /dev/null; wait; echo "left with $?"'
+    run = play(line, pace=str(pace))
     run.wait_for("settled")
     run.type(b"\x1a")
     run.wait_for("stopped")
+    pace.write_bytes(bytes(1000))
     stopped = len(run.raw)
     assert not run.screen.cursor.hidden
     assert run.finish() == 0
@@ -98,6 +103,7 @@ def test_a_replay_waits_in_the_background_until_it_is_fetched() -> None:
     assert run.raw.index(b"waited") < run.raw.index(ALTERNATE_ON.encode())
     run.type(b"\x1a")
     run.wait_for_bytes(b"left with 148")
+    run.wait_for_bytes(ALTERNATE_ON.encode(), times=2)
     run.wait_for("+- ")
     run.type(b"q")
     assert run.finish() == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import signal
 import struct
 import termios
@@ -54,8 +55,9 @@ def pull(run: Terminal, columns: int, rows: int) -> None:
 
     In the middle of one, the terminal itself would scroll rows away that the frame has just drawn.
     """
-    while run._read(0) or (run.child.poll() is None and not run.raw.endswith(SYNC_OFF.encode())):
-        run._read(0.05)
+    while run._read(0):
+        pass
+    run.wait_until(lambda: run.raw.endswith(SYNC_OFF.encode()) or run.child.poll() is not None)
     run.screen.resize(rows, columns)
     fcntl.ioctl(run.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
@@ -110,11 +112,13 @@ def test_ctrl_c_is_heard_at_once_and_keeps_what_is_final() -> None:
     assert_restored(run)
 
 
-def test_ctrl_c_during_a_long_step_says_that_it_was_heard() -> None:
-    run = terminal(*RUN, script={"pause": 2.0, "blocks": [{"steps": 100}]})
+def test_ctrl_c_during_a_long_step_says_that_it_was_heard(tmp_path: Path) -> None:
+    is_over = tmp_path / "over"
+    run = terminal(*RUN, script={"blocks": [{"steps": 1, "until": str(is_over)}]})
     run.wait_for("step  1/48")
     run.type(b"\x03")
     run.wait_for("stopping")
+    is_over.touch()
     assert run.finish() == 130
     assert run.lines()[0] == "Stopped in block 1 at step 1; nothing was kept."
 
@@ -128,8 +132,7 @@ def test_terminated(twice: bool) -> None:
     run.child.send_signal(signal.SIGTERM)
     if twice:
         run.child.send_signal(signal.SIGTERM)
-    while run.child.poll() is None:
-        run._read(0.05)
+    run.wait_until(lambda: run.child.poll() is not None, "its end")
     assert echoes(run)
     assert not keeps_output(run)
     # The second one may come when the terminal has been given back already, and with it the signal.
@@ -183,9 +186,11 @@ def test_resized(size: tuple[int, int]) -> None:
     columns, rows = size
     run = play(hold_at=4)
     run.wait_for("step  4/48")
+    before = run.raw.count(SYNC_OFF.encode())
     pull(run, columns, rows)
     marks = {120: "back to noise", 80: "renoised", 60: " renoised", 40: "b1 s4/48", 22: "b1 s4/48"}
     run.wait_for("block 1 · step 4/48" if rows == 5 else marks[columns])
+    run.wait_until(lambda: run.raw.count(SYNC_OFF.encode()) > before and run.raw.endswith(SYNC_OFF.encode()), "a frame")
     read_on(run, 0.3)
     lines = run.lines()
     assert sum("4/48" in line for line in lines) == 1, lines
@@ -207,8 +212,8 @@ def test_resized_all_the_time() -> None:
 
 
 def test_hung_up() -> None:
-    run = play()
-    run.wait_for("settled")
+    run = play(hold_at=4)
+    run.wait_for("step  4/48")
     os.close(run.master)
     assert run.child.wait(TIMEOUT) == 129
 
@@ -234,21 +239,30 @@ def test_events_into_a_file_and_the_canvas_on_the_terminal(tmp_path: Path) -> No
     assert len(run.lines()) == 1, "the text is in the events, and here is the footer alone"
 
 
-def test_the_reader_of_the_text_goes_away() -> None:
+def test_the_reader_of_the_text_goes_away(tmp_path: Path) -> None:
     reader, writer = os.pipe()
-    run = terminal(*RUN, script={"canvas": "latin", "rate": 30}, stdout=writer)
+    pace = tmp_path / "pace"
+    pace.touch()
+    run = terminal(*RUN, script={"canvas": "latin", "pace": str(pace)}, stdout=writer)
     os.close(writer)
-    run.wait_for("step")
+    run.wait_for("step  1/48")
     os.close(reader)
+    pace.write_bytes(bytes(1000))
     assert run.finish() == 141
     assert run.lines() == [""]
     assert_restored(run)
 
 
-def test_a_reader_that_prints_on_the_same_screen() -> None:
-    """The canvas steps aside for what comes out of the pipe, and leaves nothing beside it."""
-    shell = '"$@" | cat; echo; echo "code ${PIPESTATUS[0]}"'
-    run = terminal(*RUN, script={"canvas": "latin", "rate": 30}, under=("bash", "-c", shell, "bash"))
+def test_a_reader_that_prints_on_the_same_screen(tmp_path: Path) -> None:
+    """The canvas steps aside for what comes out of the pipe, and leaves nothing beside it.
+
+    Here it does until the reader has printed; elsewhere for a moment, which a busy machine may not give the reader.
+    """
+    printed = tmp_path / "printed"
+    printed.touch()
+    shell = f'"$@" | tee {shlex.quote(str(printed))}; echo; echo "code ${{PIPESTATUS[0]}}"'
+    script = {"canvas": "latin", "rate": 30, "printed": str(printed)}
+    run = terminal(*RUN, script=script, under=("bash", "-c", shell, "bash"))
     run.wait_for("settled")
     assert run.finish() == 0
     shown = everything(run)

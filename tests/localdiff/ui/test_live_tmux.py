@@ -11,18 +11,18 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from localdiff.view.widths import split_columns, text_width
 from tests.fakes.canvas import SCRIPTS
-from tests.screens.processes import ROOT, environment
+from tests.screens.processes import ROOT, TIMEOUT, environment
 from tests.screens.terminal import rows_of
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not here")
 
 TEXT = SCRIPTS["latin"]
-TIMEOUT = 60.0
 
 
 class Tmux:
@@ -83,12 +83,15 @@ def without_notice(rows: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (20, 6)], ids=str)
-def test_every_frame_is_whole_and_clean_text_is_left(size: tuple[int, int]) -> None:
+def test_every_frame_is_whole_and_clean_text_is_left(size: tuple[int, int], tmp_path: Path) -> None:
     columns, rows = size
     seen = 0
-    with playing(columns, rows) as tmux:
+    pace = tmp_path / "pace"
+    pace.touch()
+    with playing(columns, rows, pace=str(pace)) as tmux, pace.open("ab", buffering=0) as looks:
         heights: set[tuple[str, int]] = set()
         for frame in tmux.frames():
+            looks.write(b".")  # however long a look takes, there is one for every step
             heads = [at for at, row in enumerate(frame) if "/48" in row]
             assert len(heads) <= 1, frame
             if not heads:

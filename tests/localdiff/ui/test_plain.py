@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -72,8 +73,11 @@ def test_what_follows_an_answer_in_a_pipe_begins_a_line(script: dict[str, object
     assert [line for line in run.lines() if line][0].startswith(last)
 
 
-def test_a_reader_on_the_same_terminal_leaves_the_footer_a_line_of_its_own() -> None:
-    run = terminal(*RUN, script=SCRIPT, columns=100, under=("sh", "-c", '"$@" | cat', "sh"))
+def test_a_reader_on_the_same_terminal_leaves_the_footer_a_line_of_its_own(tmp_path: Path) -> None:
+    printed = tmp_path / "printed"
+    printed.touch()
+    under = ("sh", "-c", f'"$@" | tee {shlex.quote(str(printed))}', "sh")
+    run = terminal(*RUN, script=SCRIPT | {"printed": str(printed)}, columns=100, under=under)
     assert run.finish() == 0
     assert sorted(run.lines()) == sorted([*ANSWER.split("\n"), f"{FOOTER} ctx 27/8,192"])
 
@@ -190,9 +194,10 @@ def test_ctrl_c_keeps_what_is_final(steps: int) -> None:
     assert b"Dropped" not in run.raw
 
 
-def test_ctrl_c_twice_leaves_at_once() -> None:
-    script = {"pause": 3.0, "blocks": [{"text": "Kept.\n", "steps": 1}, {"text": "Dropped.", "steps": 1000}]}
-    run = terminal(*RUN, script=script)
+def test_ctrl_c_twice_leaves_at_once(tmp_path: Path) -> None:
+    never = str(tmp_path / "never")
+    blocks = [{"text": "Kept.\n", "steps": 1}, {"text": "Dropped.", "steps": 1, "until": never}]
+    run = terminal(*RUN, script={"blocks": blocks, "patience": 1000})
     run.wait_for("block 2/≤2 · step  1/48")
     run.type(b"\x03")
     run.wait_for("stopping")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import shutil
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -92,10 +95,15 @@ def test_what_was_typed_before_it_is_stopped_is_no_command_of_the_shell() -> Non
     assert run.finish() == 0
 
 
-def test_in_the_background_the_screen_is_left_alone() -> None:
-    run = play('"$@" < <(sleep 2; printf "\\nend\\n"); echo stopped; bg > /dev/null; wait')
-    run.wait_for("part")
-    run.type(b"\x1a")
+def test_in_the_background_the_screen_is_left_alone(tmp_path: Path) -> None:
+    typed = tmp_path / "typed"
+    os.mkfifo(typed)
+    run = play(f'"$@" < {shlex.quote(str(typed))}; echo stopped; bg > /dev/null; wait')
+    with typed.open("w") as keys:
+        run.wait_for("part")
+        run.type(b"\x1a")
+        run.wait_for("stopped")
+        keys.write("\nend\n")
     assert run.finish() == 0
     after = bytes(run.raw[run.raw.index(b"stopped") :])
     assert b"\x1b" not in after
