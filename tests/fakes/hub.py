@@ -271,8 +271,11 @@ def hub(**repositories: Repository) -> Iterator[Hub]:
         server.server_close()
 
 
+_SILENT: list[socket.socket] = []
+
+
 def nobody() -> str:
-    """Where no server listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}"
+    """Where no server listens, nor will: this process keeps the port."""
+    _SILENT.append(silent := socket.socket())
+    silent.bind(("127.0.0.1", 0))
+    return f"http://127.0.0.1:{silent.getsockname()[1]}"

@@ -20,7 +20,7 @@ import pytest
 
 from localdiff.doctor.hub import finding_of
 from localdiff.hub.reach import PUBLIC_ENDPOINT, Reach
-from tests.fakes.hub import TOKEN, Hub, Repository, hub
+from tests.fakes.hub import TOKEN, Hub, Repository, hub, nobody
 from tests.screens.processes import ROOT, environment, process
 
 ASK = """
@@ -90,10 +90,7 @@ def test_a_page_in_the_place_of_the_hub(server: Hub, tmp_path: Path) -> None:
 
 
 def test_nobody_there(tmp_path: Path) -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        port = closed.getsockname()[1]
-    assert ask(f"http://127.0.0.1:{port}", tmp_path)["state"] == "unreachable"
+    assert ask(nobody(), tmp_path)["state"] == "unreachable"
 
 
 def test_somebody_who_never_answers(tmp_path: Path) -> None:
@@ -205,7 +202,9 @@ def answering(content: bytes) -> Iterator[str]:
                 connection, _ = listening.accept()
             except OSError:
                 return
-            connection.recv(1000)
+            asked = b""
+            while not asked.endswith(b"\r\n\r\n") and (more := connection.recv(1000)):
+                asked += more
             connection.sendall(content)
             connection.close()
 

@@ -186,8 +186,8 @@ def test_resized(size: tuple[int, int]) -> None:
     columns, rows = size
     run = play(hold_at=4)
     run.wait_for("step  4/48")
-    before = run.raw.count(SYNC_OFF.encode())
     pull(run, columns, rows)
+    before = run.raw.count(SYNC_OFF.encode())
     marks = {120: "back to noise", 80: "renoised", 60: " renoised", 40: "b1 s4/48", 22: "b1 s4/48"}
     run.wait_for("block 1 · step 4/48" if rows == 5 else marks[columns])
     run.wait_until(lambda: run.raw.count(SYNC_OFF.encode()) > before and run.raw.endswith(SYNC_OFF.encode()), "a frame")

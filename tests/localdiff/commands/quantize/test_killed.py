@@ -26,9 +26,7 @@ PATIENCE = 120.0
 """Seconds after which something hangs: each of these processes imports torch, perhaps on a machine that is busy."""
 
 # A request is given up after half a minute; here it never is, so that whoever ends sooner did not wait for that.
-PATIENT = (
-    "from localdiff.hub import repository; repository._TIMEOUT = 600; from localdiff.__main__ import main; main()"
-)
+PATIENT = "from localdiff.hub import repository; repository._TIMEOUT = 600; from localdiff.__main__ import main; main()"
 
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 
