@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from localdiff.commands.run import GeneratingEngine
     from tests.fakes.chat_model import ScriptedChatModel
 
+PATIENCE = 600.0
+"""Seconds; longer than any test waits."""
+
 
 def engine_of(script: dict[str, object]) -> GeneratingEngine:
     """The engine that a script describes."""
@@ -70,6 +73,21 @@ def script_run(script: dict[str, object]) -> None:
     run.run = functools.partial(run.run, load=lambda _request, _progress: engine)
 
 
+def step_aside_until(printed: str) -> None:
+    """Has a canvas step aside, however long it waits for the terminal, until the reader of a text has printed it.
+
+    It would give up after a moment, and come back after another one.
+    """
+    from localdiff.commands import live as commands_live
+    from localdiff.ui import live
+    from localdiff.ui.terminal import takes_output
+
+    live._NAP_SECONDS = PATIENCE
+    live.takes_output = functools.partial(takes_output, patience=PATIENCE)  # type: ignore[attr-defined]
+    view = functools.partial(live.LiveView, clock=lambda: os.path.getsize(printed))
+    commands_live.LiveView = view  # type: ignore[attr-defined]
+
+
 def main() -> None:
     """Imports no more than the command does: hundreds of tests start this."""
     script = json.loads(sys.argv[1])
@@ -79,10 +97,7 @@ def main() -> None:
 
         loop._PATIENCE = interrupt.IMPATIENCE = script.pop("patience")
     if "printed" in script:
-        from localdiff.commands import live
-
-        printed = script["printed"] if "canvas" in script else script.pop("printed")
-        live.LiveView = functools.partial(live.LiveView, clock=lambda: os.path.getsize(printed))  # type: ignore[misc]
+        step_aside_until(script["printed"] if "canvas" in script else script.pop("printed"))
     (script_chat if "replies" in script else script_run)(script)
     cli.main(sys.argv[2:])
 

@@ -538,13 +538,11 @@ def test_no_key_is_echoed_between_loading_and_the_first_prompt(chats: Chats) -> 
     chat = terminal("chat", script=HELLO | {"loading": 0.2}, env=chats.environment)
     chats.running.append(chat)
     chat.wait_for("loading")
-
-    def has_prompt() -> bool:
+    deadline = time.monotonic() + TIMEOUT
+    while b">>>" not in chat.raw:  # prompt-toolkit is imported meanwhile
         assert not mode(chat) & termios.ECHO
+        assert time.monotonic() < deadline, chat.lines()
         settle(chat, 0.002)
-        return b">>>" in chat.raw
-
-    chat.wait_until(has_prompt)  # prompt-toolkit is imported meanwhile
     chat.type(CTRL_D)
     assert chat.finish() == 0
 
