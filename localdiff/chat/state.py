@@ -234,7 +234,10 @@ class ChatState:
         except ContextError as error:
             # What is on the input line would have to be cleared before a command can be typed.
             self.refused = bool(self.session.turns) and not message.replaces
-            back = "; Up brings the message back" if self.refused and self.ask is not None else ""
+            back = ""
+            if self.refused and self.ask is not None:
+                editing = self.output.stderr.moving  # else the terminal edits lines itself, and keeps none of them
+                back = "; Up brings the message back" if editing else "; `/retry` sends it again"
             shorter = "shorten it; " if self.session.turns else ""
             self.show_error(ContextError(error.message, shorter + self.room_hint + back))
             return

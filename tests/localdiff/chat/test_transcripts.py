@@ -330,7 +330,7 @@ def test_no_more_context_is_offered_than_the_model_takes(room: Room) -> None:
     error = ContextError("the prompt has 30 tokens and the context holds 20, the answer included", "raise `--context`")
     replies = [Said(blocks=(), error=error), Said(reason="context_full"), Said(blocks=(), error=error)]
     room.model = ScriptedChatModel(replies=replies, max_positions=20)
-    shown = room("/set context 99", "Hi", "", "And", ask=lambda _: False)
+    shown = room("/set context 99", "Hi", "", "And", moving=True, ask=lambda _: False)
     assert "context 99 (/set)\n20 is the maximum for this model.\n" in shown
     hints = re.findall("hint: (.*)\n", shown)
     limit = "20 is the maximum for this model"
@@ -350,6 +350,7 @@ def test_no_key_is_named_where_there_is_no_keyboard(room: Room) -> None:
 
 @pytest.mark.parametrize("again", ["/retry", "more"])
 def test_the_commands_that_make_room_can_be_typed_at_once(room: Room, again: str) -> None:
+    """Where the terminal itself edits lines, the hint names no key that does nothing there."""
     error = ContextError("the prompt has 30 tokens and the context holds 20, the answer included", "raise `--context`")
     room.model = ScriptedChatModel(replies=[said("One."), Said(blocks=(), error=error), said("Two.")])
     shown = room("Hi", "more", "/undo", again, display=QUIET, ask=lambda _: False)
@@ -359,7 +360,7 @@ def test_the_commands_that_make_room_can_be_typed_at_once(room: Room, again: str
         One.
         >>> more
         error: the prompt has 30 tokens and the context holds 20, the answer included
-        hint: shorten it; `/undo` or `/clear` frees space, `/set context N` makes more; Up brings the message back
+        hint: shorten it; `/undo` or `/clear` frees space, `/set context N` makes more; `/retry` sends it again
         >>> /undo
         Took back 1 turn; none is left.
         >>> {again}
