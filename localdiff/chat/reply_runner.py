@@ -137,9 +137,21 @@ class ReplyRunner:
                 guard = TerminalGuard(stream=stderr.file, keys=self._keys)
                 guard.start()
                 stack.callback(lambda: guard.stop(interrupted=cancel.is_set()))
+                return _Attentive(guard), printer
             return (printer,)
         status.give_way(stack.enter_context(view).above)
         return view, printer
+
+
+class _Attentive:
+    """Observer that notices when this job gets its terminal back; with a canvas, drawing does."""
+
+    def __init__(self, guard: TerminalGuard) -> None:
+        self._guard = guard
+
+    def on_event(self, _event: Event) -> None:
+        """Take over the terminal, if another job has had it."""
+        self._guard.is_away()
 
 
 def next_seed(seed: int) -> int:

@@ -30,7 +30,7 @@ from localdiff.events import (
 from localdiff.ui.mailbox import Mailbox
 from localdiff.ui.painter import Frame, Painter
 from localdiff.ui.region import LEAVE
-from localdiff.ui.terminal import LiveMode, is_in_background, takes_output, terminal_size
+from localdiff.ui.terminal import LiveMode, takes_output, terminal_size
 from localdiff.ui.terminal_guard import TerminalGuard
 from localdiff.ui.terminal_signals import held
 from localdiff.ui.watch import Watch
@@ -88,16 +88,6 @@ class LiveView:
         self._answers = "answer" in watch.prints
         self._slow = slow
         self._clock, self._sleep = clock, sleep
-        self._painter = Painter(
-            stream=stream,
-            view=CanvasView(pieces=pieces, palette=palette),
-            size=self._size,
-            one_line=mode == "line",
-            fps=min(fps, LINE_FPS) if mode == "line" else fps,
-            stopping=watch.cancelled,
-            away=self._is_away,
-            clock=clock,
-        )
         self._screen = threading.RLock()
         self._guard = TerminalGuard(
             stream=stream,
@@ -106,13 +96,23 @@ class LiveView:
             leave=lambda: LEAVE,
             undrawn=lambda: held(self._screen),
         )
+        self._painter = Painter(
+            stream=stream,
+            view=CanvasView(pieces=pieces, palette=palette),
+            size=self._size,
+            one_line=mode == "line",
+            fps=min(fps, LINE_FPS) if mode == "line" else fps,
+            stopping=watch.cancelled,
+            away=self._guard.is_away,
+            clock=clock,
+        )
         self._scene = Scene(slowed=slow > 0, legend=watch.legend)
         self._transcript = Transcript(finished_lines if watch.render is None else finished_length)
         self._mailbox: Mailbox[Frame] = Mailbox()
         self._undrawn: list[Frame] = []
         self._rests_until = -math.inf
         self._failure: BaseException | None = None
-        self._resumed = self._was_away = False
+        self._resumed = False
         self._closed = False
         self._hurry = False
         self._thread: threading.Thread | None = None
@@ -255,15 +255,8 @@ class LiveView:
         finally:
             self._screen.release()
 
-    def _is_away(self) -> bool:
-        """Whether another job has the terminal, which is taken over again after that: bash need not send a signal."""
-        was_away, self._was_away = self._was_away, is_in_background(self._stream)
-        if was_away and not self._was_away:
-            self._guard.take_over()
-        return self._was_away
-
     def _on_resumed(self) -> None:
-        self._resumed = self._was_away = True
+        self._resumed = True
 
     def _wait(self, seconds: float) -> None:
         while seconds > 0 and not self._watch.cancelled():

@@ -68,7 +68,7 @@ class TerminalGuard:
         self._on_resumed = on_resumed
         self._leave = leave or (lambda: PASTES_OFF if self._marks else "")
         self._signals = TerminalSignals(give_back=self._give_back, take=self._on_continued, undrawn=undrawn)
-        self._started = False
+        self._started = self._was_away = False
 
     def start(self) -> None:
         """Take over the terminal."""
@@ -97,6 +97,13 @@ class TerminalGuard:
         self._keys.restore()
         self._write(self._leave())
 
+    def is_away(self) -> bool:
+        """Whether another job has the terminal, which is taken over again after that: bash need not send a signal."""
+        was_away, self._was_away = self._was_away, is_in_background(self._stream)
+        if was_away and not self._was_away:
+            self._take_over()
+        return self._was_away
+
     def _give_back(self) -> None:
         self._keys.give_back()
         self._write(self._leave())
@@ -111,13 +118,14 @@ class TerminalGuard:
             # The terminal is gone, and everything to restore with it.
             return
 
-    def take_over(self) -> None:
+    def _take_over(self) -> None:
         """Set up keys and the marks of pastes, which somebody else who had the terminal may have changed."""
         self._keys.take_over()
         if self._marks:
             self._write(PASTES_ON)
 
     def _on_continued(self) -> None:
-        self.take_over()
+        self._was_away = True
+        self._take_over()
         if self._on_resumed is not None:
             self._on_resumed()

@@ -140,6 +140,27 @@ def test_what_is_typed_before_it_is_stopped_is_for_the_next_line_and_not_for_the
     assert lines.index("the shell was given <>") < next(at for at, line in enumerate(lines) if expected in line)
 
 
+@pytest.mark.parametrize("live", ["on", "off"])
+def test_fetched_from_the_background_in_a_reply_it_has_the_keyboard_to_itself(chats: Chats, live: str) -> None:
+    """As `fg` of bash does it: a job that `bg` has made run already gets no SIGCONT, and the shell's echo is on."""
+    line = '"$@"; echo stopped; bg > /dev/null; read -r; echo back; fg > /dev/null'
+    chat = chats("--live", live, script=PARAGRAPHS, under=("bash", "--norc", "-mc", line, "bash"))
+    say(chat, "Hi")
+    chat.wait_for("First part")
+    chat.type(b"\x1a")
+    chat.wait_for("stopped")
+    assert mode(chat) & termios.ECHO
+    chat.type(ENTER)
+    chat.wait_for("back")
+    settle(chat)
+    assert not mode(chat) & termios.ECHO
+    chat.type(PASTE)
+    chat.wait_for("... three")
+    assert sum("three" in line for line in chat.lines()) == 1
+    chat.type(CTRL_C + CTRL_D)
+    assert chat.finish() == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGSTOP])
 def test_an_idle_chat_that_a_signal_stops_goes_on_as_it_was(chats: Chats, number: int) -> None:
     """`kill -TSTP` is Ctrl-Z; after `kill -STOP`, a shell sets up its own modes, of which the chat has to undo some."""
