@@ -7,13 +7,19 @@ then moves the cursor by columns ends up in the wrong place, and writes over the
 
 from __future__ import annotations
 
+import unicodedata
 from bisect import bisect_right
 from itertools import accumulate
 
+from prompt_toolkit import utils
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
 
-from localdiff.view.widths import separate_characters
+from localdiff.view.widths import character_width, separate_characters
+
+# Where prompt-toolkit keeps widths that it has looked up; no part of its interface. By itself it gives vowel signs of
+# Indic scripts no column, but most terminals do.
+_KNOWN_WIDTHS: dict[str, int] = getattr(utils, "_CHAR_SIZES_CACHE", {})
 
 
 class SeparateCharacters(Processor):
@@ -25,6 +31,7 @@ class SeparateCharacters(Processor):
         text = "".join(fragment[1] for fragment in fragments)
         if text.isascii():
             return Transformation(fragments)
+        _KNOWN_WIDTHS.update((c, character_width(c)) for c in text if unicodedata.category(c) == "Mc")
         shown = separate_characters(text)
         ends = list(accumulate(map(len, shown), initial=0))
         changed: StyleAndTextTuples = []

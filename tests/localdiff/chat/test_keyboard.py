@@ -15,6 +15,7 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.layout import BufferControl
 from prompt_toolkit.layout.processors import TransformationInput
 from prompt_toolkit.output import DummyOutput
+from prompt_toolkit.utils import get_cwidth
 
 from localdiff.chat.completing import ChatCompleter, candidates
 from localdiff.chat.history import open_history
@@ -249,6 +250,12 @@ def test_places_in_a_line_that_is_shown_apart() -> None:
     assert [part[1] for part in shown.fragments] == ["a👩", "👧FR  b"]
     assert [shown.source_to_display(place) for place in range(len(text) + 1)] == [0, 1, 2, 2, 3, 4, 5, 7, 8]
     assert [shown.display_to_source(place) for place in range(9)] == [0, 1, 3, 4, 5, 6, 6, 7, 8]
+
+
+def test_a_vowel_sign_that_has_a_column_in_most_terminals_has_it_in_a_line(typed: TypedReader) -> None:
+    for text, columns in (("का", 2), ("कु", 1), ("दुनिया", 5), ("คำ", 2)):
+        typed(text + ENTER)
+        assert get_cwidth(text) == columns
 
 
 def test_ctrl_c_clears_the_line_and_says_so_only_on_an_empty_one(typed: TypedReader) -> None:
