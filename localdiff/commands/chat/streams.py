@@ -85,6 +85,7 @@ class Streams:
 def keyboard_reader(state: ChatState, typed: TypeAhead, *, private: bool) -> Reader:
     """A reader of single keys, of which some were typed before."""
     from prompt_toolkit.output import create_output
+    from prompt_toolkit.output.vt100 import Vt100_Output
 
     from localdiff.chat.completing import ChatCompleter
     from localdiff.chat.history import open_history
@@ -108,6 +109,10 @@ def keyboard_reader(state: ChatState, typed: TypeAhead, *, private: bool) -> Rea
         except LocaldiffError:  # `/sessions` says it; a key only has nothing to offer
             return []
 
+    screen = create_output(stdout=state.output.stderr.file)
+    if isinstance(screen, Vt100_Output):
+        # Nothing here needs to know where the cursor is, and a terminal that does not say it, or late, gets a warning.
+        screen.enable_cpr = False
     history = None if private else paths.state_dir() / "history"
     return KeyboardReader(
         history=open_history(history, lambda line: state.say(f"warning: {printable(line)}")),
@@ -117,7 +122,7 @@ def keyboard_reader(state: ChatState, typed: TypeAhead, *, private: bool) -> Rea
         edit=edit,
         ahead=typed.take,
         suspend=None if sys.platform == "win32" else suspend,
-        output=create_output(stdout=state.output.stderr.file),
+        output=screen,
     )
 
 
