@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -268,4 +269,6 @@ def _identity(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def _is_name(name: str) -> bool:
-    return _NAME.fullmatch(name) is not None and len(name.encode("utf-8", "replace")) <= MAX_NAME_BYTES
+    # Vowel signs and accents that are characters of their own belong to the letter before them.
+    letters = name[:1] + "".join(c for c in name[1:] if unicodedata.category(c) not in {"Mn", "Mc"})
+    return _NAME.fullmatch(letters) is not None and len(name.encode("utf-8", "replace")) <= MAX_NAME_BYTES

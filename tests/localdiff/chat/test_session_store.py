@@ -143,13 +143,15 @@ def test_there_is_nothing_without_a_folder(store: SessionStore) -> None:
     assert not folder(store).exists()
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", ".x", "-x", "a/b", "a b", "a\nb", "a\0b", "x" * (MAX_NAME_BYTES + 1)])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", ".x", "-x", "a/b", "a b", "a\nb", "a\0b", "\u0301x", "x" * (MAX_NAME_BYTES + 1)]
+)
 def test_names_that_are_none(store: SessionStore, name: str) -> None:
     with pytest.raises(UsageError, match="cannot name a session"):
         store.path(name)
 
 
-@pytest.mark.parametrize("name", ["x", "plans-2", "Pläne", "a.b_c", "計画", "x" * MAX_NAME_BYTES])
+@pytest.mark.parametrize("name", ["x", "plans-2", "Pläne", "a.b_c", "計画", "हिन्दी", "x" * MAX_NAME_BYTES])
 def test_names_that_are_fine(store: SessionStore, name: str) -> None:
     store.save(session("one", name=name))
     assert store.exists(name)
