@@ -32,12 +32,17 @@ class PrivateHistory(FileHistory):
 
 
 def open_history(path: Path | None, complain: Callable[[str], None]) -> History:
-    """The history in a file, created if missing; in memory without a path, or where the file cannot be used."""
+    """The history in a file, created if missing; in memory without a path, or where the file cannot be used.
+
+    A device, such as `/dev/null` behind a link, or a pipe keeps nothing, and stays as it is.
+    """
     if path is None:
         return InMemoryHistory()
     try:
         make_private_folder(path.parent)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
+        if not path.is_file():
+            return InMemoryHistory()
         os.chmod(path, 0o600)
     except OSError as error:
         complain(f"the history `{path}` cannot be used: {error.strerror}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -447,6 +448,18 @@ def test_a_history_that_cannot_be_kept_is_said_once_and_costs_nothing(tmp_path: 
     gone.append_string("two")
     gone.append_string("three")
     assert complaints[1:] == ["the history cannot be written: Is a directory"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
+def test_a_history_that_is_no_file_keeps_nothing_and_stays_as_it_is(tmp_path: Path) -> None:
+    """Such as `/dev/null`, which whoever wants no history may link to, and which root could make private."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "pipe").chmod(0o666)
+    (tmp_path / "history").symlink_to("pipe")
+    complaints: list[str] = []
+    assert isinstance(open_history(tmp_path / "history", complaints.append), InMemoryHistory)
+    assert stat.S_IMODE((tmp_path / "pipe").stat().st_mode) == 0o666
+    assert complaints == []
 
 
 def test_without_a_path_nothing_is_kept() -> None:
