@@ -13,15 +13,18 @@ typedef __m256 real;
 #ifdef __AVXVNNI__
 #define INSTRUCTIONS "AVX-VNNI"
 enum { SHIFT = 128, MAX_ROWS = 128, UNROLLED = 16 };  // SHIFT: the levels are unsigned, and this much too large
-static inline whole dot(whole sum, whole levels, whole x) { return _mm256_dpbusd_avx_epi32(sum, levels, x); }
+static inline whole dot(whole sum, whole levels, const int32_t *x) {
+    return _mm256_dpbusd_avx_epi32(sum, levels, _mm256_set1_epi32(*x));
+}
 #else
 #define INSTRUCTIONS "AVX2"
 enum { SHIFT = 0, MAX_ROWS = 64, UNROLLED = 2 };  // 64 rows of 2,816 codes leave room in an L2 cache of 512 KB
 // The first factor of `maddubs` is unsigned, so the level's sign goes to the other one. Sums of two products stay within
 // 16 bits: no level is beyond 128, and no activation beyond 127. Were GCC free to add up in another order, it would keep
 // products for later that do not fit into registers; so it is told that the sum is changed here, by nothing.
-static inline whole dot(whole sum, whole levels, whole x) {
-    const whole pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(levels), _mm256_sign_epi8(x, levels));
+static inline whole dot(whole sum, whole levels, const int32_t *x) {
+    const whole signed_x = _mm256_sign_epi8(_mm256_set1_epi32(*x), levels);
+    const whole pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(levels), signed_x);
     sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
     __asm__("" : "+x"(sum));
     return sum;

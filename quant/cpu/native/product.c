@@ -126,7 +126,7 @@ static inline __attribute__((always_inline)) void strip(const whole levels[QUADS
     for (int quad = 0; quad < QUADS; ++quad) {
         const whole level = levels[quad];
 #pragma GCC unroll 8
-        for (int m = 0; m < count; ++m) sum[m] = dot(sum[m], level, whole_of(x[m]->codes[quad]));
+        for (int m = 0; m < count; ++m) sum[m] = dot(sum[m], level, &x[m]->codes[quad]);
     }
 #pragma GCC unroll 8
     for (int m = 0; m < count; ++m)
