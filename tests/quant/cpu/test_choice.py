@@ -9,12 +9,12 @@ from quant.cpu.choice import MIN_WEIGHTS, attention_kernel, logits_kernel
 from quant.cpu.switches import CPU_NATIVE, CPU_PATH
 from quant.switch import SwitchError
 from quant.unsupported import Unsupported
-from tests.models.native import needs_native, needs_native_attention
+from tests.models.native import needs_native
 
 SIZES = (256, 512)
 
 
-@needs_native_attention
+@needs_native
 @pytest.mark.parametrize(
     ("path", "sizes", "weights", "takes"),
     [
