@@ -31,7 +31,7 @@ PARAGRAPH = "First part, done.\n\n"
 PARAGRAPHS = BLOCKS | {"replies": [[{"text": PARAGRAPH}, {"text": "Second.", "steps": 10_000}]]}
 LONG_PROMPT = {"prompt_pause": 0.5, "tokens_a_message": 4000}
 PASTE = b"\x1b[200~one\n/exit\nthree\x1b[201~"
-CTRL_C, CTRL_D, CTRL_G, CTRL_U, ENTER = b"\x03", b"\x04", b"\x07", b"\x15", b"\r"
+CTRL_C, CTRL_D, CTRL_G, CTRL_S, CTRL_U, ENTER = b"\x03", b"\x04", b"\x07", b"\x13", b"\x15", b"\r"
 
 
 class Chats:
@@ -432,6 +432,18 @@ def test_a_terminal_that_is_closed_ends_the_chat_and_not_the_session(chats: Chat
     assert chat.child.wait(TIMEOUT) == 129
     finished = ["Hello there.", "First part, done."][: 2 if where == "block" else 1]
     assert [turn["answer"] for turn in chats.session()[1:]] == finished
+
+
+@pytest.mark.parametrize("live", ["on", "off"])
+def test_termination_does_not_wait_for_a_terminal_that_is_held(chats: Chats, live: str) -> None:
+    chat = chats("--live", live, script=PARAGRAPHS)
+    say(chat, "Hi")
+    chat.wait_for("First part")
+    chat.type(CTRL_S)
+    time.sleep(0.3)
+    os.kill(chat.child.pid, signal.SIGTERM)
+    assert chat.child.wait(TIMEOUT) == 143
+    assert [line.get("answer") for line in chats.session()] == [None, "First part, done.\n\n"]
 
 
 def test_a_kill_costs_no_turn_that_was_over(chats: Chats) -> None:
