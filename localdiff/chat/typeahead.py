@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from localdiff.ui.keyboard_modes import KeyboardModes
 from localdiff.ui.output import Output
 from localdiff.ui.region import PASTES_OFF, PASTES_ON
-from localdiff.ui.terminal import is_in_background, takes_output
+from localdiff.ui.terminal import RESTORE_PATIENCE, is_in_background, takes_output
 
 if TYPE_CHECKING or sys.platform != "win32":
     import termios
@@ -30,8 +30,6 @@ _PASTE, _PASTE_END = PASTE.encode(), b"\x1b[201~"
 _EDITING = ("VEOF", "VERASE", "VKILL", "VWERASE", "VREPRINT", "VLNEXT")
 # Of a paste that is still coming, in tenths of a second.
 _PATIENCE = 3
-# With a terminal that takes no output, in seconds: a process that is told to end does not wait for it longer.
-_HELD = 1.0
 
 
 class TypeAhead:
@@ -68,7 +66,7 @@ class TypeAhead:
             raise
         finally:
             self._is_ahead = False
-            if takes_output(self._output.stderr.file, patience=_HELD):
+            if takes_output(self._output.stderr.file, patience=RESTORE_PATIENCE):
                 self._output.stderr.write(PASTES_OFF)
             self._modes.restore()
 

@@ -68,6 +68,10 @@ def is_in_background(stream: TextIO | BinaryIO) -> bool:
         return False
 
 
+RESTORE_PATIENCE = 1.0
+"""Seconds that a terminal which is to be restored may take no output; one that is held with Ctrl-S is then left."""
+
+
 def takes_output(stream: TextIO, *, patience: float = 0.0) -> bool:
     """Whether a terminal accepts output within `patience` seconds; one that is held with Ctrl-S does not.
 

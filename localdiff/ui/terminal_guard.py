@@ -14,10 +14,8 @@ from typing import Protocol, TextIO
 
 from localdiff.ui.keyboard_echo import KeyboardEcho
 from localdiff.ui.region import PASTES_OFF, PASTES_ON
-from localdiff.ui.terminal import is_in_background, takes_output
+from localdiff.ui.terminal import RESTORE_PATIENCE, is_in_background, takes_output
 from localdiff.ui.terminal_signals import TerminalSignals, Undrawn
-
-_PATIENCE = 1.0
 
 
 class Keys(Protocol):
@@ -112,7 +110,7 @@ class TerminalGuard:
         if is_in_background(self._stream):
             return  # another job has taken it, and its cursor
         try:
-            if takes_output(self._stream, patience=_PATIENCE):
+            if takes_output(self._stream, patience=RESTORE_PATIENCE):
                 os.write(self._stream.fileno(), codes.encode())
         except (OSError, ValueError):
             # The terminal is gone, and everything to restore with it.

@@ -76,7 +76,10 @@ class CanvasPlayer:
                         raise RuntimeError("the script says so")
             yield event
             if isinstance(event, DenoiseStep):
-                cancel.wait(1e6 if steps == self.hold_at else 1 / self.rate)
+                if steps == self.hold_at:
+                    while not cancel.wait(0.1):  # a signal that another thread was given ends no wait in this one
+                        pass
+                cancel.wait(1 / self.rate)
                 self._wait_for(self.pace, steps, cancel)
             if isinstance(event, TextCommitted):
                 said += event.text

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -106,8 +107,9 @@ class Fork:
         self._process.kill()
 
     def send_signal(self, number: int) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, number)
+        with suppress(ProcessLookupError):  # it has ended, and the server has not said so yet
+            if self.poll() is None:
+                os.kill(self.pid, number)
 
 
 def _begin(streams: Sequence[Connection | None], words: Sequence[str], env: Mapping[str, str], cwd: str) -> None:

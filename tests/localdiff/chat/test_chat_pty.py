@@ -145,7 +145,9 @@ def test_what_is_typed_before_it_is_stopped_is_for_the_next_line_and_not_for_the
 def test_fetched_from_the_background_in_a_reply_it_has_the_keyboard_to_itself(chats: Chats, live: str) -> None:
     """As `fg` of bash does it: a job that `bg` has made run already gets no SIGCONT, and the shell's echo is on."""
     line = '"$@"; echo stopped; bg > /dev/null; read -r; echo back; fg > /dev/null'
-    chat = chats("--live", live, script=PARAGRAPHS, under=("bash", "--norc", "-mc", line, "bash"))
+    over = chats.home.parent / "over"
+    script = BLOCKS | {"replies": [[{"text": PARAGRAPH}, {"text": "Second.", "until": str(over)}]]}
+    chat = chats("--live", live, script=script, under=("bash", "--norc", "-mc", line, "bash"))
     say(chat, "Hi")
     chat.wait_for("First part")
     chat.type(b"\x1a")
@@ -156,6 +158,7 @@ def test_fetched_from_the_background_in_a_reply_it_has_the_keyboard_to_itself(ch
     settle(chat)
     assert not mode(chat) & termios.ECHO
     chat.type(PASTE)
+    over.touch()
     chat.wait_for("... three")
     assert sum("three" in line for line in chat.lines()) == 1
     chat.type(CTRL_C + CTRL_D)
@@ -438,9 +441,10 @@ def test_a_terminal_that_is_closed_ends_the_chat_and_not_the_session(chats: Chat
 def test_termination_does_not_wait_for_a_terminal_that_is_held(chats: Chats, live: str) -> None:
     chat = chats("--live", live, script=PARAGRAPHS)
     say(chat, "Hi")
-    chat.wait_for("First part")
+    chat.wait_for("First part, done.")
+    time.sleep(1)  # for the step that commits it; a slower machine takes longer to show it, too
     chat.type(CTRL_S)
-    time.sleep(0.3)
+    time.sleep(0.3)  # until it is held, and the reply goes on behind that
     os.kill(chat.child.pid, signal.SIGTERM)
     assert chat.child.wait(TIMEOUT) == 143
     assert [line.get("answer") for line in chats.session()] == [None, "First part, done.\n\n"]

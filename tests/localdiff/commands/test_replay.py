@@ -9,6 +9,8 @@ import signal
 import stat
 import subprocess
 import sys
+import termios
+import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from localdiff.events import DenoiseStep
 from localdiff.trace import opening
 from tests.fakes.traces import condensing, record, trace_of, word_pieces
 from tests.screens import hostile
-from tests.screens.processes import Cli, Terminal, environment, process, terminal
+from tests.screens.processes import TIMEOUT, Cli, Terminal, environment, process, terminal
 
 DATA = record(condensing(blocks=3, steps=4, length=24), pieces=word_pieces())
 TEXT = trace_of(condensing(blocks=3, steps=4, length=24), pieces=word_pieces()).text()
@@ -266,6 +268,19 @@ def test_every_way_out_gives_the_terminal_back(file: Path, number: signal.Signal
     assert screen.finish() == code
     assert b"\x1b[?1049l" in screen.raw
     assert not screen.screen.cursor.hidden
+
+
+@pytest.mark.parametrize("is_paused", [True, False])
+def test_termination_does_not_wait_for_a_terminal_that_is_held(file: Path, is_paused: bool) -> None:
+    screen = paused_player(file) if is_paused else terminal("replay", str(file), script={}, columns=100, rows=24)
+    screen.wait_for("block 1/≤3 · step")
+    before = termios.tcgetattr(screen.master)
+    screen.type(b"\x13")
+    time.sleep(0.3)  # until it is held, and a player that goes on waits for it
+    os.kill(screen.child.pid, signal.SIGTERM)
+    assert screen.child.wait(TIMEOUT) == 143
+    assert not before[3] & termios.ECHO and termios.tcgetattr(screen.master)[3] & termios.ECHO
+    screen.type(b"\x11")
 
 
 def test_a_terminal_that_is_closed_ends_it(file: Path) -> None:
