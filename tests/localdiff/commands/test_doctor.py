@@ -20,7 +20,7 @@ from localdiff.errors import WeightsError
 from tests.fakes.hub import Repository, hub
 from tests.screens.processes import ROOT, Cli, environment, terminal
 
-# A machine may take its time: the terminal, the Hub and a check are waited for as long as a test is.
+# A machine may take its time: the terminal, the Hub and a check are waited for longer.
 PATIENT = """
 import sys
 from localdiff.doctor import checks
@@ -28,7 +28,8 @@ from localdiff.hub.reach import reach
 from localdiff.ui import capabilities
 limited = checks.limited
 checks.limited = lambda work, _seconds: limited(work, 600)
-reach.__kwdefaults__["timeout"] = capabilities._PATIENCE = 600
+reach.__kwdefaults__["timeout"] = 600
+capabilities._PATIENCE = 20  # a signal just before that wait is noticed behind it
 from localdiff.cli import main
 """
 PATIENTLY = (sys.executable, "-c", PATIENT + "main(sys.argv[4:])")
