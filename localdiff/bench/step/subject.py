@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -136,7 +136,7 @@ def random_subject(
         _refuse_if_too_large(built, chosen.name, context, where, kind)
         return where
 
-    where = _where_it_fits(device, refuse_if_too_large)
+    where = _where_it_fits(_devices(device), refuse_if_too_large)
 
     def make(progress: Progress) -> Subject:
         limit_threads(sum(parameter.numel() for parameter in _sketch(built.config).parameters()), where)
@@ -194,10 +194,13 @@ def real_subject(
         ResourceError: there is no such device, or the model does not fit.
     """
 
+    devices = _devices(device)
+
     def plan(weights: StoredWeights) -> MemoryPlan:
         try:
             return _where_it_fits(
-                device, lambda where: plan_memory(weights, where, resolve_dtype(dtype, where, weights), context=context)
+                devices,
+                lambda where: plan_memory(weights, where, resolve_dtype(dtype, where, weights), context=context),
             )
         except ResourceError as error:  # its hint may be to keep layers in host memory, whose copies would be measured
             raise ResourceError(error.message, "a smaller recipe or `--context` takes less") from error
@@ -244,18 +247,22 @@ def real_subject(
     return Make(where, make)
 
 
-def _where_it_fits(device: str, attempt: Callable[[torch.device], T]) -> T:
-    """What comes of an attempt on the device of `--device`; if `auto` is too small, on that with most free memory.
+def _devices(name: str) -> tuple[torch.device, ...]:
+    """The device of `--device NAME`, and those that may take its place."""
+    return resolve_device(name), *further_devices(name)
+
+
+def _where_it_fits(devices: Sequence[torch.device], attempt: Callable[[torch.device], T]) -> T:
+    """What comes of an attempt on the first of some devices; if that is too small, on the one with most free memory.
 
     Raises:
-        ResourceError: there is no such device, or the attempt says that the device is too small.
+        ResourceError: the attempt says that the device is too small.
     """
-    first, *others = resolve_device(device), *further_devices(device)
     try:
-        return attempt(first)
+        return attempt(devices[0])
     except ResourceError:
-        roomiest = max((first, *others), key=lambda gpu: free_bytes(gpu) or 0)
-        if roomiest == first:
+        roomiest = max(devices, key=lambda device: free_bytes(device) or 0)
+        if roomiest == devices[0]:
             raise
         return attempt(roomiest)
 

@@ -308,6 +308,13 @@ def test_a_model_that_does_not_fit_is_not_to_be_kept_in_host_memory(monkeypatch:
     assert error.value.hint == "a smaller recipe or `--context` takes less"
 
 
+def test_a_device_that_is_not_there_is_not_to_be_helped_by_a_smaller_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "seen_gpus", lambda: ())
+    with pytest.raises(ResourceError, match="there is no CUDA device here") as error:
+        real_subject(model="demo", revision=None, offline=True, context=16, device="cuda", dtype="auto")
+    assert "`--device cpu`" in str(error.value.hint)
+
+
 @pytest.mark.parametrize(("gigabytes", "chosen"), [((20, 30, 0), 0), ((1, 20, 30), 2), ((1, 2, 2), None)])
 @pytest.mark.parametrize("kind", ["random", "real"])
 def test_auto_means_the_gpu_with_most_free_memory_where_the_first_is_too_small(
