@@ -69,12 +69,13 @@ def build_library(command: Sequence[str], folder: Path, flags: Sequence[str] = F
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not _is_ours(folder):  # what lies there is run
         raise PermissionError(f"others may write to `{folder}`")
-    path = folder / f"kernel-{_fingerprint(command, flags)}.so"
+    options = (*_defined(), *flags)
+    path = folder / f"kernel-{_fingerprint(command, options)}.so"
     if not _is_intact(path):
         with tempfile.TemporaryDirectory(dir=folder) as beside:  # of the same file system, so that it can be renamed
             unfinished = Path(beside, path.name)
             sources = [str(path) for path in SOURCES if path.suffix == ".c"]
-            _compile([*command, *_defined(), *flags, *sources, "-lm", "-o", str(unfinished)])
+            _compile([*command, *options, *sources, "-lm", "-o", str(unfinished)])
             _seal(unfinished)
             unfinished.replace(path)  # at once, whoever else is compiling
     return path
@@ -151,10 +152,10 @@ def _reason(stderr: str, returncode: int) -> str:
     return [*(line for line in lines if "error" in line), *lines, last][0]
 
 
-def _fingerprint(command: Sequence[str], flags: Sequence[str]) -> str:
+def _fingerprint(command: Sequence[str], options: Sequence[str]) -> str:
     """Of all that the library depends on. A home directory may be shared by machines with different CPUs."""
     version = os.stat(command[0])
-    parts = [*command, str(version.st_size), str(version.st_mtime_ns), *flags, _cpu_info()]
+    parts = [*command, str(version.st_size), str(version.st_mtime_ns), *options, _cpu_info()]
     fingerprint = hashlib.sha256("\n".join(parts).encode())
     for source in SOURCES:
         fingerprint.update(source.read_bytes())

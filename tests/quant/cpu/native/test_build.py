@@ -72,7 +72,7 @@ def test_it_is_found_again_by_a_user_whose_files_are_open_to_a_group(tmp_path: P
     assert calls(tmp_path) == 1
 
 
-@pytest.mark.parametrize("change", ["flags", "processor", "source", "compiler"])
+@pytest.mark.parametrize("change", ["flags", "processor", "definition", "source", "compiler"])
 def test_it_is_compiled_again_when_anything_changes(
     tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,6 +82,8 @@ def test_it_is_compiled_again_when_anything_changes(
         flags = (*flags, "-g")
     elif change == "processor":
         monkeypatch.setattr(build, "_cpu_info", lambda: "another")
+    elif change == "definition":  # as another version of this program may have it for the same processor
+        monkeypatch.setattr(build, "_defined", lambda: ("-DANOTHER",))
     elif change == "source":
         source = tmp_path / "product.c"
         source.write_text("int x;\n")
