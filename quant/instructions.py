@@ -22,12 +22,13 @@ def has_bf16_matmul() -> bool:
 
 
 def matmul_dtype(device: torch.device, dtype: torch.dtype) -> torch.dtype:
-    """The type to multiply in, for activations of a type: fp32 on a CPU without instructions for bf16.
+    """The type to multiply in, for activations of a type: for bf16 it is fp32 on a CPU without instructions for that.
 
     There torch takes several times as long in bf16 as in fp32, and a hundred times where the right factor of a product
     lies row by row.
     """
-    return torch.float32 if device.type == "cpu" and not has_bf16_matmul() else dtype
+    is_slow = dtype.itemsize < 4 and device.type == "cpu" and not has_bf16_matmul()
+    return torch.float32 if is_slow else dtype
 
 
 def _reports(name: str) -> bool:

@@ -5,7 +5,6 @@ Shape letters: in, out features of the product.
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -16,9 +15,10 @@ from quant.modules.tensor import QuantTensor
 
 def product(x: Tensor, weight: Tensor) -> Tensor:
     """`x @ weight.T`, `[…, in]` to `[…, out]`, in the type of `x`; multiplied in fp32 where that is faster."""
-    if x.dtype != torch.float32 and (dtype := matmul_dtype(x.device, x.dtype)) != x.dtype:
-        return F.linear(x.to(dtype), weight.to(dtype)).to(x.dtype)
-    return F.linear(x, weight)
+    dtype = matmul_dtype(x.device, x.dtype)
+    if dtype == x.dtype:
+        return F.linear(x, weight)
+    return F.linear(x.to(dtype), weight.to(dtype)).to(x.dtype)
 
 
 class Linear(nn.Linear):
