@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -31,6 +32,7 @@ from localdiff.errors import (
 from localdiff.ui.output import Color, Output, decide
 
 DONE, BUG, HUNG_UP, CLOSED_PIPE, TERMINATED = 0, 1, 129, 141, 143
+_REPEATED = 2.0  # seconds in which a second request to end is the first one again
 
 EXIT_CODES: Mapping[int, str] = MappingProxyType(
     {
@@ -65,6 +67,7 @@ class Invocation:
         self.output: Output | None = None
         self.command = "localdiff"
         self._hung_up = False
+        self._terminated: float | None = None
 
     def run(self, command: Callable[[], object]) -> int:
         """The exit code of a command; whatever it raises has been reported when this returns."""
@@ -102,8 +105,13 @@ class Invocation:
             # A terminal that is gone takes nothing: whatever failed while the stack unwound, this is why.
             return HUNG_UP if self._hung_up else self._report(error)
 
-    def _terminate(self, _signal: int, _frame: FrameType | None) -> NoReturn:
-        raise SystemExit(TERMINATED)
+    def _terminate(self, _signal: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        # `timeout` and others tell a process and then its group: raised while the stack unwinds, the second one would
+        # leave the terminal as it is. One that comes later ends what takes too long to unwind.
+        if self._terminated is None or now - self._terminated > _REPEATED:
+            self._terminated = now
+            raise SystemExit(TERMINATED)
 
     def _hang_up(self, number: int, _frame: FrameType | None) -> NoReturn:
         self._hung_up = True
@@ -177,7 +185,7 @@ def _require_working_directory() -> None:
 
 
 @contextmanager
-def _ended_by(name: str, handler: Callable[[int, FrameType | None], NoReturn]) -> Iterator[None]:
+def _ended_by(name: str, handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Unwinds the stack on a signal, so that temporary files and the terminal are cleaned up.
 
     A hangup that `nohup` has set to be ignored stays ignored; Windows has no such signal.
