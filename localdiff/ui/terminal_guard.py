@@ -123,6 +123,8 @@ class TerminalGuard:
             self._write(PASTES_ON)
 
     def _on_continued(self) -> None:
+        if not self._started:
+            return  # it is being restored, for good: `timeout` sends SIGCONT right behind SIGTERM
         self._was_away = True
         self._take_over()
         if self._on_resumed is not None:
