@@ -7,6 +7,7 @@ ranges and SHA-256. A repository may be gated, private, slow, or broken in a cho
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import socket
@@ -15,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 
@@ -271,11 +273,10 @@ def hub(**repositories: Repository) -> Iterator[Hub]:
         server.server_close()
 
 
-_SILENT: list[socket.socket] = []
-
-
+@cache
 def nobody() -> str:
-    """Where no server listens, nor will: this process keeps the port."""
-    _SILENT.append(silent := socket.socket())
+    """Where no server listens, nor will: this process keeps the port until it ends."""
+    silent = socket.socket()
+    atexit.register(silent.close)
     silent.bind(("127.0.0.1", 0))
     return f"http://127.0.0.1:{silent.getsockname()[1]}"
