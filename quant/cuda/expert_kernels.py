@@ -87,6 +87,7 @@ def gate_up_kernel(
     INT8: tl.constexpr,
     PACK: tl.constexpr,
     BY_LANES: tl.constexpr,
+    BY_WARP: tl.constexpr,
     COMPUTE: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -150,7 +151,9 @@ def gate_up_kernel(
         elif not UNQUANTIZED:
             scale = load_scales(weight_scales + group * inner, 0, 2 * COLUMNS)
         x_group = x_rows + group * 64
-        acc = add_product(acc, x_group, x_scale, of_group, second_half, scale, table, valid[:, None], NF4, INT8, PACK)
+        acc = add_product(
+            acc, x_group, x_scale, of_group, second_half, scale, table, valid[:, None], NF4, INT8, PACK, BY_WARP
+        )
     gate, up = gate_and_up(acc)
     activated = gelu(gate.to(COMPUTE).to(tl.float32)).to(COMPUTE)
     value = (activated.to(tl.float32) * up.to(COMPUTE).to(tl.float32)).to(COMPUTE)
@@ -182,6 +185,7 @@ def down_kernel(
     INT8: tl.constexpr,
     PACK: tl.constexpr,
     BY_LANES: tl.constexpr,
+    BY_WARP: tl.constexpr,
     TILES: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -234,7 +238,7 @@ def down_kernel(
                 scale = load_scales(down_scales + group * (width // 2), 0, COLUMNS)
             x_group = rows + group * 64
             acc = add_product(
-                acc, x_group, row_scale, of_group, second_half, scale, table, valid[:, None], NF4, INT8, PACK
+                acc, x_group, row_scale, of_group, second_half, scale, table, valid[:, None], NF4, INT8, PACK, BY_WARP
             )
         pair = tl.load(order + sorted_row, mask=valid, other=0)
         column = first + tl.arange(0, COLUMNS)

@@ -199,6 +199,7 @@ class CudaExperts(RoutedExperts):
             "INT8": self.activations == "a8",
             "PACK": pack(kernel, part.codes.device),
             "BY_LANES": part.by_lanes,
+            "BY_WARP": self._tile(part.codes.device).by_warp,
         }
 
 

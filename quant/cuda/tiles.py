@@ -57,6 +57,8 @@ class ExpertTile:
         byte_table: whether blocks of few rows look nf4 up in a table of bytes (`nf4_kernels`), if activations are bf16.
             Those of more rows have no room for it: Triton, which does not know of the table, asks the driver for more
             than 48 KiB of shared memory only if its own part exceeds them.
+        by_warp: whether a warp then multiplies on its own, by `mma.sync`, where four could by `wgmma`. Nobody has timed
+            it.
     """
 
     few_rows: int
@@ -67,6 +69,7 @@ class ExpertTile:
     warps: int = 4
     stages: int = 3
     byte_table: bool = False
+    by_warp: bool = False
 
     def rows(self, pairs: int, experts: int, *, by_table: bool = False) -> int:
         """Rows of a block for so many pairs of a row and an expert; `by_table`, if blocks of few may have a table."""

@@ -158,6 +158,24 @@ def _side_by_side(low, high):
 
 
 @triton.jit
+def _add_by_warp(acc, weights, x):
+    """`acc` [N, M] plus the product of `weights` [N, 64] and `x` [64, M], by `mma.sync` on Hopper, too.
+
+    A warp goes on while its product is computed; `wgmma`, of four warps, is waited for. Triton takes `mma.sync` for
+    what has a batch axis, and gives each warp a part of the batch: here, of every 64 rows of the weight, the 16 that it
+    has of them for `wgmma`. Lanes hold the same weights for both. Triton would have them hold others if it saw that
+    weights were joined, but it does not look behind what is not pure.
+    """
+    N: tl.constexpr = acc.shape[0]
+    M: tl.constexpr = acc.shape[1]
+    weights = tl.inline_asm_elementwise(_KEEP, "=r,r", [weights], dtype=weights.dtype, is_pure=False, pack=2)
+    weights = tl.reshape(tl.permute(tl.reshape(weights, [N // 64, 4, 16, 64]), [1, 0, 2, 3]), [4, N // 4, 64])
+    acc = tl.reshape(tl.permute(tl.reshape(acc, [N // 64, 4, 16, M]), [1, 0, 2, 3]), [4, N // 4, M])
+    acc = tl.dot(weights, tl.broadcast_to(x[None, :, :], [4, 64, M]), acc, input_precision="ieee")
+    return tl.reshape(tl.permute(tl.reshape(acc, [4, N // 64, 16, M]), [1, 0, 2, 3]), [N, M])
+
+
+@triton.jit
 def add_product(
     acc,
     x,
@@ -170,6 +188,7 @@ def add_product(
     NF4: tl.constexpr,
     INT8: tl.constexpr,
     PACK: tl.constexpr,
+    BY_WARP: tl.constexpr = False,
 ):
     """`acc` [N, M] plus the product of one group of 64, transposed.
 
@@ -189,16 +208,18 @@ def add_product(
         table: nf4's (`nf4_kernels.load_table`).
         valid_rows: [M, 1].
         PACK: adjacent bytes that a lane holds of a matrix instruction's operand; with 0 there is no inline assembly.
+        BY_WARP: whether warps multiply one by one, with a table of bytes, in a program of four.
     """
     COMPUTE: tl.constexpr = x.dtype.element_ty
     N: tl.constexpr = acc.shape[0]
     UNQUANTIZED: tl.constexpr = codes.dtype.is_ptr() and codes.dtype.element_ty.is_floating()
+    ALONE: tl.constexpr = BY_WARP and NF4 and table.dtype == tl.int32
     first = tl.trans(tl.load(x, mask=valid_rows, other=0))
     if x.shape[1] == 32:
         second = tl.trans(tl.load(x + 32, mask=valid_rows, other=0))
     if x.shape[1] == 64:
         weights = _whole_group(codes, second_half, scale, table, N, COMPUTE, PACK)
-        acc = tl.dot(weights, first, acc, input_precision="ieee")
+        acc = _add_by_warp(acc, weights, first) if ALONE else tl.dot(weights, first, acc, input_precision="ieee")
     elif UNQUANTIZED:
         acc = tl.dot(tl.load(codes), first, acc, input_precision="ieee")
         acc = tl.dot(tl.load(codes + second_half), second, acc, input_precision="ieee")
@@ -223,7 +244,7 @@ def add_product(
             high = int8_weights(tl.load(codes + second_half), scale[:, None], COMPUTE, PACK)
         acc = tl.dot(low, first, acc, input_precision="ieee")
         acc = tl.dot(high, second, acc, input_precision="ieee")
-    if PACK == 2 and not UNQUANTIZED and not INT8:
+    if PACK == 2 and not UNQUANTIZED and not INT8 and not ALONE:
         # `wgmma` reads a decoded weight from registers after it was issued: unless it is waited for, the next iteration
         # may load into them before it has (https://github.com/triton-lang/triton/issues/9433; the assembler's part is
         # fixed in CUDA 13.3). Triton waits for a sum that an instruction takes. A B200, which is packed alike, need not

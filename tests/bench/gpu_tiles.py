@@ -71,8 +71,12 @@ EXPERT_TILES = (
     *(ExpertTile(rows, rows, warps=8) for rows in (16, 32, 64)),
 )
 BYTE_TABLE_TILES = tuple(
-    ExpertTile(rows, rows, stages=stages, byte_table=True)
-    for rows, stages in ((16, 2), (16, 3), (32, 2), (32, 3), (32, 4), (64, 2))
+    ExpertTile(rows, rows, stages=stages, byte_table=True, by_warp=by_warp)
+    for by_warp, shapes in (
+        (False, ((16, 2), (16, 3), (32, 2), (32, 3), (32, 4), (64, 2))),
+        (True, ((16, 3), (16, 4), (32, 2), (32, 3), (32, 4), (64, 2), (64, 3))),
+    )
+    for rows, stages in shapes
 )
 """For nf4, where the chosen tile has a table of bytes, too."""
 UNQUANTIZED_TILES = (
@@ -328,7 +332,8 @@ def words(tile: Any) -> str:
     if isinstance(tile, tuple):
         (tile,) = tile
     if isinstance(tile, ExpertTile):
-        shape = f"{tile.few_rows} × 64, down {tile.down_columns}" + ", table of bytes" * tile.byte_table
+        decoding = ", table of bytes" * tile.byte_table + ", by warp" * tile.by_warp
+        shape = f"{tile.few_rows} × 64, down {tile.down_columns}{decoding}"
     elif isinstance(tile, Tile):
         shape = f"{tile.rows} × {tile.columns}"
     else:
@@ -344,7 +349,7 @@ def main(cards: list[int]) -> int:
         uses = [pool.submit(told, launch, card) for card, _, _, launch in tasks]
         for (card, product, tile, launch), use in zip(tasks, uses, strict=True):
             found = use.result()
-            line = f"sm_{card}  {product:{WIDE}} {launch.kernel.removesuffix('_kernel'):10} {tile:52}"
+            line = f"sm_{card}  {product:{WIDE}} {launch.kernel.removesuffix('_kernel'):10} {tile:60}"
             if isinstance(found, str):
                 print(line, found, flush=True)
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import product
 from typing import get_args
 
@@ -97,8 +98,13 @@ def test_experts_as_published_are_multiplied_as_they_are(dtype: torch.dtype, row
 @pytest.mark.skipif(not HAS_BYTE_TABLE, reason="only a program of `wgmma` has room for a table of bytes")
 @pytest.mark.parametrize(("width", "inner"), [(128, 64), (256, 64), (384, 128)])
 @pytest.mark.parametrize("rows", [5, 40])
-def test_weights_from_a_table_of_bytes_are_rounded_twice(rows: int, width: int, inner: int) -> None:
+@pytest.mark.parametrize("by_warp", [False, True])
+def test_weights_from_a_table_of_bytes_are_rounded_twice(
+    by_warp: bool, rows: int, width: int, inner: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Levels first, then their products with scales; a program of the down projection has one tile, or two of them."""
+    of_kind = tiles.EXPERTS[tiles.mma_kind(DEVICE)]
+    monkeypatch.setitem(of_kind, "a16", replace(of_kind["a16"], by_warp=by_warp))
     x, index, weight = routed(rows, torch.bfloat16, width)
     plain = plain_experts(width=width, inner=inner)
     rounded = Published(torch.bfloat16, width=width, inner=inner)
