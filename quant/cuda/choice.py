@@ -31,8 +31,6 @@ from quant.modules.embedding import QuantEmbedding
 from quant.modules.experts import QuantExperts
 from quant.modules.linear import QuantLinear
 
-__all__ = ["Part", "Replaced", "replace_modules"]
-
 _Fast: TypeAlias = CudaExperts | CudaLinear | CudaEmbedding | DecodedLinear
 
 _COST = "experts are decoded one by one, and the program waits for the GPU in each layer"
@@ -104,11 +102,12 @@ def replace_modules(
     expectations: dict[tuple[object, ...], list[Expectation]] = {}
     warning: str | None = None
     for part in chain([Part(path="", module=model, device=device)], parts):
-        replacements = _replacements(part, {*keep, *absent} if part.module is model else keep)
-        if replacements and (reason := _why_plain(part.device, device)) is not None:
+        replaceable = _replaceable(part, {*keep, *absent} if part.module is model else keep)
+        if replaceable and (reason := _why_plain(part.device, device)) is not None:
             warning = reason
             continue
-        for path, (plain, maker) in replacements.items():
+        for path, maker in replaceable.items():
+            plain = model.get_submodule(path)
             kind = _KINDS.get(type(plain), "experts")
             stored = tuple((name, tensor.shape, tensor.dtype) for name, tensor in plain.state_dict().items())
             format_ = (type(plain), part.device, *stored)
@@ -116,6 +115,7 @@ def replace_modules(
             fast = maker(plain).eval()
             owner, _, attribute = path.rpartition(".")
             setattr(model.get_submodule(owner), attribute, fast)
+            del plain  # of what it shares with the fast one, the next part may take the memory
             if kind == "experts" and device.type == "cuda":
                 # What was computed meanwhile, by the plain module above all, is cached in pieces that fit nothing else.
                 torch.cuda.empty_cache()
@@ -151,13 +151,10 @@ def _why_plain(device: torch.device, first: torch.device) -> str | None:
     return None
 
 
-def _replacements(part: Part, keep: Collection[str]) -> dict[str, tuple[nn.Module, Callable[[Any], _Fast]]]:
-    """Path in the model → a module that has a faster form, and what makes that."""
-    found = {}
-    for path, module in part.module.named_modules(prefix=part.path):
-        if path not in keep and (maker := _maker(module)) is not None:
-            found[path] = module, maker
-    return found
+def _replaceable(part: Part, keep: Collection[str]) -> dict[str, Callable[[Any], _Fast]]:
+    """Path in the model of each module that has a faster form → what makes that."""
+    modules = part.module.named_modules(prefix=part.path)
+    return {path: maker for path, module in modules if path not in keep and (maker := _maker(module)) is not None}
 
 
 def _maker(module: nn.Module) -> Callable[[Any], _Fast] | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import nn
@@ -73,6 +76,24 @@ def test_experts_as_published_are_replaced_too(monkeypatch: pytest.MonkeyPatch) 
         torch.testing.assert_close(layer.experts(x, index, weight), before(x, index, weight), atol=1e-5, rtol=1e-4)
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "experts")
     assert choice.replace_modules(small_subject("bf16").network, CARD) == choice.Replaced()
+
+
+@pytest.mark.usefixtures("works")
+@needs_triton
+def test_a_part_that_leaves_again_leaves_no_plain_module_behind() -> None:
+    """Experts as published share memory with the plain ones: a GPU would hold two layers when the next arrives."""
+    network = small_subject("bf16").network
+    plain, gone = [weakref.ref(layer.experts) for layer in network.layers], []
+
+    def arriving() -> Iterator[choice.Part]:
+        for index, layer in enumerate(network.layers):
+            yield choice.Part(path=f"layers.{index}", module=layer, device=CARD)
+            gone.append(plain[index]() is None)
+
+    absent = [path for path, _ in network.named_modules() if path.startswith("layers.")]
+    choice.replace_modules(network, CARD, absent=absent, parts=arriving())
+    assert all(isinstance(layer.experts, CudaExperts) for layer in network.layers)
+    assert gone == [True] * len(network.layers)
 
 
 @pytest.mark.usefixtures("works")
