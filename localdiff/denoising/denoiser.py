@@ -165,7 +165,8 @@ class Denoiser:
             pad_id=config.pad_token_id,
         )
         canvas = noise.canvas(config.canvas_length, config.vocab_size)
-        for _ in self.denoise_block(cache, canvas, noise, block, [config.pad_token_id] * commit_rows):
+        # Id 0 is in every vocabulary. That of padding need not be, and a GPU that looks it up can do nothing more.
+        for _ in self.denoise_block(cache, canvas, noise, block, [0] * commit_rows):
             pass
 
     def _steps(

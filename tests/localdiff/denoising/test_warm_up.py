@@ -14,6 +14,7 @@ from tests.gpu.kernels import needs_triton
 from tests.gpu.specializations import SM_COUNTS, kinds_of_layers, noted, on_card, take_step, without_numbers
 from tests.models import tiny
 from tests.models.endless import PROMPT, assert_same, engine, options
+from tests.models.steps import denoiser_of
 
 
 @pytest.mark.usefixtures("attention_in_torch")
@@ -24,6 +25,12 @@ def test_a_run_behind_it_is_the_same(tmp_path: Path) -> None:
     shapes = {(shape.commit_rows, shape.sampled) for shape in made.denoiser._static._programs}
     assert shapes == {(0, True), (tiny.CANVAS, True), (0, False)}
     assert_same(list(made.generate(PROMPT, options())), expected)
+
+
+@pytest.mark.usefixtures("attention_in_torch")
+def test_an_id_of_padding_that_is_not_in_the_vocabulary_is_not_looked_up() -> None:
+    denoiser = denoiser_of(tiny.model(pad_token_id=tiny.config().vocab_size), static=True)
+    assert list(denoiser.warm_up())[-1] == 1
 
 
 @pytest.mark.slow
