@@ -23,6 +23,6 @@ own module.
 
 from quant.errors import QuantError
 from quant.names import MANIFEST_FILE
-from quant.recipe import DEFAULT_RECIPE, RECIPES, Recipe, Rule, recipe_named
+from quant.recipe import DEFAULT_RECIPE, RECIPES, recipe_named
 
-__all__ = ["DEFAULT_RECIPE", "MANIFEST_FILE", "RECIPES", "QuantError", "Recipe", "Rule", "recipe_named"]
+__all__ = ["DEFAULT_RECIPE", "MANIFEST_FILE", "RECIPES", "QuantError", "recipe_named"]

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from quant import MANIFEST_FILE
 from quant.codecs import CODECS
 from quant.codecs.codec import codes_shape, scales_shape
 from quant.dtypes import HEADER_DTYPES, HEADER_NAMES
 from quant.errors import DamagedError, FormError, reason
 from quant.files.source import MAX_HEADER, is_file_name
 from quant.files.writer import Part
+from quant.names import MANIFEST_FILE
 from quant.recipe import Recipe, Rule
 
 FORMAT = "localdiff-quant"

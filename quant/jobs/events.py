@@ -107,14 +107,12 @@ class JobFinished:
         nbytes: bytes of its shards.
         source_bytes: bytes of the source that this run read.
         seconds: wall time of reading, encoding and writing them.
-        worst: the tensors with the largest errors: name, scheme, error.
     """
 
     directory: str
     nbytes: int
     source_bytes: int
     seconds: float
-    worst: tuple[tuple[str, str, float], ...]
 
 
 JobEvent: TypeAlias = (

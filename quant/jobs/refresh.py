@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from quant import MANIFEST_FILE
 from quant.errors import OutputError
 from quant.files.disk import Disk, write_atomically
 from quant.files.manifest import FileEntry, Manifest, read_manifest
+from quant.names import MANIFEST_FILE
 
 
 def stale(manifest: Manifest, contents: Mapping[str, bytes]) -> tuple[str, ...]:

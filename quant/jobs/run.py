@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-from quant import MANIFEST_FILE
 from quant.files.disk import Disk, write_atomically
-from quant.files.manifest import ENCODING, FileEntry, Manifest, read_manifest
+from quant.files.manifest import ENCODING, FileEntry, Manifest
 from quant.files.source import INDEX_FILE, SourceStoppedError
 from quant.jobs.events import JobEvent, JobFinished, JobStarted, JobStopped, OutputWritten, ShardStarted, ShardWritten
 from quant.jobs.job import Content, Job
 from quant.jobs.output import Output
 from quant.jobs.pool import slice_pool
 from quant.jobs.shard import make_shard
-from quant.jobs.verify import require_sound, verify, worst_tensors
+from quant.jobs.verify import require_sound, verify
+from quant.names import MANIFEST_FILE
 from quant.planning.plan import shard_layout
 
 
@@ -95,13 +95,11 @@ def run(
             yield JobStopped(finished=len(shards), shards=len(shards))
             return
     output.publish()
-    manifest = read_manifest(job.output)
     yield JobFinished(
         directory=str(job.output),
-        nbytes=manifest.nbytes,
+        nbytes=sum(shard.nbytes for shard in shards),
         source_bytes=source_bytes,
         seconds=seconds,
-        worst=worst_tensors(manifest),
     )
 
 

@@ -10,19 +10,10 @@ Plain and correct: each decodes what it needs, on its device, and multiplies. Th
 model's own embedding and linear layers are here, too, beside those that take their place.
 """
 
-from quant.modules.adapter_hook import AdapterHook
 from quant.modules.embedding import QuantEmbedding
 from quant.modules.experts import QuantExperts, RoutedExperts
 from quant.modules.linear import QuantLinear
 from quant.modules.swap import swap_modules
 from quant.modules.tensor import QuantTensor
 
-__all__ = [
-    "AdapterHook",
-    "QuantEmbedding",
-    "QuantExperts",
-    "QuantLinear",
-    "QuantTensor",
-    "RoutedExperts",
-    "swap_modules",
-]
+__all__ = ["QuantEmbedding", "QuantExperts", "QuantLinear", "QuantTensor", "RoutedExperts", "swap_modules"]
