@@ -52,32 +52,23 @@ class Nf4Library:
             function.restype = None
             self._functions[dtype] = function
 
-    def decode(self, codes: Tensor, scales: Tensor, out: Tensor) -> Tensor:
-        """Fills `out` with the weights of one matrix, and returns it.
-
-        Args:
-            codes: U8 `[out, in/2]`; scales: fp32 `[out, in/64]`; out: bf16 or fp32 `[out, in]`. All contiguous.
-
-        Raises:
-            ValueError: a tensor is of another shape or type, or has gaps.
-        """
-        _check(codes, scales, out)
-        if scales.dtype != torch.float32:
-            raise ValueError(f"{scales.dtype=} should be float32")
-        rows, columns = out.shape
-        self._functions[out.dtype](codes.data_ptr(), scales.data_ptr(), out.data_ptr(), GROUP, rows, columns)
-        return out
-
     def decoder(self, codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Callable[[int], Tensor]:
         """A function that decodes matrix number n of a stack, always into the same memory.
 
         Args:
-            codes: U8 `[n, out, in/2]`; scales: bf16 `[n, out, in/64]`; both contiguous, and kept by the caller.
+            codes: U8 `[n, out, in/2]`, contiguous, and kept by the caller.
+            scales: bf16 `[n, out, in/64]`.
             dtype: of the result, bf16 or fp32.
+
+        Raises:
+            ValueError: a tensor is of another shape or type, or has gaps.
         """
+        if codes.dtype != torch.uint8 or not codes.is_contiguous():
+            raise ValueError(f"codes {list(codes.shape)} of {codes.dtype} should be uint8, contiguous")
+        if scales.shape != (*codes.shape[:-1], 2 * codes.shape[-1] // GROUP):
+            raise ValueError(f"{codes.shape=} and {scales.shape=} do not belong together")
         out = torch.empty(*codes.shape[1:-1], 2 * codes.shape[-1], dtype=dtype)
         upcast = torch.empty(scales.shape[1:], dtype=torch.float32)
-        _check(codes[0], scales[0], out)
         # A pass decodes thousands of matrices: whatever stays the same is looked up once.
         function, (rows, columns) = self._functions[dtype], out.shape
         first, step = codes.data_ptr(), codes.stride(0)
@@ -89,15 +80,6 @@ class Nf4Library:
             return out
 
         return decode
-
-
-def _check(codes: Tensor, scales: Tensor, out: Tensor) -> None:
-    if not (codes.is_contiguous() and scales.is_contiguous() and out.is_contiguous()):
-        raise ValueError("codes, scales and out should be contiguous")
-    if codes.numel() * 2 != out.numel() or scales.numel() * GROUP != out.numel():
-        raise ValueError(f"{codes.shape=} and {scales.shape=} do not belong to {out.shape=}")
-    if codes.dtype != torch.uint8:
-        raise ValueError(f"{codes.dtype=} should be uint8")
 
 
 @cache
@@ -117,11 +99,11 @@ def decodes_alike(library: Nf4Library) -> bool:
     """Whether a library decodes to the same bits as `quant.codecs.nf4`, with scales of either sign."""
     generator = torch.Generator().manual_seed(0)
     rows, columns = _CHECKED_SHAPE
-    codes = torch.randint(0, 256, (rows, columns // 2), dtype=torch.uint8, generator=generator)
-    scales = torch.randn(rows, columns // GROUP, dtype=torch.float32, generator=generator).to(torch.bfloat16)
+    codes = torch.randint(0, 256, (1, rows, columns // 2), dtype=torch.uint8, generator=generator)
+    scales = torch.randn(1, rows, columns // GROUP, dtype=torch.float32, generator=generator).to(torch.bfloat16)
     for dtype in FUNCTIONS:
-        decoded = library.decode(codes, scales.float(), torch.empty(rows, columns, dtype=dtype))
-        if not torch.equal(decoded, Nf4().decode(Encoded(codes=codes, scales=scales), dtype)):
+        decoded = library.decoder(codes, scales, dtype)(0)
+        if not torch.equal(decoded, Nf4().decode(Encoded(codes=codes, scales=scales), dtype)[0]):
             return False
     return True
 
