@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import stat
 import unicodedata
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -252,10 +252,3 @@ def is_file_name(name: object) -> bool:
 
 class SourceStoppedError(Exception):
     """Fetching weight files was stopped before this one arrived."""
-
-
-def tensors_of_shapes(shapes: Mapping[str, Sequence[int]]) -> tuple[StoredTensor, ...]:
-    """Tensors in BF16 of which only names and shapes are known."""
-    return tuple(
-        StoredTensor(name=name, dtype="BF16", shape=tuple(shape), file="", start=0) for name, shape in shapes.items()
-    )

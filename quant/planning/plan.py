@@ -17,7 +17,7 @@ from quant.dtypes import HEADER_DTYPES
 from quant.errors import RecipeError
 from quant.files.manifest import stored_parts
 from quant.files.slices import SLICE_BYTES
-from quant.files.source import SourceFile, StoredTensor, tensors_of_shapes
+from quant.files.source import SourceFile, StoredTensor
 from quant.files.writer import Layout
 from quant.recipe import Recipe, Scheme
 from quant.released import released_shapes
@@ -147,7 +147,10 @@ def describe_plan(recipe: Recipe, tensors: Iterable[StoredTensor] | None = None)
     Raises:
         RecipeError: as `make_plan`.
     """
-    all_tensors = tuple(tensors_of_shapes(released_shapes()) if tensors is None else tensors)
+    if tensors is None:
+        shapes = released_shapes().items()
+        tensors = (StoredTensor(name=name, dtype="BF16", shape=shape, file="", start=0) for name, shape in shapes)
+    all_tensors = tuple(tensors)
     resolved = recipe.resolved(tensor.name for tensor in all_tensors)
     return Plan(recipe=resolved, tensors=tuple(_planned(resolved, tensor) for tensor in all_tensors), shards=())
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from quant.errors import RecipeError
-from quant.files.source import read_source, tensors_of_shapes
+from quant.files.source import StoredTensor, read_source
 from quant.jobs import pool
 from quant.jobs.pool import MAX_GPU_WORKERS, MAX_WORKERS, available_workers
 from quant.planning.gpu import MIN_FREE_BYTES
@@ -102,7 +102,7 @@ def test_classes(name: str, label: str) -> None:
 def test_a_shape_without_groups_is_an_error_that_names_the_tensor() -> None:
     recipe = Recipe(name="x", rules=(Rule(pattern="*", scheme="nf4"),))
     with pytest.raises(RecipeError, match="a.weight"):
-        describe_plan(recipe, tensors_of_shapes({"a.weight": (8, 96)}))
+        describe_plan(recipe, [StoredTensor(name="a.weight", dtype="BF16", shape=(8, 96), file="", start=0)])
 
 
 def test_a_type_that_is_no_float_is_an_error_that_names_the_tensor(tmp_path: Path) -> None:
