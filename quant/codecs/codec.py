@@ -123,12 +123,12 @@ def squared_error(decoded: Tensor, source: Tensor) -> tuple[float, float]:
 
     Rows are summed in fp32, then their sums in fp64; rows are taken a few at a time, which keeps them in a CPU's cache.
     """
-    there, back = source.flatten(0, -2), decoded.flatten(0, -2)
-    step = max(1, _ROW_ELEMENTS // source.shape[-1]) if source.device.type == "cpu" else len(there)
+    expected, found = source.flatten(0, -2), decoded.flatten(0, -2)
+    step = max(1, _ROW_ELEMENTS // source.shape[-1]) if source.device.type == "cpu" else len(expected)
     squared = norm = 0.0
-    for start in range(0, len(there), step):
-        reference = there[start : start + step].float()
-        difference = torch.sub(back[start : start + step], reference)
+    for start in range(0, len(expected), step):
+        reference = expected[start : start + step].float()
+        difference = torch.sub(found[start : start + step], reference)
         squared += _total(difference.square_())
         norm += _total(torch.mul(reference, reference, out=difference))
     return squared, norm

@@ -34,15 +34,14 @@ def available_workers(device: torch.device) -> int:
 class SlicePool:
     """Threads that apply a function to items, with as many items waiting as there are threads."""
 
-    def __init__(self, workers: int) -> None:
-        self._executor = ThreadPoolExecutor(workers, thread_name_prefix="quantize")
-        self._window = 2 * workers
+    def __init__(self, threads: ThreadPoolExecutor, workers: int) -> None:
+        self._threads, self._window = threads, 2 * workers
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """Results in the order of `items`, which are taken only as the work goes on."""
         waiting: deque[Future[R]] = deque()
         for item in items:
-            waiting.append(self._executor.submit(function, item))
+            waiting.append(self._threads.submit(function, item))
             if len(waiting) == self._window:
                 yield waiting.popleft().result()
         while waiting:
@@ -52,11 +51,11 @@ class SlicePool:
 @contextmanager
 def slice_pool(workers: int) -> Iterator[SlicePool]:
     """A pool; meanwhile, torch uses one thread per operation in every thread that is started."""
-    threads = torch.get_num_threads()
+    setting = torch.get_num_threads()
     torch.set_num_threads(1)
-    pool = SlicePool(workers)
+    threads = ThreadPoolExecutor(workers, thread_name_prefix="quantize")
     try:
-        yield pool
+        yield SlicePool(threads, workers)
     finally:
-        pool._executor.shutdown(wait=True, cancel_futures=True)
-        torch.set_num_threads(threads)
+        threads.shutdown(wait=True, cancel_futures=True)
+        torch.set_num_threads(setting)

@@ -131,9 +131,9 @@ def _rows(
 
 def _encode(codec_name: str, device: torch.device, rows: Tensor) -> tuple[Encoded, _Error, int]:
     codec = CODECS[codec_name]
-    there = rows.to(device)
-    encoded = codec.encode(there)
-    error = _Error(*squared_error(codec.decode(encoded), there))
+    source = rows.to(device)
+    encoded = codec.encode(source)
+    error = _Error(*squared_error(codec.decode(encoded), source))
     return Encoded(codes=encoded.codes.cpu(), scales=encoded.scales.cpu()), error, rows.nbytes
 
 
