@@ -13,7 +13,6 @@ Knows the model, its cache and the sampler; knows nothing about text or about wh
 """
 
 from localdiff.denoising.denoiser import Denoiser
-from localdiff.denoising.dynamic import dynamic_steps
 from localdiff.denoising.path import StepPath
 from localdiff.denoising.step import BlockSettings, Step
 from localdiff.denoising.trial import compare_kernels, try_kernels, try_plainly
@@ -26,7 +25,6 @@ __all__ = [
     "Step",
     "StepPath",
     "compare_kernels",
-    "dynamic_steps",
     "try_kernels",
     "try_plainly",
 ]

@@ -22,7 +22,6 @@ Knows checkpoints, devices and bytes; knows nothing about generation.
 from localdiff.load.described import described_weights
 from localdiff.load.devices import further_devices, resolve_device, resolve_dtype, unused_gpu
 from localdiff.load.loader import LoadedModel, load_model
-from localdiff.load.matching import match_tensors
 from localdiff.load.memory_plan import MemoryPlan, plan_memory
 from localdiff.load.placement import Placement
 from localdiff.load.stored import StoredWeights, open_weights
@@ -35,7 +34,6 @@ __all__ = [
     "Placement",
     "StoredWeights",
     "described_weights",
-    "match_tensors",
     "further_devices",
     "load_model",
     "open_weights",

@@ -26,7 +26,6 @@ from localdiff.load import (
     further_devices,
     limit_threads,
     load_model,
-    match_tensors,
     open_weights,
     plan_memory,
     resolve_device,
@@ -230,7 +229,7 @@ def real_subject(
         network = loaded.network
         denoiser = Denoiser.for_device(network, where)
         compare_kernels(denoiser, loaded.expectations)
-        source_of = match_tensors(_sketch(network.config), weights.shapes).source_of
+        source_of = planned.skeleton.source_of
         built = Blueprint(network.config, {name: weights.scheme(stored) for name, stored in source_of.items()})
         return Subject(
             name=source.name,

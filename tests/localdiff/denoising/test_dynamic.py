@@ -13,7 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from localdiff.denoising import BlockSettings, Step, dynamic_steps
+from localdiff.denoising import BlockSettings, Step
+from localdiff.denoising.dynamic import dynamic_steps
 from localdiff.diffusion.noise import Noise, SeededNoise
 from localdiff.diffusion.schedule import temperature_at
 from localdiff.diffusion.settings import SamplerSettings

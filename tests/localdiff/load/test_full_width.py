@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from localdiff.denoising import BlockSettings, dynamic_steps
+from localdiff.denoising import BlockSettings
+from localdiff.denoising.dynamic import dynamic_steps
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.load import load_model, loader, open_weights, plan_memory

@@ -13,7 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from localdiff.denoising import BlockSettings, dynamic, dynamic_steps
+from localdiff.denoising import BlockSettings, dynamic
+from localdiff.denoising.dynamic import dynamic_steps
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.kernels.decision_layout import ROWS

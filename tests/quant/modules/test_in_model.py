@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from localdiff.load import match_tensors
 from localdiff.load.checkpoint import Checkpoint
+from localdiff.load.matching import match_tensors
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
