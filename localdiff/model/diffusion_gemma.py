@@ -88,7 +88,8 @@ class DiffusionGemma(nn.Module):
     def _attends(self, cache: KVCache, commit_rows: int) -> Iterator[Attend]:
         if not self.attends_through_triton:
             return (attend_cached(layer, cache.length, commit_rows, self.attention_kernel) for layer in cache.layers)
-        length = torch.tensor(cache.length, dtype=torch.int32, device=cache.layers[0].keys.device)
+        # Filled in on the device: for the copy of a number the host would wait until all that was launched is over.
+        length = torch.full((), cache.length, dtype=torch.int32, device=cache.layers[0].keys.device)
         return (attend_through_triton(layer, length, commit_rows) for layer in cache.layers)
 
     def rows(
