@@ -55,7 +55,7 @@ def _do(work: Callable[[T], None], queue: Iterator[T], *, inference: bool) -> No
 def _threads(count: int, library: Path | None) -> ThreadPoolExecutor:
     """A pool of `count` started threads, kept until the process ends."""
     setting = torch.get_num_threads()
-    pool = ThreadPoolExecutor(count, "experts", _compute_alone, (library,))
+    pool = ThreadPoolExecutor(count, "products", _compute_alone, (library,))
     started = Barrier(count)
     try:
         for future in [pool.submit(started.wait) for _ in range(count)]:
