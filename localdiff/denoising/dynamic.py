@@ -46,8 +46,8 @@ def dynamic_steps(
     settings, device = block.sampler, canvas.device
     test = StopTest(settings, pad_id=block.pad_id, rule=block.stop_rule)
     soft: Tensor | None = None
+    began = time.perf_counter()
     for step in range(1, settings.max_steps + 1):
-        began = time.perf_counter()
         temperature = temperature_at(step, settings)
         noise.at(block.number, step)
         # a. The denoiser: canvas, cache and the last step's soft embedding in, logits out.
@@ -86,6 +86,7 @@ def dynamic_steps(
         yield Step(event=event, converged=verdict.stop)
         if verdict.stop or step == settings.max_steps:
             return
-        # e. Carry this step's prediction into the next, and free the logits before that makes its own.
+        # e. Carry this step's prediction into the next, which begins with that, and free the logits.
+        began = time.perf_counter()
         soft = model.soft_embedding(logits, stats.log_normalizer)
         del logits

@@ -8,12 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
 
-from localdiff.denoising import BlockSettings, Step
+from localdiff.denoising import BlockSettings, Step, dynamic
 from localdiff.denoising.dynamic import dynamic_steps
 from localdiff.diffusion.noise import Noise, SeededNoise
 from localdiff.diffusion.schedule import temperature_at
@@ -23,6 +24,7 @@ from localdiff.errors import WeightsError
 from localdiff.events import DenoiseStep
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from tests.fakes.clock import FakeClock
 from tests.models import tiny
 
 CPU = torch.device("cpu")
@@ -247,6 +249,32 @@ def test_the_clock_of_a_run_goes_on_over_its_steps() -> None:
     elapsed = [event.elapsed for event in events(steps)]
     assert elapsed == sorted(elapsed)
     assert all(0 < event.seconds <= event.elapsed for event in events(steps))
+
+
+def test_a_step_s_seconds_hold_what_it_is_conditioned_on_and_not_what_is_done_with_events(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = FakeClock()
+    monkeypatch.setattr(dynamic, "time", SimpleNamespace(perf_counter=clock))
+
+    def soft_embedding(self: Scripted, logits: Tensor, log_normalizer: Tensor) -> Tensor:
+        clock.now += 0.5
+        return DiffusionGemma.soft_embedding(self, logits, log_normalizer)
+
+    monkeypatch.setattr(Scripted, "soft_embedding", soft_embedding)
+    model = Scripted([unsure(ONE)] * 3)
+    block = BlockSettings(
+        number=1,
+        started=clock(),
+        sampler=SamplerSettings(schedule_steps=3),
+        stop_rule="never",
+        pad_id=tiny.PAD,
+    )
+    cache, seconds = KVCache(model.config, 16, torch.float32, CPU), []
+    for step in dynamic_steps(model, cache, START, SeededNoise(0), block):
+        seconds.append(step.event.seconds)
+        clock.now += 10
+    assert seconds == [0.0, 0.5, 0.5]
 
 
 def test_a_block_that_is_left_early_computes_no_further_step() -> None:
