@@ -16,6 +16,7 @@ from localdiff.hub.problems import ConnectionBarredError, UnreachableError, expl
 from localdiff.hub.repository import model_info
 
 TIMEOUT = 3.0
+"""Seconds for a connection, and for the answer."""
 PUBLIC_ENDPOINT = "https://huggingface.co"
 
 
@@ -45,12 +46,11 @@ class Reach:
     has_xet: bool = False
 
 
-def reach(model: str, *, timeout: float = TIMEOUT) -> Reach:
+def reach(model: str) -> Reach:
     """Ask the Hub about a model.
 
     Args:
         model: `owner/name`; the Hub is also fine if it knows no such model.
-        timeout: seconds for a connection, and for the answer.
 
     Raises:
         UsageError: `HF_ENDPOINT` or a time limit is such that `huggingface_hub` cannot be imported.
@@ -70,7 +70,7 @@ def reach(model: str, *, timeout: float = TIMEOUT) -> Reach:
         return replace(result, state="misnamed")
     began = time.perf_counter()
     try:
-        model_info(model, timeout=timeout)
+        model_info(model, timeout=TIMEOUT)
     except UnreachableError as error:
         result = replace(result, state="broken", problem=error.message, advice=error.hint)
     except (GatedRepoError, RepositoryNotFoundError):

@@ -25,8 +25,9 @@ from tests.screens.processes import ROOT, environment, process
 
 ASK = """
 import dataclasses, json, sys
-from localdiff.hub.reach import reach
-print(json.dumps(dataclasses.asdict(reach(sys.argv[1], timeout=float(sys.argv[2])))))
+from localdiff.hub import reach
+reach.TIMEOUT = float(sys.argv[2])
+print(json.dumps(dataclasses.asdict(reach.reach(sys.argv[1]))))
 """
 
 OPENSSL = shutil.which("openssl")
