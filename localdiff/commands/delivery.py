@@ -47,6 +47,7 @@ class Delivery:
 
         Raises:
             ResourceError: the file could not be written; the message says where the text is.
+            BrokenPipeError: nobody reads it, and nobody reads stdout.
         """
         try:
             self.file.save(text(False), waits=not self.hurried)
@@ -54,6 +55,11 @@ class Delivery:
             place = self._on_stdout(text, "text")
             error.message += "; the text is lost" if place is None else f", so {place}"
             raise
+        except BrokenPipeError as error:
+            place = self._on_stdout(text, "text")
+            if place is None:
+                raise  # it may be stdout by another name
+            raise ResourceError(f"`{self.name}` was closed by its reader, so {place}") from error
 
     def part(self, text: Wording) -> None:
         """Keep what was finished of a run that was stopped: in a new file, but not in place of an older one.

@@ -79,8 +79,6 @@ class FileObserver:
                 self._file.begin()
             if self._file.failure is None:
                 self._writer.on_event(event)
-        except BrokenPipeError:
-            raise
         except OSError as error:
             failure = ResourceError(f"`{self._file.name}` cannot be written: {error.strerror}", self._file.elsewhere)
             if self._file.needed:

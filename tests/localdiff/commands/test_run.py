@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
+import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +18,7 @@ from localdiff import __version__
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.run import RunRequest
 from localdiff.errors import ResourceError
+from localdiff.events import Event
 from localdiff.options import CONTEXT_SIZE, GenerateOptions
 from tests.fakes.engine import IDENTITY, Block, ScriptedEngine
 from tests.screens.processes import Cli
@@ -272,6 +276,38 @@ def test_a_full_disk_costs_the_file_and_not_the_answer(
     warning = "" if quiet else f"warning: {failure}; the run continues without it\n"
     assert result.stderr == f"{warning}error: {failure}\nhint: give `{option}` a file elsewhere\n"
     assert os.stat("/dev/full").st_mode == mode
+
+
+@pytest.mark.parametrize("option", ["--events", "--record"])
+def test_a_reader_that_leaves_a_pipe_costs_the_pipe_and_not_the_answer(
+    cli: Cli, engine: ScriptedEngine, tmp_path: Path, option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    script = engine.generate
+
+    def generate(prompt: str, options: GenerateOptions, *, cancel: threading.Event | None = None) -> Iterator[Event]:
+        os.close(reader)
+        return script(prompt, options, cancel=cancel)
+
+    monkeypatch.setattr(engine, "generate", generate)
+    result = cli("run", "-m", "demo", option, str(pipe), "hi")
+    assert (result.code, result.stdout) == (4, "First line.\nSecond line.")
+    failure = f"`{pipe}` cannot be written: Broken pipe"
+    assert result.stderr.startswith(f"warning: {failure}; the run continues without it\nerror: {failure}\n")
+
+
+def test_an_answer_whose_reader_has_left_is_printed(
+    cli: Cli, engine: ScriptedEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave(*_: object, **__: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("localdiff.commands.output_file._write", leave)
+    result = cli("run", "-m", "demo", "-o", "/dev/null", "hi")
+    assert (result.code, result.stdout) == (4, "First line.\nSecond line.\n")
+    assert result.stderr == "error: `/dev/null` was closed by its reader, so stdout has the text\n"
 
 
 def test_a_full_disk_costs_no_answer_in_a_file(cli: Cli, engine: ScriptedEngine, tmp_path: Path) -> None:
