@@ -68,7 +68,7 @@ def read(data: bytes, name: str) -> Opened:
     Raises:
         UsageError: not even the header can be read, or another version wrote it.
     """
-    first, *lines = data.split(b"\n")
+    first, *lines = data.rstrip().split(b"\n")  # an editor may have left blank lines at the end
     try:
         header = decode(Header, parse(first), "header")
     except Malformed as error:
@@ -80,8 +80,6 @@ def read(data: bytes, name: str) -> Opened:
         )
     shared: dict[str, Any] = {name: getattr(header, name) for name in _SHARED}
     session = Session(name=name, **shared)
-    if lines and not lines[-1]:
-        del lines[-1]
     for number, line in enumerate(lines, start=2):
         try:
             session.turns.append(_usable(decode(Turn, parse(line), "turn")))

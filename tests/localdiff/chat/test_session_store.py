@@ -233,6 +233,11 @@ def test_damage_costs_what_is_behind_it(replace: bytes, by: bytes, turns: int, w
     assert words in opened.damage
 
 
+def test_blank_lines_at_the_end_are_no_damage() -> None:
+    opened = read(GOOD.replace(b"\n", b"\r\n") + b"\r\n\n", "x")
+    assert (len(opened.session.turns), opened.damage) == (3, None)
+
+
 def test_where_a_file_lies_that_holds_no_session_is_said(store: SessionStore) -> None:
     store.save(session("one", name="x"))
     store.path("x").write_bytes(b"none\n")
