@@ -103,6 +103,8 @@ def _usage(error: typer.TyperException) -> UsageError:
         hint = _of_extra_words(extra[1], context) or hint
     elif re.match(r"no such command '\S+\s", message):
         hint = '`localdiff run "…"` answers a prompt'
+    elif message.startswith("no such option") and context and any(p.name == "prompt" for p in context.command.params):
+        hint += "; a prompt that begins with `-` goes behind `--`"
     return UsageError(message, hint)
 
 
@@ -143,6 +145,8 @@ def _similar_options(error: typer.TyperException) -> list[str]:
     """The options that the parser takes for similar, and that are so without their dashes too."""
     option = str(getattr(error, "option_name", "")).lstrip("-")
     possible = getattr(error, "possibilities", None) or ()
+    if any(map(str.isspace, option)):  # a prompt, rather
+        return []
     return [name for name in possible if get_close_matches(option, [name.lstrip("-")])]
 
 

@@ -185,6 +185,8 @@ def test_help_of_run_says_what_each_limit_does(cli: Cli) -> None:
         (["-m", "demo", "hi"], "no such option: -m", "options follow the command: `localdiff run -m …`"),
         (["--sead", "1"], "no such option: --sead", "`localdiff --help` shows what it takes"),
         (["quantize", "--json"], "no such option: --json", "`localdiff quantize --help` shows what it takes"),
+        (["run", "-5 + 3"], "no such option: -5", "`localdiff run --help` shows what it takes; a prompt that begins"),
+        (["run", "--- a/file"], "no such option: --- a/file", "`localdiff run --help` shows what it takes; a prompt"),
         (["run", "--steps", "0", "hi"], "`--steps 0` must be >= 1", "`localdiff run --help`"),
         (["run", "--t-min", "0.9", "--t-max", "0.8", "hi"], "`--t-min 0.9` must be <= `--t-max 0.8`", "`localdiff run"),
         (["run", "--entropy-bound", "nan", "hi"], "`--entropy-bound nan` must be a finite number", "`localdiff run"),
