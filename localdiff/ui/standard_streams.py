@@ -58,11 +58,18 @@ class WholeWriter(io.BufferedIOBase):
 
 
 def prepare() -> None:
-    """Replace stdout and stderr by streams that write everything, and let stdin block; other objects there stay."""
+    """Replace stdout and stderr by streams that write everything, and let stdin block; other objects there stay.
+
+    A stdin that cannot be read, as `nohup` gives a program that is started from a terminal, is none.
+    """
     sys.stdout, sys.stderr = _whole(sys.stdout, "stdout"), _whole(sys.stderr, "stderr")
     if sys.platform != "win32" and sys.stdin is not None:
+        import fcntl
+
         with suppress(OSError, ValueError):
             os.set_blocking(sys.stdin.fileno(), True)
+            if fcntl.fcntl(sys.stdin, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
+                sys.stdin = None
 
 
 def _whole(stream: TextIO, name: str) -> TextIO:

@@ -93,3 +93,23 @@ def test_input_that_does_not_block_and_comes_late() -> None:
     os.write(writer, b"hello\n")
     os.close(writer)
     assert running.communicate(timeout=TIMEOUT) == (b"Fine.", b"")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "out", "err"),
+    [
+        (["run", "-m", "demo", "hi"], 0, b"Fine.", b""),
+        (["run", "-m", "demo"], 2, b"", b"error: no prompt\n"),
+        (["chat", "-m", "demo"], 0, b"", b""),
+    ],
+)
+def test_input_that_cannot_be_read_as_under_nohup_is_none(
+    arguments: list[str], code: int, out: bytes, err: bytes
+) -> None:
+    script: dict[str, object] = {"replies": []} if arguments[0] == "chat" else {"blocks": [{"text": "Fine."}]}
+    with open(os.devnull, "wb") as unreadable:
+        done = subprocess.run(
+            command(script, arguments), stdin=unreadable, capture_output=True, env=environment(), cwd=ROOT
+        )
+    assert (done.returncode, done.stdout) == (code, out)
+    assert err in done.stderr
