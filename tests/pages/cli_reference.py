@@ -33,9 +33,11 @@ no more than it does where it is a file.
 
 Piped input is added to the prompt after a blank line, whether the prompt is an argument or a file. In a shell loop that
 reads its own list from stdin, put `< /dev/null` after `localdiff run`; otherwise the rest of the list becomes part of
-the prompt. While standard input is read, stderr says so if it is a terminal: at once where somebody has to type, and
-after a while for a pipe, unless `--live off` or `-q` is given. A prompt that may begin with a dash, as one from a
-variable may, goes behind `--`, and is then no option: `localdiff run -- "$PROMPT"`.
+the prompt. Over `ssh` without a terminal, use `ssh -n`; otherwise the run waits for the end of what `ssh` passes on.
+While standard input is read, stderr says so if it is a terminal: at once where somebody has to type, and after a while
+for a pipe, unless `--live off` or `-q` is given.
+
+A prompt that may begin with a dash, such as one from a variable, goes behind `--`: `localdiff run -- "$PROMPT"`.
 
 If stderr cannot be written, because its disk is full for example, those messages are lost; the answer and the exit code
 are not affected.
