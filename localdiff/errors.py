@@ -166,6 +166,8 @@ def broken_package(error: BaseException) -> tuple[str, str, str] | None:
     if package in ("localdiff", "quant"):
         return None
     advice = f"`{sys.executable} -m pip install --force-reinstall {package}` installs it again"
+    if "failed to map segment" in str(error):  # words of glibc, whatever the reason
+        advice = "raise the limit on memory (`ulimit -v`), or install it on a disk that is not mounted with `noexec`"
     if package in sys.stdlib_module_names:
         advice = f"it is a part of Python that `{sys.executable}` lacks, or cannot load here: use another Python"
     return package, str(error).strip().partition("\n")[0], advice

@@ -44,6 +44,7 @@ def test_a_check_whose_error_is_known() -> None:
         (ModuleNotFoundError("No module named 'torch'", name="torch"), "-m pip install --force-reinstall torch`"),
         (ImportError("libcudart.so.13", name="_C", path="/x/dist-packages/torch/_C.so"), "--force-reinstall torch`"),
         (ImportError("libcudart.so.13"), "--force-reinstall torch`"),
+        (ImportError("libtorch_cpu.so: failed to map segment from shared object"), "raise the limit on memory (`ulim"),
         (ModuleNotFoundError("No module named '_lzma'", name="_lzma"), "it is a part of Python that"),
         (ImportError("cannot import `x`", name="quant.jobs"), "this is a bug"),
         (RuntimeError("driver said no\nmore"), "LOCALDIFF_DEBUG=1 localdiff doctor"),
