@@ -140,6 +140,26 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _ALLOCATIONS)
 
 
+_NO_THREAD = "can't start new thread"
+"""Python's error beyond a limit on processes, which threads are for the system, or on memory."""
+
+
+def out_of_resources(error: BaseException) -> ResourceError | None:
+    """What the user is told where memory or threads have run out; None for any other error."""
+    if is_out_of_memory(error):
+        return ResourceError(
+            "out of memory",
+            "close other programs that use the device, lower `--context`, or use a smaller model or another device",
+        )
+    if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
+        return ResourceError(
+            "no further thread may be started here",
+            "raise the limit (`ulimit -u`, `ulimit -v`; of a container, `--pids-limit`), or end other programs of this "
+            "user",
+        )
+    return None
+
+
 _FAILURES = ("CUDA error:", "CUDA unknown error", "Triton Error [CUDA]")
 """How messages begin where CUDA fails in a call of torch's libraries, at its start, and in a launch of Triton's."""
 

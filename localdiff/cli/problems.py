@@ -12,7 +12,7 @@ from difflib import get_close_matches
 
 import typer
 
-from localdiff.errors import LocaldiffError, ResourceError, UsageError, broken_package, gpu_failure, is_out_of_memory
+from localdiff.errors import LocaldiffError, ResourceError, UsageError, broken_package, gpu_failure, out_of_resources
 from localdiff.quoting import printable, shell_word
 from localdiff.ui.output import STDOUT_NAME
 from quant import QuantError
@@ -23,8 +23,6 @@ _LIMITS = {errno.EFBIG, errno.EDQUOT}
 """Limits on files and on users: the disk may have space."""
 _NO_TEMPORARY = "No usable temporary directory"
 """How the error of `tempfile` begins, for example in a container whose disk is read-only."""
-_NO_THREAD = "can't start new thread"
-"""Python's error beyond a limit on processes, which threads are for the system."""
 
 _EXTRA = re.compile(r"unexpected extra argument.*? \((.+)\)$", re.DOTALL)
 
@@ -42,20 +40,12 @@ def worded(error: Exception) -> LocaldiffError:
         return same
     if isinstance(error, typer.TyperException):
         return _usage(error)
-    if is_out_of_memory(error):
-        return ResourceError(
-            "out of memory",
-            "close other programs that use the device, lower `--context`, or use a smaller model or another device",
-        )
+    if (exhausted := out_of_resources(error)) is not None:
+        return exhausted
     if (words := gpu_failure(error)) is not None:
         return ResourceError(
             f"the GPU failed ({words})",
             "`localdiff doctor` examines it; `LOCALDIFF_CUDA_PLAIN=all` runs without kernels, `--device cpu` avoids it",
-        )
-    if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
-        return ResourceError(
-            "no further thread may be started here",
-            "raise the limit (`ulimit -u`; of a container, `--pids-limit`), or end other programs of this user",
         )
     if (broken := broken_package(error)) is not None:
         package, reason, advice = broken

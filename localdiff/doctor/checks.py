@@ -24,7 +24,7 @@ from localdiff.doctor.terminal import terminal_finding
 from localdiff.doctor.values import load_values
 from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_model, check_weights
-from localdiff.errors import LocaldiffError, WeightsError, broken_package
+from localdiff.errors import LocaldiffError, WeightsError, broken_package, out_of_resources
 from localdiff.model_store import is_demo, stored_models
 from localdiff.sizes import parse_size
 from localdiff.ui.capabilities import terminal_capabilities
@@ -193,6 +193,7 @@ def outcome(check: Check, env: Mapping[str, str]) -> list[Finding]:
 def _failed(check: Check, error: Exception) -> Finding:
     """The finding of a check without a result; a package that cannot be imported is itself the problem found."""
     finding = partial(Finding, subject=check.name)
+    error = out_of_resources(error) or error
     if isinstance(error, TooSlowError):
         return finding(
             status="warn",

@@ -39,6 +39,23 @@ def test_a_check_whose_error_is_known() -> None:
 
 
 @pytest.mark.parametrize(
+    ("error", "text", "advice"),
+    [
+        (MemoryError(), "out of memory", "close other programs"),
+        (
+            RuntimeError("can't start new thread"),
+            "no further thread may be started here",
+            "raise the limit (`ulimit -u`",
+        ),
+    ],
+)
+def test_a_check_for_which_a_limit_is_too_low_is_no_bug(error: Exception, text: str, advice: str) -> None:
+    (finding,) = outcome(breaking(error), {})
+    assert (finding.status, finding.text, finding.exit_code) == ("fail", text, 4)
+    assert (finding.advice or "").startswith(advice)
+
+
+@pytest.mark.parametrize(
     ("error", "advice"),
     [
         (ModuleNotFoundError("No module named 'torch'", name="torch"), "-m pip install --force-reinstall torch`"),
