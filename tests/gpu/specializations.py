@@ -61,6 +61,7 @@ WAYS: tuple[tuple[str, dict[str, str]], ...] = (
     ("4bit", {}),
     ("4bit-small", {}),
     ("int8", {}),
+    ("mixed", {}),
     ("4bit", {"LOCALDIFF_CUDA_DENSE": "a8", "LOCALDIFF_CUDA_EXPERTS": "a8"}),
     ("4bit-small", {"LOCALDIFF_CUDA_DENSE": "a8", "LOCALDIFF_CUDA_EXPERTS": "a8"}),
     ("int8", {"LOCALDIFF_CUDA_DENSE": "a8", "LOCALDIFF_CUDA_EXPERTS": "a8"}),
