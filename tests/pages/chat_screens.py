@@ -1,7 +1,7 @@
 """Takes the screens of `docs/chat.md`: `python -m tests.pages.chat_screens` holds a chat with the demo model in tmux.
 
 Each screen of the page stands behind a line `<!-- screen: NAME -->` and is replaced; the words around it stay. The
-figures on the screens are those of the machine that took them, which the page names.
+figures on the screens are those of the machine that took them, which the page names. That of `/help` is for tests.
 """
 
 from __future__ import annotations
@@ -135,7 +135,9 @@ def main() -> None:
     if shutil.which("tmux") is None:
         sys.exit("tmux is not here")
     with tempfile.TemporaryDirectory() as home:
-        PAGE.write_text(fill(PAGE.read_text(), take(Path(home))))
+        screens = take(Path(home))
+    del screens["help"]  # which has the page's tables again
+    PAGE.write_text(fill(PAGE.read_text(), screens))
 
 
 if __name__ == "__main__":

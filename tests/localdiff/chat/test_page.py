@@ -55,10 +55,12 @@ def test_a_chat_in_a_terminal_multiplexer(monkeypatch: pytest.MonkeyPatch) -> No
         screens = take(Path(home))
     names = re.findall(r"<!-- screen: (\w+) -->", TEXT)
     assert list(screens) == ["first", "condensing", "stopped", "commands", "help", "continued"]
-    assert sorted(names) == sorted(screens)
+    assert sorted([*names, "help"]) == sorted(screens)
     shown = dict(re.findall(r"<!-- screen: (\w+) -->\n```\n(.*?)\n```", TEXT, re.DOTALL))
-    for name in ("first", "help", "continued"):
+    for name in ("first", "continued"):
         assert words(screens[name]) == words(shown[name])
+    assert screens["help"].startswith(">>> /help\nEnter ")
+    assert all(usage(command) in screens["help"] for command in COMMANDS)
     assert screens["stopped"].endswith("nothing was kept.\n>>> Write a story about a dragon and a spaceship.")
     assert screens["commands"].endswith("Saved as `words`; `localdiff chat --session words` continues it.\n>>>")
 
