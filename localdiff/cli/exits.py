@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import FrameType, MappingProxyType
-from typing import NoReturn, TextIO, cast
+from typing import TextIO, cast
 
 import typer
 
@@ -32,7 +32,7 @@ from localdiff.errors import (
 from localdiff.ui.output import Color, Output, decide
 
 DONE, BUG, HUNG_UP, CLOSED_PIPE, TERMINATED = 0, 1, 129, 141, 143
-_REPEATED = 2.0  # seconds in which a second request to end is the first one again
+_REPEATED = 2.0  # seconds in which a second request to end, of either kind, is the first one again
 
 EXIT_CODES: Mapping[int, str] = MappingProxyType(
     {
@@ -67,7 +67,7 @@ class Invocation:
         self.output: Output | None = None
         self.command = "localdiff"
         self._hung_up = False
-        self._terminated: float | None = None
+        self._ended: float | None = None
 
     def run(self, command: Callable[[], object]) -> int:
         """The exit code of a command; whatever it raises has been reported when this returns."""
@@ -106,18 +106,22 @@ class Invocation:
             return HUNG_UP if self._hung_up else self._report(error)
 
     def _terminate(self, _signal: int, _frame: FrameType | None) -> None:
-        now = time.monotonic()
-        # `timeout` and others tell a process and then its group: raised while the stack unwinds, the second one would
-        # leave the terminal as it is. One that comes later ends what takes too long to unwind.
-        if self._terminated is None or now - self._terminated > _REPEATED:
-            self._terminated = now
-            raise SystemExit(TERMINATED)
+        self._end(TERMINATED)
 
-    def _hang_up(self, number: int, _frame: FrameType | None) -> NoReturn:
+    def _hang_up(self, number: int, _frame: FrameType | None) -> None:
         self._hung_up = True
         # A closed terminal says so more than once: the system does, and the shell. Once is enough to unwind.
         signal.signal(number, signal.SIG_IGN)
-        raise SystemExit(HUNG_UP)
+        self._end(HUNG_UP)
+
+    def _end(self, code: int) -> None:
+        now = time.monotonic()
+        # `timeout` and others tell a process and then its group, and systemd sends SIGHUP right behind SIGTERM: raised
+        # while the stack unwinds, the second one would leave the terminal as it is. One that comes later ends what
+        # takes too long to unwind.
+        if self._ended is None or now - self._ended > _REPEATED:
+            self._ended = now
+            raise SystemExit(code)
 
     def _report(self, error: Exception) -> int:
         if is_set("LOCALDIFF_DEBUG"):

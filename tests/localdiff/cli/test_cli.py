@@ -14,6 +14,7 @@ import pytest
 import localdiff
 from localdiff import cli as command_line
 from localdiff.__main__ import main
+from localdiff.cli import exits
 from localdiff.errors import ResourceError, TraceError, WeightsError
 from quant.errors import DamagedError
 from tests.fakes.engine import ScriptedEngine
@@ -487,6 +488,29 @@ def test_nohup_keeps_a_run_from_ending_with_its_terminal() -> None:
     first = running.stdout.read(5)
     os.kill(running.pid, signal.SIGHUP)
     assert (first + running.stdout.read(), running.wait(TIMEOUT)) == (b"Here. There.", 0)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    [("SIGTERM", "SIGTERM", 143), ("SIGTERM", "SIGHUP", 129), ("SIGHUP", "SIGTERM", 129), ("SIGHUP", "SIGHUP", 129)],
+)
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_second_request_to_end_does_not_end_what_restores_the_terminal_unless_it_comes_late(
+    monkeypatch: pytest.MonkeyPatch, first: str, second: str, code: int, is_late: bool
+) -> None:
+    restored: list[bool] = []
+
+    def command() -> None:
+        try:
+            signal.raise_signal(getattr(signal, first))
+        finally:
+            monkeypatch.setattr(exits, "_REPEATED", -1.0 if is_late else 60.0)
+            signal.raise_signal(getattr(signal, second))
+            restored.append(True)
+
+    assert exits.Invocation().run(command) == code
+    # Of hangups only the first one counts, however late the second is.
+    assert restored == ([] if is_late and (first, second) != ("SIGHUP", "SIGHUP") else [True])
 
 
 def test_streams_that_are_closed(tmp_path: Path) -> None:
