@@ -66,9 +66,9 @@ class TypeAhead:
             raise
         finally:
             self._is_ahead = False
+            self._modes.restore()  # first: who waits for a terminal that is held with Ctrl-S may press Ctrl-C
             if takes_output(self._output.stderr.file, patience=RESTORE_PATIENCE):
                 self._output.stderr.write(PASTES_OFF)
-            self._modes.restore()
 
     @contextmanager
     def typing_as_usual(self) -> Iterator[None]:

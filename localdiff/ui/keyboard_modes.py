@@ -40,8 +40,9 @@ class KeyboardModes:
             return
         try:
             attributes = termios.tcgetattr(self._keyboard.fileno())
-            if self._before is None:
-                self._before = [*attributes[:6], [*attributes[6]]]  # before the change, which Ctrl-C may follow at once
+            # Before the change, which Ctrl-C may follow at once; a new list, which tells `restore` that they were set.
+            before = self._before or attributes
+            self._before = [*before[:6], [*before[6]]]
             self._change(attributes)
             termios.tcsetattr(self._keyboard.fileno(), termios.TCSANOW, attributes)
         except (OSError, ValueError, termios.error):
@@ -57,7 +58,7 @@ class KeyboardModes:
     def restore(self) -> None:
         """Make them what they were, for good; a second call does nothing."""
         # They are forgotten once they are set again: Ctrl-C may come before, and the next call is to set them. After a
-        # Ctrl-Z in between, there are new ones.
+        # Ctrl-Z or SIGCONT in between, there are new ones.
         while (attributes := self._before) is not None:
             self.lend()
             if self._before is attributes:

@@ -92,6 +92,7 @@ class ReplayScreen:
         self._leave()
 
     def _leave(self) -> None:
+        self._signals.end()
         self._give_back()
         self._signals.stop()
         atexit.unregister(self._give_back)

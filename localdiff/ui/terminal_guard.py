@@ -86,19 +86,21 @@ class TerminalGuard:
         if not self._started:
             return
         self._started = False
+        self._signals.end()
         self._keys.leave(interrupted=interrupted)
         self._signals.stop()
         atexit.unregister(self.restore)
 
     def restore(self) -> None:
-        """Remove what is drawn and restore the terminal, now; never waits long for a terminal that is stuck."""
+        """Remove what is drawn and restore the terminal, for good; never waits long for a terminal that is stuck."""
+        self._signals.end()
         self._keys.restore()
         self._write(self._leave())
 
     def is_away(self) -> bool:
         """Whether another job has the terminal, which is taken over again after that: bash need not send a signal."""
         was_away, self._was_away = self._was_away, is_in_background(self._stream)
-        if was_away and not self._was_away:
+        if was_away and not self._was_away and not self._signals.is_ending:
             self._take_over()
         return self._was_away
 
@@ -123,8 +125,6 @@ class TerminalGuard:
             self._write(PASTES_ON)
 
     def _on_continued(self) -> None:
-        if not self._started:
-            return  # it is being restored, for good: `timeout` sends SIGCONT right behind SIGTERM
         self._was_away = True
         self._take_over()
         if self._on_resumed is not None:

@@ -48,6 +48,9 @@ class TerminalSignals:
         take: sets it up again, which it may be already; called from a signal handler.
         more: handlers of other signals, for the same time.
         undrawn: context in which no other thread draws; begun before `give_back`, and left after `take`.
+
+    Attributes:
+        is_ending: whether the terminal is given back for good.
     """
 
     def __init__(
@@ -63,9 +66,11 @@ class TerminalSignals:
         self._more = more
         self._undrawn = undrawn
         self._handled: list[int] = []
+        self.is_ending = False
 
     def start(self) -> None:
         """Handle the signals."""
+        self.is_ending = False
         if threading.current_thread() is not threading.main_thread():
             return
         handlers = dict(self._more)
@@ -81,12 +86,17 @@ class TerminalSignals:
                 signal.signal(number, handler)
                 self._handled.append(number)
 
+    def end(self) -> None:
+        """Take nothing any more: it is given back for good, and `timeout` sends SIGCONT right behind what ends it."""
+        self.is_ending = True
+
     def stop(self) -> None:
         """Leave the signals to the system again."""
         while self._handled:
             signal.signal(self._handled.pop(), signal.SIG_DFL)
 
     def _on_fatal(self, number: int, _frame: FrameType | None) -> None:
+        self.end()
         with self._undrawn():
             self._give_back()
             signal.signal(number, signal.SIG_DFL)
@@ -103,4 +113,5 @@ class TerminalSignals:
     def _on_continue(self, _number: int, _frame: FrameType | None) -> None:
         if sys.platform != "win32" and signal.SIGTSTP in self._handled:
             signal.signal(signal.SIGTSTP, self._on_suspend)
-        self._take()
+        if not self.is_ending:
+            self._take()

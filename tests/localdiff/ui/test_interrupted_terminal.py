@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 import pytest
 
+from localdiff.chat import typeahead
 from localdiff.chat.typeahead import TypeAhead
 from localdiff.ui.keyboard_echo import KeyboardEcho
 from localdiff.ui.output import Output, Stream
@@ -97,6 +98,25 @@ def test_a_replay_that_is_stopped_as_it_ends_is_restored_at_exit(
     assert (sent[0].startswith(ALTERNATE_ON), ALTERNATE_OFF in sent[-1], len(sent)) == (True, True, 2)
 
 
+def test_a_replay_that_is_continued_as_it_ends_takes_the_terminal_no_more(
+    terminal: TextIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with `timeout`, which sends SIGCONT right behind SIGTERM."""
+    before = termios.tcgetattr(terminal)
+    sent: list[str] = []
+    monkeypatch.setattr(ReplayScreen, "_write", lambda _screen, text: sent.append(text))
+    give_back = ReplayScreen._give_back
+
+    def continued(screen: ReplayScreen) -> None:
+        give_back(screen)
+        signal.raise_signal(signal.SIGCONT)
+
+    with ReplayScreen(terminal, terminal):
+        monkeypatch.setattr(ReplayScreen, "_give_back", continued)
+    assert termios.tcgetattr(terminal) == before
+    assert (sent[0].startswith(ALTERNATE_ON), ALTERNATE_OFF in sent[-1], len(sent)) == (True, True, 2)
+
+
 def test_bars_that_are_stopped_as_they_begin(
     terminal: TextIO, at_exit: list[Callable[[], object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,10 +149,14 @@ def test_an_echo_that_was_not_restored_is_by_the_next_call(terminal: TextIO, mon
     assert termios.tcgetattr(terminal) == before
 
 
+@pytest.mark.parametrize("is_stopped", [True, False])
 def test_an_echo_that_is_turned_off_anew_while_it_is_restored_comes_back(
-    terminal: TextIO, monkeypatch: pytest.MonkeyPatch
+    terminal: TextIO, monkeypatch: pytest.MonkeyPatch, is_stopped: bool
 ) -> None:
-    """As by Ctrl-Z, whose handler restores it, stops the process, and turns it off once the process goes on."""
+    """As by Ctrl-Z, whose handler restores it, stops the process, and turns it off once the process goes on.
+
+    SIGCONT alone has it turned off, too.
+    """
     before, echo = termios.tcgetattr(terminal), KeyboardEcho(terminal)
     echo.take_over()
     real = termios.tcsetattr
@@ -140,7 +164,8 @@ def test_an_echo_that_is_turned_off_anew_while_it_is_restored_comes_back(
     def stopped(*arguments: Any) -> None:
         real(*arguments)
         monkeypatch.setattr(termios, "tcsetattr", real)
-        echo.restore()
+        if is_stopped:
+            echo.restore()
         echo.take_over()
 
     monkeypatch.setattr(termios, "tcsetattr", stopped)
@@ -154,4 +179,15 @@ def test_keys_come_back_where_ctrl_c_follows_their_change(terminal: TextIO, monk
     interrupted_after(monkeypatch, termios, "tcsetattr")
     with pytest.raises(KeyboardInterrupt), typed.typing_ahead():
         pytest.fail("it did not begin")
+    assert termios.tcgetattr(terminal) == before
+
+
+def test_keys_come_back_where_ctrl_c_ends_the_wait_for_a_terminal_that_is_held(
+    terminal: TextIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, stream = termios.tcgetattr(terminal), Stream(file=terminal, moving=True)
+    typed = TypeAhead(terminal.buffer, Output(stdout=stream, stderr=stream))
+    interrupted_before(monkeypatch, typeahead, "takes_output")
+    with pytest.raises(KeyboardInterrupt), typed.typing_ahead():
+        assert termios.tcgetattr(terminal) != before
     assert termios.tcgetattr(terminal) == before
