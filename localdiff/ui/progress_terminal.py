@@ -70,7 +70,7 @@ class ProgressTerminal:
 
     def write(self, text: str) -> int:
         """Write a frame, or drop it."""
-        if self._stream.background:
+        if self._guard.is_away():
             self._forget()
         else:
             begins_anew, self._begins_anew = self._begins_anew, False  # before Ctrl-Z, which may come as it is written

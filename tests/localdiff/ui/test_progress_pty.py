@@ -8,6 +8,7 @@ import shlex
 import shutil
 import signal
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,26 @@ def test_in_the_background_the_screen_is_left_alone(tmp_path: Path) -> None:
     assert b"\x1b" not in after
     assert b"noted\r\nended\r\n" in after
     assert not run.screen.cursor.hidden
+
+
+def test_fetched_from_there_without_a_signal_no_key_is_echoed(tmp_path: Path) -> None:
+    """As `fg` of bash does it: a job that `bg` has made run already gets no SIGCONT, and the shell's echo is on."""
+    typed = tmp_path / "typed"
+    os.mkfifo(typed)
+    line = f'"$@" < {shlex.quote(str(typed))}; echo stopped; bg > /dev/null; read -r; echo back; fg > /dev/null'
+    run = play(line)
+    with typed.open("w") as keys:
+        run.wait_for("part")
+        run.type(b"\x1a")
+        run.wait_for("stopped")
+        assert termios.tcgetattr(run.master)[3] & termios.ECHO
+        run.type(b"\n")
+        run.wait_for("back")
+        run.wait_for("part")
+        assert not termios.tcgetattr(run.master)[3] & termios.ECHO
+        keys.write("end\n")
+    assert run.finish() == 0
+    assert run.lines()[-1] == "ended"
 
 
 def test_begun_in_the_background_there_are_lines() -> None:
