@@ -96,3 +96,18 @@ def test_a_terminal_that_another_job_has_gets_lines_only(monkeypatch: pytest.Mon
     status.above("done: 1")
     status.clear()
     assert terminal.lines() == ["working", "$ done: 1"]
+
+
+def test_a_process_that_is_told_to_end_does_not_wait_for_a_terminal_that_is_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = FakeTerminal(columns=20)
+    status = status_on(terminal)
+    status.show("something")
+    monkeypatch.setattr("localdiff.ui.status.takes_output", lambda _file, *, patience: False)
+    with pytest.raises(SystemExit):
+        try:
+            raise SystemExit(143)
+        finally:
+            status.clear()
+    assert terminal.lines() == ["something"]
