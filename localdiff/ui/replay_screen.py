@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from localdiff.ui.interrupt import Handler
 from localdiff.ui.output import Stream
 from localdiff.ui.region import CURSOR_OFF, ERASE_BELOW, ERASE_REST_OF_ROW, RESTORE, SYNC_OFF, SYNC_ON, WRAP_OFF
-from localdiff.ui.terminal import RESTORE_PATIENCE, takes_output, terminal_size
+from localdiff.ui.terminal import RESTORE_PATIENCE, is_in_background, takes_output, terminal_size
 from localdiff.ui.terminal_signals import TerminalSignals
 from localdiff.view.layout import Size
 
@@ -166,9 +166,10 @@ class ReplayScreen:
         # Ctrl-Z in between, there are new ones.
         while modes := self._modes:
             with suppress(OSError, ValueError, termios.error):  # a terminal that hung up is gone, its modes with it
-                termios.tcsetattr(self._keyboard.fileno(), termios.TCSANOW, modes)
-                if takes_output(self._screen, patience=RESTORE_PATIENCE):
-                    self._write(RESTORE + ALTERNATE_OFF + RESTORE)
+                if not is_in_background(self._keyboard):  # there this would stop the process, whatever ends it
+                    termios.tcsetattr(self._keyboard.fileno(), termios.TCSANOW, modes)
+                    if takes_output(self._screen, patience=RESTORE_PATIENCE):
+                        self._write(RESTORE + ALTERNATE_OFF + RESTORE)
             if self._modes is modes:
                 self._modes = []
 
