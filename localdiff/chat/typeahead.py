@@ -130,8 +130,9 @@ class TypeAhead:
             at_once = [*settings[:6], [*settings[6]]]
             at_once[3] &= ~termios.ICANON
             at_once[6][termios.VMIN] = at_once[6][termios.VTIME] = 0
+            # In the background this stops the process, and fails once it goes on; to undo it would stop it again.
+            termios.tcsetattr(descriptor, termios.TCSANOW, at_once)
             try:
-                termios.tcsetattr(descriptor, termios.TCSANOW, at_once)
                 while more := os.read(descriptor, 4096):
                     data += more
                     at_once[6][termios.VTIME] = _PATIENCE if _is_open(data) else 0

@@ -110,11 +110,12 @@ def test_a_replay_waits_in_the_background_until_it_is_fetched() -> None:
     assert not run.screen.cursor.hidden
 
 
-def test_a_replay_that_waits_in_the_background_can_be_ended() -> None:
+@pytest.mark.parametrize("words", [("replay", "example"), ("chat", "-m", "demo")], ids=["replay", "chat"])
+def test_what_waits_in_the_background_can_be_ended(words: tuple[str, ...]) -> None:
     """By SIGTERM and the SIGCONT that shells and `timeout` send after it: what it set up for keys it must not undo."""
     until_it_is_over = "for _ in {1..300}; do kill -0 $! 2> /dev/null || break; sleep 0.1; done"
     line = f'"$@" & wait 2> /dev/null; kill %1; {until_it_is_over}; wait $!; echo "left with $?"; kill -9 $!'
-    run = terminal("replay", "example", under=under(line))
+    run = terminal(*words, script={"replies": []}, under=under(line))
     run.wait_for("left with")
     assert "left with 143" in run.lines()
     run.finish()
