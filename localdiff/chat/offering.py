@@ -15,7 +15,8 @@ from prompt_toolkit.application import Application, in_terminal
 from prompt_toolkit.completion import CompleteEvent, Completion, get_common_complete_suffix
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.utils import get_cwidth
+
+from localdiff.view.widths import text_width
 
 _YES, _ON, _NO = ("y", "Y", " "), ("enter", "c-j", "tab"), ("n", "N", "q", "Q", "c-c", "c-d", "<sigint>")
 
@@ -49,7 +50,7 @@ class Offering:
         async with in_terminal(render_cli_done=True):
             size = app.output.get_size()
             names = [completion.display_text for completion in found]
-            width = min(size.columns, max(map(get_cwidth, names)) + 1)
+            width = min(size.columns, max(map(text_width, names)) + 1)
             columns = max(1, size.columns // width)
             room = columns * max(1, size.rows - 1)
             many = f"Display all {len(names):,} possibilities? (y/n) "
@@ -86,4 +87,4 @@ def _page(names: Sequence[str], columns: int, width: int) -> str:
     """Names in columns, each of which is read from its top to its bottom."""
     rows = -(-len(names) // columns)
     lines = [names[row::rows] for row in range(rows)]
-    return "".join("".join(name + " " * (width - get_cwidth(name)) for name in line) + "\n" for line in lines)
+    return "".join("".join(name + " " * (width - text_width(name)) for name in line) + "\n" for line in lines)
