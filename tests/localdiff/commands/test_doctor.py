@@ -24,11 +24,11 @@ from tests.screens.processes import ROOT, Cli, environment, terminal
 PATIENT = """
 import sys
 from localdiff.doctor import checks
-from localdiff.hub.reach import reach
+from localdiff.hub import reach
 from localdiff.ui import capabilities
 limited = checks.limited
 checks.limited = lambda work, _seconds: limited(work, 600)
-reach.__kwdefaults__["timeout"] = 600
+reach.TIMEOUT = 600
 capabilities._PATIENCE = 20  # a signal just before that wait is noticed behind it
 from localdiff.cli import main
 """
