@@ -17,7 +17,7 @@ from localdiff.doctor.finding import Finding, Status, exit_code
 from localdiff.errors import UsageError
 from localdiff.quoting import printable
 from localdiff.ui.output import DIM, GREEN, RED, YELLOW, Output, Stream
-from localdiff.ui.status import StatusLine
+from localdiff.ui.status import status_line
 from localdiff.view.columns import folded
 
 _STYLES: Mapping[Status, str] = {"ok": GREEN, "warn": YELLOW, "fail": RED, "skip": DIM}
@@ -58,22 +58,18 @@ def doctor(request: DoctorRequest, output: Output, *, keyboard: TextIO | None) -
     output.stdout.require()
     examination = Examination(stderr=output.stderr.file, keyboard=keyboard, quick=request.quick)
     # Lines that go through a pipe may reach the same screen at any time, in the middle of a status line.
-    status = StatusLine(
-        output.stderr, shown=not output.quiet and (output.stdout.terminal or request.json or request.report)
-    )
+    alone = output.stdout.terminal or request.json or request.report
     findings: list[Finding] = []
-    try:
+    bench = None
+    with status_line(output, shown=alone) as status:
         for finding in examination.findings(lambda name: status.show(f"checking: {name}")):
             findings.append(finding)
             if not (request.json or request.report):
                 status.clear()
                 output.stdout.write(_finding_text(finding, output.stdout))
-        bench = None
         if request.report and not request.quick:
             status.show("checking: the time of a step")
             bench = _bench_line()
-    finally:
-        status.clear()
     code = exit_code(findings)
     if request.report:
         output.stdout.write(field_report(findings, bench=bench))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import subprocess
 import sys
 import termios
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -88,6 +90,24 @@ def test_what_is_being_checked_is_shown_where_no_line_can_be_drawn_over(
     result = cli("doctor", *arguments, terminals=terminals)
     assert ("checking: something" in result.stderr) == is_shown
     assert "checking" not in result.stdout
+
+
+def test_a_warning_is_above_what_is_being_checked_and_only_errors_are_with_q(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of torch, where the driver is too old for it, and of a kernel that failed."""
+
+    def findings(_self: Examination, progress: Callable[[str], None]) -> Iterator[Finding]:
+        progress("something")
+        warnings.warn("an old driver", stacklevel=1)
+        logging.getLogger("localdiff.load").warning("a slow kernel")
+        yield OK
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(Examination, "findings", findings)
+    lines = [line.rpartition("\r")[2] for line in cli("doctor", terminals="stdout stderr").stderr.split("\n")]
+    assert lines[:2] == ["warning: an old driver", "warning: a slow kernel"]
+    assert cli("doctor", "-q", terminals="stdout stderr").stderr == ""
 
 
 @pytest.mark.parametrize(("findings", "code"), [([OK], 0), ([OK, WARN, SKIP], 0), ([WARN, FAIL], 3)])
