@@ -101,6 +101,8 @@ def main() -> None:
     """Fetch what stdin names until it is closed."""
     reports = Reports(os.fdopen(os.dup(1), "w", encoding="utf-8"))
     os.dup2(2, 1)
+    # A job that a shell's script has started with `&` ignores Ctrl-C, and this process would with it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     _require_names()
     requests: queue.Queue[str | None] = queue.Queue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()

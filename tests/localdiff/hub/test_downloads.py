@@ -208,6 +208,26 @@ def test_waiting_can_be_stopped_and_what_was_unfinished_leaves_nothing(
     assert not list(blobs.iterdir())
 
 
+@pytest.fixture
+def ignored_interrupts() -> Iterator[None]:
+    """As in what a script of the shell starts with `&`; what is started here inherits it."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ignored_interrupts")
+def test_a_job_that_ignores_ctrl_c_leaves_nothing_of_what_was_unfinished_either(
+    server: Hub, log: DownloadLog, tmp_path: Path
+) -> None:
+    server.repositories["owner/model"].pace = 0.5
+    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
+        downloads.prefetch([FIRST])
+        blobs = tmp_path / "hf" / "hub" / "models--owner--model" / "blobs"
+        wait_until(lambda: blobs.exists() and bool(list(blobs.iterdir())))
+    assert not list(blobs.iterdir())
+
+
 def test_impatience_waits_for_nobody(server: Hub, log: DownloadLog, tmp_path: Path) -> None:
     server.repositories["owner/model"].pace = 0.5
     blobs = tmp_path / "hf" / "hub" / "models--owner--model" / "blobs"
