@@ -93,8 +93,12 @@ def _unprinted(errors: list[BaseException]) -> Iterator[None]:
 def cancel_on_interrupt(cancel: threading.Event, *, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
     """Let Ctrl-C set `cancel` instead of raising; twice within two seconds still raises `KeyboardInterrupt`.
 
-    Off the main thread, where no handler may be installed, it does nothing.
+    Off the main thread, where no handler may be installed, it does nothing. Neither does it where Ctrl-C is ignored, as
+    in what a script of the shell has started with `&`: there it is meant for other commands.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        yield
+        return
     press = canceller(cancel, clock)
     with handled_by(lambda _signal, _frame: press()):
         yield

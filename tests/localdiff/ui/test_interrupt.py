@@ -34,6 +34,17 @@ def test_a_late_second_counts_as_a_first() -> None:
     assert cancel.is_set()
 
 
+def test_where_it_is_ignored_it_stays_so() -> None:
+    """As in what a script of the shell starts with `&`: Ctrl-C is for the command that the script waits for."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with cancel_on_interrupt(cancel := threading.Event()):
+            signal.raise_signal(signal.SIGINT)
+        assert not cancel.is_set() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_the_old_handler_comes_back() -> None:
     before = signal.getsignal(signal.SIGINT)
     with cancel_on_interrupt(threading.Event()):
