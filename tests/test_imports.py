@@ -73,7 +73,7 @@ ALLOWED: dict[str, set[str]] = {
     "ui": {"view", "events", "identity"},
     "view": {"events"},
     "trace": {"adapter_reference", "view", "events", "hub", "quant", "strict_json", "weight_hashes"},
-    "trace.probe": {"events", "trace", "engine", "diffusion"},
+    "trace.runs": {"events", "trace", "engine", "diffusion"},
     "conversation": {"engine", "diffusion", "text", "events"},
     "engine": {
         "children",
@@ -227,7 +227,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 
 # What only happens inside one function, so that only what calls it pays for it.
-ALLOWED_LATE: dict[str, set[str]] = {"cli": {"demo"}, "engine": {"engine.opening"}, "commands": {"trace.probe"}}
+ALLOWED_LATE: dict[str, set[str]] = {"cli": {"demo"}, "engine": {"engine.opening"}, "commands": {"trace.runs"}}
 
 TORCH_FREE = {
     "abandonable",

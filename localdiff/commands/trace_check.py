@@ -67,7 +67,7 @@ def load_run(request: CheckRequest, header: Header, loading: Loading) -> Rerunna
         adapter=request.adapter or (None if header.model.adapter is None else header.model.adapter.name),
     )
     engine = choice.load(context_size=header.context_size, loading=loading)
-    from localdiff.trace.probe import rerun
+    from localdiff.trace.runs import rerun
 
     return engine.identity, lambda cancel: rerun(engine, header, cancel=cancel)
 

@@ -88,7 +88,7 @@ Load: TypeAlias = Callable[[PairRequest, Side, Loading], tuple[Recordable, Run]]
 def load_paired(request: PairRequest, side: Side, loading: Loading) -> tuple[Recordable, Run]:
     """A model, and a run of it under paired noise; torch is imported here and not before."""
     engine = side.choice.load(context_size=request.options.context_size, loading=loading)
-    from localdiff.trace.probe import paired
+    from localdiff.trace.runs import paired
 
     def run(prompt: str, options: GenerateOptions, cancel: threading.Event) -> Iterator[Event]:
         return paired(engine, prompt, options, cancel=cancel)

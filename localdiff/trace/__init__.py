@@ -5,9 +5,9 @@
     reader, order                       reads one, and refuses what no run can have done
     opening                             by the name that a user gives; `example` ships with the package
     hashing                             of weights and vocabulary
-    repeat, probe                       what a rerun must give, and the rerun
+    repeat, runs                        what a rerun must give; the rerun, and runs with the same noise
     timeline, player, replay_view       moments of a run, playback, and the screen of it
     exports, page, comparison           other forms: text, animations, pages; two traces side by side
 
-Knows events; only `probe` knows an engine, and so needs torch.
+Knows events; only `runs` knows an engine, and so needs torch.
 """

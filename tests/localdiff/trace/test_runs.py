@@ -12,10 +12,10 @@ from localdiff.commands.trace_header import Digests, conversation, header_of
 from localdiff.diffusion.paired import PairedNoise
 from localdiff.events import BlockStarted, DenoiseStep, Event
 from localdiff.options import GenerateOptions
-from localdiff.trace.probe import paired, rerun
 from localdiff.trace.reader import parse_trace
 from localdiff.trace.recorder import Recorder
 from localdiff.trace.repeat import first_difference
+from localdiff.trace.runs import paired, rerun
 from tests.models import tiny
 
 PROMPT = "what is a canvas?"
