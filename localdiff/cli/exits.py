@@ -79,6 +79,8 @@ class Invocation:
             ):
                 code = self._attempt(command)
                 _flush()
+        except KeyboardInterrupt:  # once more, after the one that ended the command
+            code = INTERRUPTED
         except OSError as error:
             if not isinstance(error, BrokenPipeError) and not self._hung_up:
                 code = self._report(error)

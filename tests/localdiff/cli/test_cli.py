@@ -311,6 +311,16 @@ def test_every_failure_has_its_exit_code(cli: Cli, error: BaseException, code: i
     assert "Traceback" not in result.stderr
 
 
+def test_an_interrupt_while_a_command_ends_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of somebody who presses Ctrl-C until there is a prompt."""
+
+    def pressed() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(exits, "_flush", pressed)
+    assert exits.Invocation().run(lambda: 0) == 130
+
+
 @pytest.mark.parametrize(
     ("command", "arguments"),
     [
