@@ -2,7 +2,7 @@
 
     run, chat, weights, traces, bench, setup    the commands, each with its options and help texts
     options, groups                             options that several commands have, and groups of them
-    help, lazy, configured                     Typer's classes: plain help pages, commands loaded when called, settings
+    help, lazy, configured                      Typer's classes: plain help pages, commands loaded when called, settings
     completion, shells                          shell completion
     names                                       names of files and folders, as they were typed
     exits, problems                             how a command ends: exit code; error and hint

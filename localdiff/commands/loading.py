@@ -1,9 +1,11 @@
-"""What a terminal shows while a model is loaded, and what is asked before it is downloaded.
+"""What a terminal shows while a model is loaded or its files are hashed, and what is asked before it is downloaded.
 
 Knows words and what is large; knows nothing about models.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from localdiff import model_store, paths
 from localdiff.download_plan import DownloadPlan
@@ -23,7 +25,7 @@ WORDS: dict[LoadStage, str] = {
 }
 
 LARGE = 1_000_000_000
-"""Bytes beyond which a download is announced, and asked about."""
+"""Bytes beyond which a download is announced, and asked about; fewer are hashed before anybody could read of it."""
 
 
 class Loading:
@@ -85,6 +87,16 @@ class Loading:
                 self._output.stderr.write("Nothing was downloaded.\n")
             raise KeyboardInterrupt  # which ends the command just as a Ctrl-C here does
         self._status.show(self._text)
+
+
+def hashing_shown_by(status: StatusLine) -> Callable[[int, int], None]:
+    """A progress callback that shows how far the weights have been hashed, where that takes long."""
+
+    def show(done: int, total: int) -> None:
+        if total >= LARGE:
+            status.show(f"hashing weights {done / 1e9:.1f}/{total / 1e9:.1f} GB")
+
+    return show
 
 
 def plan_lines(plan: DownloadPlan) -> list[str]:

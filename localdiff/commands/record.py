@@ -21,11 +21,7 @@ from localdiff.trace.header import Header
 from localdiff.trace.recorder import Recorder
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
-from localdiff.ui.status import StatusLine
 from localdiff.utf8 import require_text
-
-# Bytes; less than this is hashed before anybody could read a message about it.
-LONG = 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,16 +81,6 @@ class TraceFile:
         """The observer that records a run under this header, replacing the contents of the file."""
         recorder = Recorder(self._file.file, header_of=header, pieces=engine.tokenizer)
         return FileObserver(self._file, recorder)
-
-
-def hashing_shown_by(status: StatusLine) -> Callable[[int, int], None]:
-    """A progress callback that shows how far the weights have been hashed, where that takes long."""
-
-    def show(done: int, total: int) -> None:
-        if total >= LONG:
-            status.show(f"hashing weights {done / 1e9:.1f}/{total / 1e9:.1f} GB")
-
-    return show
 
 
 @contextmanager

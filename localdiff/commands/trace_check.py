@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from localdiff.commands.loading import Loading
+from localdiff.commands.loading import Loading, hashing_shown_by
 from localdiff.commands.model_choice import ModelChoice
-from localdiff.commands.record import hashing_shown_by
 from localdiff.commands.trace_header import Digests, digests_of
 from localdiff.errors import INTERRUPTED, TraceError, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event

@@ -11,8 +11,8 @@
     status, progress, rate                  one line that moves and the log above it, bars, time that is left
     terminal, capabilities, console         what is known of a terminal, what it can do; that of Windows
     terminal_guard, terminal_signals        how it is restored, whatever ends the process
-    interrupt, question                     Ctrl-C while a model is loaded or answers; yes or no
     progress_terminal                       the same where bars are drawn
+    interrupt, question                     Ctrl-C while a model is loaded or answers; yes or no
     keyboard_modes, keyboard_echo           what a terminal does with keys; that none is echoed into what is drawn
     replay_screen                           the terminal during a replay
 

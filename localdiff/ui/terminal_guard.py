@@ -44,8 +44,8 @@ class TerminalGuard:
 
     Args:
         stream: the terminal that is drawn on, and that echoes keys.
-        keys: what becomes of keys, and pastes are marked meanwhile; by default none is, and keys are dropped at Ctrl-C
-            and Ctrl-Z, as a terminal itself does.
+        keys: what becomes of keys; with them, pastes are marked meanwhile. By default no key is echoed, and all are
+            dropped at Ctrl-C and Ctrl-Z, as a terminal itself does.
         on_resumed: called after the process was stopped and continued, from a signal handler.
         leave: the codes that remove what is drawn, and restore everything else; None where nothing is drawn.
         undrawn: see `TerminalSignals`; a frame that came after `leave` would stand on the shell's screen.

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 from localdiff import paths
 from localdiff.chat.interfaces import ChatModel, RecordReply, SaveTrace
-from localdiff.commands.record import TraceFile, hashing_shown_by
+from localdiff.commands.loading import hashing_shown_by
+from localdiff.commands.record import TraceFile
 from localdiff.commands.trace_header import Digests, Recordable, conversation, digests_of, header_of
 from localdiff.errors import UsageError
 from localdiff.events import Event, RunStarted

@@ -5,9 +5,9 @@ Knows the messages about it; `localdiff.quantizing.finished` says in which way i
 
 from __future__ import annotations
 
+from localdiff.commands.loading import hashing_shown_by
 from localdiff.commands.quantize import verification
 from localdiff.commands.quantize.source_check import require_runnable
-from localdiff.commands.record import hashing_shown_by
 from localdiff.engine.loadable import require_text, require_weights
 from localdiff.load import open_weights
 from localdiff.quantizing.card import documents

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from localdiff import model_store, paths
+from localdiff.commands.loading import hashing_shown_by
 from localdiff.commands.quantize import verification
 from localdiff.commands.quantize.display import Display
 from localdiff.commands.quantize.existing import bring_up_to_date, damage_of, is_kept
@@ -26,7 +27,6 @@ from localdiff.commands.quantize.source_check import (
     require_texts,
     uncompared_copies,
 )
-from localdiff.commands.record import hashing_shown_by
 from localdiff.disk_space import shortage
 from localdiff.engine.loadable import lacking
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from localdiff.commands import record as record_command
-from localdiff.commands import trace_check, trace_pair
+from localdiff.commands import loading, trace_check, trace_pair
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.errors import LocaldiffError, ResourceError, TraceError, UsageError, WeightsError
 from localdiff.events import BlockCommitted, DenoiseStep, Event
@@ -229,7 +228,7 @@ def test_rerun_shows_how_far_large_weights_are_hashed(
 ) -> None:
     for name in ("tokenizer.json", "model.safetensors"):
         (tmp_path / name).write_text("{}")
-    monkeypatch.setattr(record_command, "LONG", 0)
+    monkeypatch.setattr(loading, "LARGE", 0)
     screen = Stream(file=CapturedStream(terminal=True), terminal=True, moving=True)
     streams = Output(stdout=Stream(file=CapturedStream()), stderr=screen)
     nameless(file)
