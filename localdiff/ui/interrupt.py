@@ -17,6 +17,11 @@ from typing import TypeAlias
 IMPATIENCE = 2.0
 """Seconds in which a second Ctrl-C does not wait until a run has stopped."""
 
+_ABORTS = "torch.distributed"
+"""A module that calls C while it is imported, which aborts the process where a handler raises an exception."""
+_SOON = 0.05
+"""Seconds after which a signal that has come there is handled, if that is over."""
+
 Handler: TypeAlias = Callable[[int, FrameType | None], None]
 
 
@@ -64,6 +69,11 @@ def _noted(raised: list[BaseException]) -> Iterator[None]:
 
 def _noting(handler: Handler, raised: list[BaseException]) -> Handler:
     def handle(number: int, frame: FrameType | None) -> None:
+        if frame is not None and frame.f_globals.get("__name__") == _ABORTS:
+            again = threading.Timer(_SOON, _send, [number])
+            again.daemon = True
+            again.start()
+            return
         try:
             handler(number, frame)
         except BaseException as error:
@@ -71,6 +81,14 @@ def _noting(handler: Handler, raised: list[BaseException]) -> Handler:
             raise
 
     return handle
+
+
+def _send(number: int) -> None:
+    """Sends a signal to the main thread, which a system call may keep."""
+    if sys.platform == "win32":
+        signal.raise_signal(number)
+    else:
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
 
 
 @contextmanager

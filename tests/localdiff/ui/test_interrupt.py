@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 import threading
 import weakref
@@ -13,6 +14,7 @@ import pytest
 
 from localdiff.ui.interrupt import IMPATIENCE, cancel_on_interrupt, interruptible
 from tests.fakes.clock import FakeClock
+from tests.screens.processes import ROOT, TIMEOUT, environment
 
 
 def test_the_first_sets_the_flag_and_a_quick_second_raises() -> None:
@@ -103,6 +105,35 @@ def test_an_interrupt_raises_where_outside_it_sets_a_flag() -> None:
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("loading went on")
     assert not cancel.is_set()
+
+
+IMPORTING = f"""
+import os, signal, sys, time
+from localdiff.ui.interrupt import interruptible
+
+def press(_frame, event, called):
+    if event == "c_call" and called.__name__ == "_c10d_init":
+        sys.setprofile(None)
+        importing = os.getpid()
+        if os.fork() == 0:
+            time.sleep(0.003)
+            os.kill(importing, signal.SIGINT)
+            os._exit(0)
+
+sys.setprofile(press)
+try:
+    with interruptible():
+        import torch
+        time.sleep({TIMEOUT})
+except KeyboardInterrupt:
+    os._exit(130)
+"""
+
+
+def test_an_interrupt_while_torch_is_imported_does_not_abort_the_process() -> None:
+    """As it did while torch sets up what it has for several machines: without a word of ours, and without an echo."""
+    done = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, env=environment(), cwd=ROOT)
+    assert (done.returncode, done.stderr.decode()) == (130, "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
