@@ -9,10 +9,14 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def handlers_are_as_before() -> Iterator[None]:
-    """What is interrupted as it ends leaves its handlers of signals, which the next test would meet."""
+def signals_have_no_handlers() -> Iterator[None]:
+    """A script's `&` has some of them ignored, and what is interrupted as it ends leaves the next test its handlers."""
     names = ("SIGHUP", "SIGQUIT", "SIGTSTP", "SIGCONT")
-    before = {number: signal.getsignal(number) for name in names if (number := getattr(signal, name, None)) is not None}
+    before = {
+        number: signal.signal(number, signal.SIG_DFL)
+        for name in names
+        if (number := getattr(signal, name, None)) is not None
+    }
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
