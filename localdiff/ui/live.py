@@ -30,7 +30,7 @@ from localdiff.events import (
 from localdiff.ui.mailbox import Mailbox
 from localdiff.ui.painter import Frame, Painter
 from localdiff.ui.region import LEAVE
-from localdiff.ui.terminal import LiveMode, takes_output, terminal_size
+from localdiff.ui.terminal import LiveMode, keeps_waiting, takes_output, terminal_size
 from localdiff.ui.terminal_guard import TerminalGuard
 from localdiff.ui.terminal_signals import held
 from localdiff.ui.watch import Watch
@@ -178,8 +178,9 @@ class LiveView:
         if self._thread is not None:
             self._thread.join(patience)
         self._closed = True
-        if self._thread is not None and self._thread.is_alive():
-            # The terminal accepts no output. What can be restored is restored now, and again at the very end.
+        if self._thread is not None and (self._thread.is_alive() or keeps_waiting(self._stream)):
+            # The terminal accepts no output; for a picture that stands still no thread waits. What can be restored is
+            # restored now, and again at the very end.
             self._guard.restore()
             return
         try:

@@ -6,14 +6,13 @@ Uses carriage returns and spaces only, no escape codes. Knows nothing about what
 from __future__ import annotations
 
 import logging
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from localdiff.quoting import printable
 from localdiff.ui.output import Output, Stream
-from localdiff.ui.terminal import RESTORE_PATIENCE, takes_output
+from localdiff.ui.terminal import keeps_waiting
 from localdiff.view.widths import clip, text_width
 
 # What a terminal echoes for Ctrl-C comes after the line; clearing a little further removes it too.
@@ -39,7 +38,7 @@ class StatusLine:
 
     def clear(self) -> None:
         """Remove the line and leave the cursor where it began; not where the end of the process would wait for that."""
-        if self._text and not self._stream.background and not self._keeps_waiting():
+        if self._text and not self._stream.background and not keeps_waiting(self._stream.file):
             width = text_width(self._text)
             self._stream.write("\r" + " " * width + self._blank_after(width) + "\r")
         self._text = ""
@@ -60,11 +59,6 @@ class StatusLine:
         self._stream.write(line + "\n")
         if text:
             self.show(text)
-
-    def _keeps_waiting(self) -> bool:
-        """Whether the process is told to end, and the terminal is held with Ctrl-S."""
-        is_told_to_end = isinstance(sys.exception(), SystemExit)
-        return is_told_to_end and not takes_output(self._stream.file, patience=RESTORE_PATIENCE)
 
     def _blank_after(self, width: int) -> str:
         """Spaces over the rest of an earlier, wider text, and back over them so that an echo lands beside the text."""

@@ -85,3 +85,8 @@ def takes_output(stream: TextIO, *, patience: float = 0.0) -> bool:
         return True  # not a file at all: it never blocks
     except (OSError, ValueError):
         return False
+
+
+def keeps_waiting(stream: TextIO) -> bool:
+    """Whether this process is told to end, by a signal, and what is written would wait for a terminal that is held."""
+    return isinstance(sys.exception(), SystemExit) and not takes_output(stream, patience=RESTORE_PATIENCE)

@@ -234,11 +234,18 @@ def test_a_second_ctrl_c_keeps_it_too(tmp_path: Path) -> None:
     assert path.read_text() == "Kept."
 
 
-def test_a_terminal_that_is_held_does_not_keep_it_from_its_file(tmp_path: Path) -> None:
-    """With Ctrl-S it takes nothing; the file is written, and nobody waits for the remark about it."""
+@pytest.mark.parametrize("steps", [10_000, 1], ids=["moving", "still"])
+def test_a_terminal_that_is_held_does_not_keep_it_from_its_file(tmp_path: Path, steps: int) -> None:
+    """With Ctrl-S it takes nothing; the file is written, and nobody waits for the remark about it.
+
+    A picture that moves keeps its thread waiting for the terminal; one that stands still, as in a long step, does not.
+    """
     path = tmp_path / "answer.txt"
-    run = terminal("run", "-m", "demo", "hi", "-o", str(path), script=SCRIPT)
+    blocks = [{"text": "Kept.", "steps": 1}, {"text": "Dropped.", "steps": steps, "until": str(tmp_path / "never")}]
+    run = terminal("run", "-m", "demo", "hi", "-o", str(path), script={"pause": 0.05, "blocks": blocks})
     run.wait_for("block 2/≤2 · step")  # whichever: a busy machine shows not all of them
+    if steps == 1:
+        run.wait_for("step  1/48")
     run.type(b"\x13")
     while run._read(1.0):
         pass

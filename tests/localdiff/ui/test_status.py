@@ -104,7 +104,7 @@ def test_a_process_that_is_told_to_end_does_not_wait_for_a_terminal_that_is_held
     terminal = FakeTerminal(columns=20)
     status = status_on(terminal)
     status.show("something")
-    monkeypatch.setattr("localdiff.ui.status.takes_output", lambda _file, *, patience: False)
+    monkeypatch.setattr("localdiff.ui.terminal.takes_output", lambda _file, *, patience: False)
     with pytest.raises(SystemExit):
         try:
             raise SystemExit(143)
