@@ -23,6 +23,7 @@ from localdiff.quoting import printable
 from localdiff.ui.output import Output, Stream
 from localdiff.ui.progress_terminal import ProgressTerminal
 from localdiff.ui.rate import Rate, shown_amount
+from localdiff.ui.terminal import keeps_waiting
 
 DETAILED, WIDE, NARROW = 100, 80, 54
 SPACE = "   "
@@ -194,8 +195,13 @@ def progress_display(
     else:
         terminal = ProgressTerminal(stream, interrupted=interrupted)
         bars = _bars(stream, terminal)
-        with terminal.watch(bars.live), bars:
-            yield Bars(bars, stream, clock)
+        with terminal.watch(bars.live):
+            bars.start()
+            try:
+                yield Bars(bars, stream, clock)
+            finally:
+                if not keeps_waiting(stream.file):
+                    bars.stop()
 
 
 def _bars(stream: Stream, terminal: ProgressTerminal) -> Progress:

@@ -14,16 +14,17 @@ from pathlib import Path
 import pytest
 
 from localdiff.ui.region import CURSOR_ON
-from tests.screens.processes import Terminal, terminal
+from tests.screens.processes import TIMEOUT, Terminal, terminal
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not here")
 
 PROGRAM = """
-import resource, select, sys
+import resource, select, signal, sys
 from localdiff.ui.output import decide
 from localdiff.ui.progress import progress_display
 
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 def line():
     while not select.select([sys.stdin], [], [], 0.1)[0]:
@@ -130,6 +131,20 @@ def test_fetched_from_there_without_a_signal_no_key_is_echoed(tmp_path: Path) ->
         keys.write("end\n")
     assert run.finish() == 0
     assert run.lines()[-1] == "ended"
+
+
+def test_a_terminal_that_is_held_does_not_keep_them_from_their_end() -> None:
+    """With Ctrl-S it takes nothing, and the thread that draws waits for it."""
+    run = terminal(under=(sys.executable, "-c", PROGRAM), columns=100, rows=24)
+    before = termios.tcgetattr(run.master)
+    run.wait_for("part")
+    run.type(b"\x13")
+    while run._read(1.0):
+        pass
+    run.child.send_signal(signal.SIGTERM)
+    assert run.child.wait(TIMEOUT) == 143
+    assert termios.tcgetattr(run.master) == before
+    os.close(run.master)
 
 
 def test_begun_in_the_background_there_are_lines() -> None:
