@@ -65,7 +65,7 @@ class Nf4Library:
         """
         if codes.dtype != torch.uint8 or not codes.is_contiguous():
             raise ValueError(f"codes {list(codes.shape)} of {codes.dtype} should be uint8, contiguous")
-        if scales.shape != (*codes.shape[:-1], 2 * codes.shape[-1] // GROUP):
+        if codes.shape[:-1] != scales.shape[:-1] or 2 * codes.shape[-1] != GROUP * scales.shape[-1]:
             raise ValueError(f"{codes.shape=} and {scales.shape=} do not belong together")
         out = torch.empty(*codes.shape[1:-1], 2 * codes.shape[-1], dtype=dtype)
         upcast = torch.empty(scales.shape[1:], dtype=torch.float32)

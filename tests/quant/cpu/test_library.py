@@ -34,6 +34,7 @@ def test_the_same_bits_as_our_decoder(library: Nf4Library, dtype: torch.dtype, s
     [
         (torch.zeros(3, 4, 32, dtype=torch.uint8), torch.zeros(3, 2, 1), "do not belong together"),
         (torch.zeros(3, 2, 32, dtype=torch.uint8), torch.zeros(3, 2, 2), "do not belong together"),
+        (torch.zeros(3, 2, 48, dtype=torch.uint8), torch.zeros(3, 2, 1), "do not belong together"),
         (torch.zeros(3, 2, 32, dtype=torch.int8), torch.zeros(3, 2, 1), "should be uint8"),
         (torch.zeros(3, 2, 64, dtype=torch.uint8)[..., ::2], torch.zeros(3, 2, 1), "should be uint8, contiguous"),
     ],
