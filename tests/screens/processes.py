@@ -151,6 +151,12 @@ class Terminal:
         """Press keys; `\\x03` is Ctrl-C."""
         os.write(self.master, keys)
 
+    def hold(self) -> None:
+        """Press Ctrl-S, and read until nothing has come for a while: whoever draws waits for the terminal by then."""
+        self.type(b"\x13")
+        while self._read(1.0):
+            pass
+
     def wait_for(self, words: str) -> None:
         """Read until these words are on the screen."""
         self.wait_until(lambda: any(words in line for line in self.lines()), repr(words))

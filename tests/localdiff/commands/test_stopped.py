@@ -246,9 +246,7 @@ def test_a_terminal_that_is_held_does_not_keep_it_from_its_file(tmp_path: Path, 
     run.wait_for("block 2/≤2 · step")  # whichever: a busy machine shows not all of them
     if steps == 1:
         run.wait_for("step  1/48")
-    run.type(b"\x13")
-    while run._read(1.0):
-        pass
+    run.hold()
     run.child.send_signal(signal.SIGTERM)
     assert run.child.wait(TIMEOUT) == 143
     assert path.read_text() == "Kept."

@@ -138,9 +138,7 @@ def test_a_terminal_that_is_held_does_not_keep_them_from_their_end() -> None:
     run = terminal(under=(sys.executable, "-c", PROGRAM), columns=100, rows=24)
     before = termios.tcgetattr(run.master)
     run.wait_for("part")
-    run.type(b"\x13")
-    while run._read(1.0):
-        pass
+    run.hold()
     run.child.send_signal(signal.SIGTERM)
     assert run.child.wait(TIMEOUT) == 143
     assert termios.tcgetattr(run.master) == before
