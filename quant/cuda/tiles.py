@@ -55,8 +55,8 @@ class ExpertTile:
             64, a group of the input of the down projection.
         stages: iterations of the loop that are in flight at a time.
         byte_table: whether blocks of few rows look nf4 up in a table of bytes (`nf4_kernels`), if activations are bf16.
-            Those of more rows have no room for it: Triton, which does not know of the table, asks the driver for more
-            than 48 KiB of shared memory only if its own part exceeds them.
+            With `wgmma`, those of more rows have no room: Triton, which does not know of the table, asks the driver for
+            more than 48 KiB of shared memory only if its own part exceeds them.
         by_warp: whether a warp then multiplies on its own, by `mma.sync`, where four could by `wgmma`. Nobody has timed
             it.
     """
