@@ -14,7 +14,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from quant.cpu.native.calls import function_of, run
+from quant.cpu.native.calls import addresses, function_of, integers, pointers, run
 
 KeysValues: TypeAlias = tuple[Tensor, Tensor]
 """Keys and values [K, T, d] that lie together."""
@@ -26,30 +26,16 @@ MIN_PRODUCTS_PER_THREAD = 1 << 24
 
 class _Part(ctypes.Structure):
     _fields_ = (
-        ("keys", ctypes.c_void_p),
-        ("values", ctypes.c_void_p),
-        ("count", ctypes.c_int64),
-        ("key_head", ctypes.c_int64),
-        ("key_row", ctypes.c_int64),
-        ("value_head", ctypes.c_int64),
-        ("value_row", ctypes.c_int64),
+        *pointers("keys", "values"),
+        *integers("count", "key_head", "key_row", "value_head", "value_row"),
     )
 
 
 class _Attention(ctypes.Structure):
     _fields_ = (
-        ("q", ctypes.c_void_p),
-        ("out", ctypes.c_void_p),
-        ("mask", ctypes.c_void_p),
+        *pointers("q", "out", "mask"),
         ("parts", _Part * MAX_PARTS),
-        ("heads", ctypes.c_int64),
-        ("kv_heads", ctypes.c_int64),
-        ("rows", ctypes.c_int64),
-        ("d", ctypes.c_int64),
-        ("q_head", ctypes.c_int64),
-        ("q_row", ctypes.c_int64),
-        ("mask_row", ctypes.c_int64),
-        ("next", ctypes.c_int64),
+        *integers("heads", "kv_heads", "rows", "d", "q_head", "q_row", "mask_row", "next"),
     )
 
 
@@ -103,18 +89,14 @@ class NativeAttention:
         _check(q, parts, mask, total)
         out = torch.empty(rows, heads, d, dtype=torch.bfloat16)
         arguments = _Attention(
-            q.data_ptr(),
-            out.data_ptr(),
-            None if mask is None else mask.data_ptr(),
+            *addresses((q, out, mask)),
             (_Part * MAX_PARTS)(*(_part(keys, values) for keys, values in parts)),
             heads,
             parts[0][0].shape[0],
             rows,
             d,
-            q.stride(0),
-            q.stride(1),
+            *q.stride()[:2],
             0 if mask is None or len(mask) == 1 else mask.stride(0),
-            0,
         )
         products = heads * rows * total * d
         run(self._attend, arguments, (q, parts, mask, out), max_threads=1 + products // MIN_PRODUCTS_PER_THREAD)
@@ -131,8 +113,7 @@ def _is_readable(tensor: Tensor) -> bool:
 
 
 def _part(keys: Tensor, values: Tensor) -> _Part:
-    strides = (keys.stride(0), keys.stride(1), values.stride(0), values.stride(1))
-    return _Part(keys.data_ptr(), values.data_ptr(), keys.shape[1], *strides)
+    return _Part(*addresses((keys, values)), keys.shape[1], *keys.stride()[:2], *values.stride()[:2])
 
 
 def _check(q: Tensor, parts: Sequence[KeysValues], mask: Tensor | None, total: int) -> None:

@@ -1,16 +1,17 @@
 """Calls functions of the compiled library in several threads.
 
-Knows that a function takes one structure, and that threads take parts of the same work from a counter in it; knows
-nothing about what is computed.
+Knows that a function takes one structure, which begins with pointers to tensors and ends with a counter, from which
+threads take parts of the same work; knows nothing about what is computed.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 import torch
+from torch import Tensor
 
 from quant.cpu.parallel import MAX_THREADS, parallel_for
 
@@ -18,6 +19,21 @@ DTYPES = (torch.float32, torch.bfloat16)
 """Types of activations, results and logits."""
 
 Function: TypeAlias = Callable[[ctypes.Structure], None]
+
+
+def pointers(*names: str) -> Iterator[tuple[str, type[ctypes.c_void_p]]]:
+    """Fields of a structure."""
+    return ((name, ctypes.c_void_p) for name in names)
+
+
+def integers(*names: str) -> Iterator[tuple[str, type[ctypes.c_int64]]]:
+    """The same of 64 bits."""
+    return ((name, ctypes.c_int64) for name in names)
+
+
+def addresses(tensors: Iterable[Tensor | None]) -> Iterator[int | None]:
+    """Values of pointers; null for a tensor that is not given."""
+    return (None if tensor is None else tensor.data_ptr() for tensor in tensors)
 
 
 def function_of(function: Callable[..., None], arguments: type[ctypes.Structure]) -> Function:
@@ -32,6 +48,7 @@ def run(
     """Calls a function in as many threads as torch has, or no more than are allowed.
 
     Args:
+        arguments: its counter is 0, as what a structure is not given always is.
         tensors: what the arguments point to. Threads hold them too: after Ctrl-C they are still computing when the
             caller is gone.
     """

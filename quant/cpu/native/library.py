@@ -18,7 +18,7 @@ from torch import Tensor
 from quant.codecs.codec import GROUP, Encoded
 from quant.codecs.nf4 import LEVELS
 from quant.cpu.native.attention import NativeAttention
-from quant.cpu.native.calls import DTYPES, function_of, run
+from quant.cpu.native.calls import DTYPES, addresses, function_of, integers, pointers, run
 from quant.cpu.native.logits import NativeLogits
 from quant.cpu.native.soft_embedding import NativeSoftEmbedding
 
@@ -31,31 +31,13 @@ MIN_ACTIVATIONS_PER_THREAD = 1 << 20
 
 
 class _Rows(ctypes.Structure):
-    _fields_ = (
-        ("x", ctypes.c_void_p),
-        ("groups", ctypes.c_void_p),
-        ("count", ctypes.c_int64),
-        ("in_", ctypes.c_int64),
-        ("is_bf16", ctypes.c_int64),
-        ("is_nf4", ctypes.c_int64),
-        ("next", ctypes.c_int64),
-    )
+    _fields_ = (*pointers("x", "groups"), *integers("count", "in_", "is_bf16", "is_nf4", "next"))
 
 
 class _Product(ctypes.Structure):
     _fields_ = (
-        ("codes", ctypes.c_void_p),
-        ("scales", ctypes.c_void_p),
-        ("levels", ctypes.c_void_p),
-        ("groups", ctypes.c_void_p),
-        ("chosen", ctypes.c_void_p),
-        ("starts", ctypes.c_void_p),
-        ("result", ctypes.c_void_p),
-        ("weights", ctypes.c_int64),
-        ("out", ctypes.c_int64),
-        ("in_", ctypes.c_int64),
-        ("is_bf16", ctypes.c_int64),
-        ("next", ctypes.c_int64),
+        *pointers("codes", "scales", "levels", "groups", "chosen", "starts", "result"),
+        *integers("weights", "out", "in_", "is_bf16", "next"),
     )
 
 
@@ -127,7 +109,7 @@ class NativeLibrary:
         if width % GROUP:
             raise ValueError(f"rows of {width} inputs do not divide into groups of {GROUP}")
         groups = torch.empty(count, width // GROUP, GROUP_BYTES, dtype=torch.uint8)
-        arguments = _Rows(x.data_ptr(), groups.data_ptr(), count, width, x.dtype == torch.bfloat16, nf4, 0)
+        arguments = _Rows(*addresses((x, groups)), count, width, x.dtype == torch.bfloat16, nf4)
         run(self._quantize, arguments, (x, groups), max_threads=1 + x.numel() // MIN_ACTIVATIONS_PER_THREAD)
         return NativeRows(groups, x.dtype, nf4)
 
@@ -156,21 +138,8 @@ class NativeLibrary:
         _check(rows, weights, chosen, counts, (number, out, width))
         starts = torch.tensor([0, *accumulate(counts)], dtype=torch.int64)
         result = torch.empty(pairs, out, dtype=rows.dtype)
-        arguments = _Product(
-            codes.data_ptr(),
-            scales.data_ptr(),
-            self._levels.data_ptr() if is_nf4 else None,
-            rows.groups.data_ptr(),
-            None if chosen is None else chosen.data_ptr(),
-            starts.data_ptr(),
-            result.data_ptr(),
-            number,
-            out,
-            width,
-            rows.dtype == torch.bfloat16,
-            0,
-        )
-        run(self._multiply, arguments, (codes, scales, self._levels, rows, chosen, starts, result))
+        tensors = (codes, scales, self._levels if is_nf4 else None, rows.groups, chosen, starts, result)
+        run(self._multiply, _Product(*addresses(tensors), number, out, width, rows.dtype == torch.bfloat16), tensors)
         return result
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quant.cpu.native.calls import DTYPES, function_of, run
+from quant.cpu.native.calls import DTYPES, addresses, function_of, integers, pointers, run
 
 MIN_LOGITS_PER_THREAD = 1 << 16
 """Fewer take less time than it takes to wake up a thread."""
@@ -20,19 +20,11 @@ MIN_LOGITS_PER_THREAD = 1 << 16
 
 class _Reading(ctypes.Structure):
     _fields_ = (
-        ("logits", ctypes.c_void_p),
-        ("uniforms", ctypes.c_void_p),
-        ("entropy", ctypes.c_void_p),
-        ("argmax_prob", ctypes.c_void_p),
-        ("log_normalizer", ctypes.c_void_p),
-        ("argmax", ctypes.c_void_p),
-        ("sampled", ctypes.c_void_p),
-        ("count", ctypes.c_int64),
-        ("chunks", ctypes.c_int64),
-        ("is_bf16", ctypes.c_int64),
+        *pointers("logits", "uniforms", "entropy", "argmax_prob", "log_normalizer", "argmax", "sampled"),
+        *integers("count", "chunks", "is_bf16"),
         ("softcap", ctypes.c_double),
         ("temperature", ctypes.c_double),
-        ("next", ctypes.c_int64),
+        *integers("next"),
     )
 
 
@@ -101,24 +93,10 @@ class NativeLogits:
         uniforms = None if uniforms is None else uniforms.contiguous()
         entropy, argmax_prob, log_normalizer = (torch.empty(count, dtype=torch.float32) for _ in range(3))
         argmax, sampled = (torch.empty(count, dtype=torch.int64) for _ in range(2))
-        arguments = _Reading(
-            logits.data_ptr(),
-            None if uniforms is None else uniforms.data_ptr(),
-            entropy.data_ptr(),
-            argmax_prob.data_ptr(),
-            log_normalizer.data_ptr(),
-            argmax.data_ptr(),
-            sampled.data_ptr(),
-            count,
-            vocabulary // self._chunk,
-            logits.dtype == torch.bfloat16,
-            softcap or 0.0,
-            temperature,
-            0,
-        )
-        statistics = RowStatistics(
+        tensors = (logits, uniforms, entropy, argmax_prob, log_normalizer, argmax, sampled)
+        settings = (count, vocabulary // self._chunk, logits.dtype == torch.bfloat16, softcap or 0.0, temperature)
+        max_threads = 1 + logits.numel() // MIN_LOGITS_PER_THREAD
+        run(self._read, _Reading(*addresses(tensors), *settings), tensors, max_threads)
+        return RowStatistics(
             entropy=entropy, argmax=argmax, argmax_prob=argmax_prob, sampled=sampled, log_normalizer=log_normalizer
         )
-        held = (logits, uniforms, statistics)
-        run(self._read, arguments, held, max_threads=1 + logits.numel() // MIN_LOGITS_PER_THREAD)
-        return statistics

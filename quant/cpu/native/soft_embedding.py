@@ -7,13 +7,12 @@ Shape letters: N rows of logits, V vocabulary, D width, P ids of all nuclei toge
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from quant.codecs.codec import GROUP, Encoded
-from quant.cpu.native.calls import DTYPES, function_of, run, thread_count
+from quant.cpu.native.calls import DTYPES, addresses, function_of, integers, pointers, run, thread_count
 
 MIN_PRODUCTS_PER_THREAD = 1 << 20
 """Fewer multiplications take less time than it takes to wake up a thread."""
@@ -23,33 +22,17 @@ PANELS_PER_THREAD = 3
 
 class _Nuclei(ctypes.Structure):
     _fields_ = (
-        ("logits", ctypes.c_void_p),
-        ("log_normalizer", ctypes.c_void_p),
-        ("least", ctypes.c_void_p),
-        ("sizes", ctypes.c_void_p),
-        ("starts", ctypes.c_void_p),
-        ("ids", ctypes.c_void_p),
-        ("log_probs", ctypes.c_void_p),
-        ("count", ctypes.c_int64),
-        ("vocabulary", ctypes.c_int64),
-        ("is_bf16", ctypes.c_int64),
+        *pointers("logits", "log_normalizer", "least", "sizes", "starts", "ids", "log_probs"),
+        *integers("count", "vocabulary", "is_bf16"),
         ("tail", ctypes.c_double),
-        ("next", ctypes.c_int64),
+        *integers("next"),
     )
 
 
 class _Sums(ctypes.Structure):
     _fields_ = (
-        ("codes", ctypes.c_void_p),
-        ("scales", ctypes.c_void_p),
-        ("starts", ctypes.c_void_p),
-        ("ids", ctypes.c_void_p),
-        ("weights", ctypes.c_void_p),
-        ("sums", ctypes.c_void_p),
-        ("count", ctypes.c_int64),
-        ("width", ctypes.c_int64),
-        ("part", ctypes.c_int64),
-        ("next", ctypes.c_int64),
+        *pointers("codes", "scales", "starts", "ids", "weights", "sums"),
+        *integers("count", "width", "part", "next"),
     )
 
 
@@ -101,17 +84,17 @@ class NativeSoftEmbedding:
             than `max_ids` without any; ids, int32 [P], ascending within a row; and their probabilities, fp32 [P].
         """
         count, vocabulary = logits.shape
-        settings = (count, vocabulary, logits.dtype == torch.bfloat16, tail, 0)
+        settings = (count, vocabulary, logits.dtype == torch.bfloat16, tail)
         log_normalizer = log_normalizer.float().contiguous()
         least, sizes = torch.empty(count, dtype=torch.uint16), torch.empty(count, dtype=torch.int64)
         tensors: tuple[Tensor, ...] = (logits, log_normalizer, least, sizes)
         max_threads = 1 + logits.numel() // MIN_PRODUCTS_PER_THREAD
-        run(self._measure, _Nuclei(*_pointers(tensors), None, None, None, *settings), tensors, max_threads)
+        run(self._measure, _Nuclei(*addresses((*tensors, None, None, None)), *settings), tensors, max_threads)
         lengths = torch.where(sizes > max_ids, 0, sizes)
         starts = torch.cat((lengths.new_zeros(1), lengths.cumsum(0)))
         ids, log_probs = (torch.empty(int(starts[-1]), dtype=dtype) for dtype in (torch.int32, torch.float32))
         tensors += (starts, ids, log_probs)
-        run(self._collect, _Nuclei(*_pointers(tensors), *settings), tensors, max_threads)
+        run(self._collect, _Nuclei(*addresses(tensors), *settings), tensors, max_threads)
         return sizes, starts, ids, log_probs.exp_()
 
     def _sums(self, table: Encoded, starts: Tensor, ids: Tensor, probs: Tensor) -> Tensor:
@@ -121,17 +104,13 @@ class NativeSoftEmbedding:
         tensors = (table.codes, table.scales, starts, ids, probs, sums)
         max_threads = 1 + len(ids) * width // MIN_PRODUCTS_PER_THREAD
         part = self._part(count, width, thread_count(max_threads))
-        run(self._add_rows, _Sums(*_pointers(tensors), count, width, part, 0), tensors, max_threads)
+        run(self._add_rows, _Sums(*addresses(tensors), count, width, part), tensors, max_threads)
         return sums
 
     def _part(self, count: int, width: int, threads: int) -> int:
         """Rows for which a panel is computed at a time: all, unless that makes too few panels for the threads."""
         parts = max(1, PANELS_PER_THREAD * threads * self._panel // width)
         return max(1, min(-(-count // parts), self._max_rows))
-
-
-def _pointers(tensors: Sequence[Tensor]) -> Iterator[int]:
-    return (tensor.data_ptr() for tensor in tensors)
 
 
 def _check(table: Encoded, logits: Tensor, log_normalizer: Tensor) -> None:
