@@ -8,7 +8,7 @@ statistics of logits.
     logits.c                             statistics of logits, an id drawn from each row, and scores in their place
     vectors.h, avx512.h, avx2.h          vectors of this CPU
     exponential.h                        exp of such a vector
-    stored.h                             how quantized weights are stored
+    stored.h, counter.h                  how quantized weights are stored; how threads share work
     build                                compiles them with the system's C compiler, once
     library                              calls the products; the layouts of their arguments
     attention, soft_embedding, logits    call the others, the same

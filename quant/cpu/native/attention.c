@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "counter.h"
 #include "words.h"
 
 #include "exponential.h"
@@ -238,12 +239,9 @@ void attend(struct attention *a) {
     b.group = a->heads / a->kv_heads;
     b.d = a->d;
     const int64_t rows = a->rows * b.group, blocks = (rows + ROWS - 1) / ROWS;
-    if (!blocks) return;
-    for (;;) {
-        const int64_t taken = __atomic_fetch_add(&a->next, 1, __ATOMIC_RELAXED);
+    for (int64_t taken; (taken = taken_from(&a->next)) < a->kv_heads * blocks;) {
         b.kv_head = taken / blocks;
         b.first_row = taken % blocks * ROWS;
-        if (b.kv_head >= a->kv_heads) return;
         b.rows = (int)(rows - b.first_row < ROWS ? rows - b.first_row : ROWS);
         begin(&b, a);
         const uint8_t *mask = a->mask;

@@ -17,13 +17,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-SOURCES = tuple(
-    Path(__file__).with_name(name)
-    for name in (
-        *("product.c", "tiles.c", "attention.c", "soft_embedding.c", "logits.c"),
-        *("stored.h", "product.h", "tiles.h", "words.h", "vectors.h", "avx512.h", "avx2.h", "exponential.h"),
-    )
-)
+SOURCES = tuple(sorted(Path(__file__).parent.glob("*.[ch]")))
 FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC")
 """Without contraction a number is rounded as the expression says, by every compiler alike."""
 NAMES = ("cc", "gcc", "clang")

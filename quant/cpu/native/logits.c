@@ -10,6 +10,7 @@
 
 #include <math.h>
 
+#include "counter.h"
 #include "stored.h"
 #include "vectors.h"
 
@@ -181,9 +182,7 @@ static void read_row(const struct reading *g, const struct row *r, int64_t numbe
 void read_logits(struct reading *g) {
     const double cap = g->softcap;
     const int64_t size = g->chunks * CHUNK * (g->is_bf16 ? sizeof(uint16_t) : sizeof(float));
-    for (;;) {
-        const int64_t number = __atomic_fetch_add(&g->next, 1, __ATOMIC_RELAXED);
-        if (number >= g->count) return;
+    for (int64_t number; (number = taken_from(&g->next)) < g->count;) {
         const struct row row = {
             .logits = (char *)g->logits + number * size,
             .is_bf16 = g->is_bf16,

@@ -11,9 +11,9 @@
 // of tiles from one counter, and a core with less time takes fewer of them. Where there are tile registers, `tiles.c`
 // computes the same from MIN_ROWS_OF_TILES rows on.
 
-#include <stdint.h>
 #include <string.h>
 
+#include "counter.h"
 #include "product.h"
 #include "tiles.h"
 
@@ -30,7 +30,7 @@ struct rows {
     int64_t count, in;
     int64_t is_bf16;
     int64_t is_nf4;  // whether they will meet nf4 codes, two in a byte
-    int64_t next;    // the first row that nobody has taken; 0 at first
+    int64_t next;    // the first CHUNK rows that nobody has taken; 0 at first
 };
 
 // Whole numbers next to values within ±2^22, halves to even, by adding 1.5 · 2^23.
@@ -79,9 +79,7 @@ static void quantize_group(const float values[GROUP], int is_nf4, struct group *
 // Quantizes rows until none is left; any number of threads may be in here for the same ones.
 void quantize(struct rows *rows) {
     const int64_t groups = rows->in / GROUP;
-    for (;;) {
-        const int64_t first = __atomic_fetch_add(&rows->next, CHUNK, __ATOMIC_RELAXED);
-        if (first >= rows->count) return;
+    for (int64_t first; (first = CHUNK * taken_from(&rows->next)) < rows->count;) {
         const int64_t last = first + CHUNK < rows->count ? first + CHUNK : rows->count;
         for (int64_t at = first * groups; at < last * groups; ++at) {
             float values[GROUP];
@@ -141,14 +139,13 @@ static inline __attribute__((always_inline)) void strip(const whole levels[QUADS
 // A tile times up to MAX_ROWS rows.
 static void tile(const struct product *p, const uint8_t *codes, const float *scales, const struct group *const *rows,
                  int count, real *sums) {
-    const int64_t groups = p->in / GROUP, group_bytes = p->levels ? GROUP / 2 : GROUP, stride = groups * group_bytes;
+    const int64_t groups = p->in / GROUP, group_bytes = code_bytes(p, GROUP), stride = groups * group_bytes;
     const uint8_t *next_tile = codes + LANES * stride;
     const whole table = p->levels ? table_of(p->levels) : whole_of(0);
     const int strips = (count + STRIP - 1) / STRIP;
     for (int m = 0; m < count; ++m) sums[m] = real_of(0.0F);
     for (int64_t group = 0; group < groups; ++group) {
-        for (int64_t at = 0; at < LANES * group_bytes; at += 64)
-            __builtin_prefetch(next_tile + group * LANES * group_bytes + at, 0, 2);
+        prefetch(next_tile + group * LANES * group_bytes, LANES * group_bytes);
         whole levels[QUADS];
         if (p->levels)
             decode_nf4(codes + group * group_bytes, stride, table, levels);
@@ -173,19 +170,19 @@ static void tile(const struct product *p, const uint8_t *codes, const float *sca
 
 // Rows `first` up to `last` of a weight, a tile at a time.
 static void block(const struct product *p, int64_t weight, int64_t first, int64_t last) {
-    const int64_t groups = p->in / GROUP, row_bytes = p->levels ? p->in / 2 : p->in, end = p->starts[weight + 1];
+    const int64_t groups = p->in / GROUP, end = p->starts[weight + 1];
     float scales[MAX_GROUPS * LANES] __attribute__((aligned(64)));
     real sums[MAX_ROWS];
     const struct group *rows[MAX_ROWS];
     for (int64_t start = p->starts[weight]; start < end; start += MAX_ROWS) {
         const int count = (int)(end - start < MAX_ROWS ? end - start : MAX_ROWS);
-        for (int m = 0; m < count; ++m) rows[m] = p->groups + (p->chosen ? p->chosen[start + m] : start + m) * groups;
+        for (int m = 0; m < count; ++m) rows[m] = groups_of(p, start + m);
         for (int64_t n = first; n < last; n += LANES) {
             const int64_t row = weight * p->out + n;
             for (int lane = 0; lane < LANES; ++lane)
                 for (int64_t group = 0; group < groups; ++group)
                     scales[group * LANES + lane] = from_bf16(p->scales[(row + lane) * groups + group]);
-            tile(p, p->codes + row * row_bytes, scales, rows, count, sums);
+            tile(p, p->codes + row * code_bytes(p, p->in), scales, rows, count, sums);
             for (int m = 0; m < count; ++m) store(p, (start + m) * p->out + n, sums[m]);
         }
     }
@@ -195,10 +192,8 @@ static void block(const struct product *p, int64_t weight, int64_t first, int64_
 void multiply(struct product *p) {
     const int64_t blocks = (p->out + BLOCK - 1) / BLOCK;
     struct tiles *tiles = begin_tiles(p);
-    for (;;) {
-        const int64_t taken = __atomic_fetch_add(&p->next, 1, __ATOMIC_RELAXED);
+    for (int64_t taken; (taken = taken_from(&p->next)) < p->weights * blocks;) {
         const int64_t weight = taken / blocks, first = taken % blocks * BLOCK;
-        if (weight >= p->weights) break;
         const int64_t last = first + BLOCK < p->out ? first + BLOCK : p->out;
         if (tiles && p->starts[weight + 1] - p->starts[weight] >= MIN_ROWS_OF_TILES)
             block_of_tiles(tiles, p, weight, first, last);

@@ -28,6 +28,19 @@ struct product {
     int64_t next;  // the first block of a weight that nobody has taken; 0 at first
 };
 
+// Bytes of the codes of so many inputs.
+static inline int64_t code_bytes(const struct product *p, int64_t inputs) { return p->levels ? inputs / 2 : inputs; }
+
+// The groups of the row of a product.
+static inline const struct group *groups_of(const struct product *p, int64_t product) {
+    return p->groups + (p->chosen ? p->chosen[product] : product) * (p->in / GROUP);
+}
+
+// Fetches codes into the L2 cache.
+static inline void prefetch(const uint8_t *codes, int64_t bytes) {
+    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(codes + at, 0, 2);
+}
+
 // LANES results from `at` on.
 static inline void store(const struct product *p, int64_t at, real value) {
     if (p->is_bf16)

@@ -13,6 +13,7 @@
 
 #include <math.h>
 
+#include "counter.h"
 #include "stored.h"
 #include "vectors.h"
 
@@ -105,11 +106,7 @@ static void measure(const struct nuclei *n, int64_t row, uint32_t counts[KEYS]) 
 // Finds the nuclei of rows until none is left; any number of threads may be in here, and below, for the same ones.
 void measure_nuclei(struct nuclei *n) {
     uint32_t counts[KEYS];
-    for (;;) {
-        const int64_t row = __atomic_fetch_add(&n->next, 1, __ATOMIC_RELAXED);
-        if (row >= n->count) return;
-        measure(n, row, counts);
-    }
+    for (int64_t row; (row = taken_from(&n->next)) < n->count;) measure(n, row, counts);
 }
 
 static void collect(const struct nuclei *n, int64_t row) {
@@ -135,11 +132,7 @@ static void collect(const struct nuclei *n, int64_t row) {
 
 // Lists the ids of nuclei, after they were measured.
 void collect_nuclei(struct nuclei *n) {
-    for (;;) {
-        const int64_t row = __atomic_fetch_add(&n->next, 1, __ATOMIC_RELAXED);
-        if (row >= n->count) return;
-        collect(n, row);
-    }
+    for (int64_t row; (row = taken_from(&n->next)) < n->count;) collect(n, row);
 }
 
 // A panel for some rows, as a thread computes it.
@@ -150,8 +143,7 @@ struct panel {
     int64_t column, columns, first_row, rows;
 } __attribute__((aligned(64)));
 
-static void decode_row(const struct sums *s, int64_t id, int64_t column, int64_t columns,
-                       float *restrict to) {
+static void decode_row(const struct sums *s, int64_t id, int64_t column, int64_t columns, float *restrict to) {
     const int8_t *restrict codes = s->codes + id * s->width + column;
     const uint16_t *scales = s->scales + (id * s->width + column) / GROUP;
     for (int64_t k = 0; k < columns; k += GROUP) {
@@ -216,15 +208,13 @@ static void add_panel(const struct sums *s, struct panel *p) {
 // Adds up panels until none is left.
 void add_rows(struct sums *s) {
     struct panel p;
-    const int64_t panels = (s->width + PANEL - 1) / PANEL;
+    const int64_t panels = (s->width + PANEL - 1) / PANEL, parts = (s->count + s->part - 1) / s->part;
     memset(p.tile, 0, sizeof p.tile);  // of a panel that is not full, the rest stays so
-    for (;;) {
-        const int64_t taken = __atomic_fetch_add(&s->next, 1, __ATOMIC_RELAXED);
+    for (int64_t taken; (taken = taken_from(&s->next)) < parts * panels;) {
         p.column = taken % panels * PANEL;
         p.columns = s->width - p.column < PANEL ? s->width - p.column : PANEL;
         p.first_row = taken / panels * s->part;
         p.rows = s->count - p.first_row < s->part ? s->count - p.first_row : s->part;
-        if (p.rows <= 0) return;
         add_panel(s, &p);
     }
 }

@@ -75,16 +75,15 @@ def _opened(command: Sequence[str]) -> NativeLibrary:
 
 
 def _is_correct(library: NativeLibrary) -> bool:
-    products = all(is_correct(library, codec) for codec in CODECS)
     return (
-        products
+        all(are_products_correct(library, codec) for codec in CODECS)
         and is_soft_embedding_correct(library)
         and are_statistics_correct(library)
         and is_attention_correct(library.attention)
     )
 
 
-def is_correct(library: NativeLibrary, codec: str) -> bool:
+def are_products_correct(library: NativeLibrary, codec: str) -> bool:
     """Whether products with a codec's weights are the integer sums that they should be."""
     generator = torch.Generator().manual_seed(0)
     number, out, width, rows = 2, 2 * library.lanes, 2 * GROUP, 11

@@ -124,7 +124,7 @@ static void pack(struct tiles *tiles, const struct product *p, int64_t weight, i
     if (tiles->weight == weight && tiles->start == start) return;
     const int64_t groups = p->in / GROUP;
     const struct group *rows[MAX_ROWS];
-    for (int m = 0; m < count; ++m) rows[m] = p->groups + (p->chosen ? p->chosen[start + m] : start + m) * groups;
+    for (int m = 0; m < count; ++m) rows[m] = groups_of(p, start + m);
     struct strip *to = tiles->strips;
     for (int64_t group = 0; group < groups; ++group)
         for (int first = 0; first < count; first += SIDE, ++to) {
@@ -162,7 +162,7 @@ static inline __attribute__((always_inline)) void add(const whole of_group[SIDE]
 // Sixteen rows of a weight times `strips` strips, which is a constant wherever this is compiled into.
 static inline __attribute__((always_inline)) void tile(const struct tiles *tiles, const struct product *p,
                                                        const uint8_t *codes, real sums[][SIDE], const int strips) {
-    const int64_t groups = p->in / GROUP, group_bytes = p->levels ? GROUP / 2 : GROUP, stride = groups * group_bytes;
+    const int64_t groups = p->in / GROUP, group_bytes = code_bytes(p, GROUP), stride = groups * group_bytes;
     const uint8_t *next_tile = codes + SIDE * stride;
     const whole table = p->levels ? shifted(table_of(p->levels)) : whole_of(0);
     whole of_groups[2][MAX_STRIPS][SIDE];
@@ -170,8 +170,7 @@ static inline __attribute__((always_inline)) void tile(const struct tiles *tiles
         for (int n = 0; n < SIDE; ++n) sums[s][n] = real_of(0.0F);
     for (int64_t group = 0; group <= groups; ++group) {
         if (group < groups) {
-            for (int64_t at = 0; at < SIDE * group_bytes; at += 64)
-                __builtin_prefetch(next_tile + group * SIDE * group_bytes + at, 0, 2);
+            prefetch(next_tile + group * SIDE * group_bytes, SIDE * group_bytes);
             if (p->levels)
                 load_nf4(codes + group * group_bytes, stride, table);
             else
@@ -204,7 +203,7 @@ static void store_all(const struct product *p, int64_t at, int count, real sums[
         break
 
 void block_of_tiles(struct tiles *tiles, const struct product *p, int64_t weight, int64_t first, int64_t last) {
-    const int64_t groups = p->in / GROUP, row_bytes = p->levels ? p->in / 2 : p->in, end = p->starts[weight + 1];
+    const int64_t groups = p->in / GROUP, end = p->starts[weight + 1];
     real sums[MAX_STRIPS][SIDE];
     for (int64_t start = p->starts[weight]; start < end; start += MAX_ROWS) {
         const int count = (int)(end - start < MAX_ROWS ? end - start : MAX_ROWS);
@@ -212,7 +211,7 @@ void block_of_tiles(struct tiles *tiles, const struct product *p, int64_t weight
         for (int64_t n = first; n < last; n += SIDE) {
             const int64_t row = weight * p->out + n;
             for (int64_t at = 0; at < SIDE * groups; ++at) tiles->scales[at] = from_bf16(p->scales[row * groups + at]);
-            const uint8_t *codes = p->codes + row * row_bytes;
+            const uint8_t *codes = p->codes + row * code_bytes(p, p->in);
             switch (strips_of(count)) {
                 STRIPS_OF(1);
                 STRIPS_OF(2);

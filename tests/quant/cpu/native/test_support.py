@@ -191,21 +191,6 @@ def test_what_is_no_library_is_not_used(tmp_path: Path, monkeypatch: pytest.Monk
     assert unsupported().reason.startswith("the native kernel cannot be compiled and opened (")
 
 
-@needs_native
-def test_wrong_numbers_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    broken = tmp_path / "product.c"
-    text = build.SOURCES[0].read_text()
-    assert "to->offset = -SHIFT * sum" in text or "sum += code;" in text
-    broken.write_text(
-        text.replace("sum += code;", "sum += code + 1;").replace("/ (is_nf4 ? 127.0F", "/ (is_nf4 ? 126.0F")
-    )
-    for header in build.SOURCES[1:]:
-        (tmp_path / header.name).write_bytes(header.read_bytes())
-    monkeypatch.setattr(build, "SOURCES", (broken, *build.SOURCES[1:]))
-    assert unsupported().reason == "the native kernel computes wrong numbers here"
-
-
 def change_source(name: str, right: str, wrong: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Has the library made of sources of which one has another text in one place."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
@@ -214,6 +199,12 @@ def change_source(name: str, right: str, wrong: str, folder: Path, monkeypatch: 
         assert source.name != name or right in text
         (folder / source.name).write_text(text.replace(right, wrong) if source.name == name else text)
     monkeypatch.setattr(build, "SOURCES", tuple(folder / source.name for source in build.SOURCES))
+
+
+@needs_native
+def test_wrong_products_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    change_source("product.c", "is_nf4 ? 127.0F", "is_nf4 ? 126.0F", tmp_path, monkeypatch)
+    assert unsupported().reason == "the native kernel computes wrong numbers here"
 
 
 @needs_native
@@ -270,7 +261,7 @@ def test_wrong_statistics_are_noticed(right: str, wrong: str, tmp_path: Path, mo
 @needs_native
 @pytest.mark.parametrize("wrong", CODECS)
 def test_both_formats_are_tried(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(support, "is_correct", lambda _, codec: codec != wrong)
+    monkeypatch.setattr(support, "are_products_correct", lambda _, codec: codec != wrong)
     assert unsupported().reason == "the native kernel computes wrong numbers here"
 
 
