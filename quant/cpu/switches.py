@@ -8,23 +8,21 @@ They are for comparisons. Knows their values; knows nothing about what they turn
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from typing import Literal
 
 from quant.switch import chosen
-
-Path: TypeAlias = Literal["auto", "plain", "fast"]
 
 CPU_PATH = "LOCALDIFF_CPU_PATH"
 CPU_NATIVE = "LOCALDIFF_CPU_NATIVE"
 
 
-def cpu_path() -> Path:
+def cpu_path() -> Literal["auto", "plain", "fast"]:
     """The value of the variable.
 
     Raises:
         SwitchError: the variable has an invalid value.
     """
-    return chosen(CPU_PATH, *get_args(Path))
+    return chosen(CPU_PATH, "auto", "plain", "fast")
 
 
 def is_native_off() -> bool:
