@@ -40,9 +40,13 @@ class Encoded:
         """Stored bytes."""
         return self.codes.nbytes + self.scales.nbytes
 
-    def __getitem__(self, index: int | slice | Tensor) -> Encoded:
-        """The part of the tensor with this index on the first axis; a tensor of indices gathers rows."""
+    def __getitem__(self, index: int | slice | Tensor | None) -> Encoded:
+        """The part with this index on the first axis; a tensor of indices gathers rows, None makes a stack of one."""
         return Encoded(codes=self.codes[index], scales=self.scales[index])
+
+    def contiguous(self) -> Encoded:
+        """The same tensor, each part in one piece."""
+        return Encoded(codes=self.codes.contiguous(), scales=self.scales.contiguous())
 
 
 class NotFiniteError(ValueError):

@@ -42,7 +42,7 @@ from quant.cpu.native.logits import NativeLogits
 from quant.cpu.native.products import NativeLinear, NativeProduct
 from quant.cpu.native.support import native_library
 from quant.cpu.pages import release_pages
-from quant.cpu.products import DecodedProduct, ExpertProduct, Int8Product, LibraryProduct
+from quant.cpu.products import DecodedProduct, ExpertProduct, Int8Product
 from quant.cpu.switches import cpu_path, is_native_off
 from quant.instructions import has_amx, has_bf16_matmul
 from quant.modules.embedding import QuantEmbedding
@@ -219,10 +219,7 @@ def _product(tensor: QuantTensor) -> ExpertProduct:
     if _takes_rows(tensor):
         return Int8Product(tensor)
     compute = torch.bfloat16 if has_bf16_matmul() else torch.float32
-    library = nf4_library()
-    if tensor.codec.name == "nf4" and library is not None:
-        return LibraryProduct(tensor, compute, library)
-    return DecodedProduct(tensor, compute)
+    return DecodedProduct(tensor, compute, nf4_library() if tensor.codec.name == "nf4" else None)
 
 
 def _takes_rows(tensor: QuantTensor) -> bool:

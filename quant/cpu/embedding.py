@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quant.cpu.native.library import NativeLibrary
-from quant.cpu.native.products import contiguous, path_of, stack_of_one
+from quant.cpu.native.products import path_of
 from quant.modules.embedding import QuantEmbedding, TiedEmbedding
 
 TAIL = 2.0**-10
@@ -33,14 +33,12 @@ class NativeEmbedding(QuantEmbedding):
     def __init__(self, embedding: QuantEmbedding, library: NativeLibrary) -> None:
         nn.Module.__init__(self)
         self.weight, self._dtype = embedding.weight, embedding.dtype
-        self._stored = contiguous(embedding.weight.encoded)
+        self._stored = embedding.weight.encoded.contiguous()
         self._library = library
         self.path = path_of(embedding.weight, library)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return self._library.multiply(
-            self._library.rows(hidden, nf4=False), stack_of_one(self._stored), None, [len(hidden)]
-        )
+        return self._library.multiply(self._library.rows(hidden, nf4=False), self._stored[None], None, [len(hidden)])
 
     def soft(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
         """See `ChunkedEmbedding.soft`; a row may lose up to `TAIL` of its probability."""

@@ -1,7 +1,7 @@
 """The experts of a layer, optimized for the CPU.
 
-Rows are sorted by expert once, both products run over them in that order, and every row's outputs
-are summed at the end. Knows which rows go where once they are routed; does not know how they were routed.
+Rows are sorted by expert once, both products run over them in that order, and each row's outputs are summed at the end.
+Knows which rows go where once they are routed; does not know how they were routed.
 Shape letters: N rows, D width, E experts, K experts per row, I expert width, P = N · K pairs.
 """
 
@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from quant.cpu.products import DecodedProduct, ExpertProduct, LibraryProduct, expert_parts
+from quant.cpu.products import DecodedProduct, ExpertProduct, expert_parts
 from quant.modules.activation import gelu
 from quant.modules.adapter_hook import AdapterHook
 from quant.modules.experts import RoutedExperts, pairs_by_expert
@@ -35,7 +35,7 @@ class CpuExperts(RoutedExperts):
     def __init__(self, gate_up: ExpertProduct, down: ExpertProduct, experts: int) -> None:
         super().__init__()
         self._gate_up, self._down, self._experts = gate_up, down, experts
-        self.decodes = any(isinstance(product, LibraryProduct | DecodedProduct) for product in (gate_up, down))
+        self.decodes = any(isinstance(product, DecodedProduct) for product in (gate_up, down))
         self.path = gate_up.path if gate_up.path == down.path else f"{gate_up.path}, then {down.path}"
 
     def forward(

@@ -1,8 +1,8 @@
 """One stacked tensor of experts `[E, out, in]` times the rows routed to each expert.
 
-Three implementations of one interface: NF4 decoded by bitsandbytes' library, int8 by rows, and any codec decoded as the
-plain modules do it. A decoded weight is the left factor, `weight @ rows.T`: a matmul packs its right factor for its
-inner loop, and a handful of rows is less to pack than a weight. Measured at 16 rows: half the time.
+Two implementations of one interface: experts decoded one by one, and int8 by rows; `native.products` has a third. A
+decoded weight is the left factor, `weight @ rows.T`: a matmul packs its right factor for its inner loop, and a handful
+of rows is less to pack than a weight. Measured at 16 rows: half the time.
 Shape letters: R rows, P chosen pairs of row and expert in the order of experts, E experts, in, out features.
 """
 
@@ -47,48 +47,34 @@ class ExpertProduct(Protocol):
 
 
 class DecodedProduct:
-    """Decodes an expert at a time, as its codec does.
+    """Decodes an expert at a time: as its codec does, or with bitsandbytes' library.
 
     Args:
-        tensor: `[E, out, in]`.
-        compute: type of the product.
+        tensor: `[E, out, in]`; NF4 for the library.
+        compute: type of the product; bf16 or fp32 for the library.
     """
 
-    def __init__(self, tensor: QuantTensor, compute: torch.dtype) -> None:
-        self._tensor, self._compute = tensor, compute
-        self.path = f"decoded to {short_name(compute)}, multiplied through torch"
-
-    def __call__(self, x: Tensor, chosen: Tensor | None, counts: Sequence[int]) -> Tensor:
-        rows = (x if chosen is None else x[chosen]).to(self._compute)
-
-        def multiply(expert: int, part: slice) -> Tensor:
-            return torch.mm(self._tensor.decode(self._compute, expert), rows[part].t())
-
-        return _products(lambda: multiply, counts, x.new_empty(len(rows), self._tensor.shape[1]))
-
-
-class LibraryProduct:
-    """Decodes an expert at a time with bitsandbytes' library.
-
-    Args:
-        tensor: `[E, out, in]`, NF4.
-        compute: type of the product, bf16 or fp32.
-    """
-
-    def __init__(self, tensor: QuantTensor, compute: torch.dtype, library: Nf4Library) -> None:
-        self._codes, self._scales = tensor.codes.contiguous(), tensor.scales.contiguous()
+    def __init__(self, tensor: QuantTensor, compute: torch.dtype, library: Nf4Library | None = None) -> None:
+        self._codec, self._encoded = tensor.codec, tensor.encoded.contiguous()
         self._compute, self._library = compute, library
-        self.path = f"nf4 decoded to {short_name(compute)} by bitsandbytes, multiplied through torch"
+        name = short_name(compute)
+        decoded = f"decoded to {name}" if library is None else f"nf4 decoded to {name} by bitsandbytes"
+        self.path = f"{decoded}, multiplied through torch"
 
     def __call__(self, x: Tensor, chosen: Tensor | None, counts: Sequence[int]) -> Tensor:
         rows = (x if chosen is None else x[chosen]).to(self._compute)
 
         def multiplier() -> Multiply:
-            decode = self._library.decoder(self._codes, self._scales, self._compute)
+            decode = self._decoder()
             return lambda expert, part: torch.mm(decode(expert), rows[part].t())
 
-        out = x.new_empty(len(rows), self._codes.shape[1])
-        return _products(multiplier, counts, out, self._library.path)
+        out = x.new_empty(len(rows), self._encoded.codes.shape[1])
+        return _products(multiplier, counts, out, None if self._library is None else self._library.path)
+
+    def _decoder(self) -> Callable[[int], Tensor]:
+        if self._library is None:
+            return lambda expert: self._codec.decode(self._encoded[expert], self._compute)
+        return self._library.decoder(self._encoded.codes, self._encoded.scales, self._compute)
 
 
 class Int8Product:

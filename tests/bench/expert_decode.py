@@ -27,7 +27,7 @@ from quant.cpu.bitsandbytes_library import nf4_library
 from quant.cpu.linear import Int8Linear, LastRows
 from quant.cpu.native.products import NativeLinear, NativeProduct
 from quant.cpu.native.support import native_library
-from quant.cpu.products import ExpertProduct, LibraryProduct
+from quant.cpu.products import DecodedProduct, ExpertProduct
 from quant.modules import QuantLinear, QuantTensor
 from quant.unsupported import Unsupported
 
@@ -121,7 +121,7 @@ def main() -> None:
             one_by_one(decode),
             one_by_one(lambda _, weight=weight, columns=columns: torch.mm(weight, columns)),  # type: ignore[misc]
             one_by_one(lambda expert, decode=decode, columns=columns: torch.mm(decode(expert), columns)),  # type: ignore[misc]
-            whole_layer(LibraryProduct(experts, torch.bfloat16, library), width),
+            whole_layer(DecodedProduct(experts, torch.bfloat16, library), width),
             whole_layer(NativeProduct(experts, native), width),
             one_by_one(packed_product(weight, columns.t())),
         )

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from quant.codecs.codec import Encoded
 from quant.cpu.native.library import NativeLibrary
 from quant.modules.linear import QuantLinear
 from quant.modules.tensor import QuantTensor
@@ -31,7 +30,7 @@ class NativeProduct:
     """
 
     def __init__(self, tensor: QuantTensor, library: NativeLibrary) -> None:
-        self._weights = contiguous(tensor.encoded)
+        self._weights = tensor.encoded.contiguous()
         self._is_nf4 = tensor.codec.name == "nf4"
         self._library = library
         self.path = path_of(tensor, library)
@@ -46,7 +45,7 @@ class NativeLinear(nn.Module):
 
     def __init__(self, linear: QuantLinear, library: NativeLibrary) -> None:
         super().__init__()
-        self._weights = stack_of_one(contiguous(linear.weight.encoded))
+        self._weights = linear.weight.encoded.contiguous()[None]
         self._shape = linear.weight.shape
         self._is_nf4 = linear.weight.codec.name == "nf4"
         self._library = library
@@ -61,13 +60,3 @@ class NativeLinear(nn.Module):
     def extra_repr(self) -> str:
         """Shape, for `print(model)`."""
         return f"{list(self._shape)}"
-
-
-def contiguous(encoded: Encoded) -> Encoded:
-    """The same tensor, as the library reads it."""
-    return Encoded(codes=encoded.codes.contiguous(), scales=encoded.scales.contiguous())
-
-
-def stack_of_one(encoded: Encoded) -> Encoded:
-    """A weight [out, in] as [1, out, in]."""
-    return Encoded(codes=encoded.codes[None], scales=encoded.scales[None])

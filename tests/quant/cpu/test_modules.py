@@ -21,7 +21,7 @@ from quant.cpu.linear import Int8Linear, LastRows
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.native.products import NativeLinear, NativeProduct
 from quant.cpu.native.support import native_library
-from quant.cpu.products import DecodedProduct, Int8Product, LibraryProduct
+from quant.cpu.products import DecodedProduct, Int8Product
 from quant.cpu.switches import CPU_NATIVE, CPU_PATH
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor
 from quant.modules.embedding import ChunkedEmbedding
@@ -188,8 +188,8 @@ def test_layers_with_the_same_rows_quantize_them_once(monkeypatch: pytest.Monkey
 PRODUCTS = [
     ("nf4", lambda t: DecodedProduct(t, torch.float32), 1e-5),
     ("int8", lambda t: DecodedProduct(t, torch.bfloat16), 2e-2),
-    ("nf4", lambda t: LibraryProduct(t, torch.float32, nf4_library()), 1e-5),
-    ("nf4", lambda t: LibraryProduct(t, torch.bfloat16, nf4_library()), 2e-2),
+    ("nf4", lambda t: DecodedProduct(t, torch.float32, nf4_library()), 1e-5),
+    ("nf4", lambda t: DecodedProduct(t, torch.bfloat16, nf4_library()), 2e-2),
     ("int8", Int8Product, 2e-2),
     ("nf4", lambda t: NativeProduct(t, native()), 2e-2),
     ("int8", lambda t: NativeProduct(t, native()), 2e-2),

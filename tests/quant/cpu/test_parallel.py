@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from quant.codecs import CODECS
 from quant.cpu.bitsandbytes_library import nf4_library
 from quant.cpu.parallel import parallel_for
-from quant.cpu.products import DecodedProduct, ExpertProduct, Int8Product, LibraryProduct
+from quant.cpu.products import DecodedProduct, ExpertProduct, Int8Product
 from quant.modules import QuantTensor
 from tests.fakes.threads import torch_threads
 
@@ -111,7 +111,7 @@ def _product(kind: str, tensor: QuantTensor) -> ExpertProduct:
     library = nf4_library()
     if kind == "decoded" or library is None:
         return DecodedProduct(tensor, torch.float32)
-    return LibraryProduct(tensor, torch.bfloat16, library)
+    return DecodedProduct(tensor, torch.bfloat16, library)
 
 
 @pytest.mark.parametrize("kind", ["decoded", "library", "int8"])
