@@ -31,7 +31,7 @@ from quant.dtypes import HEADER_DTYPES
 from quant.errors import QuantError
 from quant.files.manifest import Manifest, read_manifest
 from quant.hashing import file_sha256
-from quant.jobs.job import is_unfinished
+from quant.jobs.unfinished import is_unfinished
 
 KEEP = "keep"
 PUBLISHED_RECIPE = "bf16"

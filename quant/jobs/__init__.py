@@ -5,6 +5,7 @@
     run             from the first byte to the renamed directory
     shard, pool     one file of weights; its slices, encoded in parallel
     output          the output directory, from unfinished to published
+    unfinished      what a job keeps in it until then
     verify          a directory against its manifest
     refresh         small files of a finished output, replaced
     events          progress events of both

@@ -6,7 +6,6 @@ continue the other is said in `quant.jobs.identity`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -15,12 +14,8 @@ from typing import TypeAlias
 
 import torch
 
-from quant.files.manifest import FileEntry, ShardEntry, TensorEntry
 from quant.files.source import SourceFile
-from quant.names import JOB_FILE, PARTIAL
 from quant.planning.plan import Plan
-
-_IN_JOB = {"job", "sources"}
 
 Content: TypeAlias = Path | bytes | Callable[[], bytes]
 """A file to copy, its content, or what fetches it and may raise `SourceStoppedError`."""
@@ -67,41 +62,3 @@ class Job:
             raise ValueError(f"{self.workers=} should be at least 1")
         if not self.plan.shards:
             raise ValueError("a plan without weight files cannot be carried out")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Note:
-    """The manifest entries of a finished shard."""
-
-    shard: ShardEntry
-    source: FileEntry
-    tensors: Mapping[str, TensorEntry]
-
-    def to_bytes(self) -> bytes:
-        content = {
-            "shard": self.shard.to_json(),
-            "source": self.source.to_json(),
-            "tensors": {name: entry.to_json() for name, entry in self.tensors.items()},
-        }
-        return json.dumps(content, indent=2).encode()
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> Note:
-        value = json.loads(content)
-        return cls(
-            shard=ShardEntry.from_json(value["shard"]),
-            source=FileEntry.from_json(value["source"]),
-            tensors={name: TensorEntry.from_json(entry) for name, entry in value["tensors"].items()},
-        )
-
-
-def is_unfinished(directory: Path) -> bool:
-    """Whether a directory is the unfinished output of a job; other programs have files of that name, too."""
-    path = directory / JOB_FILE
-    if not path.is_file():
-        return False
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return directory.name.endswith(PARTIAL)
-    return isinstance(content, dict) and content.keys() >= _IN_JOB

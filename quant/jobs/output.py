@@ -10,19 +10,18 @@ two operations:
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Set
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from quant.errors import DamagedError, OutputError
 from quant.files.disk import Disk, write_atomically
-from quant.files.manifest import Manifest, ShardEntry, read_manifest
+from quant.files.manifest import Manifest, read_manifest
 from quant.files.source import INDEX_FILE
 from quant.jobs.events import FileChecked
 from quant.jobs.identity import Difference, Identity
-from quant.jobs.job import Job, Note, is_unfinished
+from quant.jobs.job import Job
+from quant.jobs.unfinished import Begun, Note, is_unfinished, job_bytes, read_job
 from quant.jobs.verify import verify
 from quant.names import (
     JOB_FILE,
@@ -222,9 +221,9 @@ class Output:
         """Note the sound shards of a directory as finished; without a manifest it is an unfinished one."""
         self.source_hashes = {name: entry.sha256 for name, entry in manifest.sources.items()}
         self._put_job()
-        for name, shard in manifest.shards.items():
+        for name in manifest.shards:
             if name in sound:
-                self.note(name, _note(manifest, name, shard))
+                self.note(name, Note.of_manifest(manifest, name))
             else:
                 self._disk.remove(self.directory / (name + NOTE))
         self._disk.remove(self.directory / MANIFEST_FILE)
@@ -241,7 +240,7 @@ class Output:
         self.source_hashes = dict(begun.hashes)
         self.notes = self._finished_notes()
 
-    def _require_not_in_the_way(self, begun: _Begun | None) -> None:
+    def _require_not_in_the_way(self, begun: Begun | None) -> None:
         """Refuse a directory in the place of an unfinished one that no job began."""
         is_ours = self.directory.is_dir() and all(path.suffix == PARTIAL for path in self.directory.iterdir())
         if begun is None and not is_ours:
@@ -251,7 +250,7 @@ class Output:
         """Notes of the shards that are finished in the unfinished directory."""
         notes = {}
         for shard in self._job.plan.shards:
-            note = _read_note(self.directory / (shard.file + NOTE))
+            note = Note.read(self.directory / (shard.file + NOTE))
             path = self.directory / shard.file
             if note and path.exists() and path.stat().st_size == shard.nbytes:
                 notes[shard.file] = note
@@ -290,15 +289,15 @@ class Output:
         """How what was made or begun differs from what this job makes."""
         return made.difference(Identity.of_job(self._job), hash_sources=self._job.hash_sources)
 
-    def _is_other(self, begun: _Begun) -> bool:
+    def _is_other(self, begun: Begun) -> bool:
         """Whether an unfinished job is not this one."""
         return begun.identity is None or self._difference(begun.identity) is not None
 
     def _require_same_job(self, manifest: Manifest) -> None:
         """Refuse an unfinished directory with a manifest that this job would not write."""
-        self._require_own(_Begun(Identity.of_manifest(manifest), {}))
+        self._require_own(Begun(Identity.of_manifest(manifest), {}))
 
-    def _require_own(self, begun: _Begun) -> None:
+    def _require_own(self, begun: Begun) -> None:
         """Refuse to go on with, or to drop, an unfinished job that is not this one.
 
         Raises:
@@ -325,31 +324,16 @@ class Output:
         )
 
     def _put_job(self) -> None:
-        content = {"job": Identity.of_job(self._job).to_json(), "sources": self.source_hashes}
-        write_atomically(self._disk, self.directory / JOB_FILE, json.dumps(content, indent=2).encode())
+        content = job_bytes(Identity.of_job(self._job), self.source_hashes)
+        write_atomically(self._disk, self.directory / JOB_FILE, content)
 
-    def _read_job(self) -> _Begun | None:
-        """The unfinished job; None where there is none."""
-        try:
-            content = json.loads((self.directory / JOB_FILE).read_bytes())
-            identity, hashes = Identity.from_json(content["job"]), dict(content["sources"])
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise OutputError(
-                f"`{self.directory}` cannot be read: {error.strerror}", "choose a directory that you may write to"
-            ) from error
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            return _Begun(None, {})
+    def _read_job(self) -> Begun | None:
+        """The unfinished job, with the hashes of all sources that it has read; None where there is none."""
+        begun = read_job(self.directory)
+        if begun is None or begun.identity is None:
+            return begun
         read = {note.shard.source: note.source.sha256 for note in self._finished_notes().values()}
-        return _Begun(identity.with_hashes(hashes | read), hashes)
-
-
-class _Begun(NamedTuple):
-    """An unfinished job: what it makes, or None where that cannot be read; SHA-256 of sources that are known."""
-
-    identity: Identity | None
-    hashes: Mapping[str, str]
+        return begun._replace(identity=begun.identity.with_hashes({**begun.hashes, **read}))
 
 
 def _occupied(path: Path) -> bool:
@@ -371,19 +355,3 @@ def _foreign(output: Path, names: Collection[str] | None) -> list[str]:
         own = {MANIFEST_FILE, INDEX_FILE, *names, *filter(is_shard_name, files)} | _LITTER
     # A refresh that was killed leaves one of them half written, under the name that it has until then.
     return folders + [name for name in files if name.removesuffix(PARTIAL) not in own]
-
-
-def _note(manifest: Manifest, name: str, shard: ShardEntry) -> Note:
-    return Note(
-        shard=shard,
-        source=manifest.sources[shard.source],
-        tensors={tensor: entry for tensor, entry in manifest.tensors.items() if entry.shard == name},
-    )
-
-
-def _read_note(path: Path) -> Note | None:
-    """A shard's note, or None where it is missing or invalid: then the shard is made again."""
-    try:
-        return Note.from_bytes(path.read_bytes())
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        return None

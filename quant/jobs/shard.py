@@ -25,9 +25,10 @@ from quant.files.reader import SourceReader
 from quant.files.slices import row_slices
 from quant.files.writer import ShardWriter
 from quant.jobs.events import BytesDone, JobEvent, TensorDone
-from quant.jobs.job import Job, Note
+from quant.jobs.job import Job
 from quant.jobs.output import Output
 from quant.jobs.pool import SlicePool
+from quant.jobs.unfinished import Note
 from quant.planning.plan import PlannedShard, PlannedTensor, shard_layout
 
 _DIGITS = 6
@@ -58,9 +59,9 @@ def make_shard(
     ):
         for tensor in shard.tensors:
             total = _Error()
-            for rows in _rows(job, tensor, reader, writer, pool):
-                total += rows.error
-                yield BytesDone(name=tensor.name, source_bytes=rows.source_bytes)
+            for error_of_rows, source_bytes in _stored_rows(job, tensor, reader, writer, pool):
+                total += error_of_rows
+                yield BytesDone(name=tensor.name, source_bytes=source_bytes)
                 if cancelled():
                     return
             error = _relative_error(tensor, total)
@@ -95,18 +96,14 @@ class _Error:
         return float((self.squared / self.norm) ** 0.5) if self.norm else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Progress: rows of a tensor have been written."""
-
-    error: _Error
-    source_bytes: int
-
-
-def _rows(
+def _stored_rows(
     job: Job, tensor: PlannedTensor, reader: SourceReader, writer: ShardWriter, pool: SlicePool
-) -> Iterator[_Rows]:
-    """Process one tensor, a slice at a time."""
+) -> Iterator[tuple[_Error, int]]:
+    """Stores one tensor, a slice at a time.
+
+    Yields:
+        The error of each slice, and its bytes in the source, once it is written.
+    """
     source, name = tensor.source, tensor.name
     slices = (reader.rows(source, part) for part in row_slices(source.shape, source.itemsize))
     if tensor.scheme == "keep":
@@ -116,7 +113,7 @@ def _rows(
                 raise _unusable(tensor, "not finite")
             writer.write(name, element, rows)
             element += rows.numel()
-            yield _Rows(error=_Error(), source_bytes=rows.nbytes)
+            yield _Error(), rows.nbytes
         return
     codes = scales = 0
     try:
@@ -124,7 +121,7 @@ def _rows(
             writer.write(f"{name}.codes", codes, encoded.codes)
             writer.write(f"{name}.scales", scales, encoded.scales)
             codes, scales = codes + encoded.codes.numel(), scales + encoded.scales.numel()
-            yield _Rows(error=error, source_bytes=source_bytes)
+            yield error, source_bytes
     except NotFiniteError as error:
         raise _unusable(tensor, "not finite") from error
 
