@@ -19,8 +19,7 @@ from quant.codecs import CODECS
 from quant.codecs.codec import codes_shape, scales_shape
 from quant.dtypes import HEADER_DTYPES, HEADER_NAMES
 from quant.errors import DamagedError, FormError, reason
-from quant.files.source import MAX_HEADER, is_file_name
-from quant.files.writer import Part
+from quant.files.source import MAX_HEADER, HeaderEntry, is_file_name
 from quant.names import MANIFEST_FILE
 from quant.recipe import Recipe, Rule
 
@@ -92,7 +91,7 @@ class TensorEntry:
     shard: str
     error: float
 
-    def parts(self, name: str) -> tuple[Part, ...]:
+    def parts(self, name: str) -> tuple[HeaderEntry, ...]:
         """What is stored for the tensor `name`."""
         return stored_parts(name, self.scheme, self.shape, self.dtype)
 
@@ -229,18 +228,18 @@ def read_manifest(directory: Path) -> Manifest:
         raise DamagedError(f"`{path}` is damaged (it is not text)", _HINT) from error
 
 
-def stored_parts(name: str, scheme: str, shape: tuple[int, ...], dtype: str) -> tuple[Part, ...]:
+def stored_parts(name: str, scheme: str, shape: tuple[int, ...], dtype: str) -> tuple[HeaderEntry, ...]:
     """The parts that a tensor is stored as.
 
     Raises:
         ValueError: its shape does not divide into groups.
     """
     if scheme not in CODECS:
-        return (Part(name=name, dtype=dtype, shape=shape),)
+        return (HeaderEntry(name=name, dtype=dtype, shape=shape),)
     codec = CODECS[scheme]
     return (
-        Part(name=f"{name}.codes", dtype=HEADER_NAMES[codec.codes_dtype], shape=codes_shape(codec, shape)),
-        Part(name=f"{name}.scales", dtype="BF16", shape=scales_shape(shape)),
+        HeaderEntry(name=f"{name}.codes", dtype=HEADER_NAMES[codec.codes_dtype], shape=codes_shape(codec, shape)),
+        HeaderEntry(name=f"{name}.scales", dtype="BF16", shape=scales_shape(shape)),
     )
 
 

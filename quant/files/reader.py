@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from io import FileIO
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import torch
@@ -53,9 +52,7 @@ class SourceReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self._stream.close()
 
     def rows(self, tensor: StoredTensor, part: slice) -> Tensor:

@@ -29,21 +29,12 @@ _ORIGINAL = "use the original weights (BF16, F16 or F32)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StoredTensor:
-    """A tensor's place in a file, and its type and shape.
-
-    Attributes:
-        name, shape: as in the header.
-        dtype: a key of `HEADER_DTYPES`.
-        file: name of its file, or "" where only the model's description is known.
-        start: first byte in the file.
-    """
+class HeaderEntry:
+    """What the header of a file says of a tensor, but for its place; its type is a key of `HEADER_DTYPES`."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
-    file: str
-    start: int
 
     @property
     def nbytes(self) -> int:
@@ -54,6 +45,19 @@ class StoredTensor:
     def itemsize(self) -> int:
         """Bytes of an element."""
         return HEADER_DTYPES[self.dtype].itemsize
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredTensor(HeaderEntry):
+    """A tensor in a file.
+
+    Attributes:
+        file: name of its file, or "" where only the model's description is known.
+        start: first byte in the file.
+    """
+
+    file: str
+    start: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

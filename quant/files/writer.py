@@ -9,45 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from quant.dtypes import HEADER_DTYPES
 from quant.files.disk import Disk
+from quant.files.source import HeaderEntry
 from quant.hashing import file_sha256
 from quant.names import PARTIAL
 
 ALIGNMENT = 64
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
-    """A tensor as it is stored: the codes or the scales of a weight, or a weight that is kept.
-
-    Attributes:
-        name: stored name.
-        dtype: word for its type in a header.
-        shape: its shape.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-
-    @property
-    def nbytes(self) -> int:
-        """Stored bytes."""
-        return prod(self.shape) * self.itemsize
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of an element."""
-        return HEADER_DTYPES[self.dtype].itemsize
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +32,7 @@ class Layout:
     nbytes: int
 
     @classmethod
-    def of(cls, parts: Iterable[Part]) -> Self:
+    def of(cls, parts: Iterable[HeaderEntry]) -> Self:
         """The layout of `docs/format.md`: multiples of 64 bytes first, the rest by decreasing element size."""
         ordered = sorted(parts, key=lambda part: (part.nbytes % ALIGNMENT != 0, -part.itemsize, part.name))
         entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
@@ -96,9 +69,7 @@ class ShardWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self._file.close()
 
     def write(self, name: str, element: int, values: Tensor) -> None:

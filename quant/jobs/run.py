@@ -24,7 +24,6 @@ from quant.jobs.pool import slice_pool
 from quant.jobs.shard import make_shard
 from quant.jobs.verify import require_sound, verify
 from quant.names import MANIFEST_FILE
-from quant.planning.plan import shard_layout
 
 
 def run(
@@ -151,7 +150,7 @@ def _finish(job: Job, contents: Mapping[str, bytes], output: Output, disk: Disk)
 
 
 def _index(job: Job) -> bytes:
-    weight_map = {name: shard.file for shard in job.plan.shards for name in shard_layout(shard.tensors).starts}
+    weight_map = {name: shard.file for shard in job.plan.shards for name in shard.layout.starts}
     content: Mapping[str, object] = {
         "metadata": {"total_size": job.plan.stored_bytes},
         "weight_map": weight_map,

@@ -29,7 +29,7 @@ from quant.jobs.job import Job
 from quant.jobs.output import Output
 from quant.jobs.pool import SlicePool
 from quant.jobs.unfinished import Note
-from quant.planning.plan import PlannedShard, PlannedTensor, shard_layout
+from quant.planning.plan import PlannedShard, PlannedTensor
 
 _DIGITS = 6
 
@@ -55,7 +55,7 @@ def make_shard(
     sha256 = shard.source.sha256 or output.source_hashes.get(shard.source.name)
     with (
         SourceReader(replace(shard.source, sha256=sha256), path) as reader,
-        ShardWriter(disk, output.directory / shard.file, shard_layout(shard.tensors)) as writer,
+        ShardWriter(disk, output.directory / shard.file, shard.layout) as writer,
     ):
         for tensor in shard.tensors:
             total = _Error()

@@ -18,8 +18,7 @@ from quant.errors import DamagedError, SourceError
 from quant.files.manifest import FileEntry, Manifest, ShardEntry, read_manifest
 from quant.files.reader import SourceReader
 from quant.files.slices import row_slices
-from quant.files.source import SourceFile, StoredTensor, parse_header, read_start
-from quant.files.writer import Part
+from quant.files.source import HeaderEntry, SourceFile, StoredTensor, parse_header, read_start
 from quant.hashing import file_sha256
 from quant.jobs.events import FileChecked
 
@@ -93,7 +92,7 @@ def _shard_problem(path: Path, entry: ShardEntry, manifest: Manifest) -> str | N
         with path.open("rb") as file:
             start = read_start(name, file.read)
         tensors = parse_header(name, start, entry.nbytes)
-        if {Part(name=tensor.name, dtype=tensor.dtype, shape=tensor.shape) for tensor in tensors} != expected:
+        if {HeaderEntry(name=tensor.name, dtype=tensor.dtype, shape=tensor.shape) for tensor in tensors} != expected:
             return f"`{name}` does not hold the tensors that its manifest lists"
         source = SourceFile(name=name, nbytes=entry.nbytes, sha256=None, tensors=tensors)
         with SourceReader(source, path) as reader:

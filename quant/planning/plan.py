@@ -17,7 +17,7 @@ from quant.dtypes import HEADER_DTYPES
 from quant.errors import RecipeError
 from quant.files.manifest import stored_parts
 from quant.files.slices import SLICE_BYTES
-from quant.files.source import SourceFile, StoredTensor
+from quant.files.source import HeaderEntry, SourceFile, StoredTensor
 from quant.files.writer import Layout
 from quant.recipe import Recipe, Scheme
 from quant.released import released_shapes
@@ -40,16 +40,21 @@ _BUFFERS_PER_SLICE = 9
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedTensor:
-    """A tensor of the source and its scheme."""
+    """A tensor of the source, its scheme, and what is stored of it."""
 
     source: StoredTensor
     scheme: Scheme
-    stored_bytes: int
+    parts: tuple[HeaderEntry, ...]
 
     @property
     def name(self) -> str:
         """Its name in the source."""
         return self.source.name
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of what is stored."""
+        return sum(part.nbytes for part in self.parts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,13 +65,18 @@ class PlannedShard:
         file: its name.
         source: the file it is made from.
         tensors: what it stores, in the order of the source.
-        nbytes: its size, header included.
+        layout: where their parts lie.
     """
 
     file: str
     source: SourceFile
     tensors: tuple[PlannedTensor, ...]
-    nbytes: int
+    layout: Layout
+
+    @property
+    def nbytes(self) -> int:
+        """Its size, header included."""
+        return self.layout.nbytes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,7 +178,7 @@ def working_bytes(workers: int) -> int:
 def _planned(recipe: Recipe, tensor: StoredTensor) -> PlannedTensor:
     scheme = recipe.scheme(tensor.name)
     if scheme == "drop":
-        return PlannedTensor(source=tensor, scheme=scheme, stored_bytes=0)
+        return PlannedTensor(source=tensor, scheme=scheme, parts=())
     if scheme in CODECS and HEADER_DTYPES[tensor.dtype] not in SOURCE_DTYPES:
         raise RecipeError(
             f"`{tensor.name}` has the type {tensor.dtype}, which is not quantized to {scheme}",
@@ -180,7 +190,7 @@ def _planned(recipe: Recipe, tensor: StoredTensor) -> PlannedTensor:
         raise RecipeError(
             f"`{tensor.name}` cannot be stored as {scheme} ({error})", "recipe `bf16` keeps every tensor as it is"
         ) from error
-    return PlannedTensor(source=tensor, scheme=scheme, stored_bytes=sum(part.nbytes for part in parts))
+    return PlannedTensor(source=tensor, scheme=scheme, parts=parts)
 
 
 def is_shard_name(name: str) -> bool:
@@ -190,13 +200,5 @@ def is_shard_name(name: str) -> bool:
 
 def _shard(number: int, count: int, source: SourceFile, tensors: tuple[PlannedTensor, ...]) -> PlannedShard:
     file = f"model-{number:05d}-of-{count:05d}.safetensors"
-    return PlannedShard(file=file, source=source, tensors=tensors, nbytes=shard_layout(tensors).nbytes)
-
-
-def shard_layout(tensors: Iterable[PlannedTensor]) -> Layout:
-    """Header and offsets of the parts of a shard."""
-    return Layout.of(
-        part
-        for tensor in tensors
-        for part in stored_parts(tensor.name, tensor.scheme, tensor.source.shape, tensor.source.dtype)
-    )
+    layout = Layout.of(part for tensor in tensors for part in tensor.parts)
+    return PlannedShard(file=file, source=source, tensors=tensors, layout=layout)

@@ -21,7 +21,8 @@ import torch
 from localdiff.model_reference import DEMO_DIRECTORY
 from quant.files.disk import Disk
 from quant.files.slices import row_slices
-from quant.files.writer import Layout, Part, ShardWriter
+from quant.files.source import HeaderEntry
+from quant.files.writer import Layout, ShardWriter
 from quant.released import Shape, released_shapes
 from tests.checkpoints.released import released_config
 
@@ -98,8 +99,8 @@ def _write(path: Path, tensors: Mapping[str, Shape], seed: int) -> None:
         writer.finish()
 
 
-def _parts(tensors: Mapping[str, Shape]) -> Iterable[Part]:
-    return (Part(name=name, dtype="BF16", shape=shape) for name, shape in tensors.items())
+def _parts(tensors: Mapping[str, Shape]) -> Iterable[HeaderEntry]:
+    return (HeaderEntry(name=name, dtype="BF16", shape=shape) for name, shape in tensors.items())
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from quant.errors import DamagedError
 from quant.files.manifest import Manifest, read_manifest, stored_parts
-from quant.files.writer import Part
+from quant.files.source import HeaderEntry
 from tests.checkpoints.manifest import HASH, MANIFEST
 
 
@@ -131,11 +131,11 @@ def test_bytes_are_those_of_all_shards() -> None:
 
 def test_names_of_stored_parts() -> None:
     assert stored_parts("x.weight", "nf4", (2, 8, 128), "BF16") == (
-        Part(name="x.weight.codes", dtype="U8", shape=(2, 8, 64)),
-        Part(name="x.weight.scales", dtype="BF16", shape=(2, 8, 2)),
+        HeaderEntry(name="x.weight.codes", dtype="U8", shape=(2, 8, 64)),
+        HeaderEntry(name="x.weight.scales", dtype="BF16", shape=(2, 8, 2)),
     )
     assert stored_parts("x", "int8", (8, 128), "F32") == (
-        Part(name="x.codes", dtype="I8", shape=(8, 128)),
-        Part(name="x.scales", dtype="BF16", shape=(8, 2)),
+        HeaderEntry(name="x.codes", dtype="I8", shape=(8, 128)),
+        HeaderEntry(name="x.scales", dtype="BF16", shape=(8, 2)),
     )
-    assert stored_parts("x", "keep", (3,), "F32") == (Part(name="x", dtype="F32", shape=(3,)),)
+    assert stored_parts("x", "keep", (3,), "F32") == (HeaderEntry(name="x", dtype="F32", shape=(3,)),)

@@ -11,15 +11,15 @@ import torch
 from safetensors.torch import load_file
 
 from quant.files.disk import Disk, write_atomically
-from quant.files.source import parse_header
-from quant.files.writer import Layout, Part, ShardWriter
+from quant.files.source import HeaderEntry, parse_header
+from quant.files.writer import Layout, ShardWriter
 
 PARTS = (
-    Part(name="scalar", dtype="BF16", shape=(1,)),
-    Part(name="codes", dtype="U8", shape=(4, 32)),
-    Part(name="odd", dtype="U8", shape=(3,)),
-    Part(name="norm", dtype="F32", shape=(3,)),
-    Part(name="scales", dtype="BF16", shape=(4, 16)),
+    HeaderEntry(name="scalar", dtype="BF16", shape=(1,)),
+    HeaderEntry(name="codes", dtype="U8", shape=(4, 32)),
+    HeaderEntry(name="odd", dtype="U8", shape=(3,)),
+    HeaderEntry(name="norm", dtype="F32", shape=(3,)),
+    HeaderEntry(name="scales", dtype="BF16", shape=(4, 16)),
 )
 VALUES = {
     "scalar": torch.tensor([1.5], dtype=torch.bfloat16),
