@@ -14,7 +14,7 @@ from localdiff.disk_space import Mount
 from localdiff.memory_account import MemoryAccount
 from localdiff.sizes import counted, shown_size
 from localdiff.view.columns import aligned
-from quant.planning.gpu import Gpu
+from quant.planning.encoder import Gpu
 from quant.planning.plan import Plan
 
 

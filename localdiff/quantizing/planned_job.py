@@ -29,7 +29,7 @@ from quant.jobs.job import Job
 from quant.jobs.output import Output
 from quant.jobs.pool import available_workers
 from quant.names import SCRATCH, partial_directory
-from quant.planning.gpu import Encoder, Gpu
+from quant.planning.encoder import Encoder, Gpu
 from quant.planning.plan import Plan, PlannedShard, describe_plan, working_bytes
 
 CONTEXTS = (8192, 32768)

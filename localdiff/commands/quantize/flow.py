@@ -52,7 +52,7 @@ from localdiff.verification_record import State, state_of
 from quant.files.manifest import read_manifest
 from quant.jobs.events import JobFinished, JobStopped, OutputWritten, ShardWritten
 from quant.jobs.run import run
-from quant.planning.gpu import Encoder
+from quant.planning.encoder import Encoder
 from quant.planning.plan import describe_plan, make_plan
 from quant.recipe import Recipe
 

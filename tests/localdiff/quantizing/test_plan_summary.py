@@ -14,7 +14,7 @@ from localdiff.quantizing import planned_job
 from localdiff.quantizing.plan_summary import Download, PlanSummary
 from localdiff.quantizing.planned_job import accounts
 from quant.files.source import read_source
-from quant.planning.gpu import Encoder, Gpu
+from quant.planning.encoder import Encoder, Gpu
 from quant.planning.plan import describe_plan, make_plan
 from quant.recipe import RECIPES
 from tests.checkpoints.weights import write_small_weights

@@ -13,7 +13,7 @@ from quant.errors import RecipeError
 from quant.files.source import StoredTensor, read_source
 from quant.jobs import pool
 from quant.jobs.pool import MAX_GPU_WORKERS, MAX_WORKERS, available_workers
-from quant.planning.gpu import MIN_FREE_BYTES
+from quant.planning.encoder import MIN_FREE_BYTES
 from quant.planning.plan import CLASSES, describe_plan, make_plan, tensor_class, working_bytes
 from quant.recipe import RECIPES, Recipe, Rule
 from quant.released import released_shapes

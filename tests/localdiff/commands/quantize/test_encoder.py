@@ -12,7 +12,7 @@ from localdiff.commands.quantize.flow import encoder_named
 from localdiff.errors import ArgumentError, ResourceError
 from localdiff.quantizing.planned_job import encoder_words
 from quant.jobs import pool
-from quant.planning.gpu import MIN_FREE_BYTES
+from quant.planning.encoder import MIN_FREE_BYTES
 
 CPU = torch.device("cpu")
 

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, as far as a plan and a job need them, and the device that a job encodes on.
+"""The device that a job encodes on, and the GPUs of this machine, as far as a plan names them.
 
 Knows torch's view of them; knows nothing about weights.
 """
