@@ -24,7 +24,7 @@ MAX_SPLITS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class AttentionTile:
     """Rows and keys that a program takes at a time, its warps, and iterations that are in flight at a time."""
 
     rows: int
@@ -33,17 +33,17 @@ class Tile:
     stages: int = 2
 
 
-SMALL_HEADS: dict[MmaKind, Tile] = {
-    "mma.sync": Tile(32, 64, 4),
-    "wgmma": Tile(128, 32, 8, stages=3),
-    "tcgen05": Tile(64, 32, 4),
+SMALL_HEADS: dict[MmaKind, AttentionTile] = {
+    "mma.sync": AttentionTile(32, 64, 4),
+    "wgmma": AttentionTile(128, 32, 8, stages=3),
+    "tcgen05": AttentionTile(64, 32, 4),
 }
 """Head sizes up to 256. `quant.cuda.tiles` says why they depend on the GPU. An H100's took least time of those that
 were timed there (`docs/gpu-measured.md`)."""
-LARGE_HEADS: dict[MmaKind, Tile] = {
-    "mma.sync": Tile(32, 32, 8),
-    "wgmma": Tile(64, 32, 8),
-    "tcgen05": Tile(32, 32, 8),
+LARGE_HEADS: dict[MmaKind, AttentionTile] = {
+    "mma.sync": AttentionTile(32, 32, 8),
+    "wgmma": AttentionTile(64, 32, 8),
+    "tcgen05": AttentionTile(32, 32, 8),
 }
 """Head sizes up to 512: at most 100 KB of shared memory on GPUs that have 101. With 64 rows an H100's matrix
 instructions read keys from shared memory once; with fewer, every warp does. On a B200, 64 rows spill."""
@@ -91,7 +91,7 @@ def attend_rows(
     out = q.new_empty(rows, heads, size)
     if not rows:
         return out.transpose(0, 1)
-    tile = tile_of(size, q.device)
+    tile = (SMALL_HEADS if size <= 256 else LARGE_HEADS)[tiles.mma_kind(q.device)]
     programs = -(-rows * group // tile.rows) * kv_heads
     splits = splits or _splits(programs, q.device)
     partial, row_stats = out, out
@@ -174,11 +174,6 @@ def _alike(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 def _width(size: int) -> int:
     """A head's size rounded up to a power of 2, at least 16 as matmuls of tiles require."""
     return max(16, power_of_two(size))
-
-
-def tile_of(head_dim: int, device: torch.device) -> Tile:
-    """Rows and keys of a program, and its warps."""
-    return (SMALL_HEADS if head_dim <= 256 else LARGE_HEADS)[tiles.mma_kind(device)]
 
 
 def _splits(programs: int, device: torch.device) -> int:

@@ -102,14 +102,14 @@ SOFT_TILES = (
     *(Tile(rows, 128, 8, stages=stages) for rows in (64, 128, 256) for stages in (2, 3)),
 )
 SMALL_HEAD_TILES = tuple(
-    attention.Tile(rows, keys, warps, stages)
+    attention.AttentionTile(rows, keys, warps, stages)
     for rows in (32, 64, 128)
     for keys in (32, 64)
     for warps in (4, 8)
     for stages in (1, 2, 3)
 )
 LARGE_HEAD_TILES = tuple(
-    attention.Tile(rows, keys, 8, stages) for rows in (32, 64) for keys in (16, 32, 64) for stages in (1, 2)
+    attention.AttentionTile(rows, keys, 8, stages) for rows in (32, 64) for keys in (16, 32, 64) for stages in (1, 2)
 )
 
 
