@@ -208,12 +208,12 @@ class _Parity:
             end = layer.of_branches(torch.arange(rows, device=self._device) >= rows - canvas)
             self._hold_parts(
                 "ops after attention, of parts",
-                last_projection(layer.self_attn.o_proj, heads, summed=False),
+                last_projection(layer.self_attn.o_proj, heads, in_parts=True),
                 partial(_add_attention, none, layer),
             )
             self._hold_parts(
                 "end of a layer, of parts",
-                last_projection(layer.mlp.down_proj, self._normal(rows, inner), summed=False),
+                last_projection(layer.mlp.down_proj, self._normal(rows, inner), in_parts=True),
                 partial(_merge_branches, none, end),
             )
 

@@ -78,11 +78,11 @@ class Attention(Projections):
     def projections(self) -> tuple[nn.Module, ...]:
         return (self.q_proj, self.k_proj) if self.v_proj is None else (self.q_proj, self.k_proj, self.v_proj)
 
-    def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], attend: Attend, *, summed: bool = True) -> Tensor:
-        """Attends rows [..., N, D] to what `attend` lets them see; `summed` is that of `last_projection`."""
+    def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], attend: Attend, *, in_parts: bool = False) -> Tensor:
+        """Attends rows [..., N, D] to what `attend` lets them see; `in_parts` is that of `last_projection`."""
         q, k, v = self.layer_ops.qkv_norm_rope(*self._qkv(x), self.q_norm.weight, self.k_norm.weight, rotary, self.eps)
         y = attend(q.transpose(-3, -2), k.transpose(-3, -2), v.transpose(-3, -2))
-        return last_projection(self.o_proj, y.transpose(-3, -2).flatten(-2), summed=summed)
+        return last_projection(self.o_proj, y.transpose(-3, -2).flatten(-2), in_parts=in_parts)
 
     def _qkv(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Query, key and value heads before their norms; values are None where they are the keys."""

@@ -58,10 +58,10 @@ class Layer(UsesLayerOps):
             is_canvas: bool [N], which rows take the canvas scalar.
             rotary: cos, sin of this kind of layer, [N, d] each.
         """
-        summed = not self.layer_ops.sums_parts
-        y = self.self_attn(self.input_layernorm(x), rotary, attend, summed=summed)
+        in_parts = self.layer_ops.sums_parts
+        y = self.self_attn(self.input_layernorm(x), rotary, attend, in_parts=in_parts)
         x, dense_in, expert_in, router_in = self.layer_ops.add_attention_and_norm(x, y, **self.after_attention())
-        dense_out = self.mlp(dense_in, summed=summed)
+        dense_out = self.mlp(dense_in, in_parts=in_parts)
         expert_ids, routing_weights = self.router(router_in.flatten(0, -2))
         expert_out, left_weights = self._experts(expert_in, expert_ids, routing_weights)
         return self.layer_ops.merge_branches(x, dense_out, expert_out, left_weights, **self.of_branches(is_canvas))

@@ -39,9 +39,9 @@ class GatedMLP(Projections):
     def projections(self) -> tuple[nn.Module, ...]:
         return self.gate_proj, self.up_proj
 
-    def forward(self, x: Tensor, *, summed: bool = True) -> Tensor:
-        """Rows [..., D] to rows [..., D]; unless `summed`, those may be left in parts, as `last_projection` says."""
-        return last_projection(self.down_proj, self._inner(x), summed=summed)
+    def forward(self, x: Tensor, *, in_parts: bool = False) -> Tensor:
+        """Rows [..., D] to rows [..., D]; `in_parts` is that of `last_projection`."""
+        return last_projection(self.down_proj, self._inner(x), in_parts=in_parts)
 
     def _inner(self, x: Tensor) -> Tensor:
         fused = self.fused()

@@ -45,10 +45,10 @@ class Projections(UsesLayerOps, ABC):
         return outputs
 
 
-def last_projection(module: nn.Module, x: Tensor, *, summed: bool) -> Tensor:
-    """A module's output [..., N, D]; unless `summed`, it may be left in parts of its sum [S, N, D] in fp32."""
-    leaves_sum = not summed and getattr(module, "can_leave_sum", False)
-    out: Tensor = module(x, summed=False) if leaves_sum else module(x)
+def last_projection(module: nn.Module, x: Tensor, *, in_parts: bool) -> Tensor:
+    """A module's output [..., N, D]; if `in_parts`, it may be left in parts of its sum [S, N, D] in fp32."""
+    in_parts = in_parts and getattr(module, "can_leave_parts", False)
+    out: Tensor = module(x, in_parts=True) if in_parts else module(x)
     return out
 
 

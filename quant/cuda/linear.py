@@ -202,7 +202,7 @@ class Weight:
 class CudaLinear(nn.Module):
     """`x @ weight.T` without a bias."""
 
-    can_leave_sum = True
+    can_leave_parts = True
 
     def __init__(self, linear: QuantLinear, activations: Activations) -> None:
         super().__init__()
@@ -213,13 +213,13 @@ class CudaLinear(nn.Module):
         """The stored tensors, which are neither parameters nor buffers."""
         return self.product.codes, self.product.scales
 
-    def forward(self, x: Tensor, *, summed: bool = True) -> Tensor:
+    def forward(self, x: Tensor, *, in_parts: bool = False) -> Tensor:
         """`[…, K]` to `[…, N]`, in the type of `x`.
 
         Args:
-            summed: if not, the output of rows [M, K] may be left in parts of its sum [S, M, N], in fp32.
+            in_parts: whether the output of rows [M, K] may be left in parts of its sum [S, M, N], in fp32.
         """
-        parts = None if summed else self.product.parts(x)
+        parts = self.product.parts(x) if in_parts else None
         if parts is not None:
             return parts
         out = self.product.times(x.reshape(-1, x.shape[-1]))

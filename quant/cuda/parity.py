@@ -119,9 +119,9 @@ class Expectation:
         compute: Callable[..., Tensor] = getattr(self.fast, self.call.method)
         name, expected = f"{self.name}, {self.call.method} of {len(arguments[0])} rows", (self.call.expected,)
         error = assert_parity(name, lambda: (compute(*arguments),), expected)
-        if isinstance(self.fast, CudaLinear) and compute(*arguments, summed=False).dim() > expected[0].dim():
+        if isinstance(self.fast, CudaLinear) and compute(*arguments, in_parts=True).dim() > expected[0].dim():
             parts = assert_parity(
-                f"{name}, in parts", lambda: (compute(*arguments, summed=False).sum(dim=0),), expected
+                f"{name}, in parts", lambda: (compute(*arguments, in_parts=True).sum(dim=0),), expected
             )
             error = max(error, parts)
         return error

@@ -100,22 +100,22 @@ def test_parts_add_up_to_the_product(codec: str, kind: tiles.MmaKind, monkeypatc
     expected = plain(x)
     fast = CudaLinear(plain, "a16")
     monkeypatch.setattr(tiles, "parts_of", lambda *_: 2)
-    parts = fast(x, summed=False)
+    parts = fast(x, in_parts=True)
     assert parts.shape == (2, *expected.shape) and parts.dtype == torch.float32
     torch.testing.assert_close(parts.sum(dim=0), expected, atol=3e-6, rtol=2e-5)
     half = plain_linear(codec).weight.decode(torch.float32)[:, :GROUP]
     torch.testing.assert_close(parts[0], x[:, :GROUP] @ half.T, atol=3e-6, rtol=2e-5)
     assert fast(x).shape == expected.shape, "whoever wants a sum gets one"
     monkeypatch.setattr(tiles, "parts_of", lambda *_: 1)
-    assert fast(x, summed=False).shape == expected.shape
-    assert fast(x[:0], summed=False).shape == (0, 64)
+    assert fast(x, in_parts=True).shape == expected.shape
+    assert fast(x[:0], in_parts=True).shape == (0, 64)
 
 
 def test_what_is_decoded_whole_has_no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ROWS", 8)
     monkeypatch.setattr(tiles, "parts_of", lambda *_: 2)
     fast = CudaLinear(plain_linear("int8"), "a16")
-    assert fast(rows(9), summed=False).shape == (9, 64)
+    assert fast(rows(9), in_parts=True).shape == (9, 64)
 
 
 def test_a_step_with_a_commit_has_few_rows() -> None:
