@@ -1,4 +1,4 @@
-"""The interface of every codec, and the encoded tensor that it produces.
+"""The interface of every codec, the encoded tensor that it produces, and how all of them encode and are measured.
 
 Knows the shape of the two parts, codes and scales; knows no number format. Shapes: `in` is the last axis of a weight,
 the input of its product, and `…` stands for any axes before it.
@@ -6,7 +6,7 @@ the input of its product, and `…` stands for any axes before it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Protocol
@@ -86,13 +86,13 @@ class Codec(Protocol):
 
 def codes_shape(codec: Codec, shape: Sequence[int]) -> tuple[int, ...]:
     """Shape of the codes of a weight `[…, in]`."""
-    check_shape(shape)
+    _check_shape(shape)
     return (*shape[:-1], shape[-1] // codec.codes_per_byte)
 
 
 def scales_shape(shape: Sequence[int]) -> tuple[int, ...]:
     """Shape of the scales of a weight `[…, in]`."""
-    check_shape(shape)
+    _check_shape(shape)
     return (*shape[:-1], shape[-1] // GROUP)
 
 
@@ -101,25 +101,41 @@ def stored_bytes(codec: Codec, shape: Sequence[int]) -> int:
     return prod(codes_shape(codec, shape)) + 2 * prod(scales_shape(shape))
 
 
-def check_shape(shape: Sequence[int]) -> None:
-    """Refuse a shape that does not divide into groups.
+def finite_absmax(weights: Tensor) -> Tensor:
+    """Largest magnitudes `[n]` of groups `[n, 64]`.
 
     Raises:
-        ValueError: fewer than two axes, an empty axis, or a last axis that is not a multiple of 64.
+        NotFiniteError: a value is not finite.
     """
-    if len(shape) < 2 or 0 in shape or shape[-1] % GROUP:
-        raise ValueError(f"shape={list(shape)} should be [..., in] with in a positive multiple of {GROUP}")
+    absmax = weights.abs().amax(dim=-1)
+    if not bool(torch.isfinite(absmax).all()):
+        raise NotFiniteError("weights should be finite")
+    return absmax
 
 
-def check_weight(weight: Tensor) -> None:
-    """Refuse a weight that no codec can encode.
+def chunk_groups(device: torch.device) -> int:
+    """Groups that are encoded at a time: on a CPU three fp32 buffers of 512 KB, near the second-level cache."""
+    return 1 << 11 if device.type == "cpu" else 1 << 18
 
-    Raises:
-        ValueError: a shape that does not divide into groups, or a type that is not bf16, fp16 or fp32.
+
+def encode_in_chunks(codec: Codec, weight: Tensor, encode: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Encoded:
+    """What `Codec.encode` returns; working memory does not grow with the weight.
+
+    Args:
+        encode: gives the codes and scales of groups `[n, 64]` in fp32.
     """
-    check_shape(weight.shape)
+    _check_shape(weight.shape)
     if weight.dtype not in SOURCE_DTYPES:
         raise ValueError(f"{weight.dtype=} should be one of bfloat16, float16, float32")
+    groups, step = weight.reshape(-1, GROUP), chunk_groups(weight.device)
+    width = GROUP // codec.codes_per_byte
+    codes = torch.empty(len(groups), width, dtype=codec.codes_dtype, device=weight.device)
+    scales = torch.empty(len(groups), dtype=torch.bfloat16, device=weight.device)
+    for start in range(0, len(groups), step):
+        part = slice(start, start + step)
+        codes[part], scales[part] = encode(groups[part].float())
+    rows = weight.shape[:-1]
+    return Encoded(codes=codes.view(*rows, -1), scales=scales.view(*rows, -1))
 
 
 def squared_error(decoded: Tensor, source: Tensor) -> tuple[float, float]:
@@ -140,3 +156,13 @@ def squared_error(decoded: Tensor, source: Tensor) -> tuple[float, float]:
 
 def _total(values: Tensor) -> float:
     return float(values.sum(dim=-1).sum(dtype=torch.float64))
+
+
+def _check_shape(shape: Sequence[int]) -> None:
+    """Refuse a shape that does not divide into groups.
+
+    Raises:
+        ValueError: fewer than two axes, an empty axis, or a last axis that is not a multiple of 64.
+    """
+    if len(shape) < 2 or 0 in shape or shape[-1] % GROUP:
+        raise ValueError(f"shape={list(shape)} should be [..., in] with in a positive multiple of {GROUP}")

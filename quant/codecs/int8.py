@@ -10,12 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quant.codecs.codec import GROUP, Encoded, NotFiniteError, check_weight
+from quant.codecs.codec import GROUP, Encoded, encode_in_chunks, finite_absmax
 
 MAX_CODE = 127
-CHUNK_GROUPS = {"cpu": 2048}
-"""Groups worked on at a time, as in `nf4`."""
-DEFAULT_CHUNK_GROUPS = 1 << 18
 TINY = 2.0**-120
 
 
@@ -29,17 +26,8 @@ class Int8:
     error_limit: float = 0.02
 
     def encode(self, weight: Tensor) -> Encoded:
-        """See `Codec.encode`. Deterministic on a device; working memory does not grow with the weight."""
-        check_weight(weight)
-        groups = weight.reshape(-1, GROUP)
-        codes = torch.empty(groups.shape, dtype=torch.int8, device=weight.device)
-        scales = torch.empty(len(groups), dtype=torch.bfloat16, device=weight.device)
-        step = CHUNK_GROUPS.get(weight.device.type, DEFAULT_CHUNK_GROUPS)
-        for start in range(0, len(groups), step):
-            part = slice(start, start + step)
-            codes[part], scales[part] = _encode_groups(groups[part].float())
-        rows = weight.shape[:-1]
-        return Encoded(codes=codes.view(*rows, -1), scales=scales.view(*rows, -1))
+        """See `Codec.encode`. Deterministic on a device."""
+        return encode_in_chunks(self, weight, _encode_groups)
 
     def decode(self, encoded: Encoded, dtype: torch.dtype = torch.float32) -> Tensor:
         """See `Codec.decode`."""
@@ -53,10 +41,7 @@ class Int8:
 
 
 def _encode_groups(weights: Tensor) -> tuple[Tensor, Tensor]:
-    absmax = weights.abs().amax(dim=-1)
-    if not bool(torch.isfinite(absmax).all()):
-        raise NotFiniteError("weights should be finite")
-    scales = (absmax / MAX_CODE).to(torch.bfloat16)
+    scales = (finite_absmax(weights) / MAX_CODE).to(torch.bfloat16)
     stored = scales.float()
     inverse = torch.where(stored > TINY, 1 / stored, 0.0).unsqueeze(-1)
     return weights.mul(inverse).round_().clamp_(-MAX_CODE, MAX_CODE).to(torch.int8), scales
