@@ -152,9 +152,9 @@ def make_fast(model: nn.Module, device: torch.device) -> None:
         SwitchError: an environment variable has an invalid value.
     """
     if device.type == "cpu":
-        cpu.replace_modules(model, min_weights=0)
+        cpu.use_cpu_modules(model, min_weights=0)
     elif device.type == "cuda":
-        cuda.replace_modules(model, device)
+        cuda.use_cuda_modules(model, device)
 
 
 @torch.inference_mode()

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from quant.cpu.choice import replace_modules
+from quant.cpu.choice import use_cpu_modules
 
 _log = logging.getLogger(__name__)
 
@@ -26,6 +26,6 @@ def replace_cpu_modules(
     Raises:
         SwitchError: an environment variable has an invalid value.
     """
-    replaced = replace_modules(network, spare=spare, progress=progress)
+    replaced = use_cpu_modules(network, spare=spare, progress=progress)
     if replaced.warning is not None:
         _log.warning("%s", replaced.warning)

@@ -18,7 +18,7 @@ from localdiff.load.streaming import LayerStream
 from localdiff.load_progress import LoadProgress
 from localdiff.memory_account import PREFILL_CHUNK
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from quant.cuda.choice import Part, replace_modules
+from quant.cuda.choice import ModelPart, use_cuda_modules
 from quant.cuda.parity import Expectation
 
 _log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ def replace_gpu_modules(
     *,
     adapted: Collection[str] = (),
     absent: Collection[str] = (),
-    parts: Iterable[Part] = (),
+    parts: Iterable[ModelPart] = (),
 ) -> tuple[Expectation, ...]:
     """Replaces modules that have a faster form on their GPU.
 
@@ -53,7 +53,7 @@ def replace_gpu_modules(
     """
     canvas = network.config.canvas_length
     with shielded_children():  # kernels are tried, and compiled for that
-        replaced = replace_modules(
+        replaced = use_cuda_modules(
             network,
             device,
             keep=adapted,
@@ -83,18 +83,18 @@ def load_for_gpu(plan: MemoryPlan, progress: LoadProgress) -> tuple[Expectation,
     network, main = skeleton.network, placement.main
     stream = LayerStream(main)
 
-    def elsewhere() -> Iterator[Part]:
+    def elsewhere() -> Iterator[ModelPart]:
         for index, device in enumerate(placement.layers):
             if device != main:
-                yield Part(path=f"layers.{index}", module=network.layers[index], device=device)
+                yield ModelPart(path=f"layers.{index}", module=network.layers[index], device=device)
 
-    def arriving() -> Iterator[Part]:
+    def arriving() -> Iterator[ModelPart]:
         left = sum(plan.demand.layers[index].weights for index in placement.offloaded)
         for index in placement.offloaded:
             progress("weights", 1 - left / skeleton.nbytes)
             left -= plan.demand.layers[index].weights
             layer = skeleton.assign_layer(index, main)
-            yield Part(path=f"layers.{index}", module=layer, device=main, present=partial(stream.present, layer))
+            yield ModelPart(path=f"layers.{index}", module=layer, device=main, present=partial(stream.present, layer))
             stream.hold(layer)
         progress("weights", 1.0)
 

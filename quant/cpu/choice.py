@@ -58,8 +58,8 @@ _COST = "experts are decoded before they are multiplied, which takes more than t
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Replaced:
-    """The result of `replace_modules`.
+class CpuChoice:
+    """The result of `use_cpu_modules`.
 
     Attributes:
         extra_bytes: what the fast modules take beyond the stored size of their weights; may be negative.
@@ -70,13 +70,13 @@ class Replaced:
     warning: str | None = None
 
 
-def replace_modules(
+def use_cpu_modules(
     model: nn.Module,
     *,
     spare: int | None = None,
     min_weights: int = MIN_WEIGHTS,
     progress: Callable[[int, int], None] | None = None,
-) -> Replaced:
+) -> CpuChoice:
     """Replaces the quantized modules of a model that lies on the CPU, with its weights assigned.
 
     Modules on other devices, or without their weights yet, are left alone.
@@ -92,7 +92,7 @@ def replace_modules(
     path = cpu_path()
     is_native_off()  # an invalid value is an error for small models, too, which have no use for a kernel
     if path == "plain":
-        return Replaced()
+        return CpuChoice()
     keep_freed_memory()
     extra_bytes, last, min_weights = 0, LastRows(), 0 if path == "fast" else min_weights
     names = list(_quantized(model))
@@ -109,7 +109,7 @@ def replace_modules(
         if progress is not None:
             progress(done, len(names))
     has_slow_experts = any(isinstance(module, CpuExperts) and module.decodes for module in model.modules())
-    return Replaced(extra_bytes=extra_bytes, warning=_warning() if has_slow_experts else None)
+    return CpuChoice(extra_bytes=extra_bytes, warning=_warning() if has_slow_experts else None)
 
 
 def attention_kernel(head_sizes: Iterable[int], weights: int) -> NativeAttention | None:

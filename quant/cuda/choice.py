@@ -42,8 +42,8 @@ _KINDS: dict[type[nn.Module], str] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Replaced:
-    """How a model's modules are computed after `replace_modules`.
+class CudaChoice:
+    """How a model's modules are computed after `use_cuda_modules`.
 
     Attributes:
         paths: what was done, a line each.
@@ -57,7 +57,7 @@ class Replaced:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class ModelPart:
     """A part of a model that is on another GPU than the rest, or whose weights come later, and may leave again.
 
     Attributes:
@@ -72,17 +72,17 @@ class Part:
     present: Present = nullcontext
 
 
-def replace_modules(
+def use_cuda_modules(
     model: nn.Module,
     device: torch.device,
     *,
     keep: Collection[str] = (),
     absent: Collection[str] = (),
-    parts: Iterable[Part] = (),
+    parts: Iterable[ModelPart] = (),
     rows: Sequence[int] = (),
     canvas: int = 256,
     dtype: torch.dtype = torch.bfloat16,
-) -> Replaced:
+) -> CudaChoice:
     """Replaces the quantized modules of a model on a GPU, with its weights assigned.
 
     Args:
@@ -101,7 +101,7 @@ def replace_modules(
     paths: dict[str, list[str]] = defaultdict(list)
     expectations: dict[tuple[object, ...], list[Expectation]] = {}
     warning: str | None = None
-    for part in chain([Part(path="", module=model, device=device)], parts):
+    for part in chain([ModelPart(path="", module=model, device=device)], parts):
         replaceable = _replaceable(part, {*keep, *absent} if part.module is model else keep)
         if replaceable and (reason := _why_plain(part.device, device)) is not None:
             warning = reason
@@ -128,7 +128,7 @@ def replace_modules(
                     for call in calls
                 ],
             )
-    return Replaced(
+    return CudaChoice(
         paths=tuple(
             f"{kind} ({kind_paths.count(path)}): {path}"
             for kind, kind_paths in paths.items()
@@ -151,7 +151,7 @@ def _why_plain(device: torch.device, first: torch.device) -> str | None:
     return None
 
 
-def _replaceable(part: Part, keep: Collection[str]) -> dict[str, Callable[[Any], _Fast]]:
+def _replaceable(part: ModelPart, keep: Collection[str]) -> dict[str, Callable[[Any], _Fast]]:
     """Path in the model of each module that has a faster form → what makes that."""
     modules = part.module.named_modules(prefix=part.path)
     return {path: maker for path, module in modules if path not in keep and (maker := _maker(module)) is not None}

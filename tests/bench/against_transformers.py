@@ -22,7 +22,7 @@ from localdiff.bench.step.random_weights import random_model
 from localdiff.bench.step.released import released_config
 from localdiff.hardware import cpu_name
 from localdiff.model.cache import KVCache
-from quant.cpu.choice import replace_modules
+from quant.cpu.choice import use_cpu_modules
 from quant.recipe import recipe_named
 from quant.released import LAYERS
 from tests.bench.reference_weights import first_layers, random_reference
@@ -59,7 +59,7 @@ def our_seconds(layers: int, context: int, steps: int, recipe: str) -> Seconds:
     """localdiff with random weights in a recipe."""
     config = released_config(layers)
     network = random_model(config, recipe_named(recipe), torch.bfloat16, CPU, progress=lambda *_: None)
-    replace_modules(network)
+    use_cpu_modules(network)
     ids, canvas = _ids(config.vocab_size, context, config.canvas_length)
     cache = KVCache(config, context + len(canvas), torch.bfloat16, CPU)
     believed = torch.randn(len(canvas), config.vocab_size)

@@ -100,7 +100,7 @@ def count(
     length = config.canvas_length
     network = random_model(config, recipe_named(recipe), torch.bfloat16, CPU)
     with mock.patch.dict(os.environ, dense_switch(dense)), mock.patch.object(choice, "why_unsupported", _nothing):
-        choice.replace_modules(network, torch.device("cuda", 0))
+        choice.use_cuda_modules(network, torch.device("cuda", 0))
     if layer_ops:
         set_layer_ops(network, FusedLayerOps())
     if projections:

@@ -232,7 +232,7 @@ def on_card(config: ModelConfig, recipe: str, switches: dict[str, str]) -> Diffu
         mock.patch.object(choice, "why_unsupported", _nothing),
         mock.patch.object(layout, "range", _first, create=True),
     ):
-        choice.replace_modules(network, NOWHERE)
+        choice.use_cuda_modules(network, NOWHERE)
         if not is_plain("layer-ops"):
             set_layer_ops(network, FusedLayerOps())
     fuse_projections(network)

@@ -102,7 +102,7 @@ def fast_model(config: ModelConfig, recipe: str) -> DiffusionGemma:
     """A model as a GPU has it."""
     model = random_model(config, recipe_named(recipe), torch.bfloat16, CPU)
     with mock.patch.object(choice, "why_unsupported", lambda _: None):
-        choice.replace_modules(model, CPU)
+        choice.use_cuda_modules(model, CPU)
     denoiser_of(model, attention=True, layer_ops=True, projections=True)
     return model
 

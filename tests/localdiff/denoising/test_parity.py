@@ -51,7 +51,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> DiffusionGemma:
     for module in network.modules():
         if isinstance(module, QuantTensor):
             module.scales = module.scales.bfloat16()  # the type that they are stored in
-    choice.replace_modules(network, DEVICE)
+    choice.use_cuda_modules(network, DEVICE)
     denoiser_of(network, attention=True, layer_ops=True, projections=True)
     return network
 

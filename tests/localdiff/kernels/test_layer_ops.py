@@ -287,7 +287,7 @@ def test_layers_leave_sums_in_parts_to_the_ops_behind_them(monkeypatch: pytest.M
     arguments = positions >= 2, rotary_table(positions, config, x.dtype), attend_to_all
     expected = layer(x, *arguments)
     monkeypatch.setattr(choice, "why_unsupported", lambda _: None)
-    choice.replace_modules(layer, DEVICE)
+    choice.use_cuda_modules(layer, DEVICE)
     taken = []
     parts = Weight.parts
 

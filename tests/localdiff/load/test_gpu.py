@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from localdiff.load import gpu
-from quant.cuda.choice import Replaced
+from quant.cuda.choice import CudaChoice
 from quant.cuda.tiles import LINEAR, MmaKind, tile_of
 from quant.switch import SwitchError
 from tests.models import tiny
@@ -20,8 +20,8 @@ CARD = torch.device("cuda", 0)
 def test_what_is_missing_is_a_warning_and_what_was_done_is_not(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    prepared = Replaced(paths=("experts of 2 layers: w4a16",), warning="Triton is not installed: slow")
-    monkeypatch.setattr(gpu, "replace_modules", lambda *_, **__: prepared)
+    prepared = CudaChoice(paths=("experts of 2 layers: w4a16",), warning="Triton is not installed: slow")
+    monkeypatch.setattr(gpu, "use_cuda_modules", lambda *_, **__: prepared)
     caplog.set_level(logging.INFO, logger="localdiff")
     gpu.replace_gpu_modules(tiny.model(), CARD)
     assert [(record.levelname, record.message) for record in caplog.records] == [
@@ -34,7 +34,7 @@ def test_experts_that_an_adapter_adds_to_stay_plain(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept: list[object] = []
-    monkeypatch.setattr(gpu, "replace_modules", lambda *_, keep, **__: kept.append(keep) or Replaced())
+    monkeypatch.setattr(gpu, "use_cuda_modules", lambda *_, keep, **__: kept.append(keep) or CudaChoice())
     gpu.replace_gpu_modules(tiny.model(), CARD, adapted={"layers.1.experts"})
     assert kept == [{"layers.1.experts"}]
     assert "the adapter changes the experts of 1 layer: those are computed one by one" in caplog.text
@@ -48,7 +48,7 @@ def test_a_switch_that_says_nothing_known_is_the_users(monkeypatch: pytest.Monke
 
 def test_what_is_compared_is_a_canvas_one_with_a_block_and_pieces_of_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, object] = {}
-    monkeypatch.setattr(gpu, "replace_modules", lambda *_, **options: asked.update(options) or Replaced())
+    monkeypatch.setattr(gpu, "use_cuda_modules", lambda *_, **options: asked.update(options) or CudaChoice())
     gpu.replace_gpu_modules(tiny.model(), CARD)
     assert asked["rows"] == (1, max(1, tiny.CANVAS // 8), tiny.CANVAS, 2 * tiny.CANVAS, 1024)
     assert asked["canvas"] == tiny.CANVAS

@@ -205,7 +205,7 @@ def test_layers_that_stay_are_computed_by_kernels_beside_those_that_pass(
     monkeypatch.setattr("localdiff.load.placement.place", lambda *_, **__: placement)
     engine = Engine.load(str(directories[form]), device="cpu", dtype="fp32", context_size=64)
     passing = [path for path, _ in engine.model.named_modules() if path.startswith(("layers.1.", "layers.2."))]
-    choice.replace_modules(engine.model, torch.device("cuda", 0), keep=passing)
+    choice.use_cuda_modules(engine.model, torch.device("cuda", 0), keep=passing)
     assert [type(layer.experts) is CudaExperts for layer in engine.model.layers] == [True, False, False, True]
     engine.denoiser = denoiser_of(engine.model, static=True, layer_ops=True, fuses_commits=True)
     few = replace(OPTIONS, max_tokens=16, cap=2)  # two blocks; the interpreter takes its time

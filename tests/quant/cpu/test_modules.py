@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from quant.codecs import CODECS
 from quant.cpu import choice
 from quant.cpu.bitsandbytes_library import nf4_library
-from quant.cpu.choice import replace_modules
+from quant.cpu.choice import use_cpu_modules
 from quant.cpu.embedding import KEPT, LARGE, TAIL, Bf16Embedding, NativeEmbedding
 from quant.cpu.experts import CpuExperts
 from quant.cpu.int8_weight import RowWeight, has_int8_matmul
@@ -226,7 +226,7 @@ def test_experts(
     monkeypatch.setenv(CPU_NATIVE, switch)
     model = nn.ModuleDict({"experts": experts(*formats)})
     plain = experts(*formats)
-    replace_modules(model)
+    use_cpu_modules(model)
     fast = model["experts"]
     assert isinstance(fast, CpuExperts)
     has_kernel = switch == "auto" and HAS_KERNEL
@@ -241,7 +241,7 @@ def test_experts(
 def test_experts_without_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CPU_PATH, "fast")
     model = nn.ModuleDict({"experts": experts("nf4", "int8")})
-    replace_modules(model)
+    use_cpu_modules(model)
     out = model["experts"](torch.zeros(0, WIDTH), torch.zeros(0, 2, dtype=torch.int64), torch.zeros(0, 2))
     assert out.shape == (0, WIDTH)
 
@@ -365,9 +365,9 @@ def test_what_is_replaced(monkeypatch: pytest.MonkeyPatch, switch: str) -> None:
     monkeypatch.setenv(CPU_NATIVE, switch)
     has_kernel = switch == "auto" and HAS_KERNEL
     model, told = Whole(), []
-    replace_modules(model)
+    use_cpu_modules(model)
     assert kinds(model) == PLAIN  # all too small
-    replace_modules(model, min_weights=WIDTH * 96, progress=lambda done, of: told.append((done, of)))
+    use_cpu_modules(model, min_weights=WIDTH * 96, progress=lambda done, of: told.append((done, of)))
     small = NativeLinear if has_kernel else QuantLinear
     assert kinds(model) == [NativeEmbedding if has_kernel else Bf16Embedding, Int8Linear, small, CpuExperts]
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
@@ -380,7 +380,7 @@ def test_the_kernel_stands_in_for_int8_by_rows(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(choice, "has_int8_matmul", lambda: False)
     monkeypatch.setenv(CPU_PATH, "fast")
     model = Whole()
-    replace_modules(model)
+    use_cpu_modules(model)
     assert kinds(model)[1:] == [NativeLinear, NativeLinear, CpuExperts]
 
 
@@ -402,7 +402,7 @@ def test_with_amx_the_head_is_multiplied_in_bf16_where_the_kernel_has_no_tiles(
     monkeypatch.setattr(choice, "has_bf16_matmul", lambda: True)
     monkeypatch.setenv(CPU_PATH, "fast")
     model = nn.ModuleDict({"embed_tokens": embedding(dtype)})
-    replace_modules(model)
+    use_cpu_modules(model)
     assert kinds(model) == [expected]
 
 
@@ -413,7 +413,7 @@ def test_an_embedding_in_nf4_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None
     stored = QuantEmbedding(CODECS["nf4"], VOCAB, WIDTH, torch.bfloat16)
     stored.weight = tensor("nf4", VOCAB, WIDTH)
     model = nn.ModuleDict({"embed_tokens": stored})
-    replace_modules(model)
+    use_cpu_modules(model)
     assert kinds(model) == [Bf16Embedding]
 
 
@@ -421,7 +421,7 @@ def test_an_embedding_in_nf4_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_shape_that_the_kernel_does_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CPU_PATH, "fast")
     model = nn.ModuleDict({"odd": linear("nf4", out=90), "even": linear("nf4")})
-    replace_modules(model)
+    use_cpu_modules(model)
     assert kinds(model) == [QuantLinear, NativeLinear]
 
 
@@ -438,7 +438,7 @@ def test_nothing_takes_more_than_there_is_to_spare(monkeypatch: pytest.MonkeyPat
     head, up, down = VOCAB * (WIDTH - 6), 96 * (4 - 6), EXPERTS * WIDTH * (4 - 6)
     for spare, has_room in ((0, False), (head - 1, False), (head, True), (None, True)):
         model = Whole()
-        extra_bytes = replace_modules(model, spare=spare).extra_bytes
+        extra_bytes = use_cpu_modules(model, spare=spare).extra_bytes
         if has_kernel:  # which reads the stored codes of everything else
             assert extra_bytes == up
             assert kinds(model) == [NativeEmbedding, Int8Linear, small, CpuExperts]
@@ -453,7 +453,7 @@ def test_experts_whose_codes_are_read_take_nothing(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(CPU_NATIVE, switch)
     formats = ("nf4", "int8") if switch == "auto" and HAS_KERNEL else ("nf4", "nf4")
     model = nn.ModuleDict({"experts": experts(*formats)})
-    assert replace_modules(model, spare=0).extra_bytes == 0
+    assert use_cpu_modules(model, spare=0).extra_bytes == 0
     assert isinstance(model["experts"], CpuExperts)
 
 
@@ -472,21 +472,21 @@ def test_what_is_missing_is_said_where_something_can_be_done(
 ) -> None:
     monkeypatch.setenv(CPU_PATH, "fast")
     monkeypatch.setattr(choice, "native_library", lambda: unsupported)
-    assert replace_modules(nn.ModuleDict({"up": linear()})).warning is None
-    warning = replace_modules(Whole()).warning
+    assert use_cpu_modules(nn.ModuleDict({"up": linear()})).warning is None
+    warning = use_cpu_modules(Whole()).warning
     assert warning is None if words is None else warning is not None and re.fullmatch(words, warning)
 
 
 def test_a_switch_that_says_nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CPU_PATH, "quick")
     with pytest.raises(SwitchError, match="LOCALDIFF_CPU_PATH=quick should be auto, plain or fast"):
-        replace_modules(nn.Module())
+        use_cpu_modules(nn.Module())
 
 
 def test_the_switch_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CPU_PATH, "plain")
     model = Whole()
-    replace_modules(model, min_weights=0)
+    use_cpu_modules(model, min_weights=0)
     assert kinds(model) == PLAIN
 
 
@@ -497,7 +497,7 @@ def test_a_machine_that_can_do_nothing_of_it(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(choice, "native_library", lambda: Unsupported("it is switched off", ""))
     monkeypatch.setenv(CPU_PATH, "fast")
     model, plain = Whole(), experts("nf4", "int8")
-    replace_modules(model)
+    use_cpu_modules(model)
     assert kinds(model) == [QuantEmbedding, QuantLinear, QuantLinear, CpuExperts]
     assert model.experts.path == "decoded to fp32, multiplied through torch"
     x, (index, weight) = normal(9, WIDTH), routed(9)
@@ -508,5 +508,5 @@ def test_what_has_no_weights_yet_is_left_alone(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv(CPU_PATH, "fast")
     model = Whole()
     model.up.weight.to("meta")
-    replace_modules(model)
+    use_cpu_modules(model)
     assert type(model.up) is QuantLinear

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from quant.codecs import CODECS
 from quant.cpu import choice
-from quant.cpu.choice import replace_modules
+from quant.cpu.choice import use_cpu_modules
 from quant.cpu.pages import release_pages
 from quant.cpu.switches import CPU_PATH
 from quant.modules import QuantLinear, QuantTensor
@@ -78,7 +78,7 @@ def test_a_weight_that_was_made_anew_is_given_back(tmp_path: Path, monkeypatch: 
     expected = linear(x)
     model = torch.nn.Sequential(linear)
     before = resident_file_bytes()
-    replace_modules(model)
+    use_cpu_modules(model)
     assert model[0] is not linear
     assert before - resident_file_bytes() >= stored.codes.nbytes // 2
     assert torch.allclose(model[0](x), expected, atol=0.05 * float(expected.abs().max()))

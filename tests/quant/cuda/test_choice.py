@@ -41,7 +41,7 @@ def works(monkeypatch: pytest.MonkeyPatch) -> None:
 @needs_triton
 def test_experts_are_replaced_layer_by_layer() -> None:
     network = model()
-    prepared = choice.replace_modules(network, CARD)
+    prepared = choice.use_cuda_modules(network, CARD)
     assert all(isinstance(layer.experts, CudaExperts) for layer in network.children())
     assert prepared.paths == (
         "experts (1): w8a16, grouped, Triton",
@@ -54,7 +54,7 @@ def test_experts_are_replaced_layer_by_layer() -> None:
 @needs_triton
 def test_what_is_to_be_kept_stays_plain() -> None:
     network = model()
-    assert choice.replace_modules(network, CARD, keep={"1.experts"}).paths == (
+    assert choice.use_cuda_modules(network, CARD, keep={"1.experts"}).paths == (
         "experts (1): w8a16, grouped, Triton",
         "experts (1): w4a16, grouped, Triton",
     )
@@ -68,14 +68,14 @@ def test_experts_as_published_are_replaced_too(monkeypatch: pytest.MonkeyPatch) 
     network = small_subject("bf16").network.to(DEVICE)
     assert not any(layer.experts.can_be_captured for layer in network.layers)
     plain = [layer.experts for layer in network.layers]
-    assert choice.replace_modules(network, CARD).paths == ("experts (4): fp32, grouped, Triton",)
+    assert choice.use_cuda_modules(network, CARD).paths == ("experts (4): fp32, grouped, Triton",)
     x = torch.randn(9, 64, generator=torch.Generator().manual_seed(0)).to(DEVICE)
     for layer, before in zip(network.layers, plain, strict=True):
         assert layer.experts.can_be_captured
         index, weight = layer.router(x)
         torch.testing.assert_close(layer.experts(x, index, weight), before(x, index, weight), atol=1e-5, rtol=1e-4)
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "experts")
-    assert choice.replace_modules(small_subject("bf16").network, CARD) == choice.Replaced()
+    assert choice.use_cuda_modules(small_subject("bf16").network, CARD) == choice.CudaChoice()
 
 
 @pytest.mark.usefixtures("works")
@@ -85,13 +85,13 @@ def test_a_part_that_leaves_again_leaves_no_plain_module_behind() -> None:
     network = small_subject("bf16").network
     plain, gone = [weakref.ref(layer.experts) for layer in network.layers], []
 
-    def arriving() -> Iterator[choice.Part]:
+    def arriving() -> Iterator[choice.ModelPart]:
         for index, layer in enumerate(network.layers):
-            yield choice.Part(path=f"layers.{index}", module=layer, device=CARD)
+            yield choice.ModelPart(path=f"layers.{index}", module=layer, device=CARD)
             gone.append(plain[index]() is None)
 
     absent = [path for path, _ in network.named_modules() if path.startswith("layers.")]
-    choice.replace_modules(network, CARD, absent=absent, parts=arriving())
+    choice.use_cuda_modules(network, CARD, absent=absent, parts=arriving())
     assert all(isinstance(layer.experts, CudaExperts) for layer in network.layers)
     assert gone == [True] * len(network.layers)
 
@@ -100,14 +100,14 @@ def test_a_part_that_leaves_again_leaves_no_plain_module_behind() -> None:
 @needs_triton
 def test_switches_choose_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALDIFF_CUDA_EXPERTS", "a8")
-    assert choice.replace_modules(model(), CARD).paths[1] == "experts (2): w4a8, grouped, Triton"
+    assert choice.use_cuda_modules(model(), CARD).paths[1] == "experts (2): w4a8, grouped, Triton"
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "experts")
     network = model()
-    assert choice.replace_modules(network, CARD) == choice.Replaced()
+    assert choice.use_cuda_modules(network, CARD) == choice.CudaChoice()
     assert all(isinstance(layer.experts, QuantExperts) for layer in network.children())
     monkeypatch.setenv("LOCALDIFF_CUDA_EXPERTS", "a4")
     with pytest.raises(SwitchError, match="LOCALDIFF_CUDA_EXPERTS=a4 should be a16 or a8"):
-        choice.replace_modules(network, CARD)
+        choice.use_cuda_modules(network, CARD)
 
 
 @pytest.mark.parametrize("variable", ["PLAIN", "EXPERTS", "DENSE", "SOFT"])
@@ -116,7 +116,7 @@ def test_an_invalid_switch_is_an_error_where_nothing_is_replaced_too(
 ) -> None:
     monkeypatch.setenv(f"LOCALDIFF_CUDA_{variable}", "a4")
     with pytest.raises(SwitchError, match=f"^LOCALDIFF_CUDA_{variable}"):
-        choice.replace_modules(nn.Linear(2, 2), CARD)
+        choice.use_cuda_modules(nn.Linear(2, 2), CARD)
 
 
 def test_self_conditioning_is_exact_unless_it_is_asked_to_be_sparse(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_self_conditioning_is_exact_unless_it_is_asked_to_be_sparse(monkeypatch:
 def test_dense_layers_and_embedding_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """But for a weight that does not divide into the columns of a program."""
     network = small_subject("4bit").network
-    paths = choice.replace_modules(network, CARD).paths
+    paths = choice.use_cuda_modules(network, CARD).paths
     assert [path.partition(": ")[2] for path in paths if not path.startswith("experts")] == [
         "w8a16, Triton",
         "w8a16, Triton",
@@ -142,7 +142,7 @@ def test_dense_layers_and_embedding_are_replaced(monkeypatch: pytest.MonkeyPatch
     assert all(module.weight.shape[0] % 64 for module in left)
 
     monkeypatch.setenv("LOCALDIFF_CUDA_DENSE", "a8")
-    paths = choice.replace_modules(small_subject("4bit").network, CARD).paths
+    paths = choice.use_cuda_modules(small_subject("4bit").network, CARD).paths
     assert any(path.startswith("linear layers") and path.endswith("w8a8, Triton") for path in paths)
     assert any(path.startswith("embedding") and "w8a16" in path for path in paths)
 
@@ -155,7 +155,7 @@ def test_which_embeddings_are_replaced(codec: str, ids: int, fast: bool) -> None
     embedding = QuantEmbedding(CODECS[codec], ids, 64, torch.float32)
     embedding.weight = QuantTensor.of(CODECS[codec], torch.ones(ids, 64))
     owner = nn.ModuleList([embedding])
-    choice.replace_modules(owner, CARD)
+    choice.use_cuda_modules(owner, CARD)
     assert isinstance(owner[0], CudaEmbedding) == fast
 
 
@@ -183,7 +183,7 @@ def test_how_a_linear_layer_is_computed(
     linear = QuantLinear(CODECS[codec], 64, rows)
     linear.weight = QuantTensor.of(CODECS[codec], torch.ones(rows, 64))
     owner = nn.ModuleList([linear])
-    choice.replace_modules(owner, CARD)
+    choice.use_cuda_modules(owner, CARD)
     assert getattr(owner[0], "path", None) == path
 
 
@@ -191,7 +191,7 @@ def test_how_a_linear_layer_is_computed(
 @needs_triton
 def test_dense_layers_and_embedding_are_switched_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "dense")
-    assert choice.replace_modules(small_subject("4bit").network, CARD).paths == (
+    assert choice.use_cuda_modules(small_subject("4bit").network, CARD).paths == (
         "experts (2): w8a16, grouped, Triton",
         "experts (2): w4a16, grouped, Triton",
     )
@@ -200,7 +200,7 @@ def test_dense_layers_and_embedding_are_switched_back(monkeypatch: pytest.Monkey
 def test_what_is_missing_is_said_once_and_the_plain_way_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "why_unsupported", lambda _: Unsupported("Triton is not installed", "install it"))
     network = model()
-    prepared = choice.replace_modules(network, CARD)
+    prepared = choice.use_cuda_modules(network, CARD)
     assert prepared.warning is not None
     assert prepared.warning.startswith("Triton is not installed: ")
     assert prepared.warning.endswith("; install it")

@@ -103,13 +103,13 @@ def test_it_is_taken_for_nf4_alone_and_switched_back(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "dense")
     card = torch.device("cuda", 0)
     layers = torch.nn.ModuleList([linear("int8"), linear("nf4")])
-    assert choice.replace_modules(layers, card).paths == ("linear layers (1): decoded in one launch, then multiplied",)
+    assert choice.use_cuda_modules(layers, card).paths == ("linear layers (1): decoded in one launch, then multiplied",)
     assert [type(layer) for layer in layers] == [QuantLinear, DecodedLinear]
-    assert choice.replace_modules(layers, card) == choice.Replaced()
+    assert choice.use_cuda_modules(layers, card) == choice.CudaChoice()
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "dense,decode")
-    assert choice.replace_modules(torch.nn.ModuleList([linear()]), card) == choice.Replaced()
+    assert choice.use_cuda_modules(torch.nn.ModuleList([linear()]), card) == choice.CudaChoice()
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "decode")
-    (path,) = choice.replace_modules(torch.nn.ModuleList([linear()]), card).paths
+    (path,) = choice.use_cuda_modules(torch.nn.ModuleList([linear()]), card).paths
     assert path == "linear layers (1): w4a16, Triton"
 
 

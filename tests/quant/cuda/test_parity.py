@@ -43,7 +43,7 @@ def network(codec: str, dtype: torch.dtype) -> nn.Module:
 
 def expectations(codec: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> tuple[Expectation, ...]:
     monkeypatch.setattr(choice, "why_unsupported", lambda _: None)
-    return choice.replace_modules(network(codec, dtype), DEVICE, rows=ROWS, canvas=CANVAS, dtype=dtype).expectations
+    return choice.use_cuda_modules(network(codec, dtype), DEVICE, rows=ROWS, canvas=CANVAS, dtype=dtype).expectations
 
 
 @needs_triton
@@ -105,7 +105,7 @@ def test_what_a_wrong_kernel_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_computed_where_nothing_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "why_unsupported", lambda _: None)
     monkeypatch.setattr(parity.Call, "of", None)
-    assert choice.replace_modules(network("nf4", torch.float32), DEVICE).expectations == ()
+    assert choice.use_cuda_modules(network("nf4", torch.float32), DEVICE).expectations == ()
 
 
 def test_what_is_kept_is_in_host_memory() -> None:

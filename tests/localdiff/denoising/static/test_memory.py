@@ -49,7 +49,7 @@ def test_bringing_weights_into_the_order_of_kernels_takes_less_than_a_run(recipe
             return run
 
         with (
-            mock.patch.object(choice, "replace_modules", measured("tiled", choice.replace_modules)),
+            mock.patch.object(choice, "use_cuda_modules", measured("tiled", choice.use_cuda_modules)),
             mock.patch.object(
                 specializations, "fuse_projections", measured("stacked", specializations.fuse_projections)
             ),

@@ -43,7 +43,7 @@ def on_card(recipe: str, dense: str, monkeypatch: pytest.MonkeyPatch) -> Diffusi
     for name, value in dense_switch(dense).items():
         monkeypatch.setenv(name, value)
     network = small_subject(recipe).network.to(DEVICE)
-    choice.replace_modules(network, CARD)
+    choice.use_cuda_modules(network, CARD)
     return network
 
 
