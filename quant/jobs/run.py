@@ -61,29 +61,13 @@ def run(
         yield JobStopped(finished=len(output.notes), shards=len(shards))
         return
     job.inspect(files)
-    missing = [shard for shard in shards if shard.file not in output.notes]
-    source_bytes = sum(shard.source.nbytes for shard in missing)
+    source_bytes = sum(shard.source.nbytes for shard in shards if shard.file not in output.notes)
     yield JobStarted(shards=len(shards), finished=len(output.notes), source_bytes=source_bytes, workers=job.workers)
     watch = _Stopwatch(clock)
-    with slice_pool(job.workers) as pool:
-        for number, shard in enumerate(shards, 1):
-            if shard.file not in output.notes:
-                yield ShardStarted(
-                    shard=shard.file, source=shard.source.name, number=number, source_bytes=shard.source.nbytes
-                )
-                with suppress(SourceStoppedError), watch.waiting(job.open_source(shard.source)) as path:
-                    yield from make_shard(job, output, shard, path, disk=disk, pool=pool, cancelled=cancelled)
-            if shard.file not in output.notes:
-                yield JobStopped(finished=len(output.notes), shards=len(shards))
-                return
-            if shard in missing:
-                yield ShardWritten(
-                    shard=shard.file,
-                    number=number,
-                    nbytes=shard.nbytes,
-                    source=shard.source.name,
-                    source_sha256=output.notes[shard.file].source.sha256,
-                )
+    yield from _make_shards(job, output, watch, disk=disk, cancelled=cancelled)
+    if len(output.notes) < len(shards):
+        yield JobStopped(finished=len(output.notes), shards=len(shards))
+        return
     seconds = watch.seconds()
     _finish(job, files, output, disk)
     yield OutputWritten(directory=str(output.directory))
@@ -100,6 +84,29 @@ def run(
         source_bytes=source_bytes,
         seconds=seconds,
     )
+
+
+def _make_shards(
+    job: Job, output: Output, watch: _Stopwatch, *, disk: Disk, cancelled: Callable[[], bool]
+) -> Iterator[JobEvent]:
+    """Make the shards that are missing, one by one, until one of them is not finished because the job is stopped."""
+    with slice_pool(job.workers) as pool:
+        for number, shard in enumerate(job.plan.shards, 1):
+            if shard.file in output.notes:
+                continue
+            source = shard.source
+            yield ShardStarted(shard=shard.file, source=source.name, number=number, source_bytes=source.nbytes)
+            with suppress(SourceStoppedError), watch.waiting(job.open_source(source)) as path:
+                yield from make_shard(job, output, shard, path, disk=disk, pool=pool, cancelled=cancelled)
+            if shard.file not in output.notes:
+                return
+            yield ShardWritten(
+                shard=shard.file,
+                number=number,
+                nbytes=shard.nbytes,
+                source=source.name,
+                source_sha256=output.notes[shard.file].source.sha256,
+            )
 
 
 class _Stopwatch:
@@ -151,8 +158,5 @@ def _finish(job: Job, contents: Mapping[str, bytes], output: Output, disk: Disk)
 
 def _index(job: Job) -> bytes:
     weight_map = {name: shard.file for shard in job.plan.shards for name in shard.layout.starts}
-    content: Mapping[str, object] = {
-        "metadata": {"total_size": job.plan.stored_bytes},
-        "weight_map": weight_map,
-    }
+    content = {"metadata": {"total_size": job.plan.stored_bytes}, "weight_map": weight_map}
     return (json.dumps(content, indent=2, sort_keys=True) + "\n").encode()
