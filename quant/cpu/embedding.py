@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quant.cpu.native.library import NativeLibrary
-from quant.cpu.native.products import path_of
 from quant.modules.embedding import QuantEmbedding, TiedEmbedding
 
 TAIL = 2.0**-10
@@ -35,7 +34,7 @@ class NativeEmbedding(QuantEmbedding):
         self.weight, self._dtype = embedding.weight, embedding.dtype
         self._stored = embedding.weight.encoded.contiguous()
         self._library = library
-        self.path = path_of(embedding.weight, library)
+        self.path = library.path(embedding.weight.codec.name)
 
     def logits(self, hidden: Tensor) -> Tensor:
         return self._library.multiply(self._library.rows(hidden, nf4=False), self._stored[None], None, [len(hidden)])

@@ -22,6 +22,9 @@ from quant.cpu.rows import MAX_CODE, Int8Rows
 from quant.instructions import has_amx
 from quant.modules.tensor import QuantTensor
 
+PATH = "int8 by rows, oneDNN"
+"""How products are computed, in words."""
+
 _CHECKED = 128
 _TIMED = (64, 256)
 _RUNS = 5
@@ -76,9 +79,8 @@ class Int8Weight:
         shape: `(out, in)`.
     """
 
-    def __init__(self, tensor: QuantTensor, encoded: Encoded) -> None:
-        """Converts one matrix of `tensor`, given by its codes and scales."""
-        rows = requantized(tensor.codec, encoded)
+    def __init__(self, codec: Codec, encoded: Encoded) -> None:
+        rows = requantized(codec, encoded)
         self.shape = rows.codes.shape
         self._packed = torch.ops.onednn.qlinear_prepack(rows.codes, None)
         self._scales = rows.scales

@@ -9,9 +9,32 @@ import weakref
 
 from torch import Tensor, nn
 
-from quant.cpu.int8_weight import Int8Weight
+from quant.cpu.int8_weight import PATH, Int8Weight
+from quant.cpu.native.library import NativeLibrary
 from quant.cpu.rows import Int8Rows, quantize_rows
 from quant.modules.linear import QuantLinear
+
+
+class NativeLinear(nn.Module):
+    """`x @ weight.T` from stored codes, by the native kernel."""
+
+    def __init__(self, linear: QuantLinear, library: NativeLibrary) -> None:
+        super().__init__()
+        self._weights = linear.weight.encoded.contiguous()[None]
+        self._shape = linear.weight.shape
+        self._is_nf4 = linear.weight.codec.name == "nf4"
+        self._library = library
+        self.path = library.path(linear.weight.codec.name)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[…, in]` to `[…, out]`, in the type of `x`."""
+        rows = x.reshape(-1, x.shape[-1])
+        y = self._library.multiply(self._library.rows(rows, nf4=self._is_nf4), self._weights, None, [len(rows)])
+        return y.to(x.dtype).view(*x.shape[:-1], y.shape[-1])
+
+    def extra_repr(self) -> str:
+        """Shape, for `print(model)`."""
+        return f"{list(self._shape)}"
 
 
 class LastRows:
@@ -35,9 +58,9 @@ class Int8Linear(nn.Module):
 
     def __init__(self, linear: QuantLinear, last: LastRows) -> None:
         super().__init__()
-        self._weight = Int8Weight(linear.weight, linear.weight.encoded)
+        self._weight = Int8Weight(linear.weight.codec, linear.weight.encoded)
         self._last = last
-        self.path = "int8 by rows, oneDNN"
+        self.path = PATH
 
     def forward(self, x: Tensor) -> Tensor:
         """`[…, in]` to `[…, out]`, in the type of `x`."""

@@ -89,7 +89,7 @@ def run(
 def _make_shards(
     job: Job, output: Output, watch: _Stopwatch, *, disk: Disk, cancelled: Callable[[], bool]
 ) -> Iterator[JobEvent]:
-    """Make the shards that are missing, one by one, until one of them is not finished because the job is stopped."""
+    """Make the missing shards one by one, up to the one during which the job is stopped."""
     with slice_pool(job.workers) as pool:
         for number, shard in enumerate(job.plan.shards, 1):
             if shard.file in output.notes:

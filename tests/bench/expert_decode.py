@@ -24,10 +24,9 @@ from localdiff.hardware import cpu_name
 from quant.codecs import CODECS
 from quant.codecs.codec import GROUP
 from quant.cpu.bitsandbytes_library import nf4_library
-from quant.cpu.linear import Int8Linear, LastRows
-from quant.cpu.native.products import NativeLinear, NativeProduct
+from quant.cpu.linear import Int8Linear, LastRows, NativeLinear
 from quant.cpu.native.support import native_library
-from quant.cpu.products import DecodedProduct, ExpertProduct
+from quant.cpu.products import DecodedProduct, ExpertProduct, NativeProduct
 from quant.modules import QuantLinear, QuantTensor
 from quant.unsupported import Unsupported
 

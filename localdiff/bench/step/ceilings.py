@@ -18,7 +18,7 @@ from localdiff.bench.step.work import Work
 from localdiff.errors import is_out_of_memory
 from localdiff.load.devices import dtype_named
 from quant.codecs import CODECS
-from quant.cpu.native.products import NativeLinear
+from quant.cpu.linear import NativeLinear
 from quant.cpu.native.support import native_library
 from quant.modules import QuantLinear, QuantTensor
 from quant.unsupported import Unsupported

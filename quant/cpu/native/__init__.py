@@ -14,7 +14,6 @@ statistics of logits.
     attention, soft_embedding, logits    call the others, the same
     calls                                what they share: functions of the library, in several threads
     support                              whether they run here, by trying
-    products                             the products of experts and of linear layers
 
 The weights stay as they are stored, and mapped from their files; nothing is converted when a model is loaded.
 Activations are rounded to int8 with one scale per row and group of 64, nf4's levels to steps of 1/127.

@@ -1,6 +1,9 @@
 """The compiled kernel as functions of tensors.
 
-Knows the layouts of its arguments, which are those of the structures in `product.h`.
+Knows the layouts of its arguments, which are those of the structures in `product.h`. Rounds more than what is stored:
+activations to int8, with one scale per row and group of 64, which changes normally distributed rows by 0.6 % of their
+norm; and nf4's levels to steps of 1/127, which moves the error of normally distributed weights from 8.31 to 8.33 %. One
+value that dwarfs a group costs the rest of that group, and no other.
 Shape letters: R rows, P products of a row with a weight, E weights, in, out.
 """
 
@@ -93,6 +96,10 @@ class NativeLibrary:
         self.soft_embedding = NativeSoftEmbedding(library)
         self.logits = NativeLogits(library)
         self._levels = torch.tensor(LEVELS, dtype=torch.float64).mul(STEPS).round().to(torch.int8)
+
+    def path(self, codec: str) -> str:
+        """How weights of a codec are multiplied, in words."""
+        return f"{codec} by int8, native, {self.instructions}"
 
     def supports(self, shape: Sequence[int]) -> bool:
         """Whether a weight `[…, out, in]` divides into tiles, and is not too wide."""

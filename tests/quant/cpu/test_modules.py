@@ -17,11 +17,10 @@ from quant.cpu.choice import use_cpu_modules
 from quant.cpu.embedding import KEPT, LARGE, TAIL, Bf16Embedding, NativeEmbedding
 from quant.cpu.experts import CpuExperts
 from quant.cpu.int8_weight import RowWeight, has_int8_matmul
-from quant.cpu.linear import Int8Linear, LastRows
+from quant.cpu.linear import Int8Linear, LastRows, NativeLinear
 from quant.cpu.native.library import NativeLibrary
-from quant.cpu.native.products import NativeLinear, NativeProduct
 from quant.cpu.native.support import native_library
-from quant.cpu.products import DecodedProduct, Int8Product
+from quant.cpu.products import DecodedProduct, Int8Product, NativeProduct
 from quant.cpu.switches import CPU_NATIVE, CPU_PATH
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor
 from quant.modules.embedding import ChunkedEmbedding
