@@ -45,7 +45,7 @@ class SpaceError(QuantError):
 
 
 class OutputError(QuantError):
-    """The output directory is taken, or belongs to another job."""
+    """A place to write to is taken, belongs to another job, or cannot be written."""
 
     exit_code = 2
 

@@ -19,6 +19,7 @@ DTYPE_BYTES = 2
 _WIDTH, _MLP, _EXPERT_MLP, _EXPERTS, _VOCAB = 2816, 2112, 704, 128, 262_144
 _HEADS, _KV_HEADS, _HEAD, _FULL_KV_HEADS, _FULL_HEAD = 16, 8, 256, 2, 512
 _VISION_WIDTH, _VISION_MLP, _VISION_HEAD, _PATCH, _POSITIONS = 1152, 4304, 72, 768, 10_240
+_NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
 
 Shape = tuple[int, ...]
 
@@ -54,12 +55,9 @@ def _outer() -> Iterator[tuple[str, Shape]]:
 
 
 def _layer(full: bool) -> Iterator[tuple[str, Shape]]:
-    norms = ["input", "post_attention", "pre_feedforward", "post_feedforward"]
-    for norm in [f"{name}_layernorm" for name in norms] + [
-        "post_feedforward_layernorm_1",
-        "post_feedforward_layernorm_2",
-        "pre_feedforward_layernorm_2",
-    ]:
+    for norm in _NORMS:
+        yield f"{norm}.weight", (_WIDTH,)
+    for norm in ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2"):
         yield f"{norm}.weight", (_WIDTH,)
     yield "layer_scalar", (1,)
     head = _FULL_HEAD if full else _HEAD
@@ -81,8 +79,8 @@ def _layer(full: bool) -> Iterator[tuple[str, Shape]]:
 
 
 def _vision_layer() -> Iterator[tuple[str, Shape]]:
-    for norm in ["input", "post_attention", "pre_feedforward", "post_feedforward"]:
-        yield f"{norm}_layernorm.weight", (_VISION_WIDTH,)
+    for norm in _NORMS:
+        yield f"{norm}.weight", (_VISION_WIDTH,)
     for letter in "qkvo":
         yield f"self_attn.{letter}_proj.linear.weight", (_VISION_WIDTH, _VISION_WIDTH)
     for letter in "qk":

@@ -29,7 +29,6 @@ HOPPER_TRITON = (3, 6)
 of `wgmma` get a buffer too few (https://github.com/triton-lang/triton/pull/8554). `make kernels-ptx` sees it.
 """
 
-
 _VERSIONS = "another version of Triton, torch or the driver may help"
 _SKIP = "`LOCALDIFF_CUDA_PLAIN=all` does without kernels from the start"
 _TOOLS = (
@@ -39,7 +38,6 @@ _TOOLS = (
 _NO_EXEC = "have `TRITON_CACHE_DIR` name a directory on a file system that is not mounted with `noexec`"
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """File system errors of a directory that takes no file."""
-
 
 _failed: dict[torch.device, Unsupported] = {}
 """What `exclude` was told."""

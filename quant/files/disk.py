@@ -20,8 +20,6 @@ from quant.renaming import replace
 
 _LIMITS = {errno.EFBIG, errno.EDQUOT}
 """A limit on files (FAT32 has one of 4 GB, and `ulimit -f` sets one) or on users: the disk may have space."""
-
-
 _WITHOUT_SYNC = {errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP}
 """What file systems answer that cannot be told to keep a directory, as some of networks and of other systems."""
 

@@ -75,7 +75,8 @@ class ShardWriter:
     def write(self, name: str, element: int, values: Tensor) -> None:
         """Write `values` into a part, from its element number `element` on."""
         offset = self._layout.starts[name] + element * values.itemsize
-        self._disk.write(self._file, offset, tensor_bytes(values))
+        in_one_piece = values.detach().cpu().contiguous().view(-1)
+        self._disk.write(self._file, offset, in_one_piece.view(torch.uint8).numpy().data)
 
     def finish(self) -> str:
         """Put the finished shard in its place; returns its SHA-256, taken from what was written.
@@ -90,9 +91,3 @@ class ShardWriter:
         digest = file_sha256(self._partial)
         self._disk.rename(self._partial, self._path)
         return digest
-
-
-def tensor_bytes(values: Tensor) -> memoryview:
-    """The bytes of a tensor, without a copy where it lies on the CPU in one piece."""
-    flat = values.detach().cpu().contiguous().view(-1).view(torch.uint8)
-    return flat.numpy().data

@@ -41,5 +41,4 @@ class QuantLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`[…, in]` to `[…, out]`, in the type of `x`."""
-        dtype = matmul_dtype(x.device, x.dtype)
-        return F.linear(x.to(dtype), self.weight.decode(dtype)).to(x.dtype)
+        return product(x, self.weight.decode(matmul_dtype(x.device, x.dtype)))

@@ -54,11 +54,11 @@ static inline whole low_codes(whole bytes) { return _mm512_and_si512(bytes, _mm5
 static inline whole high_codes(whole bytes) {
     return _mm512_and_si512(_mm512_srli_epi16(bytes, 4), _mm512_set1_epi8(15));
 }
+static inline whole shifted(whole codes) { return _mm512_xor_si512(codes, _mm512_set1_epi8((char)SHIFT)); }
 static inline whole table_of(const int8_t *levels) {
-    return _mm512_xor_si512(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)levels)), _mm512_set1_epi8(-128));
+    return shifted(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)levels)));
 }
 static inline whole looked_up(whole table, whole codes) { return _mm512_shuffle_epi8(table, codes); }
-static inline whole shifted(whole codes) { return _mm512_xor_si512(codes, _mm512_set1_epi8(-128)); }
 
 // 32 bytes of each of sixteen rows, `stride` bytes apart, to eight vectors: four bytes of every row each.
 static inline void transposed(const uint8_t *rows, int64_t stride, whole out[8]) {
