@@ -53,7 +53,7 @@ def replace_gpu_modules(
     """
     canvas = network.config.canvas_length
     with shielded_children():  # kernels are tried, and compiled for that
-        replaced = use_cuda_modules(
+        choice = use_cuda_modules(
             network,
             device,
             keep=adapted,
@@ -63,7 +63,7 @@ def replace_gpu_modules(
             canvas=canvas,
             dtype=network.norm.weight.dtype,
         )
-    for path in replaced.paths:
+    for path in choice.paths:
         _log.info("%s", path)
     if adapted:
         _log.warning(
@@ -72,9 +72,9 @@ def replace_gpu_modules(
             len(adapted),
             "s" * (len(adapted) > 1),
         )
-    if replaced.warning is not None:
-        _log.warning("%s", replaced.warning)
-    return replaced.expectations
+    if choice.warning is not None:
+        _log.warning("%s", choice.warning)
+    return choice.expectations
 
 
 def load_for_gpu(plan: MemoryPlan, progress: LoadProgress) -> tuple[Expectation, ...]:
