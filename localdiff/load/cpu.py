@@ -26,6 +26,6 @@ def replace_cpu_modules(
     Raises:
         SwitchError: an environment variable has an invalid value.
     """
-    choice = use_cpu_modules(network, spare=spare, progress=progress)
-    if choice.warning is not None:
-        _log.warning("%s", choice.warning)
+    warning = use_cpu_modules(network, spare=spare, progress=progress)
+    if warning is not None:
+        _log.warning("%s", warning)

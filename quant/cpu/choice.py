@@ -56,26 +56,13 @@ MIN_WEIGHTS = 1 << 20
 _COST = "experts are decoded before they are multiplied, which takes more than twice as long"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CpuChoice:
-    """The result of `use_cpu_modules`.
-
-    Attributes:
-        extra_bytes: what the fast modules take beyond the stored size of their weights; may be negative.
-        warning: why the native kernel is not used, the consequence and the remedy; None where there is no remedy.
-    """
-
-    extra_bytes: int = 0
-    warning: str | None = None
-
-
 def use_cpu_modules(
     model: nn.Module,
     *,
     spare: int | None = None,
     min_weights: int = MIN_WEIGHTS,
     progress: Callable[[int, int], None] | None = None,
-) -> CpuChoice:
+) -> str | None:
     """Replaces the quantized modules of a model that lies on the CPU, with its weights assigned.
 
     Modules on other devices, or without their weights yet, are left alone.
@@ -85,13 +72,16 @@ def use_cpu_modules(
         min_weights: modules with fewer weights in a matrix stay plain.
         progress: called with the number of modules done, and of all modules.
 
+    Returns:
+        Why experts have to be decoded without the native kernel, and the remedy; None where there is no remedy.
+
     Raises:
         SwitchError: the environment variable has an invalid value.
     """
     path = cpu_path()
     is_native_off()  # an invalid value is an error for small models, too, which have no use for a kernel
     if path == "plain":
-        return CpuChoice()
+        return None
     keep_freed_memory()
     extra_bytes, last, min_weights = 0, LastRows(), 0 if path == "fast" else min_weights
     names = list(_quantized(model))
@@ -108,7 +98,7 @@ def use_cpu_modules(
         if progress is not None:
             progress(done, len(names))
     has_slow_experts = any(isinstance(module, CpuExperts) and module.decodes for module in model.modules())
-    return CpuChoice(extra_bytes=extra_bytes, warning=_warning() if has_slow_experts else None)
+    return _warning() if has_slow_experts else None
 
 
 def attention_kernel(head_sizes: Iterable[int], weights: int) -> NativeAttention | None:

@@ -60,7 +60,7 @@ class NativeRows:
 
 
 class NativeLibrary:
-    """The kernel, compiled.
+    """The kernels, compiled: products, and as attributes all others.
 
     Args:
         path: of the shared library.
