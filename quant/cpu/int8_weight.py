@@ -72,8 +72,8 @@ def requantized(codec: Codec, encoded: Encoded) -> RowWeight:
     return RowWeight(codes=codes, scales=scales)
 
 
-class Int8Weight:
-    """A weight `[out, in]` for products with int8 activations.
+class PackedWeight:
+    """A stored weight `[out, in]` by rows, in oneDNN's layout, for products with int8 activations.
 
     Attributes:
         shape: `(out, in)`.

@@ -9,7 +9,7 @@ import weakref
 
 from torch import Tensor, nn
 
-from quant.cpu.int8_weight import PATH, Int8Weight
+from quant.cpu.int8_weight import PATH, PackedWeight
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.rows import Int8Rows, quantize_rows
 from quant.modules.linear import QuantLinear
@@ -58,7 +58,7 @@ class Int8Linear(nn.Module):
 
     def __init__(self, linear: QuantLinear, last: LastRows) -> None:
         super().__init__()
-        self._weight = Int8Weight(linear.weight.codec, linear.weight.encoded)
+        self._weight = PackedWeight(linear.weight.codec, linear.weight.encoded)
         self._last = last
         self.path = PATH
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from quant.cpu.bitsandbytes_library import Nf4Library
-from quant.cpu.int8_weight import PATH, Int8Weight
+from quant.cpu.int8_weight import PATH, PackedWeight
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.parallel import MAX_THREADS, parallel_for
 from quant.cpu.rows import quantize_rows
@@ -105,7 +105,7 @@ class Int8Product:
 
     def __init__(self, tensor: QuantTensor) -> None:
         encoded = tensor.encoded
-        self._weights = [Int8Weight(tensor.codec, encoded[expert]) for expert in range(tensor.shape[0])]
+        self._weights = [PackedWeight(tensor.codec, encoded[expert]) for expert in range(tensor.shape[0])]
         self.path = PATH
 
     def __call__(self, x: Tensor, chosen: Tensor | None, counts: Sequence[int]) -> Tensor:

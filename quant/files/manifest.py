@@ -120,7 +120,7 @@ class TensorEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Manifest:
-    """All of `quant.json`; the attributes are its keys. The first `encoding` is not written, as it was not at first."""
+    """All of `quant.json`; the attributes are its keys. Where the file has no `encoding`, it is the first."""
 
     tool: str
     model: str | None

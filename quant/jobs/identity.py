@@ -97,7 +97,7 @@ class Identity:
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
-        """What `to_json` gave; `encoding` and `recipe` were not in it at first, and times of weight files were.
+        """What `to_json` gave, in an older version, too: without `encoding` and `recipe`, with times of weight files.
 
         Raises:
             ValueError, KeyError, TypeError, AttributeError: it did not give this.

@@ -76,7 +76,7 @@ def test_signed_and_shifted_codes_make_the_same_sums(has_tiles: bool, monkeypatc
     codec = CODECS["int8"]
     weight = torch.randn(64, 128, generator=generator)
     weight[0] = weight[0].sign()
-    fast = int8_weight.Int8Weight(codec, codec.encode(weight))
+    fast = int8_weight.PackedWeight(codec, codec.encode(weight))
     rows = quantize_rows(x)
     expected = rows.decode().double() @ int8_weight.requantized(codec, codec.encode(weight)).decode().double().T
     torch.testing.assert_close(fast.times(rows, torch.float32).double(), expected, atol=1e-5, rtol=1e-5)
