@@ -39,8 +39,7 @@ def attach(network: DiffusionGemma, terms: Mapping[tuple[Side, str], LowRank]) -
     kinds = RowKinds()
     adapted = {module: _adapted(network, module, of_module, terms, kinds) for module, of_module in by_module.items()}
     for path, module in adapted.items():
-        parent, _, attribute = path.rpartition(".")
-        setattr(network.get_submodule(parent), attribute, module)
+        network.set_submodule(path, module)
     for path in _layers_to_watch(adapted):
         kinds.watch(network.get_submodule(path))
 

@@ -86,12 +86,10 @@ def use_cpu_modules(
     extra_bytes, last, min_weights = 0, LastRows(), 0 if path == "fast" else min_weights
     names = list(_quantized(model))
     for done, name in enumerate(names, 1):
-        parent, _, attribute = name.rpartition(".")
-        owner = model.get_submodule(parent)
-        plain = getattr(owner, attribute)
+        plain = model.get_submodule(name)
         fast = _fast(plain, last, min_weights)
         if fast is not None and (spare is None or extra_bytes + fast.extra_bytes <= spare):
-            setattr(owner, attribute, fast.make().eval())
+            model.set_submodule(name, fast.make().eval())
             extra_bytes += fast.extra_bytes
             release_pages(part for tensor in fast.converted for part in (tensor.codes, tensor.scales))
         del plain, fast

@@ -113,21 +113,14 @@ def use_cuda_modules(
             format_ = (type(plain), part.device, *stored)
             calls = plain_calls(plain, rows, dtype, canvas=canvas) if rows and format_ not in expectations else []
             fast = maker(plain).eval()
-            owner, _, attribute = path.rpartition(".")
-            setattr(model.get_submodule(owner), attribute, fast)
+            model.set_submodule(path, fast)
             del plain  # of what it shares with the fast one, the next part may take the memory
             if kind == "experts" and device.type == "cuda":
                 # What was computed meanwhile, by the plain module above all, is cached in pieces that fit nothing else.
                 torch.cuda.empty_cache()
             paths[kind].append(fast.path)
-            name = f"{path} ({fast.path})"
-            expectations.setdefault(
-                format_,
-                [
-                    Expectation(name=name, fast=fast, call=call, device=part.device, present=part.present)
-                    for call in calls
-                ],
-            )
+            expected = partial(Expectation, name=f"{path} ({fast.path})", device=part.device, present=part.present)
+            expectations.setdefault(format_, [expected(fast=fast, call=call) for call in calls])
     return CudaChoice(
         paths=tuple(
             f"{kind} ({kind_paths.count(path)}): {path}"

@@ -41,8 +41,7 @@ def swap_modules(model: nn.Module, schemes: Mapping[str, str], dtype: torch.dtyp
             path, _, parameter = name.rpartition(".")
             owners.setdefault(path, {})[parameter] = CODECS[scheme]
     for path, codecs in owners.items():
-        parent, _, attribute = path.rpartition(".")
-        setattr(model.get_submodule(parent), attribute, _replacement(path, model.get_submodule(path), codecs, dtype))
+        model.set_submodule(path, _replacement(path, model.get_submodule(path), codecs, dtype))
 
 
 def _replacement(path: str, module: nn.Module, codecs: Mapping[str, Codec], dtype: torch.dtype) -> nn.Module:
