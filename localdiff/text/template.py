@@ -79,18 +79,14 @@ class ChatTemplate:
         messages: Sequence[Message],
         *,
         think: bool = False,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
         shield: Shield | None = None,
     ) -> str:
-        """The prompt as text, character for character what the released template gives.
+        """The prompt as text, up to the opening of the model's turn: character for character what the template gives.
 
         Args:
             messages: `{"role": ..., "content": ...}` and other keys that the template knows, such as
                 `tool_calls`. A key whose value is None counts as absent.
             think: let the model think before it answers.
-            tools: function declarations, `{"type": "function", "function": {...}}`.
-            add_generation_prompt: end with the opening of the model's turn.
             shield: marks typed text, so that `shield.segments` can tell it from the template's own text.
                 Without it, control tokens in a message look like the template's.
 
@@ -104,21 +100,19 @@ class ChatTemplate:
         turns = [_check_message(message) for message in messages]
         if not turns:
             raise UsageError("the conversation is empty", hint="give a prompt")
-        declarations = None if tools is None else [_plain(tool, "tools") for tool in tools]
-        length = len(json.dumps([turns, declarations], ensure_ascii=False))
+        length = len(json.dumps(turns, ensure_ascii=False))
         if shield is not None:
             turns = [_cover(turn, shield) for turn in turns]
-            declarations = shield.cover(declarations)
         try:
             text = render(
                 self._template,
                 8 * length + SPARE_CHARACTERS,
                 **self._tokens,
                 messages=turns,
-                tools=declarations,
+                tools=None,
                 documents=None,
                 enable_thinking=think,
-                add_generation_prompt=add_generation_prompt,
+                add_generation_prompt=True,
             )
         except RefusedError as error:
             raise UsageError(f"the chat template refuses the conversation: {one_line(error)}") from error
@@ -135,13 +129,12 @@ class ChatTemplate:
         messages: Sequence[Message],
         *,
         think: bool = False,
-        tools: Sequence[Mapping[str, Any]] | None = None,
         max_tokens: int | None = None,
     ) -> list[int]:
         """The prompt as ids: as `render` and `tokenizer.encode`, but no typed text becomes a control token.
 
         A message that holds `<turn|>` or `<|think|>` keeps them as characters. So does every string in
-        `tools`, `tool_calls` and `reasoning`. In the content of assistant messages the markers that the model
+        `tool_calls` and `reasoning`. In the content of assistant messages the markers that the model
         itself writes (channels, tool calls, their quotes) stay control tokens, because the template looks for
         them; turn markers do not. Without control tokens in the messages, the ids are exactly those of the
         released rendering.
@@ -150,7 +143,7 @@ class ChatTemplate:
             UsageError, WeightsError, ContextError: as `render`, and as `Tokenizer.encode_segments`.
         """
         shield = tokenizer.shield
-        text = self.render(messages, think=think, tools=tools, shield=shield)
+        text = self.render(messages, think=think, shield=shield)
         return tokenizer.encode_segments(shield.segments(text), max_tokens=max_tokens)
 
     def _failure(self, verb: str, error: Exception, hint: str) -> WeightsError:

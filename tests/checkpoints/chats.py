@@ -46,21 +46,6 @@ USER = {"role": "user", "content": "Hi"}
 SYSTEM = {"role": "system", "content": "You are terse."}
 THOUGHT = {"role": "assistant", "content": "<|channel>thought\nsecret<channel|>Hello!"}
 HISTORY = [SYSTEM, USER, THOUGHT, {"role": "user", "content": "2+2?"}]
-WEATHER = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "Get weather",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "city": {"type": "string", "description": "City name"},
-                "days": {"type": "integer"},
-            },
-            "required": ["city"],
-        },
-    },
-}
 CALL = {
     "role": "assistant",
     "tool_calls": [

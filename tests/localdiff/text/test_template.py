@@ -18,19 +18,12 @@ from tests.checkpoints.chats import (
     HISTORY,
     RESULT,
     SUNNY,
-    SYSTEM,
     USER,
-    WEATHER,
     text_part,
 )
 
 EMPTY_THOUGHT = {"v1": "<|channel>thought\n<channel|>", "v3": ""}
 TERSE = "You are terse.<turn|>\n<|turn>user\nHi<turn|>\n<|turn>model\nHello!<turn|>\n<|turn>user\n2+2?<turn|>\n"
-DECLARATION = (
-    '<|tool>declaration:get_weather{description:<|"|>Get weather<|"|>,parameters:{properties:{city:{description:'
-    '<|"|>City name<|"|>,type:<|"|>STRING<|"|>},days:{type:<|"|>INTEGER<|"|>}},required:[<|"|>city<|"|>],'
-    'type:<|"|>OBJECT<|"|>}}<tool|>'
-)
 CALLED = (
     '<|turn>model\n<|tool_call>call:get_weather{city:<|"|>Rome<|"|>,days:2}<tool_call|>'
     '<|tool_response>response:get_weather{value:<|"|>sunny, 25C<|"|>}<tool_response|>'
@@ -61,12 +54,6 @@ def test_thinking_on_without_a_system_message(templates: dict[str, ChatTemplate]
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_no_generation_prompt(templates: dict[str, ChatTemplate], generation: str) -> None:
-    text = templates[generation].render([USER, SUNNY], add_generation_prompt=False)
-    assert text == "<bos><|turn>user\nHi<turn|>\n<|turn>model\nSunny.<turn|>\n"
-
-
-@pytest.mark.parametrize("generation", GENERATIONS)
 def test_a_reply_at_the_end_is_not_continued(templates: dict[str, ChatTemplate], generation: str) -> None:
     assert templates[generation].render([USER, SUNNY]) == (
         f"<bos><|turn>user\nHi<turn|>\n<|turn>model\nSunny.<turn|>\n<|turn>model\n{EMPTY_THOUGHT[generation]}"
@@ -74,17 +61,10 @@ def test_a_reply_at_the_end_is_not_continued(templates: dict[str, ChatTemplate],
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_a_tool_is_declared_in_the_system_turn(templates: dict[str, ChatTemplate], generation: str) -> None:
-    text = templates[generation].render([SYSTEM, USER], tools=[WEATHER])
-    assert text.startswith(f"<bos><|turn>system\nYou are terse.{DECLARATION}<turn|>\n<|turn>user\nHi<turn|>\n")
-
-
-@pytest.mark.parametrize("generation", GENERATIONS)
 def test_a_tool_response_continues_the_turn_of_its_call(templates: dict[str, ChatTemplate], generation: str) -> None:
-    template, head = templates[generation], f"<bos><|turn>system\n{DECLARATION}<turn|>\n<|turn>user\nHi<turn|>\n"
-    assert template.render([USER, CALL, RESULT], tools=[WEATHER]) == f"{head}{CALLED}"
-    finished = template.render([USER, CALL, RESULT, SUNNY], tools=[WEATHER], add_generation_prompt=False)
-    assert finished == f"{head}{CALLED}Sunny.<turn|>\n"
+    template, head = templates[generation], "<bos><|turn>user\nHi<turn|>\n"
+    assert template.render([USER, CALL, RESULT]) == f"{head}{CALLED}"
+    assert template.render([USER, CALL, RESULT, SUNNY]).startswith(f"{head}{CALLED}Sunny.<turn|>\n<|turn>model\n")
 
 
 def test_the_newer_template_opens_a_thought_behind_a_tool_response(templates: dict[str, ChatTemplate]) -> None:
@@ -95,27 +75,25 @@ def test_the_newer_template_opens_a_thought_behind_a_tool_response(templates: di
 
 # The released rendering, against transformers
 
-CASES: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]] | None]] = {
-    "user": ([USER], None),
-    "history": (HISTORY, None),
-    "developer": ([{"role": "developer", "content": "  Be kind.\n"}, USER], None),
-    "tool": ([SYSTEM, USER], [WEATHER]),
-    "two tools": ([USER], [WEATHER, {"function": {"name": "now", "description": "", "parameters": {}}}]),
-    "call": ([USER, CALL], [WEATHER]),
-    "response": ([USER, CALL, RESULT], [WEATHER]),
-    "final": ([USER, CALL, RESULT, SUNNY, USER], [WEATHER]),
-    "reasoning": ([USER, {**CALL, "reasoning": "hm"}, RESULT], [WEATHER]),
-    "old reasoning": ([USER, {**SUNNY, "reasoning_content": "hm"}, USER], None),
-    "mapping": (
-        [USER, {**CALL, "tool_responses": [{"name": "f", "response": {"b": [1, None, True, 0.5], "a": {"k": "v"}}}]}],
-        None,
-    ),
-    "parallel": ([USER, {"role": "assistant", "tool_calls": CALL["tool_calls"] * 2}, RESULT, RESULT], [WEATHER]),
-    "parts": ([{"role": "system", "content": [text_part("A "), text_part("B")]}, USER], None),
-    "image": ([{"role": "user", "content": [{"type": "image"}, text_part("What?")]}], None),
-    "none": ([USER, {**SUNNY, "tool_calls": None, "content": "Sun"}, {**CALL, "content": None}], None),
-    "less than": ([{"role": "user", "content": "a < b <div> |> <| é\n\n\n x "}], None),
-}  # fmt: skip
+CASES: dict[str, list[dict[str, Any]]] = {
+    "user": [USER],
+    "history": HISTORY,
+    "developer": [{"role": "developer", "content": "  Be kind.\n"}, USER],
+    "call": [USER, CALL],
+    "response": [USER, CALL, RESULT],
+    "final": [USER, CALL, RESULT, SUNNY, USER],
+    "reasoning": [USER, {**CALL, "reasoning": "hm"}, RESULT],
+    "old reasoning": [USER, {**SUNNY, "reasoning_content": "hm"}, USER],
+    "mapping": [
+        USER,
+        {**CALL, "tool_responses": [{"name": "f", "response": {"b": [1, None, True, 0.5], "a": {"k": "v"}}}]},
+    ],
+    "parallel": [USER, {"role": "assistant", "tool_calls": CALL["tool_calls"] * 2}, RESULT, RESULT],
+    "parts": [{"role": "system", "content": [text_part("A "), text_part("B")]}, USER],
+    "image": [{"role": "user", "content": [{"type": "image"}, text_part("What?")]}],
+    "none": [USER, {**SUNNY, "tool_calls": None, "content": "Sun"}, {**CALL, "content": None}],
+    "less than": [{"role": "user", "content": "a < b <div> |> <| é\n\n\n x "}],
+}
 
 
 @pytest.mark.parametrize("think", [False, True], ids=["off", "on"])
@@ -129,13 +107,12 @@ def test_text_and_ids_equal_transformers(
     case: str,
     think: bool,
 ) -> None:
-    messages, tools = CASES[case]
-    reference = references[generation]
-    wanted = {"tools": tools, "add_generation_prompt": True, "enable_thinking": think}
+    messages, reference = CASES[case], references[generation]
+    wanted = {"add_generation_prompt": True, "enable_thinking": think}
     text = reference.apply_chat_template(messages, tokenize=False, **wanted)
-    assert templates[generation].render(messages, think=think, tools=tools) == text
+    assert templates[generation].render(messages, think=think) == text
     ids = reference.apply_chat_template(messages, tokenize=True, return_dict=False, **wanted)
-    assert templates[generation].encode(tokenizer, messages, think=think, tools=tools) == ids
+    assert templates[generation].encode(tokenizer, messages, think=think) == ids
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
