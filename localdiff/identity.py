@@ -10,6 +10,9 @@ from pathlib import Path
 
 from localdiff.quoting import printable
 
+DEMO = "demo"
+"""What users call the small model that ships with this package."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelIdentity:

@@ -16,12 +16,8 @@ from localdiff import paths
 from localdiff.adapter_reference import shipped_adapters
 from localdiff.checkpoint_files import CONFIG
 from localdiff.errors import ArgumentError, WeightsError
-from localdiff.model_store import (
-    DEMO,
-    quantized_directory,
-    refused_directory,
-    stored_models,
-)
+from localdiff.identity import DEMO
+from localdiff.model_store import quantized_directory, refused_directory, stored_models
 from quant import MANIFEST_FILE
 from quant.names import PARTIAL
 

@@ -18,13 +18,13 @@ from typing import Literal
 
 from localdiff import paths
 from localdiff.errors import ResourceError, UsageError, WeightsError
+from localdiff.identity import DEMO
 from localdiff.quoting import shell_word
 from localdiff.verification_record import listed_files, recorded_damage, verified_at
 from quant import MANIFEST_FILE, RECIPES, released
 from quant.names import DISCARDED, JOB_FILE, PARTIAL, discarded_directory, output_directory
 
 MODEL = released.MODEL
-DEMO = "demo"
 
 State = Literal["finished", "unfinished", "damaged", "unreadable"]
 

@@ -17,7 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 HARD_CAP = 400
 
-EVERYWHERE = {"checkpoint_files", "errors", "config", "paths", "options", "sizes", "utf8", "quoting", "__init__"}
+EVERYWHERE = {
+    *("__init__", "checkpoint_files", "config", "errors", "identity", "options", "paths", "quoting", "sizes", "utf8")
+}
 
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"conversation", "engine", "events"},
@@ -34,7 +36,6 @@ ALLOWED: dict[str, set[str]] = {
         "trace",
         "engine",
         "engine.loadable",
-        "identity",
         "diffusion",
         "hub",
         "load",
@@ -70,7 +71,7 @@ ALLOWED: dict[str, set[str]] = {
         "weight_hashes",
     },
     "chat": {"ui", "view", "strict_json", "events", "private_file"},
-    "ui": {"view", "events", "identity"},
+    "ui": {"view", "events"},
     "view": {"events"},
     "trace": {"adapter_reference", "view", "events", "hub", "quant", "strict_json", "weight_hashes"},
     "trace.runs": {"events", "trace", "engine", "diffusion"},
@@ -85,7 +86,6 @@ ALLOWED: dict[str, set[str]] = {
         "denoising",
         "hardware",
         "load_progress",
-        "identity",
         "memory_account",
     },
     "engine.opening": {
@@ -94,7 +94,6 @@ ALLOWED: dict[str, set[str]] = {
         "download_plan",
         "engine.loadable",
         "fetching",
-        "identity",
         "load",
         "load_progress",
         "model",

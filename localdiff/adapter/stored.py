@@ -22,6 +22,7 @@ from localdiff.adapter.save import FINGERPRINT
 from localdiff.adapter.targets import EXPERT_PARAMETERS, Side, Target, matches, targets
 from localdiff.adapter_reference import WEIGHTS_FILE
 from localdiff.errors import WeightsError
+from localdiff.identity import DEMO
 from localdiff.model.config import ModelConfig
 from localdiff.paths import require_readable, require_utf8
 
@@ -214,7 +215,7 @@ class StoredAdapter:
 def is_public_name(name: str) -> bool:
     """Whether a model's name means the same on every machine: `demo` or `owner/name` on the Hub, but not a path."""
     owner, slash, rest = name.partition("/")
-    return name == "demo" or (bool(slash and owner and rest) and "/" not in rest and owner not in (".", "..", "~"))
+    return name == DEMO or (bool(slash and owner and rest) and "/" not in rest and owner not in (".", "..", "~"))
 
 
 def _by_expert(b: Tensor, rank: int) -> Tensor:

@@ -19,6 +19,7 @@ from localdiff.cli.help import first_sentence
 from localdiff.cli.lazy import loaded
 from localdiff.config import KEYS
 from localdiff.errors import ResourceError, UsageError
+from localdiff.identity import DEMO
 from quant import MANIFEST_FILE
 
 WORD_VARIABLE = "_LOCALDIFF_WORD"
@@ -192,7 +193,7 @@ def _stored_models(env: Mapping[str, str]) -> list[Candidate]:
 
 
 def _models(env: Mapping[str, str]) -> list[Candidate]:
-    return [Candidate("plain", "demo", "the small model of this package"), *_stored_models(env), DIRECTORIES]
+    return [Candidate("plain", DEMO, "the small model of this package"), *_stored_models(env), DIRECTORIES]
 
 
 def _sessions(env: Mapping[str, str]) -> list[Candidate]:

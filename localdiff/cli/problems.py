@@ -13,6 +13,7 @@ from difflib import get_close_matches
 import typer
 
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, broken_package, gpu_failure, out_of_resources
+from localdiff.identity import DEMO
 from localdiff.quoting import printable, shell_word
 from localdiff.ui.output import STDOUT_NAME
 from quant import QuantError
@@ -114,7 +115,7 @@ def _of_extra_words(words: str, context: typer.Context) -> str | None:
 
 def _is_model(word: str) -> bool:
     """Whether a word names a model on this machine."""
-    from localdiff.model_store import DEMO, quantized_directory  # here: it would be a tenth of every start
+    from localdiff.model_store import quantized_directory  # here: it would be a tenth of every start
 
     try:
         return word == DEMO or quantized_directory(word) is not None

@@ -15,6 +15,7 @@ from localdiff.doctor.checks import Examination
 from localdiff.doctor.field_report import field_report
 from localdiff.doctor.finding import Finding, Status, exit_code
 from localdiff.errors import UsageError
+from localdiff.identity import DEMO
 from localdiff.quoting import printable
 from localdiff.ui.output import DIM, GREEN, RED, YELLOW, Output, Stream
 from localdiff.ui.status import status_line
@@ -89,7 +90,7 @@ def measure_step() -> str:
     from localdiff.commands.bench_step import StepRequest, measure
     from localdiff.commands.model_choice import ModelChoice
 
-    choice = ModelChoice(model="demo", offline=True)
+    choice = ModelChoice(model=DEMO, offline=True)
     request = StepRequest(choice=choice, steps=_BENCH_STEPS, context=_BENCH_CONTEXT)
     # Settings, which this measurement does not take, would be defaults of the command.
     command = (

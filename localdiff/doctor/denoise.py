@@ -19,8 +19,8 @@ from localdiff.doctor.values import Values, demo_digest
 from localdiff.engine import Engine
 from localdiff.errors import LocaldiffError, WeightsError
 from localdiff.events import DenoiseStep
+from localdiff.identity import DEMO
 from localdiff.model_reference import resolve_local
-from localdiff.model_store import DEMO
 from localdiff.options import GenerateOptions
 
 PROMPT = "Spell the word canvas."

@@ -14,7 +14,7 @@ import torch
 from localdiff.doctor.finding import Finding
 from localdiff.engine import Engine
 from localdiff.events import DenoiseStep
-from localdiff.model_store import DEMO
+from localdiff.identity import DEMO
 from localdiff.options import GenerateOptions
 from localdiff.sizes import counted
 from quant.cuda.support import why_unsupported

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from localdiff.identity import DEMO
 from localdiff.memory_account import MemoryAccount
-from localdiff.model_store import DEMO, MODEL
+from localdiff.model_store import MODEL
 from localdiff.quantizing.origin import Origin
 from localdiff.sizes import shown_size
 from quant.planning.plan import Plan, tensor_class

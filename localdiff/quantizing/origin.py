@@ -17,8 +17,8 @@ from localdiff.checkpoint_files import CONFIG, TEXT_FILES
 from localdiff.errors import UsageError, WeightsError
 from localdiff.fetching.contents import headers, missing_files, model_config, weight_files, weight_map
 from localdiff.hub.repository import LEGAL_FILES, Repository, is_license, look_up
+from localdiff.identity import DEMO
 from localdiff.model_reference import resolve_local
-from localdiff.model_store import DEMO
 from localdiff.quoting import shell_word
 from localdiff.weight_hashes import Show, hashes
 from quant import MANIFEST_FILE

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-VERSION = 1
+from localdiff.identity import DEMO
 
-DEMO = "demo"
+VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

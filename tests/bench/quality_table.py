@@ -31,7 +31,7 @@ from localdiff.bench.quality.report import table, with_margin
 from localdiff.demo.skills import SKILLS
 from localdiff.engine import Engine
 from localdiff.fetching.source import find_source
-from localdiff.model_store import DEMO
+from localdiff.identity import DEMO
 from localdiff.options import GenerateOptions
 from quant.files.disk import Disk, write_atomically
 from quant.hashing import file_sha256

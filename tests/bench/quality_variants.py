@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from localdiff.fetching.source import find_source
-from localdiff.model_store import DEMO
+from localdiff.identity import DEMO
 from quant.codecs import CODECS
 from quant.codecs.codec import GROUP
 from quant.recipe import RECIPES, Recipe
