@@ -119,7 +119,7 @@ def bench_step(request: StepRequest, output: Output, *, ask: AskUser | None = No
         if request.choice.model is not None:
             confirm = Loading(status, request.choice.model, output, ask=ask, yes=request.choice.yes).confirm
         report = measure(request, status.show, confirm)
-    from localdiff.bench.step.words import json_line, table
+    from localdiff.bench.step.report_text import json_line, table
 
     if not request.json:
         output.stdout.write(table(report, output.stdout.columns) + "\n")

@@ -86,7 +86,7 @@ def doctor(request: DoctorRequest, output: Output, *, keyboard: TextIO | None) -
 
 def measure_step() -> str:
     """The line of JSON of `localdiff bench step` on the demo model, which every machine can measure in seconds."""
-    from localdiff.bench.step.words import json_line
+    from localdiff.bench.step.report_text import json_line
     from localdiff.commands.bench_step import StepRequest, measure
     from localdiff.commands.model_choice import ModelChoice
 

@@ -4,7 +4,7 @@
     canvas_view                          the picture: a pure function of a scene, a size and a palette
     pieces                               texts of ids, as whatever draws a run needs them
     draft, cells, flow                   what each position shows, and how that is laid out in rows
-    words, gauges                        the lines around it: figures, legend, gauges
+    margins, gauges                      the lines around it: figures, legend, gauges
     layout, palette, style               sizes of terminals; colours and glyphs; spans of a row
     paragraphs, dialect, fences          which committed text may leave the canvas; Markdown; blocks of code
     widths, sanitize, columns            columns of a character; text that is safe; tables

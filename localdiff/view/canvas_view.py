@@ -13,12 +13,12 @@ from localdiff.view.cells import Cell, CellMaker
 from localdiff.view.draft import draft_cells
 from localdiff.view.flow import COMMITTED, Page, lay_out, window
 from localdiff.view.layout import Layout, Size, Tier, layout_of
+from localdiff.view.margins import footer_row, header_rows, legend_row, prompt_row, status_row
 from localdiff.view.palette import Palette
 from localdiff.view.pieces import Pieces
 from localdiff.view.scene import Scene
 from localdiff.view.style import Row, Span
 from localdiff.view.widths import text_width
-from localdiff.view.words import footer_row, header_rows, legend_row, prompt_row, status_row
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

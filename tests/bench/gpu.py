@@ -296,9 +296,9 @@ def _step_key(recipe: str, context: int, options: argparse.Namespace) -> dict[st
 
 def step_here(options: argparse.Namespace) -> int:
     """Measures in this process, under the limit, and adds the device's peak; what is too large is left out."""
+    from localdiff.bench.step.report_text import json_line, table
     from localdiff.bench.step.run import run
     from localdiff.bench.step.subject import random_subject
-    from localdiff.bench.step.words import json_line, table
     from localdiff.errors import ResourceError
     from localdiff.sizes import parse_size
     from quant.cuda.parity import ParityError

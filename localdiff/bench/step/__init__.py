@@ -7,7 +7,7 @@
     work, routing                         bytes and operations of each part, and how rows spread over experts
     ceilings, memory                      what this machine can do at best, and what was used of it
     layers                                extrapolates from a few layers to all of them
-    report, words                         every figure, and all of them as a table and as one line of JSON
+    report, report_text                   every figure, and all of them as a table and as one line of JSON
 
 Knows the model and its cache; knows nothing about prompts, answers or terminals.
 """

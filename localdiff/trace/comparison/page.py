@@ -19,7 +19,7 @@ from localdiff.trace.comparison.rows import (
     token_counts,
     verdict,
 )
-from localdiff.trace.page import assets, words
+from localdiff.trace.page import assets, markup
 from localdiff.trace.page.data import PageData, embedded
 from localdiff.trace.trace import Trace
 
@@ -29,11 +29,11 @@ def diff_page(one: Trace, other: Trace, comparison: Comparison, names: tuple[str
     first, second = PageData(one), PageData(other)
     traces = (one, other)
     return Template(assets.read("diff.html")).substitute(
-        title=words.safe(" ".join(f"{names[0]} against {names[1]}".split())),
-        notice="".join(words.notice(trace, f"Trace {letter}") for letter, trace in zip("AB", traces, strict=True)),
+        title=markup.safe(" ".join(f"{names[0]} against {names[1]}".split())),
+        notice="".join(markup.notice(trace, f"Trace {letter}") for letter, trace in zip("AB", traces, strict=True)),
         question=_question(traces),
         verdict=verdict(
-            comparison, quoted=lambda piece: f"“{words.safe(_line(piece))}”", strong=lambda text: f"<b>{text}</b>"
+            comparison, quoted=lambda piece: f"“{markup.safe(_line(piece))}”", strong=lambda text: f"<b>{text}</b>"
         ),
         heads="".join(_head(letter, name, trace) for letter, name, trace in zip("AB", names, traces, strict=True)),
         settings=_settings(comparison),
@@ -42,7 +42,7 @@ def diff_page(one: Trace, other: Trace, comparison: Comparison, names: tuple[str
         blocks=_table(BLOCK_HEAD, block_rows(comparison, missing="–")),
         gaps=_table(GAP_HEAD, gap_rows(comparison)),
         timing=_table(TIMING_HEAD, timing_rows(traces, missing="–")),
-        provenance="".join(f'<dl class="provenance">{words.provenance(trace)}</dl>' for trace in traces),
+        provenance="".join(f'<dl class="provenance">{markup.provenance(trace)}</dl>' for trace in traces),
         figures_a=embedded(first.figures),
         blob_a=first.blob,
         figures_b=embedded(second.figures),
@@ -52,7 +52,7 @@ def diff_page(one: Trace, other: Trace, comparison: Comparison, names: tuple[str
 
 
 def _question(traces: tuple[Trace, Trace]) -> str:
-    one, other = (words.question(trace.header) for trace in traces)
+    one, other = (markup.question(trace.header) for trace in traces)
     if one == other:
         return one
     return f'<p class="role">A</p>{one}<p class="role">B</p>{other}'
@@ -62,9 +62,9 @@ def _head(letter: str, name: str, trace: Trace) -> str:
     model = trace.header.model
     notes = [f"{model.title}, {model.recipe}", f"seed {trace.header.seed}", trace.header.machine.device]
     return (
-        f'<div class="head" id="head-{letter.lower()}" data-name="{words.safe(" ".join(name.split()))}">'
-        f'<b class="ink-{letter.lower()}">{letter}</b> {words.safe(name)}'
-        f"<p>{words.safe(' · '.join(notes))}</p>{words.badge(trace.header)}</div>"
+        f'<div class="head" id="head-{letter.lower()}" data-name="{markup.safe(" ".join(name.split()))}">'
+        f'<b class="ink-{letter.lower()}">{letter}</b> {markup.safe(name)}'
+        f"<p>{markup.safe(' · '.join(notes))}</p>{markup.badge(trace.header)}</div>"
     )
 
 
@@ -79,7 +79,7 @@ def _text(side: int, stretches: Sequence[Stretch]) -> str:
     """The reply with what differs marked."""
     parts: list[str] = []
     for stretch in stretches:
-        text = words.safe("".join(stretch.pieces[side]))
+        text = markup.safe("".join(stretch.pieces[side]))
         if not text:
             continue
         kind = {"same": "", "changed": "changed"}.get(stretch.change, "only")
@@ -89,8 +89,8 @@ def _text(side: int, stretches: Sequence[Stretch]) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    heads = "".join(f'<th scope="col">{words.safe(cell)}</th>' for cell in head)
-    body = "".join(f"<tr>{''.join(f'<td>{words.safe(_line(cell))}</td>' for cell in row)}</tr>" for row in rows)
+    heads = "".join(f'<th scope="col">{markup.safe(cell)}</th>' for cell in head)
+    body = "".join(f"<tr>{''.join(f'<td>{markup.safe(_line(cell))}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
 
 

@@ -1,7 +1,7 @@
 """A trace as one self-contained HTML file.
 
-page      template, styles, scripts, words and data in one file
-words     its static parts: question, answer, figures, text
+page      template, styles, scripts, markup and data in one file
+markup    its static parts: question, answer, figures, text
 data      what its scripts read
 assets    the files of styles and scripts, and their hashes
 """

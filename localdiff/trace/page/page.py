@@ -1,4 +1,4 @@
-"""Assembles a page: template, styles, scripts, words and data, in one file without external links.
+"""Assembles a page: template, styles, scripts, markup and data, in one file without external links.
 
 Knows which file is which part; knows nothing about what they say. The content security policy of the page names the
 hashes of its own script and style, so that nothing else runs, whatever the trace holds.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from string import Template
 
-from localdiff.trace.page import assets, words
+from localdiff.trace.page import assets, markup
 from localdiff.trace.page.data import PageData, embedded
 from localdiff.trace.trace import Trace
 
@@ -17,16 +17,16 @@ def page(trace: Trace) -> str:
     """The page of a trace, as the text of an HTML file."""
     data = PageData(trace)
     return Template(assets.read("page.html")).substitute(
-        title=words.safe(" ".join(f"{trace.header.question[:80]} · {trace.header.model.title}".split())),
-        model=words.safe(trace.header.model.title),
-        badge=words.badge(trace.header),
-        notice=words.notice(trace),
-        question=words.question(trace.header),
-        answer=words.prose(trace.text()),
-        gold=words.gold(trace),
-        cards=words.cards(trace),
-        texts=words.texts(trace),
-        provenance=words.provenance(trace),
+        title=markup.safe(" ".join(f"{trace.header.question[:80]} · {trace.header.model.title}".split())),
+        model=markup.safe(trace.header.model.title),
+        badge=markup.badge(trace.header),
+        notice=markup.notice(trace),
+        question=markup.question(trace.header),
+        answer=markup.prose(trace.text()),
+        gold=markup.gold(trace),
+        cards=markup.cards(trace),
+        texts=markup.texts(trace),
+        provenance=markup.provenance(trace),
         figures=embedded(data.figures),
         blob=data.blob,
         **assets.inlined("main.js", "style.css"),

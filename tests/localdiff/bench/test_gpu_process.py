@@ -106,7 +106,7 @@ def test_steps_need_little_more_than_torch() -> None:
         "import sys\n"
         f"for name in {(*BEYOND, 'accelerate', 'huggingface_hub', 'jinja2', 'tokenizers', 'transformers')}:\n"
         "    sys.modules[name] = None\n"
-        "import localdiff.bench.step.run, localdiff.bench.step.subject, localdiff.bench.step.words\n"
+        "import localdiff.bench.step.run, localdiff.bench.step.subject, localdiff.bench.step.report_text\n"
         "import localdiff.bench.step.measure, tests.bench.gpu_attention, tests.bench.gpu_transformers"
     )
     assert found.failure is None, found.err

@@ -17,9 +17,9 @@ from localdiff.bench.step.measure import CLOCKED, COMMITS, WARM_UP, Stopwatch, _
 from localdiff.bench.step.parts import PARTS, PartClock, Place
 from localdiff.bench.step.paths import path_of, paths_of
 from localdiff.bench.step.released import released_config
+from localdiff.bench.step.report_text import table
 from localdiff.bench.step.run import run
 from localdiff.bench.step.subject import Make, Subject, random_subject, real_subject
-from localdiff.bench.step.words import table
 from localdiff.demo.training.architecture import CANVAS_LENGTH
 from localdiff.denoising import Denoiser, ParityError, denoiser
 from localdiff.denoising.static.reading import read_through_torch

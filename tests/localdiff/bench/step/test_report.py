@@ -8,9 +8,9 @@ import json
 import pytest
 import torch
 
-from localdiff.bench.step import words
+from localdiff.bench.step import report_text
 from localdiff.bench.step.parts import PARTS
-from localdiff.bench.step.words import json_line, table
+from localdiff.bench.step.report_text import json_line, table
 from tests.fakes.step_report import MEMORY, report
 from tests.localdiff.bench.step.small import ALL_LAYERS, CANVAS, CEILINGS
 
@@ -155,7 +155,7 @@ def test_the_line_of_json_is_one_line_with_the_same_figures() -> None:
     [(4.1e9, "4.1 GFLOP/s"), (32e9, "32 GFLOP/s"), (99.6e9, "0.10 TFLOP/s"), (1.66e12, "1.66 TFLOP/s")],
 )
 def test_a_low_rate_has_digits_too(rate: float, shown: str) -> None:
-    assert words._flops(rate) == shown
+    assert report_text._flops(rate) == shown
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_low_rate_has_digits_too(rate: float, shown: str) -> None:
 def test_a_column_of_low_figures_has_a_smaller_unit(
     unit: str, digits: int, values: list[float | None], column: list[str]
 ) -> None:
-    assert words._scaled(unit, digits, values) == column
+    assert report_text._scaled(unit, digits, values) == column
 
 
 def test_a_small_model_has_no_column_of_zeros() -> None:

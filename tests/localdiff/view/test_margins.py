@@ -9,10 +9,10 @@ import pytest
 from localdiff.events import BlockStarted, DenoiseStep, Prefilled, RunStarted
 from localdiff.view.canvas_state import state_of
 from localdiff.view.layout import Size, layout_of
+from localdiff.view.margins import footer_row, header_rows, legend_row, prompt_row, status_row
 from localdiff.view.palette import ASCII, DARK, Palette
 from localdiff.view.scene import Scene, fold
 from localdiff.view.style import PLAIN, Row, row_text, row_width
-from localdiff.view.words import footer_row, header_rows, legend_row, prompt_row, status_row
 from tests.fakes.canvas import Script
 
 EVENTS = list(Script(canvas=256).events())
