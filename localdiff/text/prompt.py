@@ -115,7 +115,10 @@ def _require_text(content: Any) -> None:
     """Refuse parts other than text, and without one: a template makes a token for an image of them, or nothing."""
     if isinstance(content, str):
         _require_characters(content)
-    for part in content if isinstance(content, list | tuple) else ():
+        return
+    if not isinstance(content, list | tuple | None):
+        raise UsageError(f"the content of a message is {kind_of(content)} in place of a text or a list of parts")
+    for part in content or ():
         if not isinstance(part, Mapping):
             raise UsageError(f"a part of a message is {kind_of(part)}", _PART)
         if part.get("type") != "text":

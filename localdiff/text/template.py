@@ -84,22 +84,19 @@ class ChatTemplate:
         """The prompt as text, up to the opening of the model's turn: character for character what the template gives.
 
         Args:
-            messages: `{"role": ..., "content": ...}` and other keys that the template knows, such as
-                `tool_calls`. A key whose value is None counts as absent.
+            messages: one or more, as `prompt.as_messages` has checked them. A key whose value is None counts as absent.
             think: let the model think before it answers.
             shield: marks typed text, so that `shield.segments` can tell it from the template's own text.
                 Without it, control tokens in a message look like the template's.
 
         Raises:
-            UsageError: the messages are not what a template can take, or the template rejects them.
+            UsageError: a message holds other than plain values, or the template rejects them.
             WeightsError: the template fails, writes without end, or, like one that was cut off at its beginning,
                 nothing: the model would answer what nobody asked.
         """
         from localdiff.text.sandbox import RefusedError, render
 
-        turns = [_check_message(message) for message in messages]
-        if not turns:
-            raise UsageError("the conversation is empty", hint="give a prompt")
+        turns = [_turn(message) for message in messages]
         length = len(json.dumps(turns, ensure_ascii=False))
         if shield is not None:
             turns = [_cover(turn, shield) for turn in turns]
@@ -215,18 +212,11 @@ def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
     return tokens
 
 
-def _check_message(message: Any) -> dict[str, Any]:
-    if not isinstance(message, Mapping):
-        raise UsageError(f"a message is {kind_of(message)} in place of a mapping with `role` and `content`")
-    turn = {key: _plain(value, str(key)) for key, value in message.items() if value is not None}
+def _turn(message: Message) -> dict[str, Any]:
+    """A message as a template is given it."""
+    turn = {key: _plain(value, key) for key, value in message.items() if value is not None}
     if "reasoning" in turn:
         turn.setdefault("reasoning_content", turn["reasoning"])  # templates read the one or the other
-    role = turn.get("role")
-    if not isinstance(role, str):
-        raise UsageError(f"a message has the role {role!r}, not one like `user` or `assistant`")
-    if not isinstance(turn.get("content", ""), str | list):
-        kind = kind_of(turn["content"])
-        raise UsageError(f"the content of a message is {kind} in place of a text or a list of parts")
     return turn
 
 

@@ -30,6 +30,8 @@ HI = {"role": "user", "content": "hi"}
         ({"role": "user", "content": "hi", 5: "hi"}, "a message has an unknown field 5"),
         ({"role": "user", "content": [{"type": "image"}]}, "a part of a message has the type 'image'"),
         ({"role": "user", "content": [{"text": "hi"}]}, "a part of a message has the type None"),
+        ({"role": "user", "content": 3}, "the content of a message is an `int` in place of a text or a list of parts"),
+        ({"role": "user", "content": {"text": "hi"}}, "the content of a message is a `dict`"),
         ({"role": "user", "content": "hi\ud83d"}, "a message is not text: its character 3 is not UTF-8"),
         (
             {"role": "user", "content": [{"type": "text", "text": "\ud83d"}]},

@@ -220,25 +220,19 @@ def test_a_message_may_be_nested_as_deep_as_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("messages", "reason"),
+    ("fields", "reason"),
     [
-        ([], "the conversation is empty"),
-        (["Hi"], "a message is a `str`"),
-        ([{"content": "Hi"}], "has the role None"),
-        ([{"role": 3, "content": "Hi"}], "has the role 3"),
-        ([{"role": "user", "content": 3}], "content of a message is an `int`"),
-        ([{"role": "user", "content": {"text": "Hi"}}], "content of a message is a `dict`"),
-        ([{"role": "user", "content": "Hi", "at": datetime(2026, 1, 1)}], "`at` holds a `datetime`"),
-        ([{"role": "user", "content": [b"Hi"]}], "`content` holds a `bytes`"),
-        ([{"role": "user", "content": "Hi", "extra": {1: 2}}], "`extra` holds a `dict`"),
-        ([{"role": "user", "content": nested(MAX_DEPTH + 1)}], "nested deeper"),
-        ([{"role": "user", "content": nested(50_000)}], "nested deeper"),
+        ({"at": datetime(2026, 1, 1)}, "`at` holds a `datetime`"),
+        ({"content": [b"Hi"]}, "`content` holds a `bytes`"),
+        ({"extra": {1: 2}}, "`extra` holds a `dict`"),
+        ({"content": nested(MAX_DEPTH + 1)}, "nested deeper"),
+        ({"content": nested(50_000)}, "nested deeper"),
     ],
 )
-def test_messages_that_are_none_are_a_usage_error(tmp_path: Path, messages: Any, reason: str) -> None:
+def test_values_that_are_not_plain_are_a_usage_error(tmp_path: Path, fields: Any, reason: str) -> None:
     template = ChatTemplate(write(tmp_path, BASIC))
     with pytest.raises(UsageError) as failure:
-        template.render(messages)
+        template.render([{**USER, **fields}])
     assert reason in failure.value.message
 
 
