@@ -110,10 +110,10 @@ class DiffusionGemma(nn.Module):
             [L, D] normed hidden states of the canvas rows.
         """
         commit_rows, rows = len(commit_ids), len(commit_ids) + len(canvas_ids)
-        x = self.embed(torch.cat((commit_ids, canvas_ids)))
+        x = self.embed(torch.cat((commit_ids, canvas_ids)) if commit_rows else canvas_ids)
         if rows > commit_rows:
             canvas = self.self_conditioning.condition(x[commit_rows:], soft)
-            x = torch.cat((x[:commit_rows], canvas))
+            x = torch.cat((x[:commit_rows], canvas)) if commit_rows else canvas
         is_canvas = torch.arange(rows, device=x.device) >= commit_rows
         rotary = self.rotary_tables(positions, x.dtype)
         for layer, config, attend in zip(self.layers, self.config.layers, attends, strict=True):
