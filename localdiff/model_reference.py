@@ -14,7 +14,7 @@ from pathlib import Path
 
 from localdiff import paths
 from localdiff.adapter_reference import shipped_adapters
-from localdiff.checkpoint_files import CONFIG
+from localdiff.checkpoint_files import CHECK_PERMISSIONS, CONFIG, refusal
 from localdiff.errors import ArgumentError, WeightsError
 from localdiff.identity import DEMO
 from localdiff.model_store import quantized_directory, refused_directory, stored_models
@@ -74,16 +74,16 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
         is_near = (path.parent / CONFIG).is_file()
         hint = f"did you mean `--model {path.parent}`?" if is_near else KINDS
         raise WeightsError(f"`{reference}` is a file, not the directory of a model", hint)
-    elif (refusal := paths.refusal(path)) is not None:
-        raise WeightsError(f"`{reference}` cannot be read: {refusal}", "check the permissions of its folders")
+    elif (why := refusal(path)) is not None:
+        raise WeightsError(f"`{reference}` cannot be read: {why}", "check the permissions of its folders")
     elif _HUB_ID.fullmatch(reference):
         return None
     elif "/" in reference or os.sep in reference or reference.startswith((".", "~")):
         page = _PAGE.fullmatch(reference)
         raise WeightsError(f"no such directory: `{reference}`", f"did you mean `{page[1]}`?" if page else KINDS)
     elif (refused := refused_directory(reference)) is not None:
-        why = paths.refusal(refused / MANIFEST_FILE)
-        raise WeightsError(f"`{refused}` cannot be read: {why}", paths.CHECK_PERMISSIONS)
+        why = refusal(refused / MANIFEST_FILE)
+        raise WeightsError(f"`{refused}` cannot be read: {why}", CHECK_PERMISSIONS)
     elif _is_unfinished(reference):
         raise WeightsError(
             f"`{reference}` is an unfinished quantized model", "the `localdiff quantize` that began it finishes it"

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from localdiff import paths
+from localdiff.checkpoint_files import CHECK_PERMISSIONS, read_small, refusal
 from localdiff.errors import ResourceError, UsageError, WeightsError
 from localdiff.identity import DEMO
 from localdiff.quoting import shell_word
@@ -88,8 +89,8 @@ def default_model(env: Mapping[str, str] = os.environ) -> str:
             f"no model was named, and {len(others)} are here", f"`-m` takes one of {', '.join(sorted(others))}"
         )
     for directory in directories:
-        if (why := paths.refusal(directory / MANIFEST_FILE)) is not None:
-            raise WeightsError(f"no model was named, and `{directory}` cannot be read: {why}", paths.CHECK_PERMISSIONS)
+        if (why := refusal(directory / MANIFEST_FILE)) is not None:
+            raise WeightsError(f"no model was named, and `{directory}` cannot be read: {why}", CHECK_PERMISSIONS)
     raise WeightsError(
         "no model was named, and no quantized model " + ("but the demo's " if demos else "") + "is here to use instead",
         "`localdiff quantize` makes one of the released weights (a 52 GB download, 15 GB to keep); "
@@ -111,7 +112,7 @@ def quantized_directory(name: str) -> Path | None:
 def refused_directory(name: str) -> Path | None:
     """Where a quantized model of this name is, or could be, that this user may not read."""
     directory = _place(name)
-    return None if directory is None or paths.refusal(directory / MANIFEST_FILE) is None else directory
+    return None if directory is None or refusal(directory / MANIFEST_FILE) is None else directory
 
 
 def is_demo(directory: Path) -> bool:
@@ -157,7 +158,7 @@ def find(name: str, env: Mapping[str, str] = os.environ) -> StoredModel:
 def remedy(model: StoredModel) -> str:
     """What to do about a model that is not finished: commands to type."""
     if model.state == "unreadable":
-        return paths.CHECK_PERMISSIONS  # it may be in order: not to be deleted, nor made again
+        return CHECK_PERMISSIONS  # it may be in order: not to be deleted, nor made again
     deletes = f"`localdiff models rm {shell_word(model.name)}` deletes it"
     if model.state == "unfinished" and not model.name.endswith(PARTIAL):
         return deletes  # `localdiff quantize` replaces nothing that it did not make
@@ -198,7 +199,7 @@ def remove(model: StoredModel) -> None:
         hint = "delete it by hand; nothing else refers to it"
         raise ResourceError(
             f"`{directory}` cannot be deleted: {error.strerror}",
-            paths.CHECK_PERMISSIONS if isinstance(error, PermissionError) else hint,
+            CHECK_PERMISSIONS if isinstance(error, PermissionError) else hint,
         ) from error
 
 
@@ -221,13 +222,13 @@ def _directories(env: Mapping[str, str]) -> Iterator[Path]:
             os.stat(os.path.join(folder, "."))  # names can be listed where nothing more may be known of them
             yield from (folder / name for name in names if os.path.isdir(folder / name) and not name.startswith("."))
     except PermissionError as error:
-        raise WeightsError(f"`{folder}` cannot be used: {error.strerror}", paths.CHECK_PERMISSIONS) from error
+        raise WeightsError(f"`{folder}` cannot be used: {error.strerror}", CHECK_PERMISSIONS) from error
 
 
 def _inspect(directory: Path, env: Mapping[str, str]) -> StoredModel:
     state: State = "finished"
     recipe = problem = None
-    if (why := paths.refusal(directory / MANIFEST_FILE)) is not None:
+    if (why := refusal(directory / MANIFEST_FILE)) is not None:
         state, problem = "unreadable", f"it cannot be read: {why}"
     elif not is_finished(directory):
         state = "unfinished"
@@ -275,7 +276,7 @@ def _damage(directory: Path) -> str | None:
 def _barred_file(directory: Path) -> str | None:
     """Which file this user may not read, and why; None where there is none."""
     for name, _ in listed_files(directory):
-        if (why := paths.refusal(directory / name)) is not None:
+        if (why := refusal(directory / name)) is not None:
             return f"`{name}` cannot be read: {why}"
     return None
 
@@ -313,7 +314,7 @@ def _source(directory: Path) -> str | None:
 def _unfinished_job(directory: Path) -> dict[str, str]:
     """What an unfinished job says of itself, as far as that is text; nothing where it cannot be read."""
     try:
-        job = json.loads(paths.read_small(directory / JOB_FILE))["job"]
+        job = json.loads(read_small(directory / JOB_FILE))["job"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
     return {key: value for key, value in job.items() if isinstance(value, str)} if isinstance(job, dict) else {}
@@ -322,7 +323,7 @@ def _unfinished_job(directory: Path) -> dict[str, str]:
 def _manifest_value(directory: Path, section: str, key: str) -> str | None:
     """A value from a manifest; None where it cannot be read or has none."""
     try:
-        value = json.loads(paths.read_small(directory / MANIFEST_FILE))[section][key]
+        value = json.loads(read_small(directory / MANIFEST_FILE))[section][key]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return value if isinstance(value, str) else None

@@ -15,19 +15,13 @@ and never creates anything. Every function takes the environment, so that tests 
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from localdiff.errors import UsageError, WeightsError
-
-CHECK_PERMISSIONS = "check its permissions"
-MAX_SMALL = 100_000_000
-"""Bytes of the largest file that is read as a whole; tokenizers of hundreds of thousands of tokens are smaller."""
+from localdiff.errors import UsageError
 
 
 def models_dir(env: Mapping[str, str] = os.environ) -> Path:
@@ -81,59 +75,6 @@ def obstacle(directory: Path) -> Path | None:
     while not os.path.lexists(place) and place != place.parent:
         place = place.parent
     return None if os.path.isdir(place) else place
-
-
-def refusal(path: Path) -> str | None:
-    """Why this user may not read a file, or not even see whether it exists; None where that is not the problem."""
-    try:
-        if stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait
-            with open(path, "rb"):
-                pass
-    except PermissionError as error:
-        return error.strerror
-    except (OSError, ValueError):
-        return None
-    return None
-
-
-def require_readable(path: Path) -> None:
-    """Refuse a file of a model that this user may not read: libraries take some of these for missing or damaged.
-
-    A device or a pipe in its place is refused as well: it may have no end, and nothing in it before somebody writes.
-
-    Raises:
-        WeightsError: it may not be read, or is no file.
-    """
-    if (why := refusal(path)) is not None:
-        raise WeightsError(f"`{path}` cannot be read: {why}", CHECK_PERMISSIONS)
-    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
-        raise WeightsError(f"`{path}` is a device or a pipe, not a file", "fetch it again")
-
-
-def read_small(path: Path) -> bytes:
-    """The content of a file that is small if it is what its name says, and that may be anything.
-
-    Raises:
-        OSError: it cannot be read, is larger than any such file, or is a device or a pipe.
-    """
-    status = os.stat(path)
-    if stat.S_ISREG(status.st_mode) and status.st_size > MAX_SMALL:
-        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
-    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-        raise OSError(errno.EINVAL, "a device or a pipe, not a file", str(path))
-    return path.read_bytes()
-
-
-def require_utf8(path: Path, hint: str) -> None:
-    """Refuse a weight file whose path is not UTF-8, which safetensors cannot open.
-
-    Raises:
-        WeightsError: it is not.
-    """
-    try:
-        os.fspath(path).encode()
-    except UnicodeEncodeError as error:
-        raise WeightsError(f"`{path}` is not a name in UTF-8, and safetensors opens no other", hint) from error
 
 
 def shown(path: Path, env: Mapping[str, str] = os.environ) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from localdiff import paths
+from localdiff.checkpoint_files import read_small
 from localdiff.directory_record import read_record, write_record
 from quant import MANIFEST_FILE
 
@@ -140,7 +141,7 @@ def _is_model(directory: str) -> bool:
 
 
 def _manifest(directory: Path) -> bytes:
-    return paths.read_small(directory / MANIFEST_FILE)
+    return read_small(directory / MANIFEST_FILE)
 
 
 def _manifest_hash(directory: Path) -> str:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from localdiff.adapter_reference import CONFIG_FILE
-from localdiff.errors import WeightsError, one_line
-from localdiff.paths import read_small, require_readable
+from localdiff.checkpoint_files import read_object
+from localdiff.errors import WeightsError
 from localdiff.sizes import is_finite
 
 HINT = (
@@ -82,18 +82,12 @@ class AdapterConfig:
             WeightsError: it is missing or damaged, or asks for what localdiff does not do.
         """
         path = directory / CONFIG_FILE
-        require_readable(path)
         try:
-            data = json.loads(read_small(path).decode())
+            return cls.from_dict(read_object(path, "copy the adapter again"), path)
         except FileNotFoundError:
             raise WeightsError(
                 f"`{directory}` has no `{CONFIG_FILE}`", "an adapter is a directory that PEFT saved"
             ) from None
-        except (OSError, ValueError, RecursionError) as error:
-            raise WeightsError(f"`{path}` cannot be read ({one_line(error)})", "copy the adapter again") from error
-        if not isinstance(data, dict):
-            raise WeightsError(f"`{path}` is not a JSON object", "copy the adapter again")
-        return cls.from_dict(data, path)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], path: Path) -> Self:

@@ -21,10 +21,10 @@ from localdiff.adapter.keys import Factor, Key, find_place, parse, released_name
 from localdiff.adapter.save import FINGERPRINT
 from localdiff.adapter.targets import EXPERT_PARAMETERS, Side, Target, matches, targets
 from localdiff.adapter_reference import WEIGHTS_FILE
+from localdiff.checkpoint_files import require_readable, require_utf8
 from localdiff.errors import WeightsError
 from localdiff.identity import DEMO
 from localdiff.model.config import ModelConfig
-from localdiff.paths import require_readable, require_utf8
 
 _OTHER_BASE = "`--model` names the model that the adapter was trained on"
 _log = logging.getLogger(__name__)

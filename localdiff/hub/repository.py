@@ -15,14 +15,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localdiff.checkpoint_files import CONFIG, TEXT_FILES
+from localdiff.checkpoint_files import CONFIG, MAX_SMALL, TEXT_FILES
 from localdiff.errors import WeightsError
 from localdiff.hub.cache import linked_sha256
 from localdiff.hub.endpoint import require_usable_variables
 from localdiff.hub.problems import UnreachableError, explain, not_downloaded, not_the_hub
 from localdiff.hub.retries import WAITS, with_retries
 from localdiff.model_reference import KINDS
-from localdiff.paths import MAX_SMALL
 from localdiff.sizes import shown_size
 from quant import MANIFEST_FILE
 

@@ -7,7 +7,6 @@ they are used.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,15 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from localdiff.checkpoint_files import CONFIG, GENERATION_CONFIG
-from localdiff.errors import WeightsError, one_line
-from localdiff.paths import read_small, require_readable, require_utf8
+from localdiff.checkpoint_files import (
+    CONFIG,
+    GENERATION_CONFIG,
+    read_object,
+    read_small,
+    require_readable,
+    require_utf8,
+)
+from localdiff.errors import WeightsError
 from quant import MANIFEST_FILE
 from quant.dtypes import HEADER_DTYPES
 from quant.errors import SourceError
@@ -152,17 +157,10 @@ class Checkpoint:
         return names
 
     def _read_json(self, file: str) -> dict[str, Any]:
-        path = self.directory / file
-        require_readable(path)
         try:
-            value = json.loads(read_small(path).decode())
+            return read_object(self.directory / file, self.remedy)
         except FileNotFoundError as error:
             raise WeightsError(
                 f"`{self.directory}` has no `{file}`",
                 self.remedy if self._is_quantized else "give the directory that the checkpoint was saved to",
             ) from error
-        except (OSError, ValueError, RecursionError) as error:
-            raise WeightsError(f"`{path}` cannot be read as JSON ({one_line(error)})", self.remedy) from error
-        if not isinstance(value, dict):
-            raise WeightsError(f"`{path}` is not a JSON object", self.remedy)
-        return value

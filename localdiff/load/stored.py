@@ -19,12 +19,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from localdiff.checkpoint_files import CONFIG
+from localdiff.checkpoint_files import CHECK_PERMISSIONS, CONFIG
 from localdiff.errors import WeightsError
 from localdiff.load.checkpoint import Checkpoint
 from localdiff.load.matching import DECODER, ENCODER
 from localdiff.model.config import ModelConfig
-from localdiff.paths import CHECK_PERMISSIONS
 from quant import MANIFEST_FILE
 from quant.codecs.bitsandbytes_tensor import BitsandbytesTensor, bitsandbytes_names
 from quant.dtypes import HEADER_DTYPES

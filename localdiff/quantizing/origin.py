@@ -12,8 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from localdiff import paths
-from localdiff.checkpoint_files import CONFIG, TEXT_FILES
+from localdiff.checkpoint_files import CONFIG, TEXT_FILES, read_small, require_readable
 from localdiff.errors import UsageError, WeightsError
 from localdiff.fetching.contents import headers, missing_files, model_config, weight_files, weight_map
 from localdiff.hub.repository import LEGAL_FILES, Repository, is_license, look_up
@@ -129,9 +128,9 @@ def read_text_file(directory: Path, name: str) -> bytes:
         WeightsError: it cannot be read.
     """
     path = directory / name
-    paths.require_readable(path)
+    require_readable(path)
     try:
-        return paths.read_small(path)
+        return read_small(path)
     except OSError as error:
         raise WeightsError(
             f"`{path}` cannot be read: {error.strerror}", "give the directory that the checkpoint was saved to"

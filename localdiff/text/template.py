@@ -12,9 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from localdiff.checkpoint_files import CHAT_TEMPLATE, TOKENIZER_CONFIG
+from localdiff.checkpoint_files import CHAT_TEMPLATE, TOKENIZER_CONFIG, read_object, read_small, require_readable
 from localdiff.errors import UsageError, WeightsError, kind_of, one_line
-from localdiff.paths import read_small, require_readable
 from localdiff.text.shield import Shield
 
 if TYPE_CHECKING:
@@ -170,16 +169,7 @@ def _find_template(directory: Path, config: Mapping[str, Any]) -> tuple[Path, st
 
 
 def _read_config(path: Path) -> Mapping[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        require_readable(path)
-        config = json.loads(read_small(path).decode())
-    except (OSError, ValueError, RecursionError) as error:
-        raise WeightsError(f"`{path}` cannot be read: {one_line(error)}", hint="fetch it again") from error
-    if not isinstance(config, dict):
-        raise WeightsError(f"`{path}` does not hold a JSON object", hint="fetch it again")
-    return config
+    return read_object(path, "fetch it again") if path.is_file() else {}
 
 
 def _read_text(path: Path) -> str:

@@ -14,9 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localdiff.checkpoint_files import TOKENIZER
+from localdiff.checkpoint_files import TOKENIZER, read_small, require_readable
 from localdiff.errors import ContextError, UsageError, WeightsError, one_line
-from localdiff.paths import read_small, require_readable
 from localdiff.text.shield import Segment, Shield
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from localdiff import model_store, paths
+from localdiff.checkpoint_files import MAX_SMALL
 from localdiff.errors import ResourceError, UsageError, WeightsError
 from localdiff.model_store import (
     default_model,
@@ -21,7 +22,6 @@ from localdiff.model_store import (
     remove,
     stored_models,
 )
-from localdiff.paths import MAX_SMALL
 from localdiff.verification_record import record_damaged, record_verified
 from tests.fakes.permissions import as_anyone
 

@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 import torch
 
-from localdiff.checkpoint_files import TEXT_FILES
+from localdiff.checkpoint_files import MAX_SMALL, TEXT_FILES
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.engine import Engine, opening
 from localdiff.errors import WeightsError
 from localdiff.load import LoadedModel
 from localdiff.model_reference import DEMO_DIRECTORY
-from localdiff.paths import MAX_SMALL
 from localdiff.verification_record import record_damaged, record_verified
 from quant import MANIFEST_FILE
 from quant.files.manifest import FileEntry, read_manifest

@@ -12,12 +12,12 @@ from types import SimpleNamespace
 import pytest
 from huggingface_hub import constants, hf_hub_download
 
+from localdiff.checkpoint_files import MAX_SMALL
 from localdiff.errors import WeightsError
 from localdiff.hub import repository as module
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import RemoteFile, look_up
 from localdiff.hub.retries import WAITS
-from localdiff.paths import MAX_SMALL
 from localdiff.quoting import printable
 from tests.fakes.hub import COMMIT, TOKEN, Repository, hub, nobody
 from tests.localdiff.conftest import UseHub

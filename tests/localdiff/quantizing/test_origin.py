@@ -10,10 +10,10 @@ import pytest
 from huggingface_hub import hf_hub_download
 from safetensors.torch import load_file, save_file
 
+from localdiff.checkpoint_files import MAX_SMALL
 from localdiff.errors import UsageError, WeightsError
 from localdiff.fetching import contents
 from localdiff.hub.problems import UnreachableError
-from localdiff.paths import MAX_SMALL
 from localdiff.quantizing.card import license_of
 from localdiff.quantizing.origin import find_origin
 from quant.errors import SourceError
