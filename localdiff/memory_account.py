@@ -90,10 +90,8 @@ class MemoryAccount:
         """The account of a model.
 
         Args:
-            tensors: its tensors.
             context: positions that the cache is made for.
             window: positions that a sliding layer sees, itself included.
-            canvas: positions of a canvas.
             activation_bytes: bytes of an activation, which keys and values are stored as too.
             slack: bytes to leave free.
         """
@@ -137,9 +135,7 @@ class _Step:
     """Peak memory of a pass, besides weights and cache.
 
     Args:
-        tensors: those of the model.
         context: positions of the cache.
-        canvas: rows of a canvas.
         rows: maximum rows of one pass.
         itemsize: bytes of an activation.
     """

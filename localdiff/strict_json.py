@@ -49,7 +49,6 @@ def decode(kind: type[T], value: object, where: str, **others: object) -> T:
     Args:
         kind: the dataclass; its fields may be integers, floats, strings, booleans, literals, tuples of one kind,
             other dataclasses, and any of these or None.
-        value: the parsed object.
         where: what to call it in an error.
         others: fields that come from elsewhere and may not be in the object.
 

@@ -55,11 +55,8 @@ def record_verified(
     """Record that all bytes of a model have just been verified, and return whether that was done.
 
     Args:
-        directory: the model's.
         since: its state before they were read. Where it is another one now, what was read may not be what is there,
             and nothing is recorded. None where nobody else can have written to it.
-        now: the time to record.
-        env: says where records are.
 
     Raises:
         OSError: the record cannot be written.
@@ -78,10 +75,7 @@ def record_damaged(
     """Record what is damaged of a model, until it is rebuilt or verified again, and return whether that was done.
 
     Args:
-        directory: the model's.
-        problem: what is damaged.
         since: as for `record_verified`: a model that was rebuilt meanwhile is not a damaged one.
-        env: says where records are.
 
     Raises:
         OSError: the record cannot be written.

@@ -33,8 +33,6 @@ class Adapter:
     """The terms of an adapter that fits a model.
 
     Args:
-        stored: its files.
-        config: that of the model.
         dtype: that of its activations, to which the factors are converted.
 
     Attributes:
@@ -64,7 +62,6 @@ class Adapter:
 
         Args:
             names: known names of the model.
-            layer_devices: device of each layer.
 
         Raises:
             WeightsError: the adapter belongs to another model.

@@ -38,7 +38,6 @@ def dynamic_steps(
 
     Args:
         commit_ids: [C] the last block or end of the prompt, which the first step also writes into the cache.
-        read: reads logits.
 
     Raises:
         WeightsError: the logits are NaN or infinite.

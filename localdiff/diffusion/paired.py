@@ -14,11 +14,7 @@ from localdiff.diffusion.noise import SeededNoise
 
 
 class PairedNoise(SeededNoise):
-    """Draws that depend on the seed, the block, the step and nothing else.
-
-    Args:
-        seed: of the run.
-    """
+    """Draws that depend on the seed, the block, the step and nothing else."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)

@@ -25,7 +25,6 @@ class PrefixCache:
     """Positions that a model has encoded, kept from one prompt to the next.
 
     Args:
-        model: the one that encodes.
         layer_devices: one device for all layers, or one per layer.
 
     Attributes:

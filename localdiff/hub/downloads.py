@@ -57,8 +57,6 @@ class Downloads:
     """Fetches files of one repository; closing it abandons what is unfinished.
 
     Args:
-        repository: the one whose files are fetched.
-        observer: is notified.
         directory: where files go; None for the Hub's cache.
         workers: files at a time.
     """

@@ -35,9 +35,6 @@ _REBUILT = "the `localdiff quantize` that made it rebuilds what is damaged, from
 class Checkpoint:
     """The tensors and JSON files of one directory: a single `model.safetensors`, or an index with shards.
 
-    Args:
-        directory: where the files are.
-
     Raises:
         WeightsError: the directory, its `config.json` or its weights are missing; a file is damaged; a shard
             is missing, may not be read, or lacks a tensor that the index lists.

@@ -24,8 +24,6 @@ class DescribedCheckpoint(Checkpoint):
     """Tensors without their bytes.
 
     Args:
-        name: what the checkpoint is called.
-        config: its `config.json`.
         tensors: from the headers of its files.
     """
 

@@ -50,7 +50,6 @@ def match_tensors(model: DiffusionGemma, shapes: Mapping[str, tuple[int, ...]]) 
     them.
 
     Args:
-        model: the network, on any device.
         shapes: name → shape of every tensor in the checkpoint.
 
     Raises:

@@ -69,7 +69,6 @@ def plan_memory(
     """Where a model would be held: from names, shapes and dtypes alone.
 
     Args:
-        weights: the stored tensors.
         device: where they go, if they fit.
         dtype: type of activations and of weights that are not quantized.
         further: devices that may be used as well if they do not. The one with most free memory then comes first, unless

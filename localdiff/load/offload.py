@@ -26,7 +26,6 @@ class FileWeights(Mapping[str, Tensor]):
     """A model's state dict, whose entries are read from the files on each access.
 
     Args:
-        weights: the stored tensors.
         sources: entry → tensor of the checkpoint and suffix of its part.
         dtype: type of tensors that are not quantized.
     """
@@ -50,7 +49,6 @@ def dispatch(network: DiffusionGemma, placement: Placement, weights: Mapping[str
 
     Args:
         network: with its tensors in place; those of offloaded layers are on `meta`.
-        placement: where the layers compute.
         weights: entries of the state, by name, for the offloaded layers.
     """
     lock = threading.Lock()

@@ -34,7 +34,6 @@ def limit_threads(weights: int, device: torch.device, env: Mapping[str, str] = o
 
     Args:
         weights: how many the model has.
-        device: where it computes.
         env: `OMP_NUM_THREADS`, where it is set, stays in force.
     """
     if THREADS_VARIABLE in env:

@@ -28,8 +28,6 @@ def documents(origin: Origin, plan: Plan, accounts: dict[int, MemoryAccount], to
     """The files of a quantized model that are not copied from its origin.
 
     Args:
-        origin: what it is made from.
-        plan: how each tensor is stored.
         accounts: context → memory that a GPU needs for it.
         tool: name and version of the program.
     """

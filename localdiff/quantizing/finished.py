@@ -28,8 +28,6 @@ def difference(manifest: Manifest, request: QuantizeRequest, show: Show = lambda
     Whether the Hub has a newer revision by now is not checked.
 
     Args:
-        manifest: that of the output.
-        request: what is asked for.
         show: shows how far the source has been read, where that is needed.
 
     Raises:
@@ -53,7 +51,6 @@ def source_difference(manifest: Manifest, model: str, revision: str | None, show
     """How the weights that an output was made from differ from those of a model, as of `difference`; or None.
 
     Args:
-        manifest: that of the output.
         model: `demo`, a directory or a Hub id.
         revision: that of a model on the Hub; None for any.
         show: as of `difference`.

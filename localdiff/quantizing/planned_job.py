@@ -52,7 +52,6 @@ class PlannedJob:
     Attributes:
         origin: where the weights are.
         plan: how each tensor is stored.
-        target: directory of the result.
         streams: whether fetched files are deleted once read.
         force: whether a finished output may be replaced.
         damaged: files of a finished output that are not sound: name → what is wrong.
@@ -191,7 +190,6 @@ def offline_summary(
     Args:
         plan: made from the description.
         model: their id on the Hub.
-        target: directory of the result.
         streams: whether fetched files are deleted once read.
         encoder: the device that would encode the weights.
         error: why the Hub could not be asked; None where that is said elsewhere.

@@ -30,7 +30,6 @@ class ChannelSplitter:
     whole.
 
     Args:
-        tokenizer: names the markers.
         tool_calls: keep tool calls.
         prompt: ids of the prompt. Where its last turn opens a channel and leaves it open (a template does so
             after a tool response), the reply begins as thought.

@@ -25,9 +25,6 @@ class StreamDecoder:
     Two things are held back. Bytes at the end: a character of the vocabulary's `<0xE2>` tokens may go on, and
     a run of them is decoded as a whole, so that one wrong byte spoils the run. And U+FFFD at the end, which
     is what a partial character of a byte-level vocabulary decodes to.
-
-    Args:
-        tokenizer: decodes.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -65,7 +62,6 @@ class ReplyDecoder:
     All texts of one channel, concatenated, are the decoded ids that `ChannelSplitter` assigns to that channel.
 
     Args:
-        tokenizer: decodes and names the markers.
         tool_calls: keep tool calls in the answer, whole and with their markers as text; otherwise they are
             dropped.
         prompt: ids of the prompt, for replies that begin inside a thought; see `ChannelSplitter`.

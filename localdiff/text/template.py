@@ -45,7 +45,6 @@ class ChatTemplate:
     text, so it runs in a sandbox; see `sandbox.py`.
 
     Args:
-        directory: the checkpoint.
         now: the date for `strftime_now` in a template.
 
     Raises:

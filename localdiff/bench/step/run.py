@@ -31,8 +31,6 @@ def run(
     """Measure a model on a device.
 
     Args:
-        context: tokens in the cache.
-        steps: denoise steps to time.
         ceilings_of: measures what the device can do, before a model is on it.
 
     Raises:

@@ -26,11 +26,6 @@ __all__ = ["QuantizeRequest", "quantize"]
 def quantize(request: QuantizeRequest, output: Output, *, ask: AskUser | None) -> int:
     """Plan, ask, fetch, quantize, verify.
 
-    Args:
-        request: what is asked for.
-        output: the streams.
-        ask: asks the user a question; None where nobody can answer.
-
     Returns:
         0, or 130 if the user said no or stopped it.
 

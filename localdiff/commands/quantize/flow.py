@@ -61,14 +61,7 @@ CONTINUE = "Run the same command to continue."
 
 
 class Quantization:
-    """One run of `localdiff quantize`.
-
-    Args:
-        request: what is asked for.
-        recipe: the one that it names.
-        output: the streams.
-        ask: asks the user a question; None where nobody can answer.
-    """
+    """One run of `localdiff quantize`."""
 
     def __init__(self, request: QuantizeRequest, recipe: Recipe, output: Output, ask: AskUser | None) -> None:
         self._request, self._recipe, self._output, self._ask = request, recipe, output, ask

@@ -122,7 +122,6 @@ def record_sound(directory: Path, output: Output, since: State | None = None) ->
     """Record for `localdiff models` that a directory is sound.
 
     Args:
-        directory: the one.
         output: takes a note where that is not done.
         since: its state before its bytes were read; None where whoever holds its lock has just written it.
     """

@@ -44,7 +44,6 @@ class Program:
     """One denoise step over given buffers.
 
     Args:
-        read: statistics and decision.
         sparse: the sparse form of self-conditioning; None takes the exact one.
         capturer: captures it; None where it always runs eagerly.
 
