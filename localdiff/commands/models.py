@@ -22,7 +22,7 @@ from quant.names import output_directory
 HEAD = ("name", "recipe", "size", "verified")
 
 
-def list_models(output: Output, *, as_json: bool = False) -> int:
+def list_models(output: Output, *, as_json: bool) -> int:
     """Print a table of the models, or one JSON object, on stdout; returns 0."""
     models = model_store.stored_models()
     if as_json:
@@ -44,7 +44,7 @@ def list_models(output: Output, *, as_json: bool = False) -> int:
     return 0
 
 
-def remove_model(name: str, output: Output, *, ask: AskUser | None, yes: bool = False) -> int:
+def remove_model(name: str, output: Output, *, ask: AskUser | None, yes: bool) -> int:
     """Delete a model after asking.
 
     Returns:

@@ -59,7 +59,7 @@ def check_host() -> list[Finding]:
     return [Finding(subject="cpu", status="ok", text=text, facts=facts)]
 
 
-def check_gpus(env: Mapping[str, str] = os.environ) -> list[Finding]:
+def check_gpus(env: Mapping[str, str]) -> list[Finding]:
     """NVIDIA GPUs, by `nvidia-smi`; nothing where there are none."""
     if shutil.which("nvidia-smi", path=env.get("PATH")) is None:
         return []

@@ -43,7 +43,7 @@ def need_of(recipe: str) -> Need:
     return Need(recipe=recipe, download=download, output=OUTPUT_BYTES[recipe])
 
 
-def check_disk(need: Need | None, env: Mapping[str, str] = os.environ) -> list[Finding]:
+def check_disk(need: Need | None, env: Mapping[str, str]) -> list[Finding]:
     """Free bytes where quantized models and downloads go, and whether the default recipe could still be made.
 
     Args:

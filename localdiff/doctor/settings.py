@@ -5,7 +5,6 @@ Knows how to word it; `localdiff.config` defines what a setting is.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from functools import partial
 
@@ -20,7 +19,7 @@ _PRIVATE = {"text"}
 """Kinds of settings whose values may hold names; the report says only that they are set."""
 
 
-def read_settings(env: Mapping[str, str] = os.environ) -> Settings | UsageError:
+def read_settings(env: Mapping[str, str]) -> Settings | UsageError:
     """The settings, or what is wrong with them."""
     try:
         return load_settings(env)
@@ -28,7 +27,7 @@ def read_settings(env: Mapping[str, str] = os.environ) -> Settings | UsageError:
         return error
 
 
-def check_settings(settings: Settings | UsageError, env: Mapping[str, str] = os.environ) -> list[Finding]:
+def check_settings(settings: Settings | UsageError, env: Mapping[str, str]) -> list[Finding]:
     """One finding for the settings, one for every variable that nobody reads."""
     findings = [_settings(_switch_error() or settings)]
     for name, suggestion in strange_variables(env):

@@ -57,9 +57,7 @@ class TerminalCapabilities:
     name: str = ""
 
 
-def terminal_capabilities(
-    stream: TextIO, keyboard: TextIO | None, env: Mapping[str, str] = os.environ
-) -> TerminalCapabilities:
+def terminal_capabilities(stream: TextIO, keyboard: TextIO | None, env: Mapping[str, str]) -> TerminalCapabilities:
     """Query the terminal behind a stream.
 
     Args:

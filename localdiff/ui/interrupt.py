@@ -122,7 +122,7 @@ def cancel_on_interrupt(cancel: threading.Event, *, clock: Callable[[], float] =
         yield
 
 
-def canceller(cancel: threading.Event, clock: Callable[[], float] = time.monotonic) -> Callable[[], None]:
+def canceller(cancel: threading.Event, clock: Callable[[], float]) -> Callable[[], None]:
     """What Ctrl-C does during a run: it sets `cancel`, and a second one in a hurry raises `KeyboardInterrupt`."""
     last: float | None = None
 

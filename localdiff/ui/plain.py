@@ -42,8 +42,8 @@ class Plain:
         context: int,
         max_context: int,
         answer: Stream | None,
-        thoughts: bool = True,
-        slowed: bool = False,
+        thoughts: bool,
+        slowed: bool,
     ) -> None:
         self._output = output
         self._above = above
