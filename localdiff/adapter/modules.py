@@ -2,7 +2,6 @@
 
 The other module stays as it is, plain, quantized or fast, and its weights with it. For linear layers the term is added
 to the output; experts are fused, so theirs is passed in as a hook (`quant.modules.AdapterHook`).
-Shape letters: N rows, D width, E experts, K experts per row, I expert width.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Tells modules that are only given the rows of a pass which of them are canvas rows.
 
 Knows that a layer is called with `is_canvas` after its rows, and nothing else of it.
-Shape letters: N rows of a sequence, B sequences.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Knows the model, its cache and the sampler; knows nothing about text or about what came before the block. Everything
 stays on the device except one small packed tensor per step, which is what an event shows.
-Shape letters: L canvas, D width, C commit rows.
+Shape letters: L canvas, C commit rows.
 """
 
 from __future__ import annotations

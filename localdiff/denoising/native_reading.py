@@ -1,6 +1,6 @@
 """Reads logits on a CPU through the kernel in C.
 
-Shape letters: L canvas, V vocabulary, K most probable ids.
+Shape letters: L canvas, V vocabulary.
 """
 
 from __future__ import annotations

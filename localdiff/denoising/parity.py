@@ -2,8 +2,7 @@
 
 Knows the parts of a step that run in Triton, and what each is held against. `quant.cuda.parity` does the same for the
 products with stored weights, and knows how far numbers may be apart.
-Shape letters: C commit rows, L canvas rows, N = C + L, D width, H query heads, K key-value heads, d head size,
-E experts, k experts per row, V vocabulary, S parts of a sum.
+Shape letters: N rows, H query heads, K key-value heads, d head size, E experts, S parts of a sum.
 """
 
 from __future__ import annotations

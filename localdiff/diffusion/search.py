@@ -2,7 +2,7 @@
 
 On a CPU a search over a whole vocabulary takes longer than the arithmetic before it, because it is sequential; sums
 and maxima of segments are not. Short rows, and rows that do not divide evenly, are searched directly.
-Shape letters: R rows, V columns, S segments of `SEGMENT` columns.
+Shape letters: R rows, V columns.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Knows small modules, and their right outputs from the definition of the codecs; knows nothing about models. Each is
 tried as it is loaded and as the fast module that replaces it in a large model on the device, so a wrong kernel on this
 machine is found here.
-Shape letters: N rows, E experts, K experts a row, D width, I expert width.
+Shape letters: N rows, K experts a row, D width.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Keys and values of the rows are read from the projections' output and those of t
 concatenated, and the number of cached positions is read on the device, so that the same launch serves every length.
 256 rows over few key-value heads give little parallelism: where that makes fewer programs than the GPU has SMs, the
 keys are split among several programs, and a second launch combines their partial results.
-Shape letters: N rows (C commit + L canvas), H query heads, K key-value heads, G = H / K, T slots, d head size.
+Shape letters: N rows (C commit + L canvas), H query heads, K key-value heads, T slots, d head size.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Device code: the decision of a step, for all positions in one program.
 
 `localdiff.kernels.decision_layout` has the layouts of `controls` and `outcome`.
-Shape letters: L canvas.
 """
 
 from __future__ import annotations

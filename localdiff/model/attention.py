@@ -8,8 +8,8 @@ Knows queries, keys and values, and which keys a row may see:
 
     * sliding layers: the last `window - 1` positions, the same for every canvas row; full layers: everything.
 
-Shape letters: N rows (C commit + L canvas), H query heads, K key-value heads, G = H / K, T keys, d head size,
-D width, B batch.
+Shape letters: N rows (C commit + L canvas), H query heads, K key-value heads, T keys, d head size, D width,
+B batch.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Full layers keep every position; sliding layers keep the last `window - 1` in a ring, which is what a canvas row
 sees. All buffers are allocated once. A ring forgets, so a rewind needs a snapshot of it; snapshots are in host
 memory, at the few lengths the caller asks for.
-Shape letters: H key-value heads, T cached positions, d head size, C rows written at once.
+Shape letters: H key-value heads, d head size, C rows written at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The formulas of a layer: RMSNorm and RoPE; `quant.modules.activation` has GELU.
 
 Knows rows of activations; holds no weights.
-Shape letters: N rows, D width, H heads, d head size.
+Shape letters: N rows, H heads, d head size.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The small modules every layer is made of: norm and gated MLP.
 
 Knows rows of activations; knows nothing about attention, experts or the cache.
-Shape letters: N rows, D width.
+Shape letters: D width.
 """
 
 from __future__ import annotations

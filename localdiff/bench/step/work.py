@@ -3,7 +3,7 @@
 Counted from shapes: a matmul of `[N, in]` with `[out, in]` is `2 · N · in · out` operations; weights are read once, in
 the bytes that they are stored in; activations are written once and read once. Self-conditioning is counted in its
 sparse form, and reading the logits as one pass over them. Knows nothing about how anything is computed.
-Shape letters: N rows, D width, T keys, V vocabulary.
+Shape letters: N rows.
 """
 
 from __future__ import annotations
