@@ -54,7 +54,6 @@ class Engine:
         identity: ModelIdentity,
         *,
         layer_devices: Sequence[torch.device] | None = None,
-        prefill_chunk: int = PREFILL_CHUNK,
         denoiser: Denoiser | None = None,
         context_size: int = CONTEXT_SIZE,
     ) -> None:
@@ -74,7 +73,7 @@ class Engine:
         self._device = model.norm.weight.device
         self._dtype = model.norm.weight.dtype
         self.layer_devices = layer_devices or self._device
-        self.prefill_chunk = prefill_chunk
+        self.prefill_chunk = PREFILL_CHUNK
         self._context_size = context_size
         self.denoiser = denoiser or Denoiser(model)
         self._spare: deque[PrefixCache] = deque(maxlen=1)  # whose methods are safe between threads

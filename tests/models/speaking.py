@@ -88,8 +88,8 @@ class Dialogue:
             template_of(generation),
             tiny.GENERATION | {"eos_token_id": [tiny.EOS, self.model.end]},
             ModelIdentity(model="speaker", recipe="bf16", revision=None, device="cpu", dtype="fp32"),
-            prefill_chunk=chunk,
         )
+        self.engine.prefill_chunk = chunk
         self.conversation = Conversation(self.engine)
         self.messages: list[dict[str, Any]] = []
         self.read: list[int] = []

@@ -107,11 +107,8 @@ def engine(directory: Path, *, network: DiffusionGemma | None = None, **generati
     """An engine over a tiny model; `generation` replaces keys of `generation_config.json`."""
     write_texts(directory)
     identity = ModelIdentity(model="tiny", recipe="bf16", revision=None, device="cpu", dtype="fp32")
-    return Engine(
-        network or model(),
-        LocaldiffTokenizer(directory),
-        ChatTemplate(directory),
-        GENERATION | generation,
-        identity,
-        prefill_chunk=4,
+    made = Engine(
+        network or model(), LocaldiffTokenizer(directory), ChatTemplate(directory), GENERATION | generation, identity
     )
+    made.prefill_chunk = 4
+    return made
