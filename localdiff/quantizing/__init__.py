@@ -5,7 +5,7 @@
     finished                  whether a finished output is the one that is asked for
     planned_job               a job before it starts, and the disk space that it needs
     plan_summary              the plan as text, for the user to agree to
-    fetching                  weight files, downloaded when the job needs them
+    weight_fetcher            weight files, downloaded when the job needs them
     lock                      one job at a time per output
     card                      model card, notice of changes, licence
 

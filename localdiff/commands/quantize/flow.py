@@ -34,12 +34,12 @@ from localdiff.hub.downloads import WORKERS, Downloads
 from localdiff.hub.problems import UnreachableError
 from localdiff.load.devices import resolve_device
 from localdiff.quantizing.card import example_prompt
-from localdiff.quantizing.fetching import WeightFetcher
 from localdiff.quantizing.lock import locked
 from localdiff.quantizing.origin import Origin, find_origin
 from localdiff.quantizing.plan_summary import PlanSummary
 from localdiff.quantizing.planned_job import PlannedJob, offline_summary
 from localdiff.quantizing.request import QuantizeRequest
+from localdiff.quantizing.weight_fetcher import WeightFetcher
 from localdiff.quoting import printable, shell_word
 from localdiff.sizes import shown_size
 from localdiff.ui.interrupt import cancel_on_interrupt

@@ -10,8 +10,8 @@ import pytest
 
 from localdiff.errors import WeightsError
 from localdiff.hub.downloads import Downloads
-from localdiff.quantizing.fetching import WeightFetcher
 from localdiff.quantizing.origin import Origin, find_origin
+from localdiff.quantizing.weight_fetcher import WeightFetcher
 from quant.errors import SourceError
 from quant.files.reader import SourceReader
 from quant.files.source import SourceFile, SourceStoppedError
