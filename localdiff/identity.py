@@ -12,6 +12,8 @@ from localdiff.quoting import printable
 
 DEMO = "demo"
 """What users call the small model that ships with this package."""
+PUBLISHED = "bf16"
+"""The recipe of weights as they are published, for which no quantized model is needed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

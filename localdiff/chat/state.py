@@ -97,7 +97,7 @@ class ChatState:
 
     def __post_init__(self) -> None:
         self.saves = not self.private
-        self._was_refused = False  # to leave the session as it is in its file
+        self._leaving_was_refused = False  # as the file of the session lacks a part of it
         self._unshown: LocaldiffError | None = None  # why a turn could not be saved, until its figures are shown
 
     @property
@@ -156,17 +156,17 @@ class ChatState:
             ResourceError: the one before lacks what was last to be written to it, and still cannot be saved; asked
                 again, it is given up.
         """
-        if self.save_failed and not self._was_refused:
+        if self.save_failed and not self._leaving_was_refused:
             try:
                 self._write()
             except ResourceError as error:
-                self._was_refused = True
+                self._leaving_was_refused = True
                 hint = f"{error.hint}; `{command}` again leaves this conversation unsaved"
                 raise ResourceError(error.message, hint) from error
         session.model, session.revision = self.session.model, self.session.revision
         session.adapter = self.session.adapter
         self.session = session
-        self.saves, self.save_failed, self._was_refused = not self.private, False, False
+        self.saves, self.save_failed, self._leaving_was_refused = not self.private, False, False
         self.attachments.clear()
         self.forget_unanswered()
         self.last_run = None
@@ -208,7 +208,7 @@ class ChatState:
         """
         with self.interrupts.held():
             former_name = self.store.save(self.session)
-        self.save_failed = self._was_refused = False
+        self.save_failed = self._leaving_was_refused = False
         if former_name is not None:
             self.output.warning(
                 f"`{former_name}` was changed by another program; this session is now `{self.session.name}`"

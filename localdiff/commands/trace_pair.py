@@ -26,6 +26,7 @@ from localdiff.commands.trace_header import Recordable
 from localdiff.commands.waiting import Waiting
 from localdiff.errors import INTERRUPTED, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
+from localdiff.identity import PUBLISHED
 from localdiff.model_store import quantized_directory
 from localdiff.options import DRAWN_SEED_BITS, GenerateOptions
 from localdiff.paths import expanded
@@ -37,9 +38,6 @@ from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
 from localdiff.ui.status import StatusLine, status_line
 from quant import QuantError, recipe_named
-
-PUBLISHED = "bf16"
-"""The recipe of weights as they are published, for which no quantized model is needed."""
 
 BASE, ADAPTED = "base", "adapted"
 """Labels of a model without its adapter and with it."""

@@ -16,7 +16,6 @@ Knows tokens, the cache and the order of phases; knows nothing about terminals, 
 """
 
 from localdiff.engine.engine import Engine
-from localdiff.identity import ModelIdentity
 from localdiff.text.prompt import Prompt
 
-__all__ = ["Engine", "ModelIdentity", "Prompt"]
+__all__ = ["Engine", "Prompt"]

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from localdiff.checkpoint_files import CHECK_PERMISSIONS, CONFIG
 from localdiff.errors import WeightsError
+from localdiff.identity import PUBLISHED
 from localdiff.load.checkpoint import Checkpoint
 from localdiff.load.matching import DECODER, ENCODER
 from localdiff.model.config import ModelConfig
@@ -33,7 +34,6 @@ from quant.hashing import file_sha256
 from quant.jobs.unfinished import is_unfinished
 
 KEEP = "keep"
-PUBLISHED_RECIPE = "bf16"
 BITSANDBYTES_RECIPE = "bitsandbytes"
 _AGAIN = "run the `localdiff quantize` command that made it again"
 _NO_WEIGHTS = "quantized weights are read from what `localdiff quantize` or bitsandbytes wrote"
@@ -51,7 +51,7 @@ class StoredWeights:
         shapes: published name → shape of the weight, whatever it is stored as.
     """
 
-    recipe = PUBLISHED_RECIPE
+    recipe = PUBLISHED
     names: tuple[str, ...] = ()
 
     def __init__(self, checkpoint: Checkpoint) -> None:

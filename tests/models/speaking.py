@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from localdiff.conversation import Conversation
-from localdiff.engine import Engine, ModelIdentity
+from localdiff.engine import Engine
 from localdiff.events import Event, Prefilled, RunFinished, TextCommitted
+from localdiff.identity import ModelIdentity
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions

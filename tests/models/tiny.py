@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from localdiff.engine import Engine, ModelIdentity
+from localdiff.engine import Engine
+from localdiff.identity import ModelIdentity
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.text.template import ChatTemplate

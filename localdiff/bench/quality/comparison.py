@@ -17,8 +17,9 @@ from localdiff.bench.quality.answers import Answer, ask
 from localdiff.bench.quality.canvases import Canvas, Predictions, agreement, divergence, predict
 from localdiff.bench.quality.questions import Question
 from localdiff.demo.estimate import Estimate, estimate
-from localdiff.engine import Engine, ModelIdentity
+from localdiff.engine import Engine
 from localdiff.errors import WeightsError
+from localdiff.identity import ModelIdentity
 from localdiff.load import release_cached_memory
 from localdiff.model.config import ModelConfig
 from localdiff.options import GenerateOptions

@@ -12,7 +12,7 @@ from typing import Any
 
 from localdiff.bench.quality.comparison import Comparison, Row
 from localdiff.demo.estimate import UNKNOWN, UNKNOWN_NOTE, Estimate
-from localdiff.engine import ModelIdentity
+from localdiff.identity import ModelIdentity
 from localdiff.sizes import counted
 from localdiff.view.columns import folded, listed
 
