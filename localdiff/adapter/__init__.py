@@ -18,22 +18,17 @@ Knows modules and files; knows nothing about sampling or text. Nothing is merged
 quantized or not.
 """
 
-from localdiff.adapter.attach import attach
-from localdiff.adapter.fresh import add_adapter, terms_of
+from localdiff.adapter.fresh import add_adapter
 from localdiff.adapter.loaded import Adapter, open_adapter
-from localdiff.adapter.lowrank import LowRank
 from localdiff.adapter.save import save_adapter
 from localdiff.adapter.stored import StoredAdapter
 from localdiff.adapter.transfer import copy_factors
 
 __all__ = [
     "Adapter",
-    "LowRank",
     "StoredAdapter",
     "add_adapter",
-    "attach",
     "copy_factors",
     "open_adapter",
     "save_adapter",
-    "terms_of",
 ]

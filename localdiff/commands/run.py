@@ -34,9 +34,9 @@ from localdiff.sizes import rounded
 from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
-from localdiff.ui.plain import Plain
 from localdiff.ui.question import AskUser
 from localdiff.ui.reply import Collector, Reply
+from localdiff.ui.run_printer import RunPrinter
 from localdiff.ui.status import StatusLine, status_line
 from localdiff.ui.summary import summary
 from localdiff.ui.terminal import LiveMode, is_same_terminal
@@ -184,7 +184,7 @@ def _generate(
     answer = output.stdout if not request.json and request.output is None and request.events != STDOUT else None
     # Two writers on one screen would draw over each other.
     shares = mode != "off" and answer is not None and is_same_terminal(answer.file, output.stderr.file)
-    plain = Plain(
+    printer = RunPrinter(
         output,
         status.above,
         collector=collector,
@@ -196,7 +196,7 @@ def _generate(
     )
     with ExitStack() as stack:
         stack.enter_context(cancel_on_interrupt(cancel))
-        stack.enter_context(plain)  # before the canvas, which erases what stands in its place when it is closed
+        stack.enter_context(printer)  # before the canvas, which erases what stands in its place when it is closed
         if mode != "off":
             channels: tuple[Channel, ...] = ("answer", "thought") if shares else ("thought",)
             piped: tuple[Channel, ...] = ("answer",) if answer is not None and answer.piped else ()
@@ -204,7 +204,7 @@ def _generate(
             live = live_view(request.live, mode, output, engine.tokenizer, watch)
             status.give_way(live.above)
             observers.append(stack.enter_context(live))
-        observers.append(plain)
+        observers.append(printer)
         for event in engine.generate(prompt, request.options, cancel=cancel):
             for observer in observers:
                 observer.on_event(event)

@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from localdiff.adapter import LowRank, add_adapter, attach, open_adapter, save_adapter, terms_of
-from localdiff.adapter.lowrank import Terms
+from localdiff.adapter import add_adapter, open_adapter, save_adapter
+from localdiff.adapter.attach import attach
+from localdiff.adapter.fresh import terms_of
+from localdiff.adapter.lowrank import LowRank, Terms
 from localdiff.adapter.modules import AdaptedExperts, AdaptedLinear
 from localdiff.adapter.rows import RowKinds
 from localdiff.denoising.static.program import Shape

@@ -11,7 +11,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from localdiff.adapter import LowRank, add_adapter, attach, save_adapter, terms_of
+from localdiff.adapter import add_adapter, save_adapter
+from localdiff.adapter.attach import attach
+from localdiff.adapter.fresh import terms_of
+from localdiff.adapter.lowrank import LowRank
 from localdiff.errors import UsageError
 from localdiff.model.batched import batched_logits
 from quant.codecs import CODECS

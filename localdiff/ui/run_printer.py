@@ -1,7 +1,8 @@
-"""Plain output of a generation: the answer on stdout, remarks and figures on stderr.
+"""Output of a single run: the answer on stdout, remarks and figures on stderr.
 
 Knows which words belong on which stream; knows nothing about options or exit codes. Animation is in `ui.live`; where
-that draws on the answer's terminal, it prints the answer as well, and only the remarks are left to this object.
+that draws on the answer's terminal, it prints the answer as well, and only the remarks are left to this object. A chat
+prints replies by whole paragraphs (`chat.reply_printer`), and has remarks of its own (`chat.remarks`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _READER_SECONDS = 0.05
 """How long the reader of a pipe gets to print the end of an answer, before figures are printed below it."""
 
 
-class Plain:
+class RunPrinter:
     """Observer that prints the answer, and to a terminal also how the run went.
 
     Args:
@@ -57,7 +58,7 @@ class Plain:
         self._begins_line = False
         self._dot = output.stderr.dot()
 
-    def __enter__(self) -> Plain:
+    def __enter__(self) -> RunPrinter:
         return self
 
     def __exit__(
