@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from localdiff.errors import ArgumentError, UsageError, WeightsError
-from localdiff.options import MAX_STEPS, MAX_TEMPERATURE, MIN_TEMPERATURE, GenerateOptions
+from localdiff.options import GenerateOptions
 from localdiff.sizes import for_torch, is_finite
 
 # What the reference falls back to where a checkpoint says nothing (`_get_default_generation_params` in transformers).
@@ -62,16 +62,19 @@ class SamplerSettings:
     confidence: float = REFERENCE_CONFIDENCE
 
     def __post_init__(self) -> None:
-        _require_steps("schedule_steps", self.schedule_steps, 1)
-        _require_steps("cap", 1 if self.cap is None else self.cap, 1)
-        _require_steps("stability", self.stability, 0)
-        _require(self.entropy_bound > 0, "{entropy_bound} must be > 0", entropy_bound=self.entropy_bound)
-        for name in ("t_min", "t_max"):
-            value = getattr(self, name)
-            _require(value >= MIN_TEMPERATURE, f"{{{name}}} must be >= {MIN_TEMPERATURE}", **{name: value})
-            _require(value <= MAX_TEMPERATURE, f"{{{name}}} must be <= {MAX_TEMPERATURE}", **{name: value})
-        _require(self.t_min <= self.t_max, "{t_min} must be <= {t_max}", t_min=self.t_min, t_max=self.t_max)
-        _require(self.confidence > 0, "{confidence} must be > 0", confidence=self.confidence)
+        try:
+            GenerateOptions(  # which has the ranges
+                steps=self.schedule_steps,
+                cap=self.cap,
+                entropy_bound=self.entropy_bound,
+                t_min=self.t_min,
+                t_max=self.t_max,
+                stability=self.stability,
+                confidence=self.confidence,
+            )
+        except ArgumentError as error:
+            error.rename({"steps": "schedule_steps"})
+            raise
 
     @property
     def max_steps(self) -> int:
@@ -134,16 +137,6 @@ def unknown_settings(config: Mapping[str, Any]) -> list[str]:
     """Keys of a parsed `generation_config.json` that the reference does not have, either: it refuses them."""
     known = {*_KEYS, *_NO_SAMPLER_KEYS}
     return [key for key, value in config.items() if value is not None and key not in known and key[:1] != "_"]
-
-
-def _require_steps(name: str, value: int, minimum: int) -> None:
-    _require(value >= minimum, f"{{{name}}} must be >= {minimum}", **{name: value})
-    _require(value <= MAX_STEPS, f"{{{name}}} must be <= {MAX_STEPS}", **{name: value})
-
-
-def _require(holds: bool, form: str, **values: object) -> None:
-    if not holds:
-        raise ArgumentError(form, None, **values)
 
 
 def _whole(config: Mapping[str, Any], key: str) -> int | None:
