@@ -52,6 +52,11 @@ def lay_out(cells: Sequence[Cell], owners: Sequence[int], columns: int) -> Page:
     starts: list[int] = []
     row: list[Cell] = []
     start = used = soft = breaks = 0  # index of the row's first cell, its columns, where it may end early, line breaks
+
+    def end_row(cells: list[Cell]) -> None:
+        rows.append(_spans(cells))
+        starts.append(start)
+
     for index, cell in enumerate(cells):
         span, lead, is_soft, ends, bare = cell
         if bare is not None and row and _takes_marks(row[-1].span.text[-1:]):
@@ -60,13 +65,11 @@ def lay_out(cells: Sequence[Cell], owners: Sequence[int], columns: int) -> Page:
         breaks_row = ends and breaks < MAX_BREAKS_IN_A_ROW
         if row and used + lead + span.width > columns and not breaks_row:
             keep = len(row) if is_soft or not soft else soft
-            rows.append(_spans(row[:keep]))
-            starts.append(start)
+            end_row(row[:keep])
             row = row[keep:]
             start, used, soft = index - len(row), _width(row), 0
             if row and used + span.width > columns:
-                rows.append(_spans(row))
-                starts.append(start)
+                end_row(row)
                 row, start, used = [], index, 0
         if row:
             used += lead
@@ -77,15 +80,13 @@ def lay_out(cells: Sequence[Cell], owners: Sequence[int], columns: int) -> Page:
             row.append(cell)
         if breaks_row:
             # A newline sign that did not fit needs no row of its own: the row ends here anyway.
-            rows.append(_spans(row))
-            starts.append(start)
+            end_row(row)
             row, start, used, soft = [], index + 1, 0, 0
             breaks += 1
         elif not ends:
             breaks = 0
     if row or not rows:
-        rows.append(_spans(row))
-        starts.append(start)
+        end_row(row)
     first = tuple(owners[start] if start < len(owners) else COMMITTED for start in starts)
     return Page(rows=tuple(rows), first_positions=first)
 
