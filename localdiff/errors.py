@@ -32,6 +32,9 @@ class LocaldiffError(Exception):
         self.message = message
         self.hint = hint
 
+    def __str__(self) -> str:
+        return self.message  # those who pass it on may have reworded it
+
 
 class UsageError(LocaldiffError):
     """What the user typed, or gave as a prompt, cannot be used."""
