@@ -72,13 +72,7 @@ class ChatTemplate:
         except Exception as error:  # any error from compiling or running it is the template's fault
             raise self._failure("cannot be used", error, _REPLACE) from error
 
-    def render(
-        self,
-        messages: Sequence[Message],
-        *,
-        think: bool = False,
-        shield: Shield | None = None,
-    ) -> str:
+    def render(self, messages: Sequence[Message], *, think: bool = False, shield: Shield | None = None) -> str:
         """The prompt as text, up to the opening of the model's turn: character for character what the template gives.
 
         Args:
@@ -119,12 +113,7 @@ class ChatTemplate:
         return text
 
     def encode(
-        self,
-        tokenizer: Tokenizer,
-        messages: Sequence[Message],
-        *,
-        think: bool = False,
-        max_tokens: int | None = None,
+        self, tokenizer: Tokenizer, messages: Sequence[Message], *, think: bool = False, max_tokens: int | None = None
     ) -> list[int]:
         """The prompt as ids: as `render` and `tokenizer.encode`, but no typed text becomes a control token.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ _LONG = 1_000_000
 # Gemma's markers have a bar inside an angle bracket. One that a file forgot to flag as special still is one.
 _MARKER = re.compile(r"<\|\S*>|<\S*\|>")
 
-_NAMES = {
+_CONTROL_TOKENS = {
     "bos": "<bos>",
     "eos": "<eos>",
     "pad": "<pad>",
@@ -50,16 +50,16 @@ class SpecialIds:
     `<|turn>` is `turn_open`, `<turn|>` is `turn_close`, and so on for channel, tool_call and tool_response.
     """
 
-    bos: int | None = None
-    eos: int | None = None
-    pad: int | None = None
-    turn_open: int | None = None
-    turn_close: int | None = None
-    channel_open: int | None = None
-    channel_close: int | None = None
-    tool_call_open: int | None = None
-    tool_call_close: int | None = None
-    tool_response_open: int | None = None
+    bos: int | None
+    eos: int | None
+    pad: int | None
+    turn_open: int | None
+    turn_close: int | None
+    channel_open: int | None
+    channel_close: int | None
+    tool_call_open: int | None
+    tool_call_close: int | None
+    tool_response_open: int | None
 
 
 class Tokenizer:
@@ -84,9 +84,7 @@ class Tokenizer:
         self.control: Mapping[str, int] = {
             token.content: id for id, token in added.items() if token.special or _MARKER.fullmatch(token.content)
         }
-        self.special_ids = SpecialIds(
-            **{field.name: self.control.get(_NAMES[field.name]) for field in fields(SpecialIds)}
-        )
+        self.special_ids = SpecialIds(**{name: self.control.get(text) for name, text in _CONTROL_TOKENS.items()})
         self.shield = Shield(self.control)
         self._control_ids = frozenset(self.control.values())
         self._pieces: dict[int, str] = {}
