@@ -160,10 +160,7 @@ class _Parity:
         rows, width = 2 * canvas, model.hidden_size
         x, y, dense = (self._normal(rows, width) for _ in range(3))
         self._hold_op("norm", lambda ops: (ops.norm(x, layer.input_layernorm.weight, layer.eps),))
-        self._hold_op(
-            "ops after attention",
-            lambda ops: ops.add_attention_and_norm(x, y, **layer.after_attention()),
-        )
+        self._hold_op("ops after attention", lambda ops: _add_attention(x, layer, ops, y))
 
         positions = torch.arange(rows, device=self._device)
         rotary = self._model.rotary_tables(positions, self._dtype)[config]
