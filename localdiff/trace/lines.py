@@ -9,27 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, get_args
 
-from localdiff.events import (
-    BlockCommitted,
-    BlockStarted,
-    DenoiseStep,
-    Event,
-    Prefilled,
-    RunFinished,
-    RunStarted,
-    TextCommitted,
-    name_of,
-)
+from localdiff.events import BlockStarted, DenoiseStep, Event, RunStarted, name_of
 from localdiff.strict_json import Malformed, decode
 from localdiff.trace.packing import pack_flags, pack_floats, pack_ids, unpack_flags, unpack_floats, unpack_ids
 
-_KINDS = (RunStarted, Prefilled, BlockStarted, DenoiseStep, BlockCommitted, TextCommitted, RunFinished)
 _PACKED = ("argmax_ids", "argmax_probs", "entropies", "accepted", "sampled_ids", "shown_ids", "top_ids", "top_probs")
 _PLAIN_FIELDS = tuple(field.name for field in fields(DenoiseStep) if field.name not in _PACKED)
 
-_KIND_BY_NAME: Mapping[str, type[Event]] = {name_of(kind): kind for kind in _KINDS}
+_KIND_BY_NAME: Mapping[str, type[Event]] = {name_of(kind): kind for kind in get_args(Event)}
 
 
 def dump(value: Mapping[str, object]) -> str:
