@@ -19,7 +19,7 @@ from localdiff.ui.terminal import takes_output
 from localdiff.ui.text_writer import TextWriter
 
 Wording: TypeAlias = Callable[[bool], str]
-"""The text to deliver; the argument says whether it is for a terminal, on which JSON has to be ASCII."""
+"""The text to deliver; the argument says whether JSON in it has to be ASCII, for a terminal for example."""
 
 _PATIENCE = 0.2
 
@@ -94,7 +94,7 @@ class Delivery:
             return None
         answer = TextWriter(stdout, whole_lines=False, ends_line=True)
         try:
-            answer.add(text(stdout.terminal))
+            answer.add(text(stdout.escapes_json))
             answer.end()
         except OSError:  # nobody reads it, the terminal is gone, or the disk is full
             return None

@@ -29,7 +29,7 @@ def event_recorders(events: str | None, output: Output, *, others: OtherFiles) -
         yield []
         return
     if events == STDOUT:
-        yield [JsonLines(output.stdout.file, escaped=output.stdout.terminal)]
+        yield [JsonLines(output.stdout.file, escaped=output.stdout.escapes_json)]
         return
     hint = "`--events` takes the name of a file, or `-`"
     with run_file("--events", events, hint=hint, others=others) as file:

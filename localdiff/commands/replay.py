@@ -127,7 +127,7 @@ def replay(request: ReplayRequest, output: Output, *, keyboard: TextIO | None) -
         assert keyboard is not None
         _play(request, trace, output, keyboard)
         return 0
-    text = _export(request, form, trace, escaped=on_terminal)
+    text = _export(request, form, trace, escaped=request.output is None and output.stdout.escapes_json)
     if request.output is not None:
         output_file(request.output, inputs=[request.file]).save(text)
         return 0

@@ -237,5 +237,5 @@ def _deliver(
         else:
             delivery.nothing()
     elif request.json and takes(output.stdout, hurried=hurried):
-        output.stdout.write(text(output.stdout.terminal))
+        output.stdout.write(text(output.stdout.escapes_json))
     return INTERRUPTED if stopped else 0

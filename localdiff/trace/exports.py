@@ -35,7 +35,7 @@ def unpacked(trace: Trace, *, escaped: bool = False) -> str:
     It has `header`, `complete`, `sha256`, `pieces`, `special`, and `events` as in `docs/events.md`.
 
     Args:
-        escaped: ASCII only, for a terminal that model text must not control.
+        escaped: ASCII only, for a terminal that model text must not control for example.
     """
     whole = {
         "header": trace.header.to_object(),

@@ -85,6 +85,13 @@ class Stream:
         except (OSError, ValueError):
             return False
 
+    @property
+    def escapes_json(self) -> bool:
+        """Whether JSON is written in ASCII: on a terminal, which names must not control, and in an encoding that lacks
+        characters, whose escapes would be Python's.
+        """
+        return self.terminal or not self.encodes("\U0010ffff")
+
     def require(self) -> None:
         """Refuse to go on without this stream, before anything is done whose outcome nobody could see.
 
@@ -107,11 +114,11 @@ class Stream:
                 raise
 
     def write_json(self, value: object) -> None:
-        """Write an object as lines of JSON: in ASCII on a terminal, which names must not control.
+        """Write an object as lines of JSON.
 
         A byte of a name that is not UTF-8, which Python has as a lone surrogate, is escaped everywhere.
         """
-        text = json.dumps(value, indent=2, ensure_ascii=self.terminal, allow_nan=False)
+        text = json.dumps(value, indent=2, ensure_ascii=self.escapes_json, allow_nan=False)
         self.write(text.encode(errors="backslashreplace").decode() + "\n")
 
     def write_path(self, path: Path) -> None:

@@ -167,7 +167,7 @@ def json_line(report: Report, command: str) -> str:
         "experts_hit": report.experts_hit,
         "busiest_expert_rows": report.busiest,
     }
-    return json.dumps(_short(values), ensure_ascii=False)
+    return json.dumps(_short(values))
 
 
 def _columns(report: Report) -> list[str]:

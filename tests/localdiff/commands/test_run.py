@@ -21,7 +21,7 @@ from localdiff.errors import ResourceError
 from localdiff.events import Event
 from localdiff.options import CONTEXT_SIZE, GenerateOptions
 from tests.fakes.engine import IDENTITY, Block, ScriptedEngine
-from tests.screens.processes import Cli
+from tests.screens.processes import Cli, environment, process
 
 TWO = (Block(text="First line.\nSecond "), Block(text="line."))
 
@@ -220,6 +220,14 @@ def test_json_keeps_characters_and_hides_thoughts(cli: Cli) -> None:
     on_screen = cli("run", "-m", "demo", "--json", "hi", terminals="stdout").stdout
     assert on_screen.isascii()
     assert json.loads(on_screen)["text"] == "naïve ✓"
+
+
+@pytest.mark.parametrize("options", [["--json"], ["--events", "-"]])
+def test_json_is_json_in_an_encoding_that_lacks_characters(options: list[str]) -> None:
+    script = {"blocks": [{"text": "naïve ✓😀"}]}
+    result = process("run", "-m", "demo", *options, "hi", script=script, env=environment(PYTHONIOENCODING="ascii"))
+    assert result.code == 0
+    assert "naïve ✓😀" in [json.loads(line).get("text") for line in result.stdout.splitlines()]
 
 
 def test_events(cli: Cli, engine: ScriptedEngine, tmp_path: Path) -> None:

@@ -100,6 +100,16 @@ def test_an_encoding_that_was_asked_for_is_kept() -> None:
     assert pipe.buffer.getvalue() == b"\xe9\\u2713"  # type: ignore[attr-defined]
 
 
+def test_json_is_ascii_in_an_encoding_that_lacks_characters() -> None:
+    for encoding, is_escaped in (("ascii", True), ("latin-1", True), ("utf-8", False), ("utf-16", False)):
+        pipe = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        stdout = decide(stdout=pipe, stderr=CapturedStream(), env={"PYTHONIOENCODING": encoding}).stdout
+        stdout.write_json({"text": "é😀"})
+        assert stdout.escapes_json == is_escaped
+        written = pipe.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+        assert json.loads(written) == {"text": "é😀"}
+
+
 def test_the_dot_is_what_the_stream_can_encode() -> None:
     assert Stream(file=io.TextIOWrapper(io.BytesIO(), encoding="ascii")).dot() == "-"
     assert Stream(file=io.TextIOWrapper(io.BytesIO(), encoding="utf-8")).dot() == "·"
