@@ -5,6 +5,7 @@ Knows the format; knows nothing about paths. Damage loses the turns from there o
 
 from __future__ import annotations
 
+import codecs
 import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -68,7 +69,8 @@ def read(data: bytes, name: str) -> Opened:
     Raises:
         UsageError: not even the header can be read, or another version wrote it.
     """
-    first, *lines = data.rstrip().split(b"\n")  # an editor may have left blank lines at the end
+    # An editor may have left blank lines at the end, and on Windows a byte order mark at the beginning.
+    first, *lines = data.removeprefix(codecs.BOM_UTF8).rstrip().split(b"\n")
     try:
         header = decode(Header, parse(first), "header")
     except Malformed as error:

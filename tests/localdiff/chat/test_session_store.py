@@ -233,8 +233,8 @@ def test_damage_costs_what_is_behind_it(replace: bytes, by: bytes, turns: int, w
     assert words in opened.damage
 
 
-def test_blank_lines_at_the_end_are_no_damage() -> None:
-    opened = read(GOOD.replace(b"\n", b"\r\n") + b"\r\n\n", "x")
+def test_what_an_editor_of_windows_adds_is_no_damage() -> None:
+    opened = read(b"\xef\xbb\xbf" + GOOD.replace(b"\n", b"\r\n") + b"\r\n\n", "x")
     assert (len(opened.session.turns), opened.damage) == (3, None)
 
 
