@@ -52,6 +52,8 @@ def _change(content: MutableMapping[str, Any], name: str, value: Value | None) -
             raise ValueError(f"{table=} should be a table")
     if value is None:
         content.pop(key, None)
+    elif isinstance(content.get(key), MutableMapping | AoT):
+        raise ValueError(f"{key=} should be a value")  # which has one line; a table may have many, and comments
     elif key not in content and isinstance(content, Container | Table):
         _add(content, key, value)
     else:

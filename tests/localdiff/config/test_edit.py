@@ -88,6 +88,14 @@ def test_what_is_not_a_table_is_refused(text: str, value: Value | None) -> None:
         edited(text, "generate.system", value)
 
 
+@pytest.mark.parametrize("text", ["[ui.fps]\nx = 1\n", "[[ui.fps]]\n", "[ui]\nfps.x = 1\nfps.y = 2\n", "[model]\n"])
+def test_a_setting_does_not_replace_a_table(text: str) -> None:
+    name = "model" if "model" in text else "ui.fps"
+    with pytest.raises(UsageError, match=f"`{name}` cannot be changed"):
+        edited(text, name, 10)
+    assert tomllib.loads(edited(text, name, None)) in ({}, {"ui": {}})
+
+
 _VALUES = st.sampled_from(["1", '"#"', '"""a\n# b\n[c]\nk0 = 1"""', "'''\n#\n'''", "[1,\n  2, # two\n]", "{ a = 1 }"])
 
 
