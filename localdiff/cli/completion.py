@@ -28,6 +28,7 @@ WORD_VARIABLE = "_LOCALDIFF_WORD"
 Kind: TypeAlias = Literal["plain", "file", "dir"]
 _HELP = ("-h", "--help")
 _DEVICES = ("auto", "cpu", "cuda", "mps")
+_BREAKS = re.compile(r"[=:]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +59,21 @@ def answer(command: Any, shell: str, arguments: Sequence[str], env: Mapping[str,
     words = list(arguments)
     if shell == "powershell":
         words.append(env.get(WORD_VARIABLE, ""))
-    if shell == "bash":
+    quote, cut = "", 0
+    if shell == "bash" and words:
+        quote = _open_quote(words[-1])
+        words[-1] += quote
+        last = "" if _BREAKS.fullmatch(words[-1]) else _unquoted(words[-1])
         words = _bash_words(words)
+        cut = len(words[-1]) - len(last)  # bash completes what is behind the last break
     *before, word = words or [""]
-    cut = max(word.rfind("="), word.rfind(":")) + 1 if shell == "bash" else 0
     lines = []
     for candidate in candidates(command, before, word, env):
         # A line is a record: what does not fit on one line is not offered.
         if candidate.value.isprintable():
-            lines.append(
-                "\t".join((candidate.kind, candidate.value[cut:], first_sentence(candidate.help))).rstrip("\t")
-            )
+            value = candidate.value[cut:]
+            value = _quoted_for_bash(value, quote) if shell == "bash" else value  # the others quote it themselves
+            lines.append("\t".join((candidate.kind, value, first_sentence(candidate.help))).rstrip("\t"))
     return "".join(line + "\n" for line in lines)
 
 
@@ -259,7 +264,7 @@ def _bash_words(words: Sequence[str]) -> list[str]:
     whole: list[str] = []
     glue = False
     for word in words:
-        is_break = bool(re.fullmatch(r"[=:]+", word))
+        is_break = bool(_BREAKS.fullmatch(word))
         if whole and (is_break or glue):
             whole[-1] += word
         else:
@@ -271,6 +276,18 @@ def _bash_words(words: Sequence[str]) -> list[str]:
 def _unquoted(word: str) -> str:
     try:
         parts = shlex.split(word)
-    except ValueError:  # a quote that is still open
+    except ValueError:  # a backslash at the end, or a quote that is still open
         return word
     return parts[0] if len(parts) == 1 else word
+
+
+def _open_quote(word: str) -> str:
+    """The quote that a word begins with, if it is still open."""
+    return word[:1] if word[:1] in ("'", '"') and word.count(word[:1]) == 1 else ""
+
+
+def _quoted_for_bash(value: str, quote: str) -> str:
+    """A word as it is typed, behind a quote that is open already if there is one."""
+    if quote == "'":
+        return value.replace("'", "'\\''")
+    return re.sub(r'([$`"\\])' if quote else r"([^\w@%+=:,./-])", r"\\\1", value)

@@ -135,6 +135,28 @@ def test_words_as_each_shell_hands_them_over(
     assert [line.split("\t")[1] for line in lines] == values
 
 
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        (["a\\ "], [r"a\ model", r"a\ mod\$\"e\'l"]),
+        (["'a "], ["a model", "a mod$\"e'\\''l"]),
+        (['"a '], ["a model", r"a mod\$\"e'l"]),
+        (["--model", "=", '"a mode'], ["a model"]),
+        (["--model", "=", "a\\ mode"], [r"a\ model"]),
+        (["--model=a\\ mode"], [r"--model=a\ model"]),
+        (["gr"], ["größe"]),
+        (["'gr'"], ["größe"]),
+    ],
+)
+def test_what_is_more_than_a_word_is_quoted_for_bash(tmp_path: Path, words: list[str], values: list[str]) -> None:
+    for name in ("a model", "a mod$\"e'l", "größe"):
+        (tmp_path / "models" / name).mkdir(parents=True)
+        (tmp_path / "models" / name / "quant.json").touch()
+    before = ["run"] if words[0].startswith("--") else ["run", "-m"]
+    lines = answer(GROUP, "bash", [*before, *words], {"LOCALDIFF_HOME": str(tmp_path)}).splitlines()
+    assert sorted(line.split("\t")[1] for line in lines if line.startswith("plain")) == sorted(values)
+
+
 def test_a_request_for_completions_runs_nothing_and_loads_nothing_heavy() -> None:
     program = (
         "import sys\nfrom localdiff.cli import main\ntry:\n    main(['run', '--pal'])\n"
