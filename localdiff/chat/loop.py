@@ -14,6 +14,7 @@ from localdiff.chat.slash import BY_WORD, Command, Message, Unknown, parse
 from localdiff.chat.state import ChatState, PendingMessage
 from localdiff.errors import LocaldiffError, ResourceError, UsageError
 from localdiff.quoting import printable
+from localdiff.ui.interrupt import quit_as_terminated
 
 # A hint that was just given is not given again.
 _PATIENCE = 2.0
@@ -34,7 +35,7 @@ class Chat:
         Raises:
             LeaveAtOnce: Ctrl-C twice in quick succession.
         """
-        with self._state.interrupts.handled():
+        with self._state.interrupts.handled(), quit_as_terminated():
             while True:
                 try:
                     self._turn()

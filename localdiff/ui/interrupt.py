@@ -1,4 +1,4 @@
-"""Ctrl-C handling while a model is loaded, and during a generation: first stop the reply, then the process.
+"""Ctrl-C while a model is loaded, and during a generation: first it stops the reply, then the process; and Ctrl-\\.
 
 Knows signals; knows nothing about what is being stopped.
 """
@@ -135,6 +135,27 @@ def canceller(cancel: threading.Event, clock: Callable[[], float]) -> Callable[[
         cancel.set()
 
     return press
+
+
+@contextmanager
+def quit_as_terminated() -> Iterator[None]:
+    """Inside it Ctrl-\\ does what `kill` does, if the program handles that: it loses nothing that is finished.
+
+    Off the main thread it does nothing, nor where Ctrl-\\ is ignored.
+    """
+    terminate = signal.getsignal(signal.SIGTERM)
+    if (
+        sys.platform == "win32"
+        or threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGQUIT) is not signal.SIG_DFL
+    ):
+        yield
+        return
+    signal.signal(signal.SIGQUIT, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @contextmanager

@@ -402,7 +402,7 @@ def test_what_was_typed_before_the_chat_is_left_at_once_is_no_command_of_the_she
     assert chat.lines()[-1] == "the shell was given <>"
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, 143)])
 @pytest.mark.parametrize("where", ["idle", "prompt", "block"])
 def test_termination_leaves_a_whole_session_and_a_terminal_in_order(
     chats: Chats, where: str, number: int, code: int
