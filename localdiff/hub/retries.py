@@ -5,12 +5,15 @@ Knows statuses and waits; knows nothing about what is asked for.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from localdiff.hub.problems import explain
+
+_log = logging.getLogger(__name__)
 
 WAITS = (1.0, 3.0)
 """Seconds before each further try."""
@@ -30,15 +33,18 @@ def with_retries(
     statuses: frozenset[int] = FAILURES | _BUSY,
     place: Path | None = None,
 ) -> T:
-    """Make a request, retrying where the Hub is busy or failing; refusals become error messages, as by `explain`."""
+    """Make a request, retrying where the Hub is busy or failing, which is logged; refusals become error messages, as by
+    `explain`.
+    """
     from huggingface_hub.errors import HfHubHTTPError
 
     for wait in (*waits, None):
         try:
             return call()
         except Exception as error:
-            is_temporary = isinstance(error, HfHubHTTPError) and error.response.status_code in statuses
-            if is_temporary and wait is not None:
+            status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
+            if status in statuses and wait is not None:
+                _log.warning("the Hub answered %d for `%s`; it is asked again in %.0f s", status, reference, wait)
                 time.sleep(wait)
                 continue
             explained = explain(error, reference, revision, place=place)

@@ -44,7 +44,7 @@ class Reports:
 
 
 class Notes(logging.Handler):
-    """Forwards messages of the Hub's client to its user, such as that it tries again."""
+    """Forwards messages of the Hub's client and of this package to the user, such as that it tries again."""
 
     def __init__(self, reports: Reports) -> None:
         super().__init__(logging.WARNING)
@@ -144,8 +144,8 @@ def _fetch(request: dict[str, Any], reports: Reports) -> dict[str, Any]:
     """Fetch one file; returns the final report about it."""
     from huggingface_hub import hf_hub_download
 
-    logger = logging.getLogger("huggingface_hub")
-    logger.handlers = [Notes(reports)]
+    for name in ("huggingface_hub", "localdiff"):
+        logging.getLogger(name).handlers = [Notes(reports)]
     place = request["directory"]
     repository, revision = request["repository"], request["revision"]
     download = partial(

@@ -124,6 +124,7 @@ def test_a_hub_that_fails_once_where_a_file_is_asked_for_ends_no_job(server: Hub
         path = downloads.wait(FIRST)
     assert path and path.read_bytes() == FILES[FIRST]
     assert server.fetched() == [FIRST, FIRST]
+    assert log.notes == ["the Hub answered 503 for `owner/model`; it is asked again in 1 s"]
 
 
 @pytest.mark.slow  # the client waits between its tries

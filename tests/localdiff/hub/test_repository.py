@@ -196,12 +196,16 @@ def test_a_revision_that_is_not_there(use_hub: UseHub) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_hub_that_is_busy_is_asked_again(use_hub: UseHub, no_waiting: list[float], status: int) -> None:
+def test_a_hub_that_is_busy_is_asked_again(
+    use_hub: UseHub, no_waiting: list[float], caplog: pytest.LogCaptureFixture, status: int
+) -> None:
     statuses = {"api": [status], "resolve": [status, status]}
     with hub(model=Repository(files=FILES, statuses=statuses)) as server:
         use_hub(server)
         assert look_up("owner/model").read("config.json") == FILES["config.json"]
     assert no_waiting == [1.0, 1.0, 3.0]
+    notes = [f"the Hub answered {status} for `owner/model`; it is asked again in {wait} s" for wait in (1, 1, 3)]
+    assert caplog.messages == notes
 
 
 def test_a_hub_that_stays_ill_is_not_asked_for_ever(use_hub: UseHub, no_waiting: list[float]) -> None:
