@@ -18,6 +18,13 @@ KEYS = (
     ("Tab", "completes. Up and Ctrl-R: earlier input"),
     ("//", "instead of / sends what would be a command"),
 )
+LINE_KEYS = (
+    ("Enter", 'sends. """ … """: several lines'),
+    KEYS[0],
+    ("Ctrl-D", "leaves, on an empty line"),
+    KEYS[-1],
+)
+"""Where the terminal itself edits lines."""
 GROUPS = ("Chat", "Answers", "Message", "Sessions")
 _LABEL, _USAGE = 10, 21
 _MIN_MEANING = 24
@@ -26,7 +33,7 @@ _MIN_MEANING = 24
 
 def help_page(stream: Stream, *, multiline: bool) -> str:
     """The page, without a newline at its end; `multiline` says what Enter does, as in `DisplaySettings`."""
-    keys = (SENDING_LINES if multiline else SENDING, *KEYS)
+    keys = (SENDING_LINES if multiline else SENDING, *KEYS) if stream.moving else LINE_KEYS
     lines = [line for key, meaning in keys for line in _entry(stream, key, "", meaning)]
     lines.append("")
     for group, label in enumerate(GROUPS):

@@ -471,7 +471,7 @@ def test_escape_codes_from_the_model_do_not_reach_the_terminal(room: Room) -> No
 
 
 def test_help_fits_a_screen(room: Room) -> None:
-    lines = room("/help").split("\n")
+    lines = room("/help", moving=True).split("\n")
     page = lines[lines.index(">>> /help") + 1 : lines.index(">>> ")]
     assert len(page) <= 23
     assert max(map(len, page)) <= 79
@@ -482,7 +482,7 @@ def test_help_fits_a_screen(room: Room) -> None:
 
 @pytest.mark.parametrize("width", [70, 40, 24])
 def test_help_is_wrapped_between_words_in_a_narrow_window(room: Room, width: int) -> None:
-    lines = room("/help", width=width).split("\n")
+    lines = room("/help", width=width, moving=True).split("\n")
     page = lines[lines.index(">>> /help") + 1 : lines.index(">>> ")]
     assert max(map(len, page)) < max(width, 31)  # the longest command
     words = " ".join(page).split()
@@ -491,10 +491,17 @@ def test_help_is_wrapped_between_words_in_a_narrow_window(room: Room, width: int
 
 
 def test_help_says_what_enter_does(room: Room) -> None:
-    assert "Enter     sends." in room("/help")
-    shown = room("/help", display=replace(QUIET, multiline=True))
+    assert "Enter     sends. Alt-Enter or Ctrl-J: a new line;" in room("/help", moving=True)
+    shown = room("/help", moving=True, display=replace(QUIET, multiline=True))
     assert "Enter     a new line; sends a command. Alt-Enter: sends the message\n" in shown
     assert "Enter     sends." not in shown
+
+
+def test_help_names_no_key_that_does_nothing_where_the_terminal_edits_lines(room: Room) -> None:
+    shown = room("/help", moving=False, display=replace(QUIET, multiline=True))
+    assert 'Enter     sends. """ … """: several lines\n' in shown
+    assert "Ctrl-D    leaves, on an empty line\n" in shown
+    assert not any(key in shown for key in ("Alt-Enter", "Ctrl-J", "Ctrl-G", "Ctrl-R", "Tab"))
 
 
 def test_a_narrow_terminal_gets_a_short_footer(room: Room) -> None:
