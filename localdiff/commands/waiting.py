@@ -1,4 +1,4 @@
-"""What a terminal shows while the prompt is read from standard input.
+"""What a user is told while the prompt is read from standard input.
 
 Knows words and when they are needed: who is to type has to know it, and a pipe may never end. Reads nothing itself.
 """
@@ -18,12 +18,15 @@ from localdiff.ui.status import StatusLine
 DELAY = 0.5
 """Seconds; most pipes are at their end by then."""
 
+LONG_DELAY = 3.0
+"""Seconds until it is said where it cannot be taken back."""
+
 _PATIENCE = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Waiting:
-    """Shows on stderr, where that is a terminal, that standard input is read.
+    """Says on stderr that standard input is read.
 
     Attributes:
         output: the streams.
@@ -37,7 +40,8 @@ class Waiting:
     def reading(self, stdin: BinaryIO, *, adds: bool) -> Iterator[None]:
         """Say it at once before somebody types, and of a pipe after a while, until the end of the block.
 
-        `adds` says that what is read is added to a prompt that is there already.
+        `adds` says that what is read is added to a prompt that is there already. Only then is it said where stderr is
+        no terminal: of a command over ssh, for example, whose input has no end, and which nobody meant to be read.
         """
         if stdin.isatty():
             if self.output.notes:
@@ -46,10 +50,12 @@ class Waiting:
             yield
             return
         status = StatusLine(self.output.stderr, shown=self.shown and not self.output.quiet)
-        words = "reading the prompt from standard input"
+        words, say, delay = "reading the prompt from standard input", status.show, DELAY
         if adds:
             words = "reading standard input, too; `< /dev/null` leaves it out"
-        timer = threading.Timer(DELAY, status.show, [words])
+            if not self.output.stderr.terminal:
+                say, delay = self.output.warning, LONG_DELAY
+        timer = threading.Timer(delay, say, [words])
         timer.daemon = True  # a terminal that is held with Ctrl-S may keep it for ever
         timer.start()
         try:

@@ -35,7 +35,8 @@ Piped input is added to the prompt after a blank line, whether the prompt is an 
 reads its own list from stdin, put `< /dev/null` after `localdiff run`; otherwise the rest of the list becomes part of
 the prompt. Over `ssh` without a terminal, use `ssh -n`; otherwise the run waits for the end of what `ssh` passes on.
 While standard input is read, stderr says so if it is a terminal: at once where somebody has to type, and after a while
-for a pipe, unless `--live off` or `-q` is given.
+for a pipe, unless `--live off` or `-q` is given. Where stderr is no terminal, a warning says so after three seconds, if
+there is a prompt already that a pipe would add to.
 
 A prompt that may begin with a dash, such as one from a variable, goes behind `--`: `localdiff run -- "$PROMPT"`.
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
+from localdiff.commands import waiting
 from localdiff.commands.waiting import DELAY
-from tests.screens.processes import environment, process, terminal
+from localdiff.ui.output import Output, Stream
+from tests.screens.processes import TIMEOUT, CapturedStream, environment, process, terminal
 
 SCRIPT = {"blocks": [{"text": "First line.\nSecond "}, {"text": "line."}]}
 ANSWER = "First line.\nSecond line."
@@ -327,6 +331,28 @@ def test_nothing_is_said_of_a_pipe_where_nothing_may_move(tmp_path: Path, option
             pass
     assert run.finish() == 0
     assert b"reading" not in run.raw
+
+
+@pytest.mark.parametrize(
+    ("adds", "quiet", "said"),
+    [
+        (True, False, "warning: reading standard input, too; `< /dev/null` leaves it out\n"),
+        (True, True, ""),
+        (False, False, ""),
+    ],
+)
+def test_a_pipe_that_does_not_end_is_named_once_where_stderr_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, adds: bool, quiet: bool, said: str
+) -> None:
+    """As in a command over ssh, which gets a pipe that nobody meant to be read."""
+    monkeypatch.setattr(waiting, "LONG_DELAY", 0.0)
+    log = CapturedStream()
+    output = Output(stdout=Stream(file=CapturedStream()), stderr=Stream(file=log), quiet=quiet)
+    with waiting.Waiting(output=output).reading(io.BytesIO(), adds=adds):
+        deadline = time.monotonic() + (TIMEOUT if said else 2 * DELAY)
+        while (not said or log.text() != said) and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert log.text() == said
 
 
 def test_events_on_a_terminal_are_undisturbed_lines() -> None:
