@@ -6,10 +6,11 @@ for whoever listens next, so that it cuts nothing short: no turn that is being s
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NoReturn, TypeAlias
 
 from localdiff.ui.interrupt import canceller, handled_by
@@ -33,8 +34,13 @@ class Interrupts:
         self._listener: Listener | None = None
         self._is_waiting = False
 
-    def handled(self) -> AbstractContextManager[None]:
-        """Inside it Ctrl-C is a press, and raises nothing by itself; off the main thread it does nothing."""
+    def handled(self, *, typed: bool = True) -> AbstractContextManager[None]:
+        """Inside it Ctrl-C is a press, and raises nothing by itself; off the main thread it does nothing.
+
+        Where lines are not typed and Ctrl-C is ignored, as behind `&` in a script of the shell, it stays so.
+        """
+        if not typed and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            return nullcontext()
         return handled_by(lambda _signal, _frame: self.press())
 
     def press(self) -> None:

@@ -35,7 +35,7 @@ class Chat:
         Raises:
             LeaveAtOnce: Ctrl-C twice in quick succession.
         """
-        with self._state.interrupts.handled(), quit_as_terminated():
+        with self._state.interrupts.handled(typed=self._state.ask is not None), quit_as_terminated():
             while True:
                 try:
                     self._turn()

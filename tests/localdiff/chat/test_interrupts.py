@@ -90,6 +90,17 @@ def test_the_old_handler_comes_back_and_another_thread_installs_none() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_where_it_is_ignored_and_nobody_types_it_stays_so(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As behind `&` in a script: Ctrl-C is for the command that the script waits for."""
+    monkeypatch.setattr(state, "content_of", pressing(session.content_of))
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert ">>> Hi\nHello.\n" in room("Hi", "/exit")
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_between_a_line_and_its_reply_it_stops_the_reply(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "content_of", pressing(session.content_of))
     shown = room("Hi", "", "/exit")
