@@ -9,7 +9,7 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from localdiff.commands.run_file import FileObserver, OtherFiles, run_file
+from localdiff.commands.run_file import FileObserver, OtherFiles, RunFile, run_file
 from localdiff.ui.jsonl import JsonLines
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
@@ -18,8 +18,11 @@ STDOUT = "-"
 
 
 @contextmanager
-def event_recorders(events: str | None, output: Output, *, others: OtherFiles) -> Iterator[list[Observer]]:
+def event_recorders(events: str | None, output: Output, *, others: OtherFiles, alone: bool) -> Iterator[list[Observer]]:
     """Open the file of `--events`, and yield the observers that write there: one, or none without the option.
+
+    Args:
+        alone: whether nothing else takes the answer, so that a stdout that cannot be written ends the run.
 
     Raises:
         UsageError: the file cannot be opened for writing, or another option names it too.
@@ -29,7 +32,11 @@ def event_recorders(events: str | None, output: Output, *, others: OtherFiles) -
         yield []
         return
     if events == STDOUT:
-        yield [JsonLines(output.stdout.file, escaped=output.stdout.escapes_json)]
+        lines = JsonLines(output.stdout.file, escaped=output.stdout.escapes_json)
+        stdout = RunFile(output.stdout.file.buffer, output.stdout.name, "give `--events` a file", replaced=False)
+        yield [lines if alone else FileObserver(stdout, lines)]
+        if stdout.failure is not None:
+            raise stdout.failure
         return
     hint = "`--events` takes the name of a file, or `-`"
     with run_file("--events", events, hint=hint, others=others) as file:

@@ -115,7 +115,8 @@ def run(
     output = replace(output, yields=request.output is None and leaves_screen(request.live, output))
     with ExitStack() as stack:
         others = [("-o", request.output), ("-f", request.file)]
-        recorders = stack.enter_context(event_recorders(request.events, output, others=others))
+        alone = request.output is None
+        recorders = stack.enter_context(event_recorders(request.events, output, others=others, alone=alone))
         others.append(("--events", request.events))
         trace = stack.enter_context(trace_file(request.record, output, others=others))
         status = stack.enter_context(status_line(output, shown=mode != "off"))

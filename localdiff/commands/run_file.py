@@ -36,21 +36,23 @@ class RunFile:
         name: what the user called it.
         elsewhere: the hint where it cannot be written.
         needed: whether a run is worth nothing without it.
-        begun: whether a run has begun, whose lines replace what was in the file.
+        replaced: whether the lines of a run replace what is in it.
+        begun: whether a run has begun.
         failure: why the lines of the latest run are not all there, or None.
     """
 
     file: BinaryIO
     name: str | Path
     elsewhere: str
-    needed: bool
+    needed: bool = False
+    replaced: bool = True
     begun: bool = False
     failure: ResourceError | None = None
 
     def begin(self) -> None:
         """Empty the file; devices and pipes have nothing to empty."""
         self.begun, self.failure = True, None
-        if stat.S_ISREG(os.fstat(self.file.fileno()).st_mode):
+        if self.replaced and stat.S_ISREG(os.fstat(self.file.fileno()).st_mode):
             self.file.seek(0)
             self.file.truncate()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from localdiff.errors import ResourceError
 from localdiff.events import Event
 from localdiff.options import CONTEXT_SIZE, GenerateOptions
 from tests.fakes.engine import IDENTITY, Block, ScriptedEngine
-from tests.screens.processes import Cli, environment, process
+from tests.screens.processes import Cli, command, environment, process
 
 TWO = (Block(text="First line.\nSecond "), Block(text="line."))
 
@@ -304,6 +305,35 @@ def test_a_reader_that_leaves_a_pipe_costs_the_pipe_and_not_the_answer(
     assert (result.code, result.stdout) == (4, "First line.\nSecond line.")
     failure = f"`{pipe}` cannot be written: Broken pipe"
     assert result.stderr.startswith(f"warning: {failure}; the run continues without it\nerror: {failure}\n")
+
+
+@pytest.mark.parametrize("options", [[], ["-o", "answer"]])
+def test_a_reader_of_events_on_stdout_that_leaves_costs_no_answer_that_goes_to_a_file(
+    tmp_path: Path, options: list[str]
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    line = command({"blocks": [{"text": "An answer."}]}, ["run", "-m", "demo", "--events", "-", *options, "hi"])
+    with os.fdopen(write, "wb") as stdout:
+        done = subprocess.run(
+            line, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE, env=environment(), cwd=tmp_path
+        )
+    if not options:
+        assert (done.returncode, done.stderr) == (141, b"")
+        return
+    assert (done.returncode, (tmp_path / "answer").read_text()) == (4, "An answer.")
+    failure = "`stdout` cannot be written: Broken pipe"
+    words = f"warning: {failure}; the run continues without it\nerror: {failure}\nhint: give `--events` a file\n"
+    assert done.stderr.decode() == words
+
+
+def test_events_on_stdout_replace_nothing(tmp_path: Path) -> None:
+    line = command({"blocks": [{"text": "An answer."}]}, ["run", "-m", "demo", "--events", "-", "-o", "answer", "hi"])
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    with log.open("a") as stdout:
+        subprocess.run(line, stdin=subprocess.DEVNULL, stdout=stdout, env=environment(), cwd=tmp_path, check=True)
+    assert log.read_text().startswith('before\n{"schema":1,')
 
 
 def test_an_answer_whose_reader_has_left_is_printed(
