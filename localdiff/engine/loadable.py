@@ -7,7 +7,7 @@ only. Loading goes through the same functions, so that nothing is refused in one
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from localdiff.diffusion.settings import SamplerSettings, unknown_settings
 from localdiff.engine.run import end_ids_of
 from localdiff.errors import UsageError, WeightsError
 from localdiff.load import StoredWeights
-from localdiff.load.skeleton import Skeleton
+from localdiff.load.skeleton import Skeleton, require_same
 from localdiff.text import template
 from localdiff.text.template import ChatTemplate
 from localdiff.text.tokenizer import Tokenizer
@@ -80,6 +80,27 @@ def require_copies(weights: StoredWeights) -> None:
         WeightsError: one differs, or as there.
     """
     Skeleton.of(weights, torch.device("cpu"), torch.float32).require_copies()
+
+
+def copies(weights: StoredWeights) -> Mapping[str, str]:
+    """Copies of tied tensors → what they are copies of; the same errors as `require_weights`."""
+    return Skeleton.of(weights, torch.device("cpu"), torch.float32).copies
+
+
+def require_same_ends(weights: StoredWeights, pairs: Mapping[str, str], ends: Mapping[str, Sequence[bytes]]) -> None:
+    """As `require_copies`, of weights that are not here.
+
+    Args:
+        pairs: some of their `copies`.
+        ends: name → the bytes of both ends of each tensor in these.
+    """
+
+    def tensors(name: str) -> list[torch.Tensor]:
+        dtype = weights.checkpoint.dtype(name)
+        return [torch.frombuffer(bytearray(end), dtype=dtype) for end in ends[name]]
+
+    for copy, source in pairs.items():
+        require_same(copy, source, tensors(copy), tensors(source))
 
 
 def require_text(weights: StoredWeights) -> None:

@@ -1,6 +1,6 @@
 """What a repository of the Hub holds, as far as its `config.json`, its index and the headers of weight files tell.
 
-Knows the layout of a checkpoint; fetches no weights, and keeps nothing of what it reads.
+Knows the layout of a checkpoint; fetches no weights but the ends of some, and keeps nothing of what it reads.
 """
 
 from __future__ import annotations
@@ -13,9 +13,19 @@ from localdiff.abandonable import each
 from localdiff.checkpoint_files import CONFIG
 from localdiff.errors import WeightsError
 from localdiff.hub.problems import UnreachableError
-from localdiff.hub.repository import Repository
+from localdiff.hub.repository import NoRangesError, Repository
+from localdiff.load.skeleton import END
 from localdiff.model.config import MODEL_TYPE
-from quant.files.source import INDEX_FILE, SINGLE_FILE, SourceFile, entry_file, header_length, parse_header, parse_index
+from quant.files.source import (
+    INDEX_FILE,
+    SINGLE_FILE,
+    SourceFile,
+    StoredTensor,
+    entry_file,
+    header_length,
+    parse_header,
+    parse_index,
+)
 
 HEADER_GUESS = 100_000
 """Bytes to request at first; the header of a published file has about 30,000."""
@@ -66,6 +76,25 @@ def headers(repository: Repository, names: Iterable[str]) -> tuple[SourceFile, .
         WeightsError: access is refused, or the network failed.
     """
     return each(lambda name: _header(repository, name), names, threads=_CONNECTIONS)
+
+
+def tensor_ends(repository: Repository, tensors: Iterable[StoredTensor]) -> dict[str, tuple[bytes, bytes]]:
+    """The first and the last elements of tensors, by name; without those that come only with all that is before them.
+
+    Raises:
+        WeightsError: access is refused, or the network failed.
+    """
+
+    def read(tensor: StoredTensor) -> tuple[str, tuple[bytes, bytes]] | None:
+        nbytes = min(tensor.nbytes, END * tensor.itemsize)
+        try:
+            first = repository.read_part(tensor.file, tensor.start, nbytes)
+            last = repository.read_part(tensor.file, tensor.start + tensor.nbytes - nbytes, nbytes)
+        except NoRangesError:
+            return None
+        return tensor.name, (first, last)
+
+    return dict(found for found in each(read, tensors, threads=_CONNECTIONS) if found is not None)
 
 
 def missing_files(repository: Repository, names: Sequence[str]) -> WeightsError:

@@ -38,6 +38,10 @@ _PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
 _HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
+class NoRangesError(WeightsError):
+    """A part of a file is asked for, and the server would send all that is before it, too."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RemoteFile:
     """A file of a repository.
@@ -125,13 +129,31 @@ class Repository:
                 return stream.read(count)
         return self._get(name, count)
 
+    def read_part(self, name: str, start: int, count: int) -> bytes:
+        """`count` bytes of a file, from its byte number `start` on.
+
+        Raises:
+            NoRangesError: the server hands out files from their start only.
+            WeightsError: there is no such file, access to it is refused, or it ends before that.
+        """
+        file = self._file(name)
+        if file.local_path:
+            with file.local_path.open("rb") as stream:
+                stream.seek(start)
+                content = stream.read(count)
+        else:
+            content = self._get(name, count, start)
+        if len(content) < count:
+            raise _damaged(file, f"`{name}` of `{self.name}` is damaged: it ends before byte {start + count}")
+        return content
+
     def _file(self, name: str) -> RemoteFile:
         if name not in self.files:
             raise WeightsError(f"`{self.name}` has no `{name}`, so it is not a model that localdiff can read", KINDS)
         return self.files[name]
 
-    def _get(self, name: str, count: int) -> bytes:
-        """At most `count` bytes from the start of a file on the Hub, even from a server without range requests."""
+    def _get(self, name: str, count: int, start: int = 0) -> bytes:
+        """At most `count` bytes of a file on the Hub; those at its start even from a server without range requests."""
         from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status
         from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
@@ -139,10 +161,12 @@ class Repository:
 
         def get() -> bytes:
             headers = build_hf_headers(library_name="localdiff")
-            headers |= {"Accept-Encoding": "identity", "Range": f"bytes=0-{count - 1}"}
+            headers |= {"Accept-Encoding": "identity", "Range": f"bytes={start}-{start + count - 1}"}
             content = bytearray()
             with get_session().stream("GET", url, headers=headers, timeout=_TIMEOUT) as response:
                 hf_raise_for_status(response)
+                if start and response.status_code != 206:
+                    raise NoRangesError(f"what hands out `{name}` knows no ranges")
                 for chunk in response.iter_bytes():
                     content += chunk
                     if len(content) >= count:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,7 +23,8 @@ from localdiff.memory_account import SLACK_BESIDES_CONTEXT, HeldTensor, MemoryAc
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.modules import swap_modules
 
-_ENDS = (slice(4096), slice(-4096, None))
+END = 4096
+"""Elements of either end of a tensor that are compared."""
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 
 _log = logging.getLogger(__name__)
@@ -85,12 +86,11 @@ class Skeleton:
             WeightsError: one differs, or cannot be read.
         """
         for copy, source in self.copies.items():
-            one, other = (self.weights.checkpoint.tensor(name).flatten() for name in (copy, source))
-            if not all(torch.equal(one[end].to(other.dtype), other[end]) for end in _ENDS):
-                raise WeightsError(
-                    f"`{copy}` differs from `{source}`, although `config.json` says that they are the same",
-                    "localdiff computes with one of them: a fine-tune must have trained both as one",
-                )
+            require_same(copy, source, self._ends(copy), self._ends(source))
+
+    def _ends(self, name: str) -> tuple[Tensor, Tensor]:
+        tensor = self.weights.checkpoint.tensor(name).flatten()
+        return tensor[:END], tensor[-END:]
 
     @property
     def nbytes(self) -> int:
@@ -215,6 +215,19 @@ def _suffixes(network: DiffusionGemma, name: str) -> tuple[str, ...]:
     if not isinstance(attribute, nn.Module):
         return ("",)
     return tuple(f".{buffer}" for buffer, _ in attribute.named_buffers())
+
+
+def require_same(copy: str, source: str, one: Sequence[Tensor], other: Sequence[Tensor]) -> None:
+    """Refuses a copy whose ends differ from those of what it is a copy of.
+
+    Raises:
+        WeightsError: one differs.
+    """
+    if not all(torch.equal(end.to(like.dtype), like) for end, like in zip(one, other, strict=True)):
+        raise WeightsError(
+            f"`{copy}` differs from `{source}`, although `config.json` says that they are the same",
+            "localdiff computes with one of them: a fine-tune must have trained both as one",
+        )
 
 
 def layer_of(name: str) -> int | None:

@@ -5,7 +5,7 @@ Knows which files make up a checkpoint and how their headers are read; fetches n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -14,7 +14,14 @@ from typing import Any
 
 from localdiff.checkpoint_files import CONFIG, TEXT_FILES, read_small, require_readable
 from localdiff.errors import UsageError, WeightsError
-from localdiff.fetching.contents import headers, missing_files, model_config, weight_files, weight_map
+from localdiff.fetching.contents import (
+    headers,
+    missing_files,
+    model_config,
+    tensor_ends,
+    weight_files,
+    weight_map,
+)
 from localdiff.hub.repository import LEGAL_FILES, Repository, is_license, look_up
 from localdiff.identity import DEMO
 from localdiff.model_reference import resolve_local
@@ -72,6 +79,13 @@ class Origin:
     def hash_sources(self, names: Iterable[str], show: Show = lambda done, total: None) -> dict[str, str]:
         """SHA-256 of weight files of a directory, by name; those of the Hub have one in its listing."""
         return {} if self.directory is None else hashes(self.directory, names, show)
+
+    def tensor_ends(self, names: Container[str]) -> dict[str, tuple[bytes, bytes]]:
+        """Both ends of tensors of a repository, by name, as of `fetching.contents.tensor_ends`."""
+        if self.repository is None:
+            raise AssertionError("those of a directory are read where they are")
+        tensors = [tensor for file in self.files for tensor in file.tensors if tensor.name in names]
+        return tensor_ends(self.repository, tensors)
 
 
 def find_origin(reference: str, recipe: Recipe, *, revision: str | None = None, offline: bool = False) -> Origin:

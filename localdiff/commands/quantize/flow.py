@@ -119,6 +119,7 @@ class Quantization:
                 show=hashing_shown_by(status),
             )
             require_runnable(origin)
+            copies = uncompared_copies(origin, planned.plan)
             if not self._request.dry_run:
                 planned.require_possible()
             summary = planned.summary()
@@ -127,7 +128,7 @@ class Quantization:
             names = " and no ".join(f"`{name}`" for name in lacked)
             them = "them" if lacked[1:] else "one"
             self._output.warning(f"there is no {names}, and without {them} the result cannot be run")
-        if copies := uncompared_copies(origin, planned.plan):
+        if copies:
             many = f" and {len(copies) - 1} more" if copies[1:] else ""
             self._output.warning(
                 f"left out as copies of others, uncompared: `{copies[0]}`{many}; those of a directory are compared"

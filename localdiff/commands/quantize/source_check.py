@@ -6,15 +6,26 @@ Knows where the files of an origin are and when they are here; what is refused i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from localdiff.checkpoint_files import TEXT_FILES, TOKENIZER
-from localdiff.engine.loadable import lacking, require_copies, require_text, require_weights
+from localdiff.engine.loadable import (
+    copies,
+    lacking,
+    require_copies,
+    require_same_ends,
+    require_text,
+    require_weights,
+)
 from localdiff.errors import WeightsError
 from localdiff.load import StoredWeights, described_weights, open_weights
 from localdiff.quantizing.origin import Origin
 from quant.planning.plan import Plan, tensor_class
+
+_COMPARED = 32
+"""Copies of a repository that are compared: each takes a few requests, which the Hub counts."""
 
 
 def require_runnable(origin: Origin) -> None:
@@ -62,13 +73,26 @@ def require_texts(origin: Origin, contents: Mapping[str, bytes]) -> None:
 
 
 def uncompared_copies(origin: Origin, plan: Plan) -> tuple[str, ...]:
-    """Tensors of a repository that the plan leaves out because the model holds their like already.
+    """Refuse a repository in which a copy of a tied tensor differs from it, as far as the ends of a few tell.
 
     Those of a directory were compared by `require_runnable`.
+
+    Returns:
+        The tensors that the plan leaves out as copies, and that nobody has compared.
+
+    Raises:
+        WeightsError: one differs, or cannot be fetched.
     """
-    if origin.directory is not None:
+    left_out = [name for name in plan.dropped if tensor_class(name) != "vision"]
+    if origin.repository is None or not left_out:
         return ()
-    return tuple(name for name in plan.dropped if tensor_class(name) != "vision")
+    if (weights := _described(origin, origin.model)) is None:
+        return tuple(left_out)
+    pairs = dict(islice(copies(weights).items(), _COMPARED))
+    ends = origin.tensor_ends({*pairs, *pairs.values()})
+    compared = {copy: source for copy, source in pairs.items() if copy in ends and source in ends}
+    require_same_ends(weights, compared, ends)
+    return tuple(name for name in left_out if name not in compared)
 
 
 def lacked_by(origin: Origin) -> tuple[str, ...]:

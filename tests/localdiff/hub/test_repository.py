@@ -16,7 +16,7 @@ from localdiff.checkpoint_files import MAX_SMALL
 from localdiff.errors import WeightsError
 from localdiff.hub import repository as module
 from localdiff.hub.problems import UnreachableError
-from localdiff.hub.repository import RemoteFile, look_up
+from localdiff.hub.repository import NoRangesError, RemoteFile, look_up
 from localdiff.hub.retries import WAITS
 from localdiff.quoting import printable
 from tests.fakes.hub import COMMIT, TOKEN, Repository, hub, nobody
@@ -107,6 +107,24 @@ def test_a_server_without_ranges_is_read_no_further_than_needed(use_hub: UseHub)
         use_hub(server)
         assert look_up("owner/model").read_start(WEIGHTS[0], 1000) == big[:1000]
         assert server.sent < len(big) / 2
+
+
+def test_a_part_of_a_file_is_read_from_its_middle(use_hub: UseHub) -> None:
+    name = WEIGHTS[0]
+    content = FILES[name]
+    with hub(model=Repository(files=FILES)) as server:
+        use_hub(server)
+        found = look_up("owner/model")
+        assert found.read_part(name, 5, 100) == content[5:105]
+        server.repositories["owner/model"].ranges = False
+        assert found.read_part(name, 0, 100) == content[:100]
+        with pytest.raises(NoRangesError):
+            found.read_part(name, 5, 100)
+        download(name)
+        here = look_up("owner/model")
+        assert here.read_part(name, 5, 100) == content[5:105]
+        with pytest.raises(WeightsError, match="is damaged: it ends before byte"):
+            here.read_part(name, 5, len(content))
 
 
 def test_what_is_in_the_cache_is_said_and_read_there(use_hub: UseHub) -> None:

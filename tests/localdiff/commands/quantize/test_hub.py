@@ -79,14 +79,26 @@ def test_what_is_needed_is_fetched_once_into_the_shared_cache(
     assert server.requests == []
 
 
-def test_a_head_that_nobody_has_compared_is_named(cli: Cli, server: Hub) -> None:
-    files = server.repositories["owner/small"].files
+def test_a_head_that_differs_from_the_embedding_is_refused_before_it_is_fetched(cli: Cli, server: Hub) -> None:
+    repository = server.repositories["owner/small"]
+    tensors = load(repository.files[FIRST])
+    embedding = tensors["model.decoder.embed_tokens.weight"]
     dry_run = ["quantize", "owner/small", "--dry-run"]
     assert "warning" not in cli(*dry_run, stdin=b"").stderr
-    tensors = load(files[FIRST])
-    files[FIRST] = save(tensors | {"lm_head.weight": tensors["model.decoder.embed_tokens.weight"] + 1})
+    repository.files[FIRST] = save(tensors | {"lm_head.weight": embedding.clone()})
+    assert "warning" not in cli(*dry_run, stdin=b"").stderr
+    repository.ranges = False
     words = "warning: left out as copies of others, uncompared: `lm_head.weight`; those of a directory are"
     assert words in cli(*dry_run, stdin=b"").stderr
+    repository.ranges = True
+    head = embedding.clone()
+    head[-1, -1] += 1
+    repository.files[FIRST] = save(tensors | {"lm_head.weight": head})
+    for arguments in (dry_run, ["quantize", "owner/small", "--yes"]):
+        result = cli(*arguments, stdin=b"")
+        assert (result.code, result.stdout) == (3, "")
+        assert "error: `lm_head.weight` differs from `model.decoder.embed_tokens.weight`" in result.stderr
+    assert server.fetched() == []
 
 
 def test_what_is_here_already_is_told_without_the_hub(cli: Cli, server: Hub, output: Path) -> None:
