@@ -10,8 +10,10 @@ import queue
 import threading
 from collections.abc import Iterable, Mapping
 
+from localdiff.checkpoint_files import CONFIG
 from localdiff.hub.downloads import Downloads
-from localdiff.hub.repository import Repository
+from localdiff.hub.problems import another_commit
+from localdiff.hub.repository import Repository, changed_meanwhile
 from localdiff.load_progress import LoadProgress
 
 _log = logging.getLogger(__name__)
@@ -25,7 +27,7 @@ def transfer(repository: Repository, sizes: Mapping[str, int], progress: LoadPro
         progress: is told the share of all their bytes that is here.
 
     Raises:
-        WeightsError: access to one is refused, or the network failed.
+        WeightsError: access to one is refused, it is damaged or of another commit, or the network failed.
         ResourceError: the disk is full.
     """
     tally = _Tally(sizes)
@@ -35,10 +37,14 @@ def transfer(repository: Repository, sizes: Mapping[str, int], progress: LoadPro
         for note in tally.notes():
             _log.warning("%s", note)
 
-    with Downloads(repository, tally) as downloads:
+    with Downloads(repository, tally, hashed=True) as downloads:
         downloads.prefetch(sizes)
         for name in sizes:
-            downloads.wait(name, meanwhile=tell)
+            path = downloads.wait(name, meanwhile=tell)
+            if path is not None and path.parent.name != repository.commit:
+                # `config.json` is asked for by the name of its branch, so that the cache knows that.
+                by_branch = name == CONFIG and repository.revision != repository.commit
+                raise changed_meanwhile(repository) if by_branch else another_commit(repository.name)
     tell()
 
 

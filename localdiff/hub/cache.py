@@ -1,4 +1,4 @@
-"""The names that the Hub's cache gives to files.
+"""The names that the Hub's cache gives to files, and how one is deleted.
 
 Knows how the cache is laid out; asks neither the Hub nor its client.
 """
@@ -18,3 +18,16 @@ def linked_sha256(file: Path) -> str | None:
         return None
     name = os.path.basename(os.path.realpath(file))
     return name if _SHA256.fullmatch(name) else None
+
+
+def delete(file: Path) -> None:
+    """Delete a file of the cache: what it links to, and the link."""
+    file.resolve().unlink(missing_ok=True)
+    file.unlink(missing_ok=True)
+
+
+def delete_abandoned(file: Path) -> None:
+    """Delete what downloads of a file have left that were killed with their process; it is here by now."""
+    stored = file.resolve()
+    for unfinished in stored.parent.glob(f"{stored.name}.*.incomplete"):
+        unfinished.unlink(missing_ok=True)

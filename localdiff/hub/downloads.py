@@ -59,6 +59,7 @@ class Downloads:
     Args:
         directory: where files go; None for the Hub's cache.
         workers: files at a time.
+        hashed: whether what arrives is compared with the hash that the Hub publishes; not for those who read it all.
     """
 
     def __init__(
@@ -68,8 +69,10 @@ class Downloads:
         *,
         directory: Path | None = None,
         workers: int = WORKERS,
+        hashed: bool = False,
     ) -> None:
         self._repository, self._observer, self._directory = repository, observer, directory
+        self._hashed = hashed
         self._fetches: dict[str, _Fetch] = {}
         self._queue: deque[str] = deque()
         self._changed = threading.Condition()
@@ -178,12 +181,14 @@ class Downloads:
     def _fetch(self, process: subprocess.Popen[str], name: str) -> Path:
         if process.stdin is None or process.stdout is None:
             raise AssertionError("both are pipes")
+        file = self._repository.files.get(name) if self._hashed else None
         request = {
             "repository": self._repository.name,
             # Requested by its branch once, so that the cache knows offline which commit the branch is at.
             "revision": self._repository.revision if name == CONFIG else self._repository.commit,
             "file": name,
             "directory": None if self._directory is None else str(self._directory),
+            "sha256": None if file is None or file.is_stored else file.sha256,
         }
         process.stdin.write(json.dumps(request) + "\n")
         process.stdin.flush()

@@ -119,6 +119,21 @@ def not_downloaded(reference: str) -> UnreachableError:
     )
 
 
+def deleted(name: str) -> str:
+    """The hint for a download that is not the published file, and is no longer here."""
+    return f"`{name}` was downloaded damaged and was deleted: run the same command again"
+
+
+def another_commit(reference: str) -> WeightsError:
+    """The error that a commit is asked for, and something else comes."""
+    from huggingface_hub import constants
+
+    return WeightsError(
+        f"what answers at {constants.ENDPOINT} hands out another commit of `{reference}` than the one it is asked for",
+        "`HF_ENDPOINT` names the mirror; without it the Hub itself is asked",
+    )
+
+
 def not_the_hub() -> UnreachableError:
     """The error that something else answers in the Hub's place."""
     from huggingface_hub import constants

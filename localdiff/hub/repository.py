@@ -19,7 +19,7 @@ from localdiff.checkpoint_files import CONFIG, MAX_SMALL, TEXT_FILES
 from localdiff.errors import WeightsError
 from localdiff.hub.cache import linked_sha256
 from localdiff.hub.endpoint import require_usable_variables
-from localdiff.hub.problems import UnreachableError, explain, not_downloaded, not_the_hub
+from localdiff.hub.problems import UnreachableError, another_commit, explain, not_downloaded, not_the_hub
 from localdiff.hub.retries import WAITS, with_retries
 from localdiff.model_reference import KINDS
 from localdiff.sizes import shown_size
@@ -35,6 +35,7 @@ MAIN = "main"
 _TIMEOUT, _SHORT_TIMEOUT = 30.0, 3.0
 _PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
 """Names allowed in a listing: nothing with a path in it, and nothing that could control a terminal or a page."""
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
@@ -260,6 +261,8 @@ def _described(info: ModelInfo, reference: str, revision: str) -> Repository:
     commit = info.sha or ""
     if not _PLAIN.fullmatch(commit):
         raise not_the_hub()
+    if _COMMIT.fullmatch(revision) and commit != revision:
+        raise another_commit(reference)
     blobs = Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=reference, repo_type="model"), "blobs")
     files = {
         sibling.rfilename: RemoteFile(

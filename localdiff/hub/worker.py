@@ -1,6 +1,7 @@
 """A process that fetches files of the Hub, one after the other: `python -m localdiff.hub.worker`.
 
-    stdin   one JSON object per line: repository, revision, file, and the directory it goes to (null: the Hub's cache)
+    stdin   one JSON object per line: repository, revision, file, the directory it goes to (null: the Hub's cache),
+            and the SHA-256 that it is checked for (null: none)
     stdout  one JSON object per line: `bytes` so far, a `note`, and at the end of a file its `path` or an `error`
 
 A separate process, because the Hub's client cleans up after itself only when it is interrupted in a main thread: when
@@ -21,9 +22,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from localdiff.errors import LocaldiffError
-from localdiff.hub.problems import not_the_hub
+from localdiff.errors import LocaldiffError, WeightsError
+from localdiff.hub.cache import delete, delete_abandoned
+from localdiff.hub.problems import deleted, not_the_hub
 from localdiff.hub.retries import FAILURES, with_retries
+from quant.hashing import file_sha256
 
 INTERVAL = 0.1
 """Seconds between two reports of bytes."""
@@ -160,6 +163,10 @@ def _fetch(request: dict[str, Any], reports: Reports) -> dict[str, Any]:
     try:
         # Where the Hub is busy the client itself tries again; where it fails to hand out a file, it does not.
         path = with_retries(download, repository, revision, statuses=FAILURES, place=Path(place) if place else None)
+        delete_abandoned(Path(path))
+        if request["sha256"] is not None and file_sha256(Path(path)) != request["sha256"]:
+            delete(Path(path))
+            raise WeightsError(f"`{request['file']}` of `{repository}` is damaged", deleted(request["file"]))
     except LocaldiffError as error:
         worded = error
     except Exception as error:

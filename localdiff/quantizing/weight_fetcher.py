@@ -13,7 +13,9 @@ from pathlib import Path
 from localdiff import weight_hashes
 from localdiff.checkpoint_files import CONFIG
 from localdiff.errors import WeightsError
+from localdiff.hub.cache import delete
 from localdiff.hub.downloads import Downloads
+from localdiff.hub.problems import deleted
 from localdiff.hub.repository import changed_meanwhile
 from localdiff.quantizing.origin import Origin
 from localdiff.weight_hashes import FileState, file_state
@@ -96,8 +98,8 @@ class WeightFetcher:
             return content
         if path.parent.name != repository.commit:  # `config.json` is fetched by the name of the branch
             raise changed_meanwhile(repository)
-        _delete(path)
-        raise WeightsError(f"`{name}` of `{repository.name}` is damaged", _deleted(name))
+        delete(path)
+        raise WeightsError(f"`{name}` of `{repository.name}` is damaged", deleted(name))
 
     def record(self, name: str, sha256: str) -> None:
         """Record what a file of a directory, as it was opened, was found to hash to."""
@@ -117,18 +119,8 @@ class WeightFetcher:
         if not ours:
             return f"delete `{path}`, then run the same command again"
         if self._scratch is None:
-            _delete(path)
-        return _deleted(file.name)
-
-
-def _delete(path: Path) -> None:
-    """Delete a file of the Hub's cache, which is a link to what it holds."""
-    path.resolve().unlink(missing_ok=True)
-    path.unlink(missing_ok=True)
-
-
-def _deleted(name: str) -> str:
-    return f"`{name}` was downloaded damaged and was deleted: run the same command again"
+            delete(path)
+        return deleted(file.name)
 
 
 def _differs(file: SourceFile, path: Path) -> bool:

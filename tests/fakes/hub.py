@@ -49,6 +49,7 @@ class Repository:
         has_sizes: whether files are listed with sizes and hashes.
         newer: the commit that `main` is at by now; `COMMIT` is still there.
         changed: files that differ there.
+        says: kind of request (`api`, `resolve`) → the commit that is said to be handed out, whichever was asked for.
         listing: what is answered in place of the list of files, by something that is not the Hub.
     """
 
@@ -71,6 +72,7 @@ class Repository:
     has_sizes: bool = True
     newer: str | None = None
     changed: dict[str, bytes] = field(default_factory=dict)
+    says: dict[str, str] = field(default_factory=dict)
     listing: bytes | None = None
 
 
@@ -138,6 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         if wanted not in ("main", "v1", COMMIT, repository.newer):
             return self._refuse(404, code="RevisionNotFound")
         commit = repository.newer if repository.newer and wanted in ("main", repository.newer) else COMMIT
+        commit = repository.says.get(kind, commit)
         if kind == "resolve":
             if repository.gated and not token:
                 return self._refuse(401, code="GatedRepo")

@@ -76,6 +76,19 @@ def test_files_of_a_directory_of_our_own_are_not_in_the_cache(server: Hub, log: 
     assert not (tmp_path / "hf" / "hub").exists()
 
 
+def test_what_a_killed_download_has_left_goes_once_its_file_is_here(
+    server: Hub, log: DownloadLog, tmp_path: Path
+) -> None:
+    blobs = tmp_path / "hf" / "hub" / "models--owner--model" / "blobs"
+    blobs.mkdir(parents=True)
+    hashes = [hashlib.sha256(FILES[name]).hexdigest() for name in (FIRST, SECOND)]
+    for name in hashes:
+        (blobs / f"{name}.0123abcd.incomplete").write_bytes(b"half")
+    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
+        downloads.wait(FIRST)
+    assert {path.name for path in blobs.iterdir()} == {hashes[0], f"{hashes[1]}.0123abcd.incomplete"}
+
+
 def test_which_file_comes_is_told_before_any_of_it_is_there(server: Hub, log: DownloadLog) -> None:
     # the client tells of bytes by 10 MiB: all of this file at once, after seconds
     server.repositories["owner/model"].pace = 2.0

@@ -127,6 +127,14 @@ def test_a_part_of_a_file_is_read_from_its_middle(use_hub: UseHub) -> None:
             here.read_part(name, 5, len(content))
 
 
+def test_a_commit_is_that_commit(use_hub: UseHub) -> None:
+    with hub(model=Repository(files=FILES, says={"api": "c" * 40})) as server:
+        use_hub(server)
+        assert look_up("owner/model").commit == "c" * 40
+        with pytest.raises(WeightsError, match="hands out another commit of `owner/model` than the one it is asked"):
+            look_up("owner/model", revision=COMMIT)
+
+
 def test_what_is_in_the_cache_is_said_and_read_there(use_hub: UseHub) -> None:
     with hub(model=Repository(files=FILES)) as server:
         use_hub(server)
