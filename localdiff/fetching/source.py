@@ -16,6 +16,7 @@ from localdiff.download_plan import ConfirmDownload, DownloadPlan, confirm_silen
 from localdiff.errors import ResourceError, WeightsError
 from localdiff.fetching.contents import headers, missing_files, model_config, weight_files, weight_map
 from localdiff.fetching.transfer import transfer
+from localdiff.hub.downloads import require_transferable
 from localdiff.hub.repository import Repository, changed_meanwhile, look_up
 from localdiff.load import MemoryPlan, StoredWeights, described_weights
 from localdiff.load_progress import LoadProgress, tell_nobody
@@ -59,6 +60,7 @@ def find_source(
     try:
         repository = look_up(reference, revision=revision, offline=offline, enough=_is_complete)
         if absent := _absent(repository):
+            require_transferable(repository, (name for name, nbytes in absent.items() if nbytes))
             _require_room(absent)
             confirm(_plan(repository, absent, plan_memory))
             transfer(repository, absent, progress)

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -24,6 +25,7 @@ from localdiff.config import is_set
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import Repository
+from localdiff.sizes import shown_size
 
 WORKERS = 2
 """Files fetched at a time: interrupted ones start over, and these have several gigabytes."""
@@ -204,6 +206,23 @@ class Downloads:
                 raise _error(*report["error"])
         process.wait()
         raise _ended_early()
+
+
+def require_transferable(repository: Repository, names: Iterable[str]) -> None:
+    """Refuse files that are too large to come by plain HTTP, where the package for the other way is missing.
+
+    Raises:
+        WeightsError: there is one.
+    """
+    from huggingface_hub import constants
+
+    large = [name for name in names if repository.files[name].nbytes > constants.MAX_HTTP_DOWNLOAD_SIZE]
+    if large and (constants.HF_HUB_DISABLE_XET or find_spec("hf_xet") is None):
+        raise WeightsError(
+            f"`{large[0]}` of `{repository.name}` is too large to be downloaded without the package `hf-xet`: it has "
+            f"{shown_size(repository.files[large[0]].nbytes)}",
+            "`pip install hf-xet`" + ("; `HF_HUB_DISABLE_XET` forbids its use" if constants.HF_HUB_DISABLE_XET else ""),
+        )
 
 
 def _error(message: str, hint: str | None, code: int) -> LocaldiffError:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from localdiff import __version__, paths
 from localdiff.disk_space import Mount, mounts
+from localdiff.hub.downloads import require_transferable
 from localdiff.hub.problems import UnreachableError
 from localdiff.memory_account import MemoryAccount, held_by_plan
 from localdiff.quantizing.card import documents
@@ -94,8 +95,11 @@ class PlannedJob:
 
         Raises:
             OutputError: it would.
+            WeightsError: a file cannot be downloaded with the packages that are here.
         """
         Output(self.job, Disk()).require_possible()
+        if self.origin.repository is not None:
+            require_transferable(self.origin.repository, self.to_fetch)
 
     @cached_property
     def unfinished(self) -> tuple[PlannedShard, ...]:

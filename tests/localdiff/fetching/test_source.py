@@ -14,6 +14,7 @@ from safetensors.torch import save
 
 from localdiff.errors import WeightsError
 from localdiff.fetching.source import find_source
+from localdiff.hub import downloads
 from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub, nobody
 from tests.localdiff.conftest import UseHub
 
@@ -175,6 +176,22 @@ def test_a_download_that_stops_half_way_goes_on_later(server: Hub) -> None:
     directory = find_source("owner/flaky").directory
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == FILES
     assert FIRST not in server.fetched()
+
+
+def test_a_file_too_large_for_plain_http_is_refused_before_the_question(
+    server: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "MAX_HTTP_DOWNLOAD_SIZE", 10_000)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    asked: list[object] = []
+    message = f"`{FIRST}` of `owner/model` is too large to be downloaded without the package `hf-xet`: it has 20 KB"
+    with pytest.raises(WeightsError, match=f"^{message}$") as caught:
+        find_source("owner/model", confirm=asked.append)
+    assert caught.value.hint == "`pip install hf-xet`; `HF_HUB_DISABLE_XET` forbids its use"
+    assert asked == []
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
+    monkeypatch.setattr(downloads, "find_spec", lambda name: name)
+    find_source("owner/model")
 
 
 def test_a_cache_that_cannot_be_written(server: Hub, use_hub: UseHub) -> None:
