@@ -298,11 +298,13 @@ class Output:
         self._require_own(Begun(Identity.of_manifest(manifest), {}))
 
     def _require_own(self, begun: Begun) -> None:
-        """Refuse to go on with, or to drop, an unfinished job that is not this one.
+        """Refuse to go on with, or to drop, an unfinished job that is not this one, unless none of its shards is there.
 
         Raises:
             OutputError: it is another one.
         """
+        if not any(self.directory.glob("*.safetensors")):
+            return
         if begun.identity is None:
             raise OutputError(
                 f"`{self.directory}` holds an unfinished job, and its `{JOB_FILE}` cannot be read",

@@ -36,6 +36,7 @@ from quant.jobs.events import (
     TensorDone,
 )
 from quant.jobs.job import Job
+from quant.jobs.output import Output
 from quant.jobs.run import run
 from quant.jobs.verify import verify, worst_tensors
 from quant.planning.plan import make_plan
@@ -222,8 +223,13 @@ def test_a_file_that_is_not_needed_any_more_is_not_opened(source: Path, tmp_path
     assert opened == ["model-00003-of-00003.safetensors"]
 
 
+def begin(job: Job) -> None:
+    """Stop a job after its first shard."""
+    next(event for event in run(job) if isinstance(event, ShardWritten))
+
+
 def test_another_recipe_does_not_continue_an_unfinished_job(source: Path, tmp_path: Path) -> None:
-    list(run(make_job(source, tmp_path / "out"), cancelled=lambda: True))
+    begin(make_job(source, tmp_path / "out"))
     with pytest.raises(OutputError, match="unfinished"):
         finish(make_job(source, tmp_path / "out", "int8"))
     finish(make_job(source, tmp_path / "out", "int8", force=True))
@@ -275,11 +281,19 @@ def test_what_was_left_of_a_deletion_is_deleted(source: Path, tmp_path: Path) ->
 
 
 def test_another_revision_says_how_the_first_is_finished(source: Path, tmp_path: Path) -> None:
-    list(run(make_job(source, tmp_path / "out", revision="abc"), cancelled=lambda: True))
+    begin(make_job(source, tmp_path / "out", revision="abc"))
     with pytest.raises(OutputError, match="unfinished") as caught:
         finish(make_job(source, tmp_path / "out", revision="def"))
     assert caught.value.hint == "`--revision abc` continues it, or `--force` starts over"
     finish(make_job(source, tmp_path / "out", revision="abc"))
+
+
+def test_a_job_of_which_nothing_is_finished_is_in_nobodys_way(source: Path, tmp_path: Path) -> None:
+    list(run(make_job(source, tmp_path / "out", revision="abc"), cancelled=lambda: True))
+    job = make_job(source, tmp_path / "out", revision="def")
+    Output(job, Disk()).require_possible()
+    finish(job)
+    assert read_manifest(tmp_path / "out").revision == "def"
 
 
 def test_a_finished_output_is_refused_and_left_alone(source: Path, tmp_path: Path) -> None:
