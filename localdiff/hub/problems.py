@@ -195,7 +195,7 @@ def _explain_network(error: BaseException, reference: str) -> LocaldiffError:
             f"the proxy refuses the connection to {constants.ENDPOINT}: {error}",
             "`HTTPS_PROXY` names it; with a password it is `http://USER:PASSWORD@HOST:PORT`",
         )
-    if _family(error) & {"ConnectError", "TimeoutException", "ConnectionError", "TimeoutError"}:
+    if is_no_answer(error):
         return UnreachableError(f"`{reference}` could not be fetched: no answer from {constants.ENDPOINT}", _CONNECTION)
     return WeightsError(
         f"`{reference}` could not be fetched: the connection to {constants.ENDPOINT} broke off", _CAN_GO_ON
@@ -250,6 +250,11 @@ def _is_of_the_network(error: BaseException) -> bool:
     """Whether an error is one of the Hub client's HTTP library, whichever that is, or of a socket."""
     modules = {kind.__module__.split(".")[0] for kind in type(error).__mro__ if kind.__name__ == "HTTPError"}
     return bool(modules & {"httpx", "httpx2"}) or isinstance(error, (ConnectionError, TimeoutError))
+
+
+def is_no_answer(error: BaseException) -> bool:
+    """Whether nobody answered, or no longer."""
+    return bool(_family(error) & {"ConnectError", "TimeoutException", "ConnectionError", "TimeoutError"})
 
 
 def _family(error: BaseException) -> set[str]:

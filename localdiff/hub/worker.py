@@ -24,12 +24,16 @@ from typing import Any, TextIO
 
 from localdiff.errors import LocaldiffError, WeightsError
 from localdiff.hub.cache import delete, delete_abandoned
-from localdiff.hub.problems import deleted, not_the_hub
+from localdiff.hub.problems import deleted, is_no_answer, not_the_hub
 from localdiff.hub.retries import FAILURES, with_retries
 from quant.hashing import file_sha256
 
 INTERVAL = 0.1
 """Seconds between two reports of bytes."""
+
+
+OUTAGE_WAITS = {4: 5.0, 3: 10.0, 2: 20.0, 1: 40.0, 0: 80.0}
+"""Tries that the client has left for the rest of a file → seconds before the next one, if nobody answered the last."""
 
 
 class Reports:
@@ -107,6 +111,7 @@ def main() -> None:
     # A job that a shell's script has started with `&` ignores Ctrl-C, and this process would with it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _require_names()
+    wait_out_outages()
     requests: queue.Queue[str | None] = queue.Queue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
     try:
@@ -131,6 +136,21 @@ def _require_names() -> None:
         return said
 
     file_download.get_hf_file_metadata = asked
+
+
+def wait_out_outages() -> None:
+    """Have the client wait for a line that is down: in seconds it would give up, and delete what it has of a file."""
+    from huggingface_hub import file_download
+
+    get = file_download.http_get
+
+    def patient(*arguments: Any, **options: Any) -> None:
+        # The client calls itself for the next try, while it handles the error of the last one.
+        if (error := sys.exception()) is not None and is_no_answer(error):
+            time.sleep(OUTAGE_WAITS.get(options.get("_nb_retries", -1), 0.0))
+        get(*arguments, **options)
+
+    file_download.http_get = patient
 
 
 def _listen(requests: queue.Queue[str | None]) -> None:

@@ -15,16 +15,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import httpx2
 import pytest
+from huggingface_hub import file_download
 from huggingface_hub.utils._xet_progress_reporting import XetDownloadProgressReporter
 
 from localdiff.errors import LocaldiffError, WeightsError
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import look_up
-from localdiff.hub.worker import Notes, Reports, progress_bar
+from localdiff.hub.worker import OUTAGE_WAITS, Notes, Reports, progress_bar, wait_out_outages
 from tests.fakes.download_log import DownloadLog
-from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub
+from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub, nobody
 from tests.localdiff.conftest import UseHub
 from tests.screens.processes import ROOT, TIMEOUT
 
@@ -108,6 +110,16 @@ def test_a_connection_that_is_cut_goes_on_where_it_was(server: Hub, log: Downloa
     assert server.fetched() == [FIRST, FIRST]
     assert server.sent < len(content) * 1.1
     assert any("resume" in note for note in log.notes)
+
+
+def test_a_line_that_is_down_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_download, "http_get", file_download.http_get)
+    waited: list[float] = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    wait_out_outages()
+    with pytest.raises(httpx2.ConnectError):
+        file_download.http_get(nobody(), io.BytesIO())
+    assert [seconds for seconds in waited if seconds > 1] == list(OUTAGE_WAITS.values())
 
 
 def test_a_server_that_knows_no_ranges_begins_anew(server: Hub, log: DownloadLog) -> None:
