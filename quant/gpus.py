@@ -42,8 +42,19 @@ def why_unseen() -> str:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible in HIDDEN:
         return "`CUDA_VISIBLE_DEVICES` hides every GPU: unset it"
+    refusal = _refusal()
+    if "driver on your system is too old" in refusal:
+        return f"the driver is too old for CUDA {torch.version.cuda}: update it, or run {_install(OLD)}"
+    if "unknown error" in refusal:
+        # As after a suspend (https://github.com/pytorch/pytorch/issues/88639).
+        return (
+            "the driver fails with an unknown error, as it may once the machine has slept: restart the machine, or "
+            "end what uses the GPU and run `sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm`"
+        )
     checks = f"check that `nvidia-smi` lists the device and that its driver is new enough for CUDA {torch.version.cuda}"
-    return checks if visible is None else f"{checks}, and that `CUDA_VISIBLE_DEVICES` names it"
+    if visible is not None:
+        checks += ", and that `CUDA_VISIBLE_DEVICES` names it"
+    return f"{checks} (torch says: {refusal})" if refusal else checks
 
 
 def why_unusable(device: torch.device) -> Unsupported | None:
@@ -62,8 +73,7 @@ def why_unusable(device: torch.device) -> Unsupported | None:
     build = OLD if 10 * major + minor < min(int(match[2]) for match in built) else NEW
     return Unsupported(
         f"torch {torch.__version__} has no code for {name} (compute capability {major}.{minor})",
-        f"`pip install torch --index-url https://download.pytorch.org/whl/{build} --force-reinstall` installs a build "
-        f"for {'older' if build == OLD else 'newer'} GPUs",
+        f"{_install(build)} installs a build for {'older' if build == OLD else 'newer'} GPUs",
     )
 
 
@@ -75,6 +85,20 @@ def gpu_memory(device: torch.device | int) -> tuple[int, int]:
         if not any(words in str(error) for words in _TAKEN):
             raise
         return 0, torch.cuda.get_device_properties(device).total_memory
+
+
+def _refusal() -> str:
+    """What torch says where CUDA does not start, in a line; empty where it says nothing."""
+    try:
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+    except (RuntimeError, AssertionError) as error:  # the latter where torch's own libraries are missing
+        return str(error).partition("\n")[0].rstrip(".")
+    return ""
+
+
+def _install(build: str) -> str:
+    """The command that installs a build of torch."""
+    return f"`pip install torch --index-url https://download.pytorch.org/whl/{build} --force-reinstall`"
 
 
 def _runs_on(gpu: int, built_for: int, *, is_machine_code: bool) -> bool:

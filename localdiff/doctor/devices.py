@@ -70,11 +70,18 @@ def check_gpus(env: Mapping[str, str]) -> list[Finding]:
             Finding(
                 subject="nvidia-smi",
                 status="warn",
-                text=f"it does not answer ({type(error).__name__})",
-                advice="run `nvidia-smi`: its output shows the problem, most often a driver that does not match",
+                text=f"it does not answer ({_reason(error)})",
+                advice="run `nvidia-smi` to see more: most often a driver was updated and needs a restart of the "
+                "machine, or Secure Boot keeps it from being loaded",
             )
         ]
     return [_gpu_finding(gpu, processes) for gpu in gpus]
+
+
+def _reason(error: Exception) -> str:
+    """What the tool said, in a line, or else the kind of error."""
+    said = str(error.stdout or error.stderr).strip() if isinstance(error, subprocess.CalledProcessError) else ""
+    return said.partition("\n")[0].rstrip(".") or type(error).__name__
 
 
 def read_gpus(env: Mapping[str, str]) -> list[Gpu]:

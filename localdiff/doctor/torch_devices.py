@@ -5,7 +5,6 @@ Knows torch; knows nothing about models.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -78,12 +77,8 @@ def check_devices(available: Sequence[Device], *, gpus: int) -> list[Finding]:
                 "this torch is built for the CPU only: `pip install torch --index-url "
                 "https://download.pytorch.org/whl/cu130 --force-reinstall` installs one that supports the GPU"
             )
-        elif "CUDA_VISIBLE_DEVICES" in os.environ:
-            advice = why_unseen()
         else:
-            advice = (
-                "the driver may be too old for this torch: `nvidia-smi` shows the newest CUDA version that it supports"
-            )
+            advice = why_unseen()
         unseen = f"there {'is a GPU' if gpus == 1 else f'are {gpus} GPUs'} that torch does not see"
         return [finding(status="warn", text=f"{unseen}; {text}", advice=advice)]
     return [finding(status="ok", text=text)]

@@ -108,3 +108,16 @@ def test_a_tool_that_does_not_work(smi, gpus: str, code: int) -> None:  # type: 
     (finding,) = check_gpus(smi(gpus=gpus, code=code))
     assert (finding.subject, finding.status) == ("nvidia-smi", "warn")
     assert "run `nvidia-smi`" in (finding.advice or "")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that it is running",
+        "Failed to initialize NVML: Driver/library version mismatch",
+    ],
+)
+def test_what_the_tool_says_where_it_finds_no_driver_is_told(smi, said: str) -> None:  # type: ignore[no-untyped-def]
+    (finding,) = check_gpus(smi(gpus=f"{said}.\nmore words\n", code=9))
+    assert finding.text == f"it does not answer ({said})"
+    assert "Secure Boot" in (finding.advice or "")

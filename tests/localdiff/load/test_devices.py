@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from localdiff.doctor.torch_devices import Device, check_devices
 from localdiff.engine import Engine, opening
 from localdiff.errors import LocaldiffError, ResourceError, UsageError
 from localdiff.load import (
@@ -219,6 +221,39 @@ def test_no_gpu(
         resolve_device(name)
     assert caught.value.hint is not None
     assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        (
+            "The NVIDIA driver on your system is too old (found version 12020). Please update your GPU driver …",
+            r"^the driver is too old for CUDA 13\.0: update it, or run `.*/whl/cu126 ",
+        ),
+        (
+            "CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable …",
+            r"once the machine has slept: .*`sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm`",
+        ),
+        ("Unexpected error. Error 803: driver mismatch.\nat x.cpp", r"\(torch says: .*Error 803: driver mismatch\)"),
+    ],
+)
+def test_why_a_driver_does_not_start_is_said(
+    gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, said: str, hint: str
+) -> None:
+    """`is_available` says no, and raises nothing."""
+
+    def refuse() -> None:
+        raise RuntimeError(said)
+
+    gpus(0)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(torch.cuda, "init", refuse)
+    with pytest.raises(ResourceError, match="no CUDA device") as caught:
+        resolve_device("cuda")
+    assert re.search(hint, caught.value.hint or "") and (caught.value.hint or "").endswith(", or use `--device cpu`")
+    (finding,) = check_devices([Device(device=CPU, title="CPU", total=1, free=1)], gpus=1)
+    assert re.search(hint, finding.advice or "")
 
 
 class TestGpusThatThisTorchHasNoCodeFor:
