@@ -127,6 +127,7 @@ _ALLOCATIONS = (
     "not enough memory",
     "out of memory",
     "STATUS_ALLOC_FAILED",
+    "CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate",
     os.strerror(errno.ENOMEM),
 )
 """Messages of torch's allocators that are out of memory; on a CPU they raise a plain RuntimeError. cuBLAS takes memory

@@ -158,8 +158,9 @@ def test_numbers_that_only_kernels_lack_are_theirs(
     [
         torch.OutOfMemoryError("CUDA out of memory"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"),
     ],
-    ids=["torch", "cuBLAS"],
+    ids=["torch", "cuBLAS", "cuBLAS at its start"],
 )
 def test_too_little_memory_is_not_a_kernels_fault(error: RuntimeError, monkeypatch: pytest.MonkeyPatch) -> None:
     failing(error, monkeypatch)
