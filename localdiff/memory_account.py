@@ -112,6 +112,14 @@ class MemoryAccount:
         """All of it."""
         return sum(self.weights.values()) + self.cache + self.buffers + self.slack
 
+    def fits(self, free: int) -> bool:
+        """Whether a GPU has room for all of it, `slack` being SLACK.
+
+        Args:
+            free: bytes that a process with a CUDA context found free, whose context is a part of the slack.
+        """
+        return self.total - (SLACK - SLACK_BESIDES_CONTEXT) <= free
+
 
 def cache_bytes(tensors: Iterable[HeldTensor], *, context: int, window: int, itemsize: int = ACTIVATION_BYTES) -> int:
     """Bytes of keys and values: full layers keep `context` positions, sliding ones the last `window - 1`.

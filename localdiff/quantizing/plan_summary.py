@@ -122,7 +122,7 @@ class PlanSummary:
         if self.gpu is None:
             return "there is no GPU here that torch can use; a CPU runs it too, slowly"
         gpu = f"{self.gpu.device} ({self.gpu.name}, {shown_size(self.gpu.free)} of {shown_size(self.gpu.total)} free)"
-        fitting = [context for context, account in self.accounts.items() if account.total <= self.gpu.free]
+        fitting = [context for context, account in self.accounts.items() if account.fits(self.gpu.free)]
         if len(fitting) == len(self.accounts):
             return f"fits {gpu}"
         if fitting:

@@ -243,7 +243,7 @@ def accounts(plan: Plan, config: Mapping[str, object]) -> dict[int, MemoryAccoun
 
 def _alternative(plan: Plan, config: Mapping[str, object], gpu: Gpu | None) -> str | None:
     """The largest recipe that fits a GPU which this plan does not fit."""
-    if gpu is None or _least(plan, config) <= gpu.free:
+    if gpu is None or _fits(plan, config, gpu):
         return None
     tensors = [tensor.source for tensor in plan.tensors]
     others = []
@@ -251,13 +251,13 @@ def _alternative(plan: Plan, config: Mapping[str, object], gpu: Gpu | None) -> s
         with suppress(RecipeError):  # not every width suits every recipe
             others.append(describe_plan(recipe, tensors))
     others.sort(key=lambda other: -other.stored_bytes)
-    fitting = (other for other in others if _least(other, config) <= gpu.free)
+    fitting = (other for other in others if _fits(other, config, gpu))
     return next((other.recipe.name for other in fitting), None)
 
 
-def _least(plan: Plan, config: Mapping[str, object]) -> int:
-    """Bytes that a GPU must hold with the shortest context."""
-    return min(account.total for account in accounts(plan, config).values())
+def _fits(plan: Plan, config: Mapping[str, object], gpu: Gpu) -> bool:
+    """Whether a GPU has room for it with the shortest context."""
+    return any(account.fits(gpu.free) for account in accounts(plan, config).values())
 
 
 def encoder_words(encoder: Encoder) -> str:

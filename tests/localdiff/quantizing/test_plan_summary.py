@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from localdiff.disk_space import Mount
+from localdiff.doctor.recipes import account_of
 from localdiff.hub.problems import UnreachableError
 from localdiff.quantizing import planned_job
 from localdiff.quantizing.plan_summary import Download, PlanSummary
@@ -96,7 +97,8 @@ def test_the_download(summary: PlanSummary, download: Download | None, text: str
     ("free", "text"),
     [
         (80, "fits cuda:0 (RTX, 80.0 GB of 96.0 GB free)"),
-        (17.9, "fits cuda:0 (RTX, 17.9 GB of 96.0 GB free) up to 8k context, not beyond"),
+        (17.9, "fits cuda:0 (RTX, 17.9 GB of 96.0 GB free)"),
+        (17.3, "fits cuda:0 (RTX, 17.3 GB of 96.0 GB free) up to 8k context, not beyond"),
         (
             8,
             "does not fit cuda:0 (RTX, 8.0 GB of 96.0 GB free); some layers will stay in host memory, which is slower",
@@ -106,6 +108,17 @@ def test_the_download(summary: PlanSummary, download: Download | None, text: str
 def test_the_card_that_is_there(summary: PlanSummary, free: float, text: str) -> None:
     card = Gpu(device="cuda:0", name="RTX", total=96 * GB, free=round(free * GB))
     assert f"             {text}" in replace(summary, gpu=card).lines()
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_what_fits_a_card_is_what_the_doctor_says_of_it(summary: PlanSummary, recipe: str) -> None:
+    """The loader counts in the same way, too: what a process finds free lacks its CUDA context already."""
+    plan = describe_plan(RECIPES[recipe])
+    least = account_of(plan, 8192, torch.device("cuda", 0)).total
+    for free, fits in ((least, True), (least - 1, False)):
+        card = Gpu(device="cuda:0", name="RTX", total=96 * GB, free=free)
+        shown = replace(summary, plan=plan, accounts=accounts(plan, {}), gpu=card).lines()
+        assert any(line.strip().startswith("fits cuda:0") for line in shown) is fits
 
 
 def test_a_card_that_another_recipe_fits(summary: PlanSummary) -> None:
@@ -118,7 +131,7 @@ def test_a_card_that_another_recipe_fits(summary: PlanSummary) -> None:
         )
         return next(line for line in shown.lines() if "fit" in line)
 
-    assert fitting(16.3).endswith("; recipe `4bit-small` does")
+    assert fitting(15.9).endswith("; recipe `4bit-small` does")
     assert fitting(14).endswith("which is slower")
     assert "fits cuda:0" in fitting(20)
 
