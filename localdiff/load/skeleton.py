@@ -204,7 +204,8 @@ class Skeleton:
         except torch.OutOfMemoryError as error:
             raise ResourceError(
                 f"the weights do not fit `{device}`, although the estimate said they would",
-                "`--max-memory` with a smaller amount keeps some layers in host memory",
+                "another program may have taken memory meanwhile: close it, or keep some layers in host memory with "
+                "a smaller `--max-memory`",
             ) from error
 
 

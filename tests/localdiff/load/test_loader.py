@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 import torch
@@ -17,6 +19,7 @@ from localdiff.load import load_model, memory_plan, open_weights, plan_memory
 from localdiff.load.checkpoint import Checkpoint
 from localdiff.load.placement import Demand
 from localdiff.load.skeleton import Skeleton
+from localdiff.load.stored import StoredWeights
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from tests.checkpoints.layouts import Spec, write_checkpoint
 
@@ -254,6 +257,19 @@ def test_what_does_not_fit_the_first_gpu_begins_on_the_one_with_most_memory(
     if refused is None:
         assert plan.placement.is_whole and plan.placement.main == plan.skeleton.device == torch.device("cuda", first)
         assert plan.free == free[plan.placement.main]
+
+
+def test_memory_that_is_taken_between_the_plan_and_the_loading(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a browser, on a GPU that draws a desktop, too."""
+
+    def full(*_: object) -> NoReturn:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 256.00 MiB")
+
+    plan = plan_memory(open_weights(written), CPU, torch.float32)
+    monkeypatch.setattr(StoredWeights, "parts", lambda *_: {"": SimpleNamespace(to=full)})
+    with pytest.raises(ResourceError, match="the weights do not fit `cpu`") as caught:
+        load_model(plan)
+    assert "close it" in (caught.value.hint or "") and "`--max-memory`" in (caught.value.hint or "")
 
 
 def test_mapped_weights_take_no_memory(written: Path) -> None:
