@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from quant.codecs.codec import GROUP, Codec, Encoded
+from quant.codecs.codec import GROUP, Encoded
 from quant.cuda import tiles
 from quant.cuda.decode import decode_tiled
 from quant.cuda.launch_arguments import levels, pack
@@ -47,7 +47,6 @@ class Weight:
     Attributes:
         codes, scales: in the order of `layout`, of one expert, scales [K/64, N]; or int8 as it is stored, [N, K] and
             [N, K/64].
-        codec: their number format.
         activations: type of the GEMM's inputs.
         is_tiled: whether they are in the order of `layout`.
         by_lanes: whether the bytes are in the order of lanes (`layout`).
@@ -55,7 +54,6 @@ class Weight:
 
     codes: Tensor
     scales: Tensor
-    codec: Codec
     activations: Activations
     is_tiled: bool = True
     by_lanes: bool = False
@@ -63,7 +61,7 @@ class Weight:
     @classmethod
     def as_stored(cls, tensor: QuantTensor) -> Weight:
         """An int8 weight that shares the codes of `tensor`."""
-        return cls(codes=tensor.codes, scales=tensor.scales, codec=tensor.codec, activations="a16", is_tiled=False)
+        return cls(codes=tensor.codes, scales=tensor.scales, activations="a16", is_tiled=False)
 
     @classmethod
     def of(cls, tensor: QuantTensor, activations: Activations) -> Weight:
@@ -74,7 +72,6 @@ class Weight:
         return cls(
             codes=part.codes[0],
             scales=part.scales[0],
-            codec=tensor.codec,
             activations=activations,
             by_lanes=part.by_lanes,
         )
@@ -133,12 +130,10 @@ class Weight:
         return None if self._is_decoded_for(x) else self._product(x, self.rows // 2, gated=True)
 
     def _is_decoded_for(self, x: Tensor) -> bool:
-        return len(x) > MAX_ROWS and self.activations == "a16"
+        return len(x) > MAX_ROWS and self.activations == "a16" and self.is_tiled
 
     def _through_torch(self, x: Tensor) -> Tensor:
-        if self.is_tiled:
-            return F.linear(x, decode_tiled(self.codes, self.scales, x.dtype, by_lanes=self.by_lanes))
-        return F.linear(x, self.codec.decode(Encoded(codes=self.codes, scales=self.scales), x.dtype))
+        return F.linear(x, decode_tiled(self.codes, self.scales, x.dtype, by_lanes=self.by_lanes))
 
     def _tile(self, x: Tensor, columns: int, *, gated: bool) -> Tile:
         mma_kind = tiles.mma_kind(x.device)
