@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -155,11 +156,13 @@ class Stopwatch:
                 entropies.append(step.event.mean_entropy)
                 continue
             if is_static and number == warm_up + count + 1:
-                events = self.block_of(self._launched, 1 + CLOCKED)
+                # Each is launched while the outcome of the one before it is taken, and behind the last one none is.
+                events = self.block_of(self._launched, 2 + CLOCKED)
                 next(events)  # has nothing to condition on
             with clock.watching(self._network), routing.watching(), clock.within("sampling"):
                 next(events)
             places.append(clock.take())
+        deque(events, maxlen=0)  # to its end: only then another block can be denoised in static steps
         return Steps(
             first=seconds[0],
             seconds=tuple(seconds[warm_up:]),

@@ -158,6 +158,21 @@ def test_every_part_of_a_step_is_clocked_whichever_way_it_is_computed(how: dict[
     assert places["norms, residuals", None] > 0, "what lies outside of the layers"
 
 
+@pytest.mark.parametrize("how", [{}, {"static": True}], ids=str)
+def test_a_step_is_computed_each_time_that_the_clock_of_parts_runs(
+    how: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds: list[list[dict[Place, float]]] = []
+
+    def median(passes: list[dict[Place, float]]) -> dict[Place, float]:
+        kinds.append(passes)
+        return _median_pass(passes)
+
+    monkeypatch.setattr(measure, "_median_pass", median)
+    stopwatch_with(**how).measure(1)
+    assert [("experts", 0) in places for places in kinds[0]] == [True] * CLOCKED
+
+
 @needs_triton
 def test_clocked_steps_are_computed_as_the_timed_ones_but_for_the_recording() -> None:
     from tests.gpu.graphs import imitated
@@ -202,7 +217,7 @@ def test_clocked_steps_are_read_as_the_timed_ones_are(monkeypatch: pytest.Monkey
     monkeypatch.setattr(denoiser, "read_through_triton", through_triton)
     monkeypatch.setattr(denoiser, "read_through_torch", lambda *_, **__: pytest.fail("not the reading of a run"))
     stopwatch_with(static=True, logits=True).measure(2)
-    assert len(read) == WARM_UP + 2 + 1 + CLOCKED, "the first step of the clocked block is not on the clock"
+    assert len(read) == WARM_UP + 2 + 2 + CLOCKED, "the first two steps of the clocked block are not on the clock"
 
 
 def test_the_timed_steps_are_those_of_an_answer() -> None:
