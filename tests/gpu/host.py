@@ -25,6 +25,7 @@ from tests.gpu.on_card import Devices, OnCard, plain
 from tests.gpu.queue import Event, Queue, Stream
 
 TOTAL = 24_000_000_000
+NAME = "a card that is not there"
 CAPABILITY = divmod(EMULATED or 86, 10)
 _CACHES = (
     *(nf4._tables, launch_arguments.levels, launch_arguments.byte_table),
@@ -72,8 +73,10 @@ def card() -> Iterator[Queue]:
         "get_per_process_memory_fraction": lambda _=None: share[0],
         "set_per_process_memory_fraction": cap,
         "get_device_capability": lambda _=None: CAPABILITY,
-        "get_device_name": lambda _=None: "a card that is not there",
-        "get_device_properties": lambda _=None: SimpleNamespace(multi_processor_count=82, total_memory=TOTAL),
+        "get_device_name": lambda _=None: NAME,
+        "get_device_properties": lambda _=None: SimpleNamespace(
+            name=NAME, major=CAPABILITY[0], minor=CAPABILITY[1], multi_processor_count=82, total_memory=TOTAL
+        ),
     }
     _forget()
     try:

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -13,7 +14,14 @@ from unittest import mock
 import pytest
 import torch
 
+from localdiff.bench.step import measure
+from localdiff.bench.step.ceilings import measure_ceilings
+from localdiff.bench.step.report_text import table
+from localdiff.bench.step.run import run
+from localdiff.bench.step.subject import real_subject
 from localdiff.denoising.static.buffers import Exchange, StepBuffers
+from localdiff.doctor.product import PRODUCTS, check_products
+from localdiff.doctor.torch_devices import check_devices, devices
 from localdiff.engine import Engine
 from localdiff.errors import ResourceError
 from localdiff.events import BlockCommitted, DenoiseStep, Event
@@ -181,6 +189,39 @@ def test_a_step_that_cannot_be_recorded_is_launched_kernel_by_kernel(
     assert not engine.denoiser.path_taken.captured
     assert queue.recorder.graphs[-1].replays == 0
     queue.recorder.assert_idle()
+
+
+@pytest.mark.slow
+def test_a_step_is_measured(directory: Path, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`localdiff bench step`, whose clock of parts waits for the card at each border of two."""
+    from tests.gpu.host import NAME
+
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "layer-ops")
+    for name, few in (("WARM_UP_REPLAYED", 2), ("CLOCKED", 1), ("COMMITS", 1)):
+        monkeypatch.setattr(measure, name, few)
+    ceilings_of = partial(measure_ceilings, copy_bytes=1 << 10, largest=512)
+    make = real_subject(model=str(directory), revision=None, offline=True, context=16, device="cuda", dtype="fp32")
+    report = run(context=16, steps=1, make=make, ceilings_of=ceilings_of)
+    assert str(report.subject.device) == "cuda:0" and report.hardware == NAME
+    paths = {part.part: part.path for part in report.parts}
+    assert paths["attention core"] == "Triton, fp32" and "grouped, Triton" in paths["experts"]
+    assert "CUDA graph" in paths["sampling"]
+    assert report.fused is not None and "at most on the device" in table(report)
+
+
+def test_the_doctor_sees_the_card(queue: Queue) -> None:
+    """Layers are computed there, as loaded and by kernels, whose products of bf16 the interpreter gets wrong."""
+    from tests.gpu.host import CAPABILITY, NAME
+
+    (finding,) = check_devices(devices(), gpus=1)
+    assert (
+        finding.status == "ok" and f"`auto` is cuda:0 ({NAME}, compute {CAPABILITY[0]}.{CAPABILITY[1]})" in finding.text
+    )
+    (layers,) = check_products([CARD])
+    assert [detail.partition(": ")[0] for detail in layers.details] == [
+        product.name for product in PRODUCTS for _ in ("plain", "fast")
+    ]
+    assert all("Triton" in detail for detail in layers.details[1::2])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a terminal sends no signals there")
