@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -55,13 +55,13 @@ def try_kernels(
 
 
 def _trial(denoiser: Denoiser, expectations: Sequence[Expectation]) -> Iterator[float]:
-    """The parts of the trial, one after the other; yields the share that is over."""
-    if expectations or denoiser.has_kernels:
-        yield 0.0
-        with shielded_children():  # kernels are compiled, by processes that Ctrl-C must not reach
-            compare_kernels(denoiser, expectations)
+    """The parts of the trial, one after the other; yields the share that is over, as far as parts take equally long."""
+    parts = [_compared(denoiser, expectations)] if expectations or denoiser.has_kernels else []
     if denoiser.path.static:
-        yield from denoiser.warm_up()
+        parts.append(denoiser.warm_up())
+    for number, part in enumerate(parts):
+        for share in part:
+            yield (number + share) / len(parts)
 
 
 def try_plainly(denoiser: Denoiser, device: torch.device, layer_devices: Sequence[torch.device]) -> None:
@@ -90,18 +90,33 @@ def compare_kernels(denoiser: Denoiser, expectations: Sequence[Expectation]) -> 
     Raises:
         ParityError: one of them computes other numbers.
     """
-    began = time.perf_counter()
-    errors = {expectation.name: expectation.check() for expectation in expectations} | denoiser.parity()
-    if not errors:
-        return
-    worst = max(errors, key=errors.__getitem__)
-    _log.info(
-        "%d kernels agree with the plain path in %.1f s; furthest from it by %.2g %%: %s",
-        len(errors),
-        time.perf_counter() - began,
-        100 * errors[worst],
-        worst,
-    )
+    for _ in _compared(denoiser, expectations):
+        pass
+
+
+def _compared(denoiser: Denoiser, expectations: Sequence[Expectation]) -> Iterator[float]:
+    """What `compare_kernels` does, bit by bit; yields the share that is over."""
+    seconds, errors = 0.0, dict[str, float]()
+    for done, compare in enumerate((*map(_checked, expectations), denoiser.parity)):
+        yield done / (len(expectations) + 1)
+        began = time.perf_counter()
+        with shielded_children():  # kernels are compiled, by processes that Ctrl-C must not reach
+            errors |= {name: max(error, errors.get(name, 0.0)) for name, error in compare().items()}
+        seconds += time.perf_counter() - began
+    if errors:
+        worst = max(errors, key=errors.__getitem__)
+        _log.info(
+            "%d kernels agree with the plain path in %.1f s; furthest from it by %.2g %%: %s",
+            len(errors),
+            seconds,
+            100 * errors[worst],
+            worst,
+        )
+    yield 1.0
+
+
+def _checked(expectation: Expectation) -> Callable[[], dict[str, float]]:
+    return lambda: {expectation.name: expectation.check()}
 
 
 def _still_works(device: torch.device) -> bool:

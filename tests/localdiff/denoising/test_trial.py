@@ -62,7 +62,7 @@ def test_steps_that_run_are_taken() -> None:
     told: list[tuple[str, float]] = []
     assert load(lambda stage, share: told.append((stage, share))).denoiser.path.static
     assert why_unsupported(CPU) is None
-    assert [share for stage, share in told if stage == "kernels"] == [0, 0, 0.25, 0.5, 0.75, 1]
+    assert [share for stage, share in told if stage == "kernels"] == [0, 0.5, 0.5, 0.625, 0.75, 0.875, 1]
 
 
 def test_what_progress_raises_ends_the_load_and_is_no_kernels_fault() -> None:
@@ -198,9 +198,14 @@ def test_kernels_that_compute_wrong_numbers_are_not_used(
 
 def test_how_near_kernels_are_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="localdiff")
-    near: Any = SimpleNamespace(name="experts", check=lambda: 0.004)
+    # Of a module there are several, each for another number of rows.
+    expectations: list[Any] = [
+        SimpleNamespace(name="experts", check=lambda error=error: error) for error in (0.003, 0.004, 0.001)
+    ]
     denoiser: Any = SimpleNamespace(path=StepPath(), has_kernels=True, parity=lambda: {"norm": 0.001, "gate": 0.002})
-    assert try_kernels(denoiser, CPU, expectations=[near])
+    shares: list[float] = []
+    assert try_kernels(denoiser, CPU, lambda _, share: shares.append(share), expectations=expectations)
+    assert shares == [0, 0.25, 0.5, 0.75, 1]
     (message,) = caplog.messages
     assert message.startswith("3 kernels agree with the plain path in ")
     assert message.endswith("; furthest from it by 0.4 %: experts")
@@ -212,7 +217,7 @@ def test_one_wrong_module_among_right_ones_is_told_of() -> None:
     def differing() -> NoReturn:
         raise ParityError("experts: 13 of 512 numbers differ")
 
-    right: Any = SimpleNamespace(name="dense", check=lambda: tried.append("dense"))
+    right: Any = SimpleNamespace(name="dense", check=lambda: tried.append("dense") or 0.0)
     wrong: Any = SimpleNamespace(name="experts", check=differing)
     denoiser: Any = SimpleNamespace(parity=dict)
     with pytest.raises(ParityError, match="13 of 512"):
