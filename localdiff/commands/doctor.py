@@ -14,7 +14,7 @@ from localdiff import __version__
 from localdiff.doctor.checks import Examination
 from localdiff.doctor.field_report import field_report
 from localdiff.doctor.finding import Finding, Status, exit_code
-from localdiff.errors import UsageError
+from localdiff.errors import UsageError, gpu_failure
 from localdiff.identity import DEMO
 from localdiff.quoting import printable
 from localdiff.ui.output import DIM, GREEN, RED, YELLOW, Output, Stream
@@ -105,7 +105,8 @@ def _bench_line() -> str:
     try:
         return measure_step()
     except Exception as error:
-        return json.dumps({"bench_step": None, "error": type(error).__name__})
+        kind, words = type(error).__name__, gpu_failure(error)
+        return json.dumps({"bench_step": None, "error": kind if words is None else f"{kind}: {words}"})
 
 
 def _finding_text(finding: Finding, stream: Stream) -> str:

@@ -24,7 +24,7 @@ from localdiff.doctor.terminal import terminal_finding
 from localdiff.doctor.values import load_values
 from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_model, check_weights
-from localdiff.errors import LocaldiffError, WeightsError, broken_package, out_of_resources
+from localdiff.errors import LocaldiffError, WeightsError, broken_package, gpu_failure, out_of_resources
 from localdiff.model_store import is_demo, stored_models
 from localdiff.sizes import parse_size
 from localdiff.ui.capabilities import terminal_capabilities
@@ -215,8 +215,10 @@ def _failed(check: Check, error: Exception) -> Finding:
         advice = (
             "this is a bug or a broken driver: please report it with what `LOCALDIFF_DEBUG=1 localdiff doctor` shows"
         )
-    public = f"unexpected {type(error).__name__}"
-    return finding(status="fail", text=f"{public}: {reason}", public=public, advice=advice)
+    kind = f"unexpected {type(error).__name__}"
+    words = gpu_failure(error)  # CUDA's, which name nobody
+    public = kind if words is None else f"{kind}: {words}"
+    return finding(status="fail", text=f"{kind}: {reason}", public=public, advice=advice)
 
 
 def _left_out() -> list[Finding]:

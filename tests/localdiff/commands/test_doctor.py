@@ -137,7 +137,8 @@ def test_the_report_has_the_time_of_a_step(cli: Cli, found: list[Finding], monke
 
     monkeypatch.setattr(command, "measure_step", crashes)
     report = cli("doctor", "--report").stdout
-    assert report.endswith('```json\n{"bench_step": null, "error": "RuntimeError"}\n```\n')
+    words = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    assert report.endswith(f'```json\n{{"bench_step": null, "error": "{words}"}}\n```\n')
 
 
 def test_two_forms_at_once(cli: Cli) -> None:

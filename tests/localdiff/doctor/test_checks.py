@@ -77,6 +77,21 @@ def test_a_check_that_breaks(error: Exception, advice: str, capsys: pytest.Captu
     assert "Traceback" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("error", "public"),
+    [
+        (
+            RuntimeError("CUDA error: unknown error\nFor debugging"),
+            "unexpected RuntimeError: CUDA error: unknown error",
+        ),
+        (RuntimeError("`/home/jane/model` broke"), "unexpected RuntimeError"),
+    ],
+)
+def test_a_public_report_has_what_cuda_says_and_nobody_else(error: Exception, public: str) -> None:
+    (finding,) = outcome(breaking(error), {})
+    assert finding.public == public
+
+
 def test_a_package_that_hides_its_reason_in_a_page_of_advice() -> None:
     def importing() -> list[Finding]:
         try:
