@@ -29,7 +29,9 @@ from localdiff.load import kernels, open_weights, streaming
 from localdiff.load.devices import free_bytes
 from localdiff.load.skeleton import Skeleton
 from localdiff.options import GenerateOptions
+from quant.codecs import CODECS
 from quant.cuda.experts import CudaExperts
+from quant.jobs.shard import _encode
 from tests.checkpoints.layouts import Spec, write_checkpoint
 from tests.checkpoints.quantized import quantize
 from tests.fakes.attention import patched
@@ -245,6 +247,15 @@ def test_ctrl_c_reaches_no_compiler_in_dynamic_steps(
     for _ in engine.generate(PROMPT, OPTIONS):
         between.append(is_blocked())
     assert inside and all(inside) and not any(between)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_weights_are_quantized_on_the_card(codec: str, queue: Queue) -> None:
+    """What is written is on the host, and the same."""
+    weight = torch.randn(6, 256, generator=torch.Generator().manual_seed(0)).bfloat16()
+    (found, *measured), (expected, *right) = (_encode(codec, device, weight) for device in (CARD, torch.device("cpu")))
+    assert found.codes.is_cpu and found.scales.is_cpu and measured == right
+    assert torch.equal(found.codes, expected.codes) and torch.equal(found.scales, expected.scales)
 
 
 def test_what_the_allocator_was_told_not_to_take_is_not_free(directory: Path, queue: Queue) -> None:
