@@ -287,9 +287,11 @@ def _too_large(demand: Demand, main: Budget, min_bytes: int, may_offload: bool) 
         f"({sizes}), and {_budget_text(main)}"
     )
     if may_offload:
+        without = "; `--device cpu` does without it" if main.device.type == "cuda" else ""
         return ResourceError(
             f"{message}; even with every layer offloaded, it needs {shown_size(min_bytes)} there",
-            "free memory of the device, lower `--context`, use a smaller recipe, or raise `--max-memory` if it is set",
+            "free memory of the device, lower `--context`, use a smaller recipe, or raise `--max-memory` if it is set"
+            f"{without}",
         )
     if main.holds(min_bytes):
         return ResourceError(

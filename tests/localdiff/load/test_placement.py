@@ -155,6 +155,7 @@ def test_refused_although_everything_may_lie_outside() -> None:
     with pytest.raises(ResourceError, match="it needs 41 MB there") as caught:
         place(FOUR, budgets(40), may_offload=True)
     assert "`--context`" in (caught.value.hint or "")
+    assert str(caught.value.hint).endswith("; `--device cpu` does without it"), "on a GPU of a laptop, say"
 
 
 def test_refused_without_a_way_out() -> None:
