@@ -175,6 +175,19 @@ def gpu_failure(error: BaseException) -> str | None:
     return words if isinstance(error, RuntimeError) and is_of_cuda else None
 
 
+_kept: list[BaseException] = []
+
+
+def keep_what_failed(error: BaseException) -> None:
+    """Keeps what the frames of an error hold, if a GPU failed: freeing it would abort the process.
+
+    Once an access was illegal every call of CUDA fails; so does the one with which torch frees page-locked memory that
+    a GPU has read, in a place from which no exception can be raised.
+    """
+    if gpu_failure(error) is not None:
+        _kept.append(error)
+
+
 def broken_package(error: BaseException) -> tuple[str, str, str] | None:
     """The package of others that cannot be imported, why, in a line, and what helps; None for any other error.
 

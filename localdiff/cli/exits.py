@@ -28,6 +28,7 @@ from localdiff.errors import (
     TraceError,
     UsageError,
     WeightsError,
+    keep_what_failed,
 )
 from localdiff.ui.output import Color, Output, decide
 
@@ -129,6 +130,7 @@ class Invocation:
         if is_set("LOCALDIFF_DEBUG"):
             with suppress(OSError):
                 traceback.print_exception(error)
+        keep_what_failed(error)
         user_error = worded(error)
         if isinstance(user_error, UsageError) and user_error.hint is None:
             user_error.hint = f"`{self.command} --help` says what each option takes"

@@ -14,7 +14,7 @@ from localdiff import __version__
 from localdiff.doctor.checks import Examination
 from localdiff.doctor.field_report import field_report
 from localdiff.doctor.finding import Finding, Status, exit_code
-from localdiff.errors import UsageError, gpu_failure
+from localdiff.errors import UsageError, gpu_failure, keep_what_failed
 from localdiff.identity import DEMO
 from localdiff.quoting import printable
 from localdiff.ui.output import DIM, GREEN, RED, YELLOW, Output, Stream
@@ -105,6 +105,7 @@ def _bench_line() -> str:
     try:
         return measure_step()
     except Exception as error:
+        keep_what_failed(error)
         kind, words = type(error).__name__, gpu_failure(error)
         return json.dumps({"bench_step": None, "error": kind if words is None else f"{kind}: {words}"})
 

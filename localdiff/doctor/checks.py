@@ -24,7 +24,14 @@ from localdiff.doctor.terminal import terminal_finding
 from localdiff.doctor.values import load_values
 from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_model, check_weights
-from localdiff.errors import LocaldiffError, WeightsError, broken_package, gpu_failure, out_of_resources
+from localdiff.errors import (
+    LocaldiffError,
+    WeightsError,
+    broken_package,
+    gpu_failure,
+    keep_what_failed,
+    out_of_resources,
+)
 from localdiff.model_store import is_demo, stored_models
 from localdiff.sizes import parse_size
 from localdiff.ui.capabilities import terminal_capabilities
@@ -193,6 +200,7 @@ def outcome(check: Check, env: Mapping[str, str]) -> list[Finding]:
 def _failed(check: Check, error: Exception) -> Finding:
     """The finding of a check without a result; a package that cannot be imported is itself the problem found."""
     finding = partial(Finding, subject=check.name)
+    keep_what_failed(error)
     error = out_of_resources(error) or error
     if isinstance(error, TooSlowError):
         return finding(

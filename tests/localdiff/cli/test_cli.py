@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
 
 import localdiff
 from localdiff import cli as command_line
+from localdiff import errors
 from localdiff.__main__ import main
 from localdiff.cli import exits
 from localdiff.errors import ResourceError, TraceError, WeightsError
@@ -23,6 +26,7 @@ from tests.screens.processes import ROOT, TIMEOUT, Cli, command, environment, pr
 
 WITHOUT_TORCH = """
 import sys
+import weakref
 from localdiff.cli import main
 try:
     main({arguments!r})
@@ -80,6 +84,7 @@ def test_an_interrupt_while_it_is_imported_is_an_interrupt() -> None:
     """Ctrl-C in the first tenth of a second: whatever of the command line is being imported, nothing is printed."""
     program = """
 import sys
+import weakref
 class Interrupting:
     def find_spec(self, name, path, target=None):
         if name == "localdiff.ui.output":
@@ -362,6 +367,21 @@ def test_a_gpu_that_fails_is_no_bug_of_the_command(cli: Cli, name: str, words: s
     assert result.code == 4
     assert result.stderr.startswith(f"error: the GPU failed ({words})\nhint: `localdiff doctor` examines it")
     assert "LOCALDIFF_CUDA_PLAIN=all" in result.stderr
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_what_a_gpu_that_failed_had_to_do_with_is_not_freed(
+    cli: Cli, fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch aborts the process where it frees page-locked memory and every call of CUDA fails."""
+    monkeypatch.setattr(errors, "_kept", [])
+    words = "CUDA error: an illegal memory access was encountered" if fails else "CUDA error"
+    cli.engine = ScriptedEngine(error=RuntimeError(words))
+    engine = weakref.ref(cli.engine)
+    cli("run", "-m", "demo", "hi")
+    cli.engine = None
+    gc.collect()
+    assert (engine() is not None) is fails
 
 
 def test_an_error_comes_after_the_text_that_is_final(cli: Cli) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from localdiff import errors
 from localdiff.config import load_settings
 from localdiff.doctor.checks import Check, Examination, outcome
 from localdiff.doctor.field_report import field_report, without_names
@@ -87,9 +88,13 @@ def test_a_check_that_breaks(error: Exception, advice: str, capsys: pytest.Captu
         (RuntimeError("`/home/jane/model` broke"), "unexpected RuntimeError"),
     ],
 )
-def test_a_public_report_has_what_cuda_says_and_nobody_else(error: Exception, public: str) -> None:
+def test_a_public_report_has_what_cuda_says_and_nobody_else(
+    error: Exception, public: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errors, "_kept", kept := list[BaseException]())
     (finding,) = outcome(breaking(error), {})
     assert finding.public == public
+    assert (kept == [error]) is ("CUDA" in public), "the other checks go on, beside a GPU that computes nothing more"
 
 
 def test_a_package_that_hides_its_reason_in_a_page_of_advice() -> None:
