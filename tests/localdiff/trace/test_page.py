@@ -48,6 +48,12 @@ def test_its_policy_lets_nothing_run_but_its_own_script() -> None:
     assert not any(name.startswith("on") or name == "style" for _, attributes in elements.found for name in attributes)
 
 
+def test_what_has_a_name_for_screen_readers_has_a_role() -> None:
+    for tag, attributes in Elements(page(TRACE)).found:
+        if tag in {"div", "p", "span"} and "aria-label" in attributes:
+            assert "role" in attributes, attributes  # without one it may have no name, which is then not read
+
+
 def test_hostile_text_is_text() -> None:
     plain, nasty = page(TRACE), page(hostile_trace())
     kinds = [[tag for tag, _ in Elements(text).found] for text in (plain, nasty)]
