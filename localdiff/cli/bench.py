@@ -122,7 +122,7 @@ def step_command(
 def quality_command(
     context: typer.Context,
     first: Annotated[str, typer.Argument(metavar="A", help="The model that the others are compared with.")],
-    others: Annotated[list[str], typer.Argument(metavar="B...", help="One or more others. All are named as for run.")],
+    others: Annotated[list[str], typer.Argument(metavar="B", help="One or more others. All are named as for run.")],
     skill: Annotated[
         list[str] | None,
         typer.Option(

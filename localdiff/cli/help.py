@@ -20,6 +20,8 @@ from localdiff.ui.output import decide
 
 _NARROW, _NARROWEST = 60, 24
 _ARGUMENTS, _OPTIONS, _COMMANDS = "Arguments", "Options", "Commands"
+_TEXT = re.compile(r" <(str|list\[str\])>$")
+"""What Typer writes behind the name of an argument that is text."""
 
 
 def _without_flag_types(parameters: list[Any]) -> list[Any]:
@@ -46,7 +48,9 @@ def _write_sections(command: Any, context: Any, formatter: Any) -> None:
     sections: dict[str, list[tuple[str, str]]] = {_ARGUMENTS: [], _OPTIONS: []}
     for parameter in command.get_params(context):
         if (record := parameter.get_help_record(context)) is not None:
-            default = _ARGUMENTS if parameter.param_type_name == "argument" else _OPTIONS
+            default = _OPTIONS
+            if parameter.param_type_name == "argument":
+                default, record = _ARGUMENTS, (_TEXT.sub("", record[0]), record[1])
             sections.setdefault(getattr(parameter, "rich_help_panel", None) or default, []).append(record)
     for title, records in sections.items():
         if records:

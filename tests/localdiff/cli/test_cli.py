@@ -128,6 +128,13 @@ def test_help_is_on_stdout_and_names_the_command(cli: Cli) -> None:
     assert result.stderr == ""
 
 
+def test_help_names_arguments_as_a_user_knows_them(cli: Cli) -> None:
+    page = cli("bench", "quality", "--help").stdout
+    assert page.startswith("Usage: localdiff bench quality [OPTIONS] {A} {B}...\n")
+    assert "\n  B  One or more others." in page
+    assert "\n  SHELL <bash|" in cli("completion", "--help").stdout
+
+
 def test_help_names_the_defaults_of_the_program_whatever_the_settings_say(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
