@@ -36,11 +36,13 @@ def sessions_table(store: SessionStore, *, current: str | None, max_rows: int | 
     entries = store.entries()
     if not entries:
         return "Nothing is saved yet."
+    summaries = [_summary(store, entry.name) for entry in entries[:max_rows]]
+    turns_width = max(len(turns) if began else 0 for turns, began in summaries)
     rows = []
-    for entry in entries[:max_rows]:
+    for entry, (turns, began) in zip(entries, summaries, strict=False):
         star = "*" if entry.name == current else " "
         when = datetime.fromtimestamp(entry.written).strftime("%Y-%m-%d %H:%M")
-        rows.append((f"{star} {entry.name}", when, "  ".join(_summary(store, entry.name))))
+        rows.append((f"{star} {entry.name}", when, f"{turns:<{turns_width}}  {began}"))
     columns = 3 if width is None else _columns_within(width, max(text_width(row[0]) for row in rows))
     lines = aligned([row[:columns] for row in rows], "<" * columns)
     if width is not None:

@@ -462,7 +462,7 @@ def test_save_load_and_list(room: Room) -> None:
     assert listing[0].startswith("* plans")
     assert listing[0].endswith("3 turns  First")
     assert listing[1].startswith("  TIME")
-    assert listing[1].endswith("1 turn  Other")
+    assert listing[1].endswith("1 turn   Other")
 
 
 def test_a_session_is_not_deleted_while_it_is_open_or_where_nobody_can_be_asked(room: Room) -> None:
