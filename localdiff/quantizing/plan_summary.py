@@ -13,7 +13,7 @@ from localdiff import paths
 from localdiff.disk_space import Mount
 from localdiff.memory_account import MemoryAccount
 from localdiff.sizes import counted, shown_size
-from localdiff.view.columns import aligned
+from localdiff.view.columns import aligned, folded
 from quant.planning.encoder import Gpu
 from quant.planning.plan import Plan
 
@@ -71,8 +71,12 @@ class PlanSummary:
     alternative: str | None = None
     remarks: Sequence[str] = ()
 
-    def lines(self) -> list[str]:
-        """The summary as lines."""
+    def lines(self, width: int | None = None) -> list[str]:
+        """The summary as lines.
+
+        Args:
+            width: columns of the terminal, at which lines are broken between words; None elsewhere.
+        """
         rows = [
             ("download", self._download()),
             ("write", self._write()),
@@ -83,12 +87,13 @@ class PlanSummary:
             ("", self._fit()),
         ]
         return [
-            f"{self.title} → {self.plan.recipe.name}",
+            *folded(f"{self.title} → {self.plan.recipe.name}", width),
             "",
-            *(f"  {label:<10} {text}" for label, text in rows if text),
+            *(line for label, text in rows if text for line in folded(text, width, start=f"  {label:<10} ", indent=13)),
             "",
-            *_table(self.plan, self.accounts),
-            *(("", *self.remarks) if self.remarks else ()),
+            *_table(self.plan, self.accounts, width),
+            *([""] if self.remarks else []),
+            *(line for remark in self.remarks for line in folded(remark, width)),
         ]
 
     def _download(self) -> str:
@@ -137,9 +142,9 @@ def _disk(mount: Mount) -> str:
     return text + (": not enough" if mount.short else "")
 
 
-def _table(plan: Plan, accounts: Mapping[int, MemoryAccount]) -> list[str]:
+def _table(plan: Plan, accounts: Mapping[int, MemoryAccount], width: int | None) -> list[str]:
     """A table of tensor classes, then of what a GPU holds besides weights."""
-    head = ["", "tensors", "published", plan.recipe.name, *(f"GPU, {_context(context)}" for context in accounts)]
+    head = ["", "tensors", "published", plan.recipe.name, *(f"GPU at {_context(context)}" for context in accounts)]
     rows = [head]
     for label, total in plan.by_class().items():
         stored = shown_size(total.stored_bytes) if total.stored_bytes else "-"
@@ -153,7 +158,8 @@ def _table(plan: Plan, accounts: Mapping[int, MemoryAccount]) -> list[str]:
         amounts = [shown_size(getattr(account, part)) for account in accounts.values()]
         whole = [shown_size(sum(tensor.source.nbytes for tensor in plan.tensors)), shown_size(plan.stored_bytes)]
         rows.append([label, *(["", *whole] if part == "total" else ["", "", ""]), *amounts])
-    return [f"  {line}" for line in aligned(rows, "<" + ">" * (len(head) - 1))]
+    room = width and width - 2
+    return [f"  {line}" for line in aligned(rows, "<" + ">" * (len(head) - 1), width=room, headed=True)]
 
 
 def _context(positions: int) -> str:

@@ -208,7 +208,7 @@ class Quantization:
         if self._output.quiet and not self._request.dry_run and not is_asked:
             return
         stream = self._output.stdout if self._request.dry_run else self._output.stderr
-        stream.write("".join(f"{printable(line)}\n" for line in summary.lines()))
+        stream.write("".join(f"{printable(line)}\n" for line in summary.lines(stream.room)))
 
     def _note(self, text: str) -> None:
         if not self._output.quiet:

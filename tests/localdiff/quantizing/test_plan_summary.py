@@ -34,14 +34,14 @@ google/diffusiongemma-26B-A4B-it @ 1a2b3c4d → 4bit
   to run     GPU memory of 17.6 GB at 8k or 18.1 GB at 32k context
              there is no GPU here that torch can use; a CPU runs it too, slowly
 
-                          tensors  published     4bit  GPU, 8k  GPU, 32k
-  experts                      60    45.7 GB  12.9 GB  12.9 GB   12.9 GB
-  attention                   115     2.2 GB   1.1 GB   1.1 GB    1.1 GB
-  dense MLP                    90     1.1 GB   552 MB   552 MB    552 MB
-  embedding and head            1     1.5 GB   761 MB   761 MB    761 MB
-  self-conditioning             3      36 MB    18 MB    18 MB     18 MB
-  vision                      356     1.1 GB        -        -         -
-  norms, router, scalars      422      23 MB    23 MB    23 MB     23 MB"""
+                          tensors  published     4bit  GPU at 8k  GPU at 32k
+  experts                      60    45.7 GB  12.9 GB    12.9 GB     12.9 GB
+  attention                   115     2.2 GB   1.1 GB     1.1 GB      1.1 GB
+  dense MLP                    90     1.1 GB   552 MB     552 MB      552 MB
+  embedding and head            1     1.5 GB   761 MB     761 MB      761 MB
+  self-conditioning             3      36 MB    18 MB      18 MB       18 MB
+  vision                      356     1.1 GB        -          -           -
+  norms, router, scalars      422      23 MB    23 MB      23 MB       23 MB"""
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +76,14 @@ def test_the_released_model(summary: PlanSummary) -> None:
     total = accounts(summary.plan, {})
     assert lines[-1].split()[-4:] == [f"{total[8192].total / 1e9:.1f}", "GB", f"{total[32768].total / 1e9:.1f}", "GB"]
     assert f"{total[8192].total / 1e9:.1f} GB at 8k or {total[32768].total / 1e9:.1f} GB at 32k" in "\n".join(lines)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+def test_lines_are_broken_between_words_to_fit_a_terminal(summary: PlanSummary, width: int) -> None:
+    lines = replace(summary, remarks=("Mind the gap between this train and the platform.",)).lines(width)
+    assert max(map(len, lines)) <= width
+    assert " ".join(" ".join(lines).split()).startswith("google/diffusiongemma-26B-A4B-it @ 1a2b3c4d → 4bit download")
+    assert any(line.startswith("  vision: tensors 356, published") for line in lines) == (width < 80)
 
 
 @pytest.mark.parametrize(
@@ -141,9 +149,9 @@ def test_no_context_is_longer_than_the_model_takes(summary: PlanSummary) -> None
         limited = accounts(summary.plan, {"text_config": {"max_position_embeddings": longest}})
         return "\n".join(replace(summary, accounts=limited).lines())
 
-    assert " GB at 8k context" in shown(8192) and "GPU, 8k\n" in shown(8192) and "32k" not in shown(8192)
-    assert "GPU, 8k  GPU, 16k\n" in shown(16_384)
-    assert "GPU, 8k  GPU, 32k\n" in shown(262_144)
+    assert " GB at 8k context" in shown(8192) and "GPU at 8k\n" in shown(8192) and "32k" not in shown(8192)
+    assert "GPU at 8k  GPU at 16k\n" in shown(16_384)
+    assert "GPU at 8k  GPU at 32k\n" in shown(262_144)
     assert " GB at 1,000 context" in shown(1000)
 
 

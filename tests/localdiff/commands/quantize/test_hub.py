@@ -266,7 +266,7 @@ def test_without_a_network_the_released_model_is_planned_from_its_description(
     assert result.code == 0
     lines = result.stdout.splitlines()
     assert lines[0] == f"{MODEL} → 4bit"
-    assert "  experts                      60    45.7 GB  12.9 GB  12.9 GB   12.9 GB" in lines
+    assert "  experts                      60    45.7 GB  12.9 GB    12.9 GB     12.9 GB" in lines
     assert lines[-2] == f"`{MODEL}` could not be fetched: no answer from {url}."
     assert lines[-1] == "These figures come from the built-in description of the released weights, not from the Hub."
     offline = cli("quantize", "--dry-run", "--offline", "--stream", stdin=b"")
