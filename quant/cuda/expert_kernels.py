@@ -88,17 +88,19 @@ def gate_up_kernel(
     PACK: tl.constexpr,
     BY_LANES: tl.constexpr,
     BY_WARP: tl.constexpr,
+    BLOCK_AXIS: tl.constexpr,
     COMPUTE: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """`gelu(gate) * up` of every pair, sorted as in `order`: `hidden` [P, I]. Grid: (blocks, I / 64).
+    """`gelu(gate) * up` of every pair, sorted as in `order`: `hidden` [P, I].
 
+    Grid: (blocks, I / 64); with 1 as BLOCK_AXIS (I / 64, blocks), so that the programs of a block are side by side.
     Both products are first rounded to COMPUTE, the type of the activations, as two separate layers would. With INT8,
     `x` is int8 with scales [N, D/64], and `hidden` is int8 with scales [P, I/64]. COLUMNS is 64: one group of the
     input of the down projection.
     """
-    block = tl.program_id(0)
+    block, part = tl.program_id(BLOCK_AXIS), tl.program_id(1 - BLOCK_AXIS)
     expert = tl.load(block_expert + block)
     if expert < 0:
         return
@@ -106,7 +108,7 @@ def gate_up_kernel(
     within = tl.arange(0, ROWS)
     valid = within < tl.load(block_count + block)
     row = tl.load(order + start + within, mask=valid, other=0) // top_k
-    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    column = part * COLUMNS + tl.arange(0, COLUMNS)
     k = tl.arange(0, 64 if BY_LANES else 32)
     groups = width // 64
     UNQUANTIZED: tl.constexpr = codes.dtype.element_ty.is_floating()
@@ -119,7 +121,7 @@ def gate_up_kernel(
     code_row_stride, code_group_stride = (width, 64) if UNQUANTIZED else (RUN, both * SIZE)
     second_half = both * 32 if BY_LANES else 32
     # Columns of the gate, and behind them the same ones of the up projection.
-    first, jump = tl.program_id(1) * COLUMNS, inner - COLUMNS
+    first, jump = part * COLUMNS, inner - COLUMNS
     weight_codes = codes + base * SIZE + code_offsets(first, code_row_stride, jump, 2 * COLUMNS, BY_LANES, WORDS)
     weight_scales = scales + (base + first) // 2 + with_jump(tl.arange(0, COLUMNS), jump // 2, COLUMNS)
     x_rows = x + row[:, None].to(tl.int64) * width + k[None, :]
@@ -162,7 +164,7 @@ def gate_up_kernel(
     if INT8:
         value_codes, scale = to_int8(value.to(tl.float32))
         tl.store(target, value_codes, mask=valid[:, None])
-        tl.store(hidden_scales + sorted_row * (inner // 64) + tl.program_id(1), scale, mask=valid)
+        tl.store(hidden_scales + sorted_row * (inner // 64) + part, scale, mask=valid)
     else:
         tl.store(target, value, mask=valid[:, None])
 
@@ -186,15 +188,17 @@ def down_kernel(
     PACK: tl.constexpr,
     BY_LANES: tl.constexpr,
     BY_WARP: tl.constexpr,
+    BLOCK_AXIS: tl.constexpr,
     TILES: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
     """The down projection of every pair, back in the order of pairs: `outputs` [P, D].
 
-    Grid: (blocks, D / (TILES COLUMNS)); a program computes its tiles one after the other.
+    Grid: (blocks, D / (TILES COLUMNS)), or turned as in `gate_up_kernel`; a program computes its tiles one after the
+    other.
     """
-    block = tl.program_id(0)
+    block, part = tl.program_id(BLOCK_AXIS), tl.program_id(1 - BLOCK_AXIS)
     expert = tl.load(block_expert + block)
     if expert < 0:
         return
@@ -215,7 +219,7 @@ def down_kernel(
     row_scales = hidden_scales + tl.where(valid, sorted_row, 0) * groups
     table = load_table(levels, NF4, INT8, PACK)
     for tile in range(TILES):
-        first = (tl.program_id(1) * TILES + tile) * COLUMNS
+        first = (part * TILES + tile) * COLUMNS
         down_codes = codes + base * SIZE + code_offsets(first, code_row_stride, 0, COLUMNS, BY_LANES, WORDS)
         down_scales = scales + (base + first) // 2 + word
         acc = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)

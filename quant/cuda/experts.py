@@ -120,7 +120,7 @@ class CudaExperts(RoutedExperts):
         codes = source.codes.new_empty(len(blocks.order), inner)
         scales = source.scales.new_empty(len(codes), inner // GROUP) if self.activations == "a8" else codes
         tile = self._tile(codes.device)
-        kernel[(len(blocks), inner // COLUMNS)](
+        kernel[self._grid(blocks, inner // COLUMNS)](
             source.codes,
             source.scales,
             self._gate_up.codes,
@@ -152,7 +152,7 @@ class CudaExperts(RoutedExperts):
         several = tiles.DOWN_TILES_PER_TABLE if table.dtype == torch.int32 else 1
         if width % (several * columns):
             several = 1
-        kernel[(len(blocks), width // (several * columns))](
+        kernel[self._grid(blocks, width // (several * columns))](
             hidden.codes,
             hidden.scales,
             self._down.codes,
@@ -193,13 +193,19 @@ class CudaExperts(RoutedExperts):
         is_wanted = self._has_byte_table and self._tile(part.codes.device).byte_table and dtype == torch.bfloat16
         return is_wanted and part.is_nf4 and part.by_lanes and not is_interpreted(kernel)
 
+    def _grid(self, blocks: Blocks, parts: int) -> tuple[int, ...]:
+        by_block = len(blocks), parts
+        return by_block[::-1] if self._tile(blocks.order.device).side_by_side else by_block
+
     def _constants(self, kernel: object, part: Tiled | Unquantized) -> dict[str, Any]:
+        tile = self._tile(part.codes.device)
         return {
             "NF4": part.is_nf4,
             "INT8": self.activations == "a8",
             "PACK": pack(kernel, part.codes.device),
             "BY_LANES": part.by_lanes,
-            "BY_WARP": self._tile(part.codes.device).by_warp,
+            "BY_WARP": tile.by_warp,
+            "BLOCK_AXIS": int(tile.side_by_side),
         }
 
 

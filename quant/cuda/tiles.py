@@ -57,8 +57,10 @@ class ExpertTile:
         byte_table: whether blocks of few rows look nf4 up in a table of bytes (`nf4_kernels`), if activations are bf16.
             With `wgmma`, those of more rows have no room: Triton, which does not know of the table, asks the driver for
             more than 48 KiB of shared memory only if its own part exceeds them.
-        by_warp: whether a warp then multiplies on its own, by `mma.sync`, where four could by `wgmma`. Nobody has timed
-            it.
+        by_warp: whether a warp then multiplies on its own, by `mma.sync`, where four could by `wgmma`.
+        side_by_side: whether programs of one block are neighbours in the grid; otherwise those of the same columns are.
+
+    Nobody has timed the last two.
     """
 
     few_rows: int
@@ -70,6 +72,7 @@ class ExpertTile:
     stages: int = 3
     byte_table: bool = False
     by_warp: bool = False
+    side_by_side: bool = False
 
     def rows(self, pairs: int, experts: int, *, by_table: bool = False) -> int:
         """Rows of a block for so many pairs of a row and an expert; `by_table`, if blocks of few may have a table."""

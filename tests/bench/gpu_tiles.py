@@ -69,6 +69,7 @@ EXPERT_TILES = (
     *(ExpertTile(rows, rows, stages=stages) for rows in (16, 32, 64) for stages in (2, 3, 4)),
     *(ExpertTile(rows, rows, down_columns=64) for rows in (16, 32)),
     *(ExpertTile(rows, rows, warps=8) for rows in (16, 32, 64)),
+    *(ExpertTile(rows, rows, side_by_side=True) for rows in (16, 32)),
 )
 BYTE_TABLE_TILES = tuple(
     ExpertTile(rows, rows, stages=stages, byte_table=True, by_warp=by_warp)
@@ -77,6 +78,8 @@ BYTE_TABLE_TILES = tuple(
         (True, ((16, 3), (16, 4), (32, 2), (32, 3), (32, 4), (64, 2), (64, 3))),
     )
     for rows, stages in shapes
+) + tuple(
+    ExpertTile(32, 32, stages=4, byte_table=True, by_warp=by_warp, side_by_side=True) for by_warp in (False, True)
 )
 """For nf4, where the chosen tile has a table of bytes, too."""
 UNQUANTIZED_TILES = (
@@ -332,8 +335,9 @@ def words(tile: Any) -> str:
     if isinstance(tile, tuple):
         (tile,) = tile
     if isinstance(tile, ExpertTile):
-        decoding = ", table of bytes" * tile.byte_table + ", by warp" * tile.by_warp
-        shape = f"{tile.few_rows} × 64, down {tile.down_columns}{decoding}"
+        how = ", table of bytes" * tile.byte_table + ", by warp" * tile.by_warp
+        how += ", side by side" * tile.side_by_side
+        shape = f"{tile.few_rows} × 64, down {tile.down_columns}{how}"
     elif isinstance(tile, Tile):
         shape = f"{tile.rows} × {tile.columns}"
     else:
@@ -349,7 +353,7 @@ def main(cards: list[int]) -> int:
         uses = [pool.submit(told, launch, card) for card, _, _, launch in tasks]
         for (card, product, tile, launch), use in zip(tasks, uses, strict=True):
             found = use.result()
-            line = f"sm_{card}  {product:{WIDE}} {launch.kernel.removesuffix('_kernel'):10} {tile:60}"
+            line = f"sm_{card}  {product:{WIDE}} {launch.kernel.removesuffix('_kernel'):10} {tile:75}"
             if isinstance(found, str):
                 print(line, found, flush=True)
             else:

@@ -121,6 +121,14 @@ def test_experts_in_bf16_are_as_wide_as_their_tiles_say() -> None:
     assert len(set(UNQUANTIZED_TILES)) == len(UNQUANTIZED_TILES)
 
 
+def test_each_tile_has_a_name_of_its_own() -> None:
+    """Figures are kept by these names, and what is in the file already is not clocked again."""
+    from tests.bench import gpu_tiles
+
+    for several in (gpu_tiles.EXPERT_TILES + gpu_tiles.BYTE_TABLE_TILES, gpu_tiles.UNQUANTIZED_TILES):
+        assert len({gpu_tiles.words(tile) for tile in several}) == len(several)
+
+
 @pytest.mark.slow
 def test_the_clock_runs_the_tile_that_is_named(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are as before when it is over."""

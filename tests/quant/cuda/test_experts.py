@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from itertools import product
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ from quant.cuda.launch_arguments import byte_table
 from quant.cuda.layout import Tiled, tiled
 from quant.cuda.rows import quantize_groups
 from quant.cuda.tiles import Activations
-from tests.gpu.kernels import DEVICE, HALVES, assert_rounded_alike, needs_triton
+from tests.gpu.kernels import DEVICE, HALVES, QUICK, assert_rounded_alike, needs_triton
 from tests.models.quantized import EXPERTS, INNER, WIDTH, plain_experts
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
@@ -43,6 +43,12 @@ def routed(rows: int, dtype: torch.dtype, width: int = WIDTH) -> tuple[torch.Ten
     scores[:, 3] = -1
     weight, index = scores.topk(TOP_K, dim=-1)
     return x.to(DEVICE), index.to(DEVICE), weight.to(DEVICE)
+
+
+def change_tile(monkeypatch: pytest.MonkeyPatch, activations: Activations, **fields: Any) -> None:
+    """Has the experts here computed by another tile than the table says."""
+    of_kind = tiles.EXPERTS[tiles.mma_kind(DEVICE)]
+    monkeypatch.setitem(of_kind, activations, replace(of_kind[activations], **fields))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
@@ -103,8 +109,7 @@ def test_weights_from_a_table_of_bytes_are_rounded_twice(
     by_warp: bool, rows: int, width: int, inner: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Levels first, then their products with scales; a program of the down projection has one tile, or two of them."""
-    of_kind = tiles.EXPERTS[tiles.mma_kind(DEVICE)]
-    monkeypatch.setitem(of_kind, "a16", replace(of_kind["a16"], by_warp=by_warp))
+    change_tile(monkeypatch, "a16", by_warp=by_warp)
     x, index, weight = routed(rows, torch.bfloat16, width)
     plain = plain_experts(width=width, inner=inner)
     rounded = Published(torch.bfloat16, width=width, inner=inner)
@@ -120,6 +125,19 @@ def test_weights_from_a_table_of_bytes_are_rounded_twice(
     torch.testing.assert_close(found, once, **TOLERANCE[torch.bfloat16])
     assert_rounded_alike(found, expected)
     assert torch.equal(fast(x, index, weight), found), "the same bits every time"
+
+
+@pytest.mark.parametrize("codec", ["nf4", "int8", None])
+@pytest.mark.parametrize("activations", ["a16", "a8"])
+def test_the_order_of_programs_changes_nothing(
+    codec: str | None, activations: Activations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = {"width": 256, "inner": 192}
+    x, index, weight = routed(21, QUICK, sizes["width"])
+    fast = CudaExperts(plain_experts(codec, codec, **sizes) if codec else Published(QUICK, **sizes), activations)
+    expected = fast(x, index, weight)
+    change_tile(monkeypatch, fast.activations, side_by_side=True)
+    assert torch.equal(fast(x, index, weight), expected)
 
 
 @pytest.mark.parametrize("codec", ["nf4", "int8", None])
