@@ -18,7 +18,15 @@ import triton.language as tl
 from quant.cuda.activation_kernels import gate_and_up, gelu
 from quant.cuda.nf4_kernels import load_table
 from quant.cuda.row_kernels import to_int8
-from quant.cuda.weight_kernels import add_product, code_offsets, kept, load_scales, load_words, with_jump
+from quant.cuda.weight_kernels import (
+    add_product,
+    code_offsets,
+    fetch_words,
+    kept,
+    load_scales,
+    load_words,
+    with_jump,
+)
 
 
 @triton.jit(do_not_specialize=("pairs", "blocks"))  # they depend on the length of a prompt
@@ -89,6 +97,7 @@ def gate_up_kernel(
     BY_LANES: tl.constexpr,
     BY_WARP: tl.constexpr,
     BLOCK_AXIS: tl.constexpr,
+    FETCHED: tl.constexpr,
     COMPUTE: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -135,8 +144,14 @@ def gate_up_kernel(
         if TWO_AHEAD:
             second = tl.minimum(1, groups - 1)
             later_codes, later_scale = load_words(weight_codes, weight_scales, second, code_group_stride, inner)
+        if FETCHED:
+            lines = codes + (base + first + with_jump(tl.arange(0, 2 * COLUMNS), jump, 2 * COLUMNS)) * SIZE
+            for group in tl.static_range(2, FETCHED):
+                fetch_words(lines, weight_scales, tl.minimum(group, groups - 1) * both)
     for group in range(groups):
         scale, x_scale = 0, 0
+        if WORDS and FETCHED:
+            fetch_words(lines, weight_scales, tl.minimum(group + FETCHED, groups - 1) * both)
         of_group = weight_codes + group * code_group_stride
         ahead = tl.minimum(group + (2 if TWO_AHEAD else 1), groups - 1)
         if WORDS:
@@ -189,6 +204,7 @@ def down_kernel(
     BY_LANES: tl.constexpr,
     BY_WARP: tl.constexpr,
     BLOCK_AXIS: tl.constexpr,
+    FETCHED: tl.constexpr,
     TILES: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -227,8 +243,17 @@ def down_kernel(
             next_scale, next_row_scale = load_scales(down_scales, 0, COLUMNS), tl.load(row_scales)
         if WORDS:
             next_codes, next_scale = load_words(down_codes, down_scales, 0, code_group_stride, width // 2)
+            if FETCHED:
+                lines = codes + (base + first + tl.arange(0, COLUMNS)) * SIZE
+                for group in tl.static_range(1, FETCHED):
+                    fetch_words(lines, down_scales, tl.minimum(group, groups - 1) * width)
         for group in range(groups):
             scale, row_scale = 0, 0
+            if WORDS and FETCHED:
+                later = tl.minimum(group + FETCHED, (TILES - tile) * groups - 1)
+                # Behind the last group come the first ones of the next tile.
+                row = later * width + tl.where(later < groups, 0, COLUMNS - groups * width)
+                fetch_words(lines, down_scales, row)
             of_group = down_codes + group * code_group_stride
             ahead = tl.minimum(group + 1, groups - 1)
             if WORDS:

@@ -28,6 +28,9 @@ from quant.modules.tensor import QuantTensor
 
 COLUMNS = 64
 """Columns of a program in the gate and in the up projection: one group of the input of the down projection."""
+FETCHING_REGISTERS = 128
+"""Of a thread at most, in a down projection from a table of bytes whose codes are fetched ahead. Left to itself, the
+assembler takes up to 168 where it needs 122, and an H100 has room for three programs instead of four."""
 COMBINE_COLUMNS = 1024
 MAX_PAIRS = 8192
 """Pairs that are sorted at once: each program holds all of them, and with more it would run out of registers."""
@@ -149,7 +152,8 @@ class CudaExperts(RoutedExperts):
         tile = self._tile(outputs.device)
         columns = COLUMNS if isinstance(self._down, Unquantized) or width % tile.down_columns else tile.down_columns
         table = self._levels(kernel, self._down, blocks.rows, outputs.dtype)
-        several = tiles.DOWN_TILES_PER_TABLE if table.dtype == torch.int32 else 1
+        is_of_bytes = table.dtype == torch.int32
+        several = tiles.DOWN_TILES_PER_TABLE if is_of_bytes else 1
         if width % (several * columns):
             several = 1
         kernel[self._grid(blocks, width // (several * columns))](
@@ -168,6 +172,7 @@ class CudaExperts(RoutedExperts):
             ROWS=blocks.rows,
             num_warps=tile.warps,
             num_stages=tile.stages,
+            maxnreg=FETCHING_REGISTERS if is_of_bytes and tile.fetched else None,
         )
         return outputs
 
@@ -206,6 +211,7 @@ class CudaExperts(RoutedExperts):
             "BY_LANES": part.by_lanes,
             "BY_WARP": tile.by_warp,
             "BLOCK_AXIS": int(tile.side_by_side),
+            "FETCHED": tile.fetched,
         }
 
 

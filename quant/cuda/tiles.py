@@ -59,8 +59,10 @@ class ExpertTile:
             more than 48 KiB of shared memory only if its own part exceeds them.
         by_warp: whether a warp then multiplies on its own, by `mma.sync`, where four could by `wgmma`.
         side_by_side: whether programs of one block are neighbours in the grid; otherwise those of the same columns are.
+        fetched: how many groups of 64 inputs ahead nf4 is fetched to the L2 cache, where its codes are in the order of
+            lanes; 0 for none but those that are loaded.
 
-    Nobody has timed the last two.
+    Nobody has timed the last three.
     """
 
     few_rows: int
@@ -73,6 +75,7 @@ class ExpertTile:
     byte_table: bool = False
     by_warp: bool = False
     side_by_side: bool = False
+    fetched: int = 0
 
     def rows(self, pairs: int, experts: int, *, by_table: bool = False) -> int:
         """Rows of a block for so many pairs of a row and an expert; `by_table`, if blocks of few may have a table."""

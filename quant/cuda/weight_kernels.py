@@ -12,6 +12,7 @@ import triton.language as tl
 from quant.cuda.nf4_kernels import nf4_int8, nf4_weights, nf4_weights_by_lanes, unpacked
 
 _TAKE, _KEEP = tl.constexpr("mov.f32 $0, $1;"), tl.constexpr("mov.b32 $0, $1;")
+_FETCH = tl.constexpr("prefetch.global.L2 [$1]; mov.b32 $0, 0;")
 
 _MIDDLE, _BITS_OF_MIDDLE = tl.constexpr(1.5 * 2**23), tl.constexpr(0x4B400000)
 """An fp32 number and its bits: up to 2²² from it, adding an integer to the bits adds it to the number. 64 products of
@@ -123,6 +124,23 @@ def load_scales(scales, pair_stride, N: tl.constexpr):
 def load_words(codes, scales, group, code_group_stride, scale_group_stride):
     """Codes and scales of a group of nf4 in words, from pointers to those of the first group."""
     return tl.load(codes + group * code_group_stride), tl.load(scales + group * scale_group_stride)
+
+
+@triton.jit
+def fetch_words(lines, scales, row):
+    """Has the L2 cache fetch what `load_words` will load; nobody waits for it, and no register holds it meanwhile.
+
+    Args:
+        lines: pointers to the codes of the first group, one to each row's 32 bytes.
+        row: rows from there on to those that are fetched; the rows of each group follow those of the last.
+    """
+    _fetch(lines + row * 8)
+    _fetch(scales + row // 2)
+
+
+@triton.jit
+def _fetch(places):
+    tl.inline_asm_elementwise(_FETCH, "=r,l", [places], dtype=tl.int32, is_pure=False, pack=1)
 
 
 @triton.jit

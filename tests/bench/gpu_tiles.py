@@ -79,7 +79,9 @@ BYTE_TABLE_TILES = tuple(
     )
     for rows, stages in shapes
 ) + tuple(
-    ExpertTile(32, 32, stages=4, byte_table=True, by_warp=by_warp, side_by_side=True) for by_warp in (False, True)
+    ExpertTile(32, 32, stages=4, byte_table=True, by_warp=by_warp, side_by_side=side_by_side, fetched=fetched)
+    for by_warp, side_by_side, fetched in itertools.product((False, True), (False, True), (0, 4, 8))
+    if side_by_side or fetched
 )
 """For nf4, where the chosen tile has a table of bytes, too."""
 UNQUANTIZED_TILES = (
@@ -336,7 +338,7 @@ def words(tile: Any) -> str:
         (tile,) = tile
     if isinstance(tile, ExpertTile):
         how = ", table of bytes" * tile.byte_table + ", by warp" * tile.by_warp
-        how += ", side by side" * tile.side_by_side
+        how += ", side by side" * tile.side_by_side + f", {tile.fetched} fetched" * bool(tile.fetched)
         shape = f"{tile.few_rows} × 64, down {tile.down_columns}{how}"
     elif isinstance(tile, Tile):
         shape = f"{tile.rows} × {tile.columns}"
@@ -353,7 +355,7 @@ def main(cards: list[int]) -> int:
         uses = [pool.submit(told, launch, card) for card, _, _, launch in tasks]
         for (card, product, tile, launch), use in zip(tasks, uses, strict=True):
             found = use.result()
-            line = f"sm_{card}  {product:{WIDE}} {launch.kernel.removesuffix('_kernel'):10} {tile:75}"
+            line = f"sm_{card}  {product:{WIDE}} {launch.kernel.removesuffix('_kernel'):10} {tile:86}"
             if isinstance(found, str):
                 print(line, found, flush=True)
             else:

@@ -56,6 +56,11 @@ class GlobalMemory:
             if (watch := self._watches[number]) is not None:
                 watch.write(clock, lanes[at], places[:, 0] * width, width * count, changes)
 
+    def check(self, addresses: Array) -> None:
+        """Raises a `MemoryFault` unless each address is within an allocation."""
+        for _ in self._found(addresses, width=1, count=1):
+            pass
+
     def _found(self, addresses: Array, width: int, count: int) -> Iterable[tuple[Any, int, Array, Array]]:
         """Lanes, the allocation that they access, and the places there, [lanes, count]."""
         size = np.uint64(width * count)

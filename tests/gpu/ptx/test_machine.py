@@ -385,6 +385,16 @@ def test_no_access_is_outside_of_what_is_allocated(access: str) -> None:
         run(access + " mov.b32 %r28, 0;")
 
 
+def test_what_a_cache_is_to_fetch_is_allocated_and_changes_nothing() -> None:
+    fetched = "prefetch.global.L2 [%rd2{}]; mov.b32 %r28, %r2;"
+    data = np.arange(THREADS) + 7
+    assert (run(fetched.format(""), data) == data).all()
+    with pytest.raises(MemoryFault):
+        run(fetched.format(f"+{8 * THREADS}"))
+    with pytest.raises(NotImplementedError):
+        run("prefetch.local.L1 [%rd2]; mov.b32 %r28, 0;")
+
+
 def test_lanes_that_a_predicate_excludes_access_nothing() -> None:
     guarded = f"setp.eq.b32 %p1, %r1, 99; mov.b32 %r28, 3; @%p1 ld.global.b32 %r28, [%rd2+{8 * THREADS}];"
     assert set(run(guarded).tolist()) == {3}

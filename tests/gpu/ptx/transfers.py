@@ -36,7 +36,13 @@ class Transfers:
         self._copies = Copies(memory, shared, lanes.count, clock)
         self._clock = clock
         self._all = np.arange(lanes.count)
-        self._makers = {"ld": self._load, "st": self._store, "atom": self._sum, "cp": self._copy}
+        self._makers = {
+            "ld": self._load,
+            "st": self._store,
+            "atom": self._sum,
+            "cp": self._copy,
+            "prefetch": self._prefetch,
+        }
 
     def maker(self, instruction: Instruction) -> Run | None:
         """What an instruction does; None for instructions of other kinds."""
@@ -110,6 +116,14 @@ class Transfers:
                 self._memory.store(self._clock, lanes, addresses, values)
 
         return run
+
+    def _prefetch(self, instruction: Instruction) -> Run:
+        """Changes nothing, but a GPU ignores what is outside of all allocations, which is a fault here."""
+        if instruction.parts != ("prefetch", "global", "L2"):
+            raise NotImplementedError(instruction.text)
+        (place,) = instruction.operands
+        address = self.address(place, "u64")
+        return lambda mask: self._memory.check(address()[self.active(mask)])
 
     def _sum(self, instruction: Instruction) -> Run:
         """`atom.shared.add`: lane after lane, each gets what was there before."""

@@ -21,7 +21,9 @@ from quant.cuda.launch_arguments import byte_table
 from quant.cuda.layout import Tiled, tiled
 from quant.cuda.rows import quantize_groups
 from quant.cuda.tiles import Activations
-from tests.gpu.kernels import DEVICE, HALVES, QUICK, assert_rounded_alike, needs_triton
+from tests.gpu.kernels import DEVICE, EMULATED, HALVES, QUICK, assert_rounded_alike, needs_triton
+from tests.gpu.ptx.memory import Array, GlobalMemory
+from tests.gpu.ptx.races import Clock
 from tests.models.quantized import EXPERTS, INNER, WIDTH, plain_experts
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
@@ -138,6 +140,34 @@ def test_the_order_of_programs_changes_nothing(
     expected = fast(x, index, weight)
     change_tile(monkeypatch, fast.activations, side_by_side=True)
     assert torch.equal(fast(x, index, weight), expected)
+
+
+@pytest.mark.skipif(not HAS_BYTE_TABLE, reason="only of nf4 in the order of lanes is anything fetched ahead")
+@pytest.mark.parametrize("fetched", [1, 2, 9])
+@pytest.mark.parametrize(("width", "inner"), [(384, 128), (256, 192)])
+def test_what_is_fetched_ahead_changes_nothing(
+    fetched: int, width: int, inner: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some groups, all of a tile and those of the next one, or more than there are: nothing that is not loaded, too."""
+    x, index, weight = routed(21, torch.bfloat16, width)
+    fast = CudaExperts(plain_experts(width=width, inner=inner))
+    expected = fast(x, index, weight)
+    change_tile(monkeypatch, "a16", fetched=fetched)
+    asked_for, loaded, check, load = set(), set(), GlobalMemory.check, GlobalMemory.load
+
+    def noted_check(memory: GlobalMemory, addresses: Array) -> None:
+        asked_for.update((addresses // 32).tolist())
+        check(memory, addresses)
+
+    def noted_load(memory: GlobalMemory, clock: Clock, lanes: Array, addresses: Array, *size: int) -> Array:
+        loaded.update((addresses // 32).tolist())
+        return load(memory, clock, lanes, addresses, *size)
+
+    monkeypatch.setattr(GlobalMemory, "check", noted_check)
+    monkeypatch.setattr(GlobalMemory, "load", noted_load)
+    assert torch.equal(fast(x, index, weight), expected)
+    if EMULATED:
+        assert asked_for and asked_for <= loaded
 
 
 @pytest.mark.parametrize("codec", ["nf4", "int8", None])
