@@ -107,7 +107,7 @@ def gate_up_kernel(
     Grid: (blocks, I / 64); with 1 as BLOCK_AXIS (I / 64, blocks), so that the programs of a block are side by side.
     Both products are first rounded to COMPUTE, the type of the activations, as two separate layers would. With INT8,
     `x` is int8 with scales [N, D/64], and `hidden` is int8 with scales [P, I/64]. COLUMNS is 64: one group of the
-    input of the down projection.
+    input of the down projection. FETCHED is how many groups ahead the L2 cache fetches codes in words; 0 for none.
     """
     block, part = tl.program_id(BLOCK_AXIS), tl.program_id(1 - BLOCK_AXIS)
     expert = tl.load(block_expert + block)
@@ -212,7 +212,7 @@ def down_kernel(
     """The down projection of every pair, back in the order of pairs: `outputs` [P, D].
 
     Grid: (blocks, D / (TILES COLUMNS)), or turned as in `gate_up_kernel`; a program computes its tiles one after the
-    other.
+    other. FETCHED is as there.
     """
     block, part = tl.program_id(BLOCK_AXIS), tl.program_id(1 - BLOCK_AXIS)
     expert = tl.load(block_expert + block)

@@ -143,14 +143,17 @@ def test_the_order_of_programs_changes_nothing(
 
 
 @pytest.mark.skipif(not HAS_BYTE_TABLE, reason="only of nf4 in the order of lanes is anything fetched ahead")
-@pytest.mark.parametrize("fetched", [1, 2, 9])
+@pytest.mark.parametrize(
+    ("fetched", "besides"), [(1, {}), (2, {"by_warp": True}), (9, {"by_warp": True, "side_by_side": True})]
+)
 @pytest.mark.parametrize(("width", "inner"), [(384, 128), (256, 192)])
 def test_what_is_fetched_ahead_changes_nothing(
-    fetched: int, width: int, inner: int, monkeypatch: pytest.MonkeyPatch
+    fetched: int, besides: dict[str, bool], width: int, inner: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some groups, all of a tile and those of the next one, or more than there are: nothing that is not loaded, too."""
     x, index, weight = routed(21, torch.bfloat16, width)
     fast = CudaExperts(plain_experts(width=width, inner=inner))
+    change_tile(monkeypatch, "a16", **besides)
     expected = fast(x, index, weight)
     change_tile(monkeypatch, "a16", fetched=fetched)
     asked_for, loaded, check, load = set(), set(), GlobalMemory.check, GlobalMemory.load
