@@ -12,6 +12,8 @@
     linear_kernels, linear          linear layers
     split_product                   a product with an unquantized weight of few rows, as a router's, left in parts
     fused_projections               projections of the same rows as one GEMM
+    overlapped_kernels              linear layers in Gluon, whose decoding overlaps with products; no tile has it
+    overlapped_expert_kernels       the same of experts
     embedding_kernels, embedding    output head, and self-conditioning over all ids
     soft_kernels, soft              self-conditioning over the probable ids alone
     decode_kernels, decode          nf4 decoded in one launch, where it is decoded before it is multiplied

@@ -123,12 +123,16 @@ class CudaExperts(RoutedExperts):
         codes = source.codes.new_empty(len(blocks.order), inner)
         scales = source.scales.new_empty(len(codes), inner // GROUP) if self.activations == "a8" else codes
         tile = self._tile(codes.device)
+        table = self._levels(kernel, self._gate_up, blocks.rows, dtype)
+        further = _further(tile, table, 2 * COLUMNS)
+        if further:
+            from quant.cuda.overlapped_expert_kernels import gate_up_kernel as kernel
         kernel[self._grid(blocks, inner // COLUMNS)](
             source.codes,
             source.scales,
             self._gate_up.codes,
             self._gate_up.scale_words,
-            self._levels(kernel, self._gate_up, blocks.rows, dtype),
+            table,
             *blocks.tensors,
             codes,
             scales,
@@ -141,6 +145,7 @@ class CudaExperts(RoutedExperts):
             ROWS=blocks.rows,
             num_warps=tile.warps,
             num_stages=tile.stages,
+            **further,
         )
         return Rows(codes=codes, scales=scales)
 
@@ -156,6 +161,9 @@ class CudaExperts(RoutedExperts):
         several = tiles.DOWN_TILES_PER_TABLE if is_of_bytes else 1
         if width % (several * columns):
             several = 1
+        further = _further(tile, table, columns)
+        if further:
+            from quant.cuda.overlapped_expert_kernels import down_kernel as kernel
         kernel[self._grid(blocks, width // (several * columns))](
             hidden.codes,
             hidden.scales,
@@ -173,6 +181,7 @@ class CudaExperts(RoutedExperts):
             num_warps=tile.warps,
             num_stages=tile.stages,
             maxnreg=FETCHING_REGISTERS if is_of_bytes and tile.fetched else None,
+            **further,
         )
         return outputs
 
@@ -213,6 +222,12 @@ class CudaExperts(RoutedExperts):
             "BLOCK_AXIS": int(tile.side_by_side),
             "FETCHED": tile.fetched,
         }
+
+
+def _further(tile: ExpertTile, table: Tensor, columns: int) -> dict[str, int]:
+    """What kernels of `overlapped_expert_kernels` take besides; nothing where a tile or a table is not for them."""
+    overlaps = tile.overlaps and table.dtype == torch.int32 and columns >= 16 * tile.warps
+    return {"STAGES": tile.stages} if overlaps else {}
 
 
 def sorted_pairs(expert_ids: Tensor, *, experts: int, rows: int) -> Blocks:

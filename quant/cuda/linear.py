@@ -149,17 +149,22 @@ class Weight:
 
     def _product(self, x: Tensor, columns: int, *, gated: bool, parts: int = 1) -> Tensor:
         """The product [M, N], or more than one part of it [S, M, N]."""
-        from quant.cuda.linear_kernels import linear_kernel
+        from quant.cuda.linear_kernels import linear_kernel as kernel
 
         rows, width = x.shape
         out = x.new_empty(rows, columns) if parts == 1 else x.new_empty(parts, rows, columns, dtype=torch.float32)
         if not rows:
             return out
         tile = self._tile(x, columns, gated=gated)
+        further = {}
+        if tile.overlaps and x.dtype == torch.bfloat16 and self.by_lanes and not self.is_nf4:
+            from quant.cuda.overlapped_kernels import linear_kernel as kernel
+
+            further["STAGES"] = tile.stages
         scales = self.scales.view(torch.int32) if self.is_tiled else self.scales
         with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
             source = rows_for(x, self.activations)
-            linear_kernel[(-(-rows // tile.rows), columns // tile.columns, parts)](
+            kernel[(-(-rows // tile.rows), columns // tile.columns, parts)](
                 source.codes,
                 source.scales,
                 self.codes,
@@ -174,13 +179,14 @@ class Weight:
                 NF4=self.is_nf4,
                 INT8=self.activations == "a8",
                 GATED=gated,
-                PACK=pack(linear_kernel, x.device),
+                PACK=pack(kernel, x.device),
                 BY_LANES=self.by_lanes,
                 ROWS=tile.rows,
                 COLUMNS=tile.columns,
                 num_warps=tile.warps,
                 num_stages=tile.stages,
                 maxnreg=GATED_REGISTERS[self.activations] if gated else None,
+                **further,
             )
         return out
 

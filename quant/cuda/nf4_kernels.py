@@ -72,13 +72,10 @@ EXCHANGE = {count: _exchange([place // 2 + count * (place % 2) for place in rang
 EXCHANGE_BY_LANES = _exchange([1, 0, 3, 2, 5, 4, 7, 6])
 """Four bytes of two codes each to their levels, two of each byte, first of the code in its high half."""
 
-FILL_WARPS = 4
-"""Warps of a program that has a table of bytes."""
 
-
-def _fill() -> str:
-    per_thread = 256 * 8 // (32 * FILL_WARPS)  # eight threads write the copies of a word, 16 bytes each
-    step = 32 * FILL_WARPS // 8
+def _fill(warps: int) -> str:
+    per_thread = 256 * 8 // (32 * warps)  # eight threads write the copies of a word, 16 bytes each
+    step = 32 * warps // 8
     parts = range(per_thread)
     lines = [
         ".shared .align 16 .b32 table[8192];",
@@ -100,8 +97,9 @@ def _fill() -> str:
     return "\n".join(["{", *lines, "}"])
 
 
-FILL = _fill()
-"""Copies 256 words from global to 32 KiB of shared memory, each to 32 places, and gives a lane the address of its own.
+FILL = {warps: _fill(warps) for warps in (4, 8)}
+"""By the warps of a program: copies 256 words from global to 32 KiB of shared memory, each to 32 places, and gives a
+lane the address of its own.
 
 A lane reads from a bank that no other lane reads from, whatever the byte. Triton offers no memory that lasts for a
 program, so the code declares its own. Triton's begins behind it, at a multiple of 1,024 bytes still, as its matrices
@@ -131,8 +129,8 @@ two bytes, the second one for the others.
 """
 
 _DECODE, _EXCHANGE_2, _EXCHANGE_4 = tl.constexpr(DECODE), tl.constexpr(EXCHANGE[2]), tl.constexpr(EXCHANGE[4])
-_EXCHANGE_BY_LANES, _FILL, _LOOK_UP = tl.constexpr(EXCHANGE_BY_LANES), tl.constexpr(FILL), tl.constexpr(LOOK_UP)
-_FILL_WARPS = tl.constexpr(FILL_WARPS)
+_EXCHANGE_BY_LANES, _LOOK_UP = tl.constexpr(EXCHANGE_BY_LANES), tl.constexpr(LOOK_UP)
+_FILL_4, _FILL_8 = tl.constexpr(FILL[4]), tl.constexpr(FILL[8])
 _LANE = tl.constexpr("{ mov.u32 $0, %laneid; and.b32 $0, $0, 15; }")
 
 
@@ -146,12 +144,13 @@ def load_table(levels, NF4: tl.constexpr, INT8: tl.constexpr, PACK: tl.constexpr
     decode in another layout and go through shared memory.
 
     Args:
-        levels: the sixteen of them; or the table of bytes, int32 [256], for programs of `FILL_WARPS`.
+        levels: the sixteen of them; or the table of bytes, int32 [256], for programs of four or eight warps.
     """
     if NF4 and levels.dtype.element_ty == tl.int32:
-        tl.static_assert(num_warps() == _FILL_WARPS)
+        tl.static_assert(num_warps() == 4 or num_warps() == 8)
+        FILL: tl.constexpr = _FILL_4 if num_warps() == 4 else _FILL_8
         # Not pure: what it stores is no result, and whoever reads it must stay behind it.
-        levels = tl.inline_asm_elementwise(_FILL, "=r,l", [levels.to(tl.int64)], dtype=tl.int32, is_pure=False, pack=1)
+        levels = tl.inline_asm_elementwise(FILL, "=r,l", [levels.to(tl.int64)], dtype=tl.int32, is_pure=False, pack=1)
     elif NF4 and not INT8 and PACK > 0:
         lane = tl.inline_asm_elementwise(_LANE, "=r", [], dtype=tl.int32, is_pure=True, pack=1)
         levels = tl.load(levels + lane + tl.zeros([1, 1], dtype=tl.int32))

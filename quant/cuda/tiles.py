@@ -33,6 +33,8 @@ class Tile:
     Attributes:
         programs_per_sm: this tile is taken only if there are at least so many programs per SM; 0 for any number.
         stages: iterations of the loop that are in flight at a time.
+        overlaps: whether the next weights are decoded while the last ones are multiplied (`overlapped_kernels`), with
+            `wgmma`, bf16, and int8 in the order of lanes. Nobody has timed it.
     """
 
     rows: int
@@ -40,6 +42,7 @@ class Tile:
     warps: int
     programs_per_sm: float = 0.0
     stages: int = 3
+    overlaps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +64,10 @@ class ExpertTile:
         side_by_side: whether programs of one block are neighbours in the grid; otherwise those of the same columns are.
         fetched: how many groups of 64 inputs ahead nf4 is fetched to the L2 cache, where its codes are in the order of
             lanes; 0 for none but those that are loaded.
+        overlaps: whether, with a table of bytes, the next weights are decoded while the last ones are multiplied
+            (`overlapped_expert_kernels`); nothing is then fetched ahead, as copies to shared memory are.
 
-    Nobody has timed the last three.
+    Nobody has timed the last four.
     """
 
     few_rows: int
@@ -76,6 +81,7 @@ class ExpertTile:
     by_warp: bool = False
     side_by_side: bool = False
     fetched: int = 0
+    overlaps: bool = False
 
     def rows(self, pairs: int, experts: int, *, by_table: bool = False) -> int:
         """Rows of a block for so many pairs of a row and an expert; `by_table`, if blocks of few may have a table."""

@@ -22,7 +22,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
@@ -71,19 +71,28 @@ EXPERT_TILES = (
     *(ExpertTile(rows, rows, warps=8) for rows in (16, 32, 64)),
     *(ExpertTile(rows, rows, side_by_side=True) for rows in (16, 32)),
 )
-BYTE_TABLE_TILES = tuple(
-    ExpertTile(rows, rows, stages=stages, byte_table=True, by_warp=by_warp)
-    for by_warp, shapes in (
-        (False, ((16, 2), (16, 3), (32, 2), (32, 3), (32, 4), (64, 2))),
-        (True, ((16, 3), (16, 4), (32, 2), (32, 3), (32, 4), (64, 2), (64, 3))),
-    )
-    for rows, stages in shapes
-) + tuple(
-    ExpertTile(32, 32, stages=4, byte_table=True, by_warp=by_warp, side_by_side=side_by_side, fetched=fetched)
-    for by_warp, side_by_side, fetched in itertools.product((False, True), (False, True), (0, 4, 8))
-    if side_by_side or fetched
+BYTE_TABLE_TILES = (
+    *(
+        ExpertTile(rows, rows, stages=stages, byte_table=True, by_warp=by_warp)
+        for by_warp, shapes in (
+            (False, ((16, 2), (16, 3), (32, 2), (32, 3), (32, 4), (64, 2))),
+            (True, ((16, 3), (16, 4), (32, 2), (32, 3), (32, 4), (64, 2), (64, 3))),
+        )
+        for rows, stages in shapes
+    ),
+    *(
+        ExpertTile(32, 32, stages=4, byte_table=True, by_warp=by_warp, side_by_side=side_by_side, fetched=fetched)
+        for by_warp, side_by_side, fetched in itertools.product((False, True), (False, True), (0, 4, 8))
+        if side_by_side or fetched
+    ),
+    *(
+        ExpertTile(rows, rows, warps=warps, stages=stages, byte_table=True, overlaps=True)
+        for warps in (4, 8)
+        for rows, stages in ((16, 8), (32, 6), (64, 4))
+    ),
 )
-"""For nf4, where the chosen tile has a table of bytes, too."""
+"""For nf4, where the chosen tile has a table of bytes, too. What overlaps has as many stages as take more than 48 KiB:
+below that Triton does not ask the driver for what the table takes besides."""
 UNQUANTIZED_TILES = (
     *(ExpertTile(rows, rows, down_columns=64, stages=stages) for rows in (16, 32, 64) for stages in (2, 3, 4)),
     *(ExpertTile(rows, rows, down_columns=64, warps=8) for rows in (16, 32)),
@@ -96,12 +105,18 @@ LINEAR_TILES = (
     Tile(256, 64, 4),
     Tile(256, 128, 8),
 )
+OVERLAPPED_TILES = (
+    *(Tile(rows, 64, 4, stages=4, overlaps=True) for rows in (64, 128)),
+    *(Tile(rows, 128, 8, stages=4, overlaps=True) for rows in (64, 128)),
+    Tile(256, 64, 4, overlaps=True),
+)
 NARROW_TILES = tuple(tile for tile in LINEAR_TILES if tile.rows * tile.columns <= 64 * 128)
 """For few columns: larger ones are fewer programs than are chosen, which are too few."""
 PROGRAMS_PER_SM = (0.0, 1.0, 1.5, 2.0, 3.0, 4.0)
 GATED_TILES = tuple(
     Tile(rows, 64, warps, stages=stages) for rows in (32, 64, 128) for warps in (4, 8) for stages in (3, 4)
 )
+OVERLAPPED_GATED_TILES = tuple(Tile(rows, 64, 8, stages=4, overlaps=True) for rows in (32, 64))
 SOFT_TILES = (
     *(Tile(rows, 64, 4, stages=stages) for rows in (64, 128) for stages in (2, 3)),
     *(Tile(rows, 128, 8, stages=stages) for rows in (64, 128, 256) for stages in (2, 3)),
@@ -154,6 +169,8 @@ def products(contexts: Sequence[int], device: torch.device) -> Iterator[Product]
         yield from _of_columns(name, (WIDTH, width), "int8", both, NARROW_TILES, device)
     for name, width in narrow:
         yield from _of_parts(name, width, both, device)
+        if tiles.mma_kind(device) == "wgmma":
+            yield from _of_parts(name, width, both, device, overlaps=True)
     yield from _of_embedding(device)
     yield from _of_attention(contexts, device)
     yield from _of_columns("queries, keys, values", (QKV, WIDTH), "nf4", (ROWS,), LINEAR_TILES, device)
@@ -191,7 +208,7 @@ def _of_columns(
     shape: tuple[int, int],
     codec: str,
     several: Sequence[int],
-    others: Sequence[Tile],
+    others: tuple[Tile, ...],
     device: torch.device,
 ) -> Iterator[Product]:
     """A linear layer, of a weight of so many columns and inputs."""
@@ -203,24 +220,29 @@ def _of_columns(
             run=lambda x=x: weight.times(x),
             table=tiles.LINEAR,
             key=tiles.mma_kind(device),
-            others=tuple((tile,) for tile in others),
+            others=tuple((tile,) for tile in others + OVERLAPPED_TILES * _overlaps(codec, device)),
         )
 
 
-def _of_parts(name: str, width: int, several: Sequence[int], device: torch.device) -> Iterator[Product]:
+def _of_parts(
+    name: str, width: int, several: Sequence[int], device: torch.device, *, overlaps: bool = False
+) -> Iterator[Product]:
+    kind = tiles.mma_kind(device)
+    chosen = tuple(replace(tile, overlaps=overlaps) for tile in tiles.LINEAR[kind])
     weight = Weight.of(random_codes("int8", WIDTH, width, device=device), "a16")
     for rows in several:
         x = random_rows(rows, width, device)
 
         def run(x: Tensor = x) -> Tensor:
-            parts = weight.parts(x)
-            return weight.times(x) if parts is None else parts
+            with mock.patch.dict(tiles.LINEAR, {kind: chosen}):
+                parts = weight.parts(x)
+                return weight.times(x) if parts is None else parts
 
         yield Product(
-            name=f"{name}, in parts of K, {weight.path}, {rows} rows",
+            name=f"{name}, in parts of K{', overlapped' * overlaps}, {weight.path}, {rows} rows",
             run=run,
             table=tiles.PARTS_PER_SM,
-            key=tiles.mma_kind(device),
+            key=kind,
             others=PROGRAMS_PER_SM,
             whole=lambda result: result if result.dim() == 2 else result.sum(dim=0),
         )
@@ -235,7 +257,7 @@ def _of_gate(codec: str, several: Sequence[int], device: torch.device) -> Iterat
             run=lambda x=x: weight.gated(x),
             table=tiles.GATED[tiles.mma_kind(device)],
             key="a16",
-            others=tuple((tile,) for tile in GATED_TILES),
+            others=tuple((tile,) for tile in GATED_TILES + OVERLAPPED_GATED_TILES * _overlaps(codec, device)),
         )
 
 
@@ -304,7 +326,7 @@ def time_tiles(contexts: Sequence[int], results: Results, device: torch.device, 
                         print(f"    {words(tile)}: WRONG, off by {far:.1e}", flush=True)
                     else:
                         taken[words(tile)] = _microseconds(product.name, words(tile), product.run, results)
-            except (TritonError, RuntimeError) as error:  # too large for the card, or for a pass of the compiler
+            except (TritonError, RuntimeError, ImportError) as error:  # too large, for a card or a compiler; no Gluon
                 reason = (str(error).strip() or type(error).__name__).splitlines()[0]
                 print(f"    {words(tile):{WIDE}} does not run here: {reason}", flush=True)
         fastest = min(taken, key=lambda name: taken[name])
@@ -326,6 +348,10 @@ def _microseconds(product: str, tile: str, run: Callable[[], Tensor], results: R
     return figures.median
 
 
+def _overlaps(codec: str, device: torch.device) -> bool:
+    return codec == "int8" and tiles.mma_kind(device) == "wgmma"
+
+
 def _distance(found: Tensor, expected: Tensor) -> float:
     return ((found - expected).norm() / expected.norm()).item()
 
@@ -337,11 +363,11 @@ def words(tile: Any) -> str:
     if isinstance(tile, tuple):
         (tile,) = tile
     if isinstance(tile, ExpertTile):
-        how = ", table of bytes" * tile.byte_table + ", by warp" * tile.by_warp
+        how = ", table of bytes" * tile.byte_table + ", by warp" * tile.by_warp + ", overlaps" * tile.overlaps
         how += ", side by side" * tile.side_by_side + f", {tile.fetched} fetched" * bool(tile.fetched)
         shape = f"{tile.few_rows} × 64, down {tile.down_columns}{how}"
     elif isinstance(tile, Tile):
-        shape = f"{tile.rows} × {tile.columns}"
+        shape = f"{tile.rows} × {tile.columns}{', overlaps' * tile.overlaps}"
     else:
         shape = f"{tile.rows} rows, {tile.keys} keys"
     return f"{shape}, {tile.warps} warps, {tile.stages} stages"

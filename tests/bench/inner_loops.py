@@ -21,12 +21,13 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 if __name__ == "__main__":  # ahead of any device code: what is interpreted cannot be compiled
     os.environ.pop("TRITON_INTERPRET", None)
 
 from tests.gpu.kernels_aot import build, mma_kind_of, names
-from tests.gpu.machine_code import instructions, loops, name_of
+from tests.gpu.machine_code import beside_products, instructions, loops, name_of
 from tests.gpu.specializations import WAYS, Launch, launched
 
 GROUP = 64
@@ -65,13 +66,13 @@ def _words_of_a_lane(instruction: str) -> int:
 
 
 def mflop(launch: Launch) -> float | None:
-    """Of one pass through the loop: a group of 64 inputs, some keys or ids; None where there is no matrix product."""
+    """Of one pass through the loop: groups of 64 inputs, some keys or ids; None where there is no matrix product."""
     sizes = dict(launch.constants)
     if launch.kernel == "attention_kernel":
         return 4e-6 * sizes["ROWS"] * sizes["KEYS"] * sizes["WIDTH"]
     if launch.kernel in ("linear_kernel", "gate_up_kernel", "down_kernel"):
         twice = launch.kernel == "gate_up_kernel" or sizes.get("GATED", False)
-        return 2e-6 * sizes["ROWS"] * sizes["COLUMNS"] * GROUP * (1 + twice)
+        return 2e-6 * sizes["ROWS"] * sizes["COLUMNS"] * GROUP * (1 + twice) * _groups(sizes)
     if launch.kernel == "soft_kernel":
         return 2e-6 * sizes["ROWS"] * sizes["GROUPS"] * GROUP * sizes["IDS"]
     return None
@@ -87,13 +88,18 @@ def kilobytes(launch: Launch) -> float:
     rows = types["x"] if "x" in types else types["hidden"]
     weights = GROUP / 2 if sizes["NF4"] else WIDTHS[types["codes"]] * GROUP
     twice = launch.kernel == "gate_up_kernel" or sizes.get("GATED", False)
-    return 1e-3 * (sizes["ROWS"] * GROUP * WIDTHS[rows] + sizes["COLUMNS"] * weights * (1 + twice))
+    return 1e-3 * (sizes["ROWS"] * GROUP * WIDTHS[rows] + sizes["COLUMNS"] * weights * (1 + twice)) * _groups(sizes)
+
+
+def _groups(sizes: dict[str, Any]) -> int:
+    """Groups of 64 inputs of one pass: those of `quant.cuda.overlapped_kernels` have two."""
+    return 2 if "STAGES" in sizes else 1
 
 
 def main(cards: list[int]) -> None:
     """Prints a line a kernel and card."""
     print("per MFLOP: instructions of all warps, KB read, clocks to issue, on ALUs, in MIO;", end=" ")
-    print("of one warp: all, on tensor cores, decoding; KiB shared")
+    print("of one warp: all, on tensor cores, decoding, beside products of Hopper; KiB shared")
     for card in cards:
         launches = [one for one in launched(WAYS[1:2], mma_kind_of(card), [128]) if mflop(one) is not None]
         for launch, name in sorted(zip(launches, names(launches), strict=True), key=lambda pair: pair[1]):
@@ -106,7 +112,7 @@ def main(cards: list[int]) -> None:
                 f"sm_{card}  {name:75} {len(body) * launch.warps / work:6.0f} {kilobytes(launch) / work:5.1f}  "
                 f"{issue:5.0f} {alu:5.0f} {mio:5.0f}  {len(body):5} "
                 f"{sum(found[kind] for kind in TENSOR):4} {sum(found[kind] for kind in DECODING):4} "
-                f"{made.metadata.shared / 1024:5.0f}",
+                f"{beside_products(body):4} {made.metadata.shared / 1024:5.0f}",
                 flush=True,
             )
 

@@ -41,6 +41,8 @@ UNASKED = 48
 RESERVED = 1024
 """Bytes of shared memory that the system keeps in every block from sm_90 on. The tool counts them with those that are
 declared; the limits above do not."""
+UNCHOSEN = {"quant.cuda.overlapped_kernels", "quant.cuda.overlapped_expert_kernels"}
+"""Device code that no tile of the tables has; `tests.bench.gpu_tiles` compiles and times it."""
 COLUMNS = 512
 """Columns of tensor memory that a multiprocessor of a B200 has (PTX ISA, `tcgen05`)."""
 
@@ -86,11 +88,11 @@ class Use:
 
 
 def all_kernels() -> set[tuple[str, str]]:
-    """Module and name of every kernel that there is."""
+    """Module and name of every kernel that the released model may launch."""
     found = set()
     for package in (localdiff.kernels, quant.cuda):
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-            if module.name.endswith("_kernels"):
+            if module.name.endswith("_kernels") and module.name not in UNCHOSEN:
                 members = vars(importlib.import_module(module.name))
                 found |= {(module.name, name) for name in members if name.endswith("_kernel")}
     return found
@@ -179,6 +181,10 @@ def source_of(launch: Launch, kernel: Any, target: Any) -> Any:
     bound = {name: values.get(name) for name, _ in launch.types}
     backend = make_backend(target)
     _, *source = kernel._pack_args(backend, options_of(launch), bound, marks, backend.parse_options(options_of(launch)))
+    if kernel.is_gluon():
+        from triton.experimental.gluon._runtime import GluonASTSource
+
+        return GluonASTSource(kernel, *source)
     return ASTSource(kernel, *source)
 
 

@@ -67,6 +67,21 @@ def loops(code: Code) -> Iterator[list[tuple[int, str]]]:
             yield [(place, inner) for place, inner in code if int(target[1], 16) <= place <= at]
 
 
+def beside_products(body: Sequence[str]) -> int:
+    """Instructions of a loop that are issued while a matrix instruction of Hopper has not been waited for."""
+    under_way = False
+    for _ in range(2):  # the first time only tells how the loop begins
+        count = 0
+        for line in map(_unpredicated, body):
+            if name_of(line) in ("HGMMA", "IGMMA"):
+                under_way = True
+            elif _WAIT.match(line):
+                under_way = False
+            else:
+                count += under_way
+    return count
+
+
 def overwritten_operands(code: Code) -> list[str]:
     """Instructions that write registers from which a matrix instruction of Hopper may still read.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.gpu.machine_code import loops, overwritten_operands
+from tests.gpu.machine_code import beside_products, loops, overwritten_operands
 
 WAIT = "WARPGROUP.DEPBAR.LE gsb0, 0x0"
 FIRST = "HGMMA.64x128x16.F32.BF16 R24, R88, gdesc[UR4], R24"
@@ -48,6 +48,12 @@ def test_a_loop_goes_on_at_its_beginning() -> None:
     assert [len(loop) for loop in loops(body)] == [6]
     assert overwritten_operands(body) == [f"0x10 {early}"]
     assert overwritten_operands(code("NOP", early, FIRST, WAIT, late, LAST, WAIT, "@P2 BRA 0x10", "EXIT")) == []
+
+
+def test_what_is_issued_while_a_product_is_under_way() -> None:
+    assert beside_products(["MOV R1, R2", FIRST, "MOV R1, R2", LAST, "@P0 MOV R1, R2", WAIT, "BRA 0x0"]) == 2
+    assert beside_products(["MOV R1, R2", WAIT, "MOV R1, R2", LAST, "BRA 0x0"]) == 2, "it goes on at the beginning"
+    assert beside_products(["MOV R1, R2", "BRA 0x0"]) == 0
 
 
 def test_operands_in_shared_memory_are_no_registers() -> None:

@@ -20,8 +20,8 @@ from tests.gpu.ptx.warpgroup import Warpgroups
 
 Array: TypeAlias = NDArray[Any]
 Run: TypeAlias = Callable[[Mask], None]
-_ORDERS = {"fence.proxy.async.shared::cta"}
-"""Instructions that order what here happens in order."""
+_ORDERS = {"fence.proxy.async.shared::cta", "nanosleep.u32"}
+"""Instructions that order what here happens in order, or let time pass."""
 
 
 class Machine:

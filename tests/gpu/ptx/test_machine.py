@@ -400,6 +400,10 @@ def test_lanes_that_a_predicate_excludes_access_nothing() -> None:
     assert set(run(guarded).tolist()) == {3}
 
 
+def test_a_pause_changes_nothing() -> None:
+    assert set(run("mov.b32 %r28, 3; setp.eq.b32 %p1, %r1, 0; @%p1 nanosleep.u32 0;").tolist()) == {3}
+
+
 FOUR, TWO = "{%r3, %r4, %r5, %r6}", "{%r3, %r4}"
 
 
