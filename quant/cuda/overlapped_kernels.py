@@ -148,25 +148,28 @@ def overlapped_product(
     tl.debug_barrier()
     acc = gl.zeros([N, M], gl.float32, SUMS)
     weights = _decoded(code_ring.index(0), scale_ring.index(0), first < last, table, NF4, N, OPERAND)
+    tl.debug_barrier()
     place = 0
     for pair in range(first, last, 2):
         for half_of_pair in gl.static_range(2):  # each with registers of its own for weights
             group = pair + half_of_pair
-            fence_async_shared()
-            sums = warpgroup_mma(weights, x_ring.index(place).permute((1, 0)), acc, is_async=True)
             following = gl.where(place == STAGES - 1, 0, place + 1)
             before = gl.where(place == 0, STAGES - 1, place - 1)
+            fence_async_shared()
+            sums = warpgroup_mma(weights, x_ring.index(place).permute((1, 0)), acc, is_async=True)
+            # All warps have decoded these codes. Behind the barrier, all have been through the product before; and what
+            # follows it, the assembler does not put ahead of this product.
+            ahead = gl.minimum(group + STAGES, last - 1)
+            async_copy.async_copy_global_to_shared(code_ring.index(place), codes + ahead * code_group_stride)
+            async_copy.async_copy_global_to_shared(scale_ring.index(place), scales + ahead * scale_group_stride)
+            tl.debug_barrier()
+            ahead = gl.minimum(group + STAGES - 1, last - 1)
+            async_copy.async_copy_global_to_shared(x_ring.index(before), x + ahead * 64)
+            async_copy.commit_group()
             # Behind the last group are zeros.
             weights = _decoded(
                 code_ring.index(following), scale_ring.index(following), group + 1 < last, table, NF4, N, OPERAND
             )
-            tl.debug_barrier()  # all warps have been through the product before, and have read the codes of this one
-            ahead = gl.minimum(group + STAGES - 1, last - 1)
-            async_copy.async_copy_global_to_shared(x_ring.index(before), x + ahead * 64)
-            ahead = gl.minimum(group + STAGES, last - 1)
-            async_copy.async_copy_global_to_shared(code_ring.index(place), codes + ahead * code_group_stride)
-            async_copy.async_copy_global_to_shared(scale_ring.index(place), scales + ahead * scale_group_stride)
-            async_copy.commit_group()
             weights = _in_time(weights, N // WARPS)
             async_copy.wait_group(STAGES - 2)
             tl.debug_barrier()
