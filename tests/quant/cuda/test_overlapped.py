@@ -62,23 +62,24 @@ def test_a_linear_layer_has_the_same_bits(tile: Tile, rows: int, width: int, par
     assert torch.equal(found, product(tile, rows, width, parts, gated=gated))
 
 
-@needs_hopper
-@pytest.mark.parametrize("warps", [4, 8])
-@pytest.mark.parametrize(("width", "inner", "rows"), [(256, 64, 20), (192, 128, 40)])
-def test_experts_have_the_same_bits(
-    warps: int, width: int, inner: int, rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A program of the down projection has two tiles, or one that is too narrow for eight warps."""
+def of_experts(tile: ExpertTile, width: int, inner: int, rows: int) -> torch.Tensor:
     fast = CudaExperts(plain_experts(width=width, inner=inner))
     generator = torch.Generator().manual_seed(4)
     x = torch.randn(rows, width, generator=generator).to(DEVICE, torch.bfloat16)
     chosen = torch.rand(rows, EXPERTS, generator=generator).topk(2).indices.to(DEVICE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(tiles.EXPERTS["wgmma"], "a16", tile)
+        return fast(x, chosen, torch.ones(rows, 2, device=DEVICE))
+
+
+@needs_hopper
+@pytest.mark.parametrize("warps", [4, 8])
+@pytest.mark.parametrize(("width", "inner", "rows"), [(256, 64, 20), (192, 128, 40)])
+def test_experts_have_the_same_bits(warps: int, width: int, inner: int, rows: int) -> None:
+    """A program of the down projection has two tiles, or one that is too narrow for eight warps."""
     tile = ExpertTile(32, 32, stages=6, byte_table=True)
-    outputs = []
-    for one in (tile, replace(tile, warps=warps, overlaps=True)):
-        monkeypatch.setitem(tiles.EXPERTS["wgmma"], "a16", one)
-        outputs.append(fast(x, chosen, torch.ones(rows, 2, device=DEVICE)))
-    assert torch.equal(*outputs)
+    found = of_experts(replace(tile, warps=warps, overlaps=True), width, inner, rows)
+    assert torch.equal(found, of_experts(tile, width, inner, rows))
 
 
 @needs_hopper
@@ -91,7 +92,13 @@ def test_the_assembler_leaves_decoding_beside_products(monkeypatch: pytest.Monke
         JITFunction, "run", lambda kernel, *args, **kwargs: launches.append(Launch.of(kernel, args, kwargs))
     )
     product(Tile(128, 64, 4, stages=4, overlaps=True), 128, 256, 1, gated=False)
-    code = instructions(build(launches[0], 90).asm["cubin"])
-    body = innermost(code)
-    assert beside_products(body) > len(body) * 3 / 4
-    assert not overwritten_operands(code)
+    product(Tile(64, 64, 8, stages=4, overlaps=True), 64, 256, 1, gated=True)
+    for warps in (4, 8):
+        of_experts(ExpertTile(32, 32, stages=6, byte_table=True, warps=warps, overlaps=True), 256, 64, 40)
+    overlapped = [launch for launch in launches if "overlapped" in launch.module]
+    assert len(overlapped) == 6
+    for launch in overlapped:
+        code = instructions(build(launch, 90).asm["cubin"])
+        body = innermost(code)
+        assert beside_products(body) > len(body) * 3 / 4
+        assert not overwritten_operands(code)
