@@ -32,19 +32,19 @@ class Nf4Library:
     """Decodes NF4 with groups of 64. Uses the threads of the OpenMP runtime that torch uses, where they share one.
 
     Args:
-        path: of the shared library.
+        file: the shared library.
 
     Raises:
         OSError: it cannot be opened.
         AttributeError: it lacks a function.
 
     Attributes:
-        path: as given.
+        file: as given.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        library = ctypes.CDLL(str(path))
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        library = ctypes.CDLL(str(file))
         self._functions = {}
         for dtype, name in FUNCTIONS.items():
             function = getattr(library, name)

@@ -88,7 +88,7 @@ class DecodedProduct:
             return lambda expert, part: torch.mm(decode(expert), rows[part].t())
 
         out = x.new_empty(len(rows), self._encoded.codes.shape[1])
-        return _products(multiplier, counts, out, None if self._library is None else self._library.path)
+        return _products(multiplier, counts, out, None if self._library is None else self._library.file)
 
     def _decoder(self) -> Callable[[int], Tensor]:
         if self._library is None:

@@ -30,7 +30,7 @@ MAX_REGISTERS: dict[MmaKind, int] = {"wgmma": 128}
 """Registers of a thread of the soft embedding at most: with a few more, one program fits a multiprocessor, not two."""
 MAX_SUMS = 64
 """Sums of a thread for which these are enough."""
-SUMS = {
+TILES = {
     2: (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 128, 8)),
     4: (Tile(16, 64, 4), Tile(64, 64, 4)),
 }
@@ -79,7 +79,7 @@ class CudaEmbedding(QuantEmbedding):
         probs = probs if probs.stride(1) == 1 else probs.contiguous()
         width = self.weight.shape[1]
         codes, scales = self.weight.codes[ids], self.weight.scales[ids]
-        tile = tile_of(rows, width, SUMS[self.dtype.itemsize])
+        tile = tile_of(rows, width, TILES[self.dtype.itemsize])
         groups = tile.columns // GROUP
         scales = scales if groups == 1 else scales.view(torch.int32)
         share = -(-vocab_size // (SHARES * IDS)) * IDS

@@ -276,7 +276,7 @@ def _of_embedding(device: torch.device) -> Iterator[Product]:
     yield Product(
         name=f"{both.soft_path}, {ROWS} rows",
         run=lambda: both.mean(probs),
-        table=embedding.SUMS,
+        table=embedding.TILES,
         key=DTYPE.itemsize,
         others=tuple((tile,) for tile in SOFT_TILES),
     )

@@ -171,7 +171,7 @@ def test_two_groups_of_columns_share_their_probabilities(
     expected = plain.mean(probs)
     fast, found = CudaEmbedding(plain), []
     for columns in (64, 128):
-        monkeypatch.setitem(module.SUMS, 4, (Tile(16, 64, 4), Tile(16, columns, 4)))
+        monkeypatch.setitem(module.TILES, 4, (Tile(16, 64, 4), Tile(16, columns, 4)))
         found.append(fast.mean(probs))
         torch.testing.assert_close(found[-1], expected, **TOLERANCE[torch.float32])
     assert torch.equal(*found)
