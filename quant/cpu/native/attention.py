@@ -14,7 +14,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from quant.cpu.native.calls import addresses, function_of, integers, pointers, run
+from quant.cpu.native.calls import addresses, function_of, integers, number_of, pointers, run, text_of
 
 KeysValues: TypeAlias = tuple[Tensor, Tensor]
 """Keys and values [K, T, d] that lie together."""
@@ -52,13 +52,9 @@ class NativeAttention:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._attend = function_of(library.attend, _Attention)
-        library.attention_instructions.restype = ctypes.c_char_p
-        for number in (library.attention_is_in_bf16, library.attention_panel, library.attention_max_head):
-            number.restype = ctypes.c_int64
-        self.instructions = str(library.attention_instructions().decode())
-        self.path = f"{'bf16' if library.attention_is_in_bf16() else 'fp32'}, native, {self.instructions}"
-        self._panel = int(library.attention_panel())
-        self._max_head = int(library.attention_max_head())
+        self.instructions = text_of(library.attention_instructions)
+        self.path = f"{'bf16' if number_of(library.attention_is_in_bf16) else 'fp32'}, native, {self.instructions}"
+        self._panel, self._max_head = number_of(library.attention_panel), number_of(library.attention_max_head)
 
     def supports(self, d: int) -> bool:
         """Whether a head size divides into panels, and is not too large."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -22,12 +22,12 @@ Function: TypeAlias = Callable[[ctypes.Structure], None]
 
 
 def pointers(*names: str) -> Iterator[tuple[str, type[ctypes.c_void_p]]]:
-    """Fields of a structure."""
+    """Fields of a structure that are pointers."""
     return ((name, ctypes.c_void_p) for name in names)
 
 
 def integers(*names: str) -> Iterator[tuple[str, type[ctypes.c_int64]]]:
-    """The same of 64 bits."""
+    """Fields of a structure that are integers of 64 bits."""
     return ((name, ctypes.c_int64) for name in names)
 
 
@@ -42,13 +42,25 @@ def function_of(function: Callable[..., None], arguments: type[ctypes.Structure]
     return function
 
 
+def number_of(function: Any) -> int:
+    """A number that the library was compiled with."""
+    function.restype = ctypes.c_int64
+    return int(function())
+
+
+def text_of(function: Any) -> str:
+    """Words that the library was compiled with."""
+    function.restype = ctypes.c_char_p
+    return str(function().decode())
+
+
 def run(
     function: Function, arguments: ctypes.Structure, tensors: tuple[object, ...], max_threads: int = MAX_THREADS
 ) -> None:
     """Calls a function in as many threads as torch has, or no more than are allowed.
 
     Args:
-        arguments: its counter is 0, as what a structure is not given always is.
+        arguments: with a counter of 0, which is what a field holds that is not given.
         tensors: what the arguments point to. Threads hold them too: after Ctrl-C they are still computing when the
             caller is gone.
     """

@@ -21,7 +21,7 @@ from torch import Tensor
 from quant.codecs.codec import GROUP, Encoded
 from quant.codecs.nf4 import LEVELS
 from quant.cpu.native.attention import NativeAttention
-from quant.cpu.native.calls import DTYPES, addresses, function_of, integers, pointers, run
+from quant.cpu.native.calls import DTYPES, addresses, function_of, integers, number_of, pointers, run, text_of
 from quant.cpu.native.logits import NativeLogits
 from quant.cpu.native.soft_embedding import NativeSoftEmbedding
 
@@ -83,15 +83,9 @@ class NativeLibrary:
         library = ctypes.CDLL(str(path))
         self._quantize = function_of(library.quantize, _Rows)
         self._multiply = function_of(library.multiply, _Product)
-        library.instructions.restype = ctypes.c_char_p
-        library.lanes.restype = library.max_inputs.restype = ctypes.c_int64
-        self.instructions = str(library.instructions().decode())
-        self.lanes = int(library.lanes())
-        self.max_inputs = int(library.max_inputs())
-        library.use_tiles.restype = ctypes.c_int64
-        self.has_tiles = bool(library.use_tiles())
-        if self.has_tiles:
-            self.instructions = f"AMX, {self.instructions}"
+        self.lanes, self.max_inputs = number_of(library.lanes), number_of(library.max_inputs)
+        self.has_tiles = bool(number_of(library.use_tiles))
+        self.instructions = "AMX, " * self.has_tiles + text_of(library.instructions)
         self.attention = NativeAttention(library)
         self.soft_embedding = NativeSoftEmbedding(library)
         self.logits = NativeLogits(library)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quant.cpu.native.calls import DTYPES, addresses, function_of, integers, pointers, run
+from quant.cpu.native.calls import DTYPES, addresses, function_of, integers, number_of, pointers, run
 
 MIN_LOGITS_PER_THREAD = 1 << 16
 """Fewer take less time than it takes to wake up a thread."""
@@ -56,8 +56,7 @@ class NativeLogits:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._read = function_of(library.read_logits, _Reading)
-        library.logits_chunk.restype = library.logits_max_chunks.restype = ctypes.c_int64
-        self._chunk, self._max_chunks = int(library.logits_chunk()), int(library.logits_max_chunks())
+        self._chunk, self._max_chunks = number_of(library.logits_chunk), number_of(library.logits_max_chunks)
 
     def supports(self, vocabulary: int) -> bool:
         """Whether a vocabulary divides into chunks, and is not too large."""

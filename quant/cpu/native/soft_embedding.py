@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from quant.codecs.codec import GROUP, Encoded
-from quant.cpu.native.calls import DTYPES, addresses, function_of, integers, pointers, run, thread_count
+from quant.cpu.native.calls import DTYPES, addresses, function_of, integers, number_of, pointers, run, thread_count
 
 MIN_PRODUCTS_PER_THREAD = 1 << 20
 """Fewer multiplications take less time than it takes to wake up a thread."""
@@ -47,8 +47,7 @@ class NativeSoftEmbedding:
         self._measure = function_of(library.measure_nuclei, _Nuclei)
         self._collect = function_of(library.collect_nuclei, _Nuclei)
         self._add_rows = function_of(library.add_rows, _Sums)
-        library.soft_panel.restype = library.soft_rows.restype = ctypes.c_int64
-        self._panel, self._max_rows = int(library.soft_panel()), int(library.soft_rows())
+        self._panel, self._max_rows = number_of(library.soft_panel), number_of(library.soft_rows)
 
     def __call__(
         self, table: Encoded, logits: Tensor, log_normalizer: Tensor, *, tail: float, max_ids: int
