@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from quant.codecs.codec import GROUP, Codec, Encoded
-from quant.cpu.parallel import MAX_THREADS, parallel_for
+from quant.cpu.parallel import parallel_for, thread_count
 from quant.cpu.rows import MAX_CODE, Int8Rows
 from quant.instructions import has_amx
 from quant.modules.tensor import QuantTensor
@@ -68,7 +68,7 @@ def requantized(codec: Codec, encoded: Encoded) -> RowWeight:
         rows = RowWeight.of(codec.decode(encoded[part], torch.float32))
         codes[part], scales[part] = rows.codes, rows.scales
 
-    parallel_for([convert] * min(torch.get_num_threads(), MAX_THREADS), range(-(-out // step)))
+    parallel_for([convert] * thread_count(), range(-(-out // step)))
     return RowWeight(codes=codes, scales=scales)
 
 

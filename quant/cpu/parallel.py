@@ -24,6 +24,15 @@ MAX_THREADS = 32
 """Maximum number of threads; Python wakes them one after the other, and some have memory for a decoded weight each."""
 
 
+def thread_count(max_threads: int = MAX_THREADS) -> int:
+    """Threads that share work of which so many may take a part: all, or a power of two of them.
+
+    Each number has a pool of threads of its own, which stays: with any number there would be hundreds of threads.
+    """
+    every = min(torch.get_num_threads(), MAX_THREADS)
+    return every if max_threads >= every else 1 << (max(1, max_threads).bit_length() - 1)
+
+
 def parallel_for(works: Sequence[Callable[[T], None]], items: Iterable[T], library: Path | None = None) -> None:
     """Process every item once, by the next free worker; the first exception is raised after all have ended.
 

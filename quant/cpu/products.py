@@ -18,7 +18,7 @@ from torch import Tensor
 from quant.cpu.bitsandbytes_library import Nf4Library
 from quant.cpu.int8_weight import PATH, PackedWeight
 from quant.cpu.native.library import NativeLibrary
-from quant.cpu.parallel import MAX_THREADS, parallel_for
+from quant.cpu.parallel import parallel_for, thread_count
 from quant.cpu.rows import quantize_rows
 from quant.dtypes import short_name
 from quant.modules.tensor import QuantTensor
@@ -134,7 +134,7 @@ def _products(
 
         return fill
 
-    parallel_for([work() for _ in range(min(torch.get_num_threads(), MAX_THREADS))], expert_parts(counts), library)
+    parallel_for([work() for _ in range(thread_count())], expert_parts(counts), library)
     return out
 
 

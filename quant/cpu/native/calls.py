@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from quant.cpu.parallel import MAX_THREADS, parallel_for
+from quant.cpu.parallel import MAX_THREADS, parallel_for, thread_count
 
 DTYPES = (torch.float32, torch.bfloat16)
 """Types of activations, results and logits."""
@@ -70,12 +70,3 @@ def run(
 
     threads = thread_count(max_threads)
     parallel_for([work] * threads, range(threads))
-
-
-def thread_count(max_threads: int) -> int:
-    """Threads that share work of which so many may take a part: all, or a power of two of them.
-
-    Each number has a pool of threads of its own, which stays: with any number there would be hundreds of threads.
-    """
-    every = min(torch.get_num_threads(), MAX_THREADS)
-    return every if max_threads >= every else 1 << (max(1, max_threads).bit_length() - 1)

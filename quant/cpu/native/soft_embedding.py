@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from quant.codecs.codec import GROUP, Encoded
-from quant.cpu.native.calls import DTYPES, addresses, function_of, integers, number_of, pointers, run, thread_count
+from quant.cpu.native.calls import DTYPES, addresses, function_of, integers, number_of, pointers, run
+from quant.cpu.parallel import thread_count
 
 MIN_PRODUCTS_PER_THREAD = 1 << 20
 """Fewer multiplications take less time than it takes to wake up a thread."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from quant.codecs import CODECS
 from quant.cpu.bitsandbytes_library import nf4_library
-from quant.cpu.parallel import parallel_for
+from quant.cpu.parallel import parallel_for, thread_count
 from quant.cpu.products import DecodedProduct, ExpertProduct, Int8Product
 from quant.modules import QuantTensor
 from tests.fakes.threads import torch_threads
@@ -132,3 +132,18 @@ def test_the_same_bits_on_any_number_of_threads(kind: str, counts: tuple[int, ..
 def _on(threads: int, call: Callable[[], torch.Tensor]) -> torch.Tensor:
     with torch_threads(threads):
         return call()
+
+
+@pytest.fixture
+def twenty() -> Iterator[None]:
+    with torch_threads(20):
+        yield
+
+
+def test_threads_are_all_or_a_power_of_two(twenty: None) -> None:
+    asked = [0, 1, 2, 3, 4, 7, 8, 15, 16, 19, 20, 21, 1000]
+    assert [thread_count(count) for count in asked] == [1, 1, 2, 2, 4, 4, 8, 8, 16, 16, 20, 20, 20]
+
+
+def test_there_are_few_pools_of_threads(twenty: None) -> None:
+    assert len({thread_count(count) for count in range(1, 5000)}) == 6
