@@ -1,4 +1,4 @@
-"""All disk writes of this package, one operation per method.
+"""All that jobs do to a disk, one operation per method.
 
 Knows files and directories; knows nothing about what is in them. Tests substitute a disk that stops after any number of
 operations.

@@ -1,6 +1,6 @@
-"""Safetensors files as their headers describe them.
+"""The weight files of a checkpoint, as their headers and its index describe them.
 
-Knows the file format, not what a tensor is for; headers are enough for a plan, and nothing else is read here.
+Knows both formats, not what a tensor is for. Headers are enough for a plan: no weight is read here.
 
 A safetensors file is `u64 header length | JSON header | data`; offsets in the header count from the start of the data.
 """
