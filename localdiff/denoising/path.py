@@ -9,7 +9,7 @@ import torch
 from localdiff.model.block import Layer
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.residence import Residence
-from quant.cpu.choice import logits_kernel
+from quant.cpu.choice import native_logits
 from quant.cpu.native.logits import NativeLogits
 from quant.cuda.switches import check_switches, is_plain, is_sparse
 from quant.modules import QuantEmbedding
@@ -106,7 +106,7 @@ def _can_be_captured(model: DiffusionGemma) -> bool:
 def native_logits_kernel(model: DiffusionGemma) -> NativeLogits | None:
     """The kernel that takes statistics of a model's logits on a CPU, or None where torch does."""
     config = model.config
-    return logits_kernel(config.vocab_size, config.vocab_size * config.hidden_size)
+    return native_logits(config.vocab_size, config.vocab_size * config.hidden_size)
 
 
 def int8_embedding(model: DiffusionGemma) -> QuantEmbedding | None:

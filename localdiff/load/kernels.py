@@ -14,7 +14,7 @@ from localdiff.model.fused_layer_ops import FusedLayerOps
 from localdiff.model.layer_ops import set_layer_ops
 from localdiff.model.projections import fuse_projections
 from localdiff.model.residence import Residence
-from quant.cpu.choice import attention_kernel
+from quant.cpu.choice import native_attention
 from quant.cuda.support import why_unsupported
 from quant.cuda.switches import is_plain
 
@@ -34,7 +34,7 @@ def take_kernels(network: DiffusionGemma, device: torch.device, residence: Resid
         config = network.config
         head_sizes = {layer.head_dim for layer in config.layers}
         weights = config.hidden_size * config.num_heads * max(head_sizes)
-        network.attention_kernel = attention_kernel(head_sizes, weights)
+        network.attention_kernel = native_attention(head_sizes, weights)
     elif device.type == "cuda" and residence != "spread" and _run_on(device):
         network.attends_through_triton = not is_plain("attention") and _can_attend(network)
         if not is_plain("layer-ops"):

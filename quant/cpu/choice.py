@@ -11,7 +11,7 @@ The kernel is taken where it compiles and computes what it should (`native.suppo
 instructions for it, and they are exact. For many rows and no decoding, which is what linear layers have, oneDNN is the
 faster of the two. The embedding is multiplied in bf16 only on CPUs with instructions for that; with AMX, which does it
 in tiles, that is the first choice unless the kernel has them, too. Attention in bf16, and statistics of logits, are not
-modules: `attention_kernel` and `logits_kernel` say what computes them.
+modules: `native_attention` and `native_logits` say what computes them.
 
 A weight is never held twice: a module's stored parts are freed before the next module is replaced. The kernel reads the
 stored parts, int8 by rows takes as much memory as they do, and the bf16 matrix twice as much; a module for which too
@@ -99,7 +99,7 @@ def use_cpu_modules(
     return _warning() if has_slow_experts else None
 
 
-def attention_kernel(head_sizes: Iterable[int], weights: int) -> NativeAttention | None:
+def native_attention(head_sizes: Iterable[int], weights: int) -> NativeAttention | None:
     """What computes a model's attention in bf16, or None where torch is to.
 
     Args:
@@ -119,7 +119,7 @@ def attention_kernel(head_sizes: Iterable[int], weights: int) -> NativeAttention
     return library.attention
 
 
-def logits_kernel(vocabulary: int, weights: int) -> NativeLogits | None:
+def native_logits(vocabulary: int, weights: int) -> NativeLogits | None:
     """What takes statistics of a model's logits, or None where torch is to.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from quant.cpu import choice
-from quant.cpu.choice import MIN_WEIGHTS, attention_kernel, logits_kernel
+from quant.cpu.choice import MIN_WEIGHTS, native_attention, native_logits
 from quant.cpu.switches import CPU_NATIVE, CPU_PATH
 from quant.switch import SwitchError
 from quant.unsupported import Unsupported
@@ -30,9 +30,9 @@ def test_who_gets_it(
 ) -> None:
     monkeypatch.setattr(choice, "has_amx", lambda: False)
     monkeypatch.setenv(CPU_PATH, path)
-    assert (attention_kernel(sizes, weights) is not None) == takes
+    assert (native_attention(sizes, weights) is not None) == takes
     monkeypatch.setenv(CPU_NATIVE, "off")
-    assert attention_kernel(sizes, weights) is None
+    assert native_attention(sizes, weights) is None
 
 
 @needs_native
@@ -50,33 +50,33 @@ def test_whose_logits_it_reads(
     path: str, vocabulary: int, weights: int, takes: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(CPU_PATH, path)
-    assert (logits_kernel(vocabulary, weights) is not None) == takes
+    assert (native_logits(vocabulary, weights) is not None) == takes
     monkeypatch.setenv(CPU_NATIVE, "off")
-    assert logits_kernel(vocabulary, weights) is None
+    assert native_logits(vocabulary, weights) is None
 
 
 def test_small_models_compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "native_library", lambda: pytest.fail("nothing is to be compiled"))
-    assert attention_kernel(SIZES, MIN_WEIGHTS - 1) is None
-    assert logits_kernel(1 << 18, MIN_WEIGHTS - 1) is None
+    assert native_attention(SIZES, MIN_WEIGHTS - 1) is None
+    assert native_logits(1 << 18, MIN_WEIGHTS - 1) is None
 
 
 def test_torch_has_amx(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "native_library", lambda: pytest.fail("nothing is to be compiled"))
     monkeypatch.setattr(choice, "has_amx", lambda: True)
-    assert attention_kernel(SIZES, MIN_WEIGHTS) is None
+    assert native_attention(SIZES, MIN_WEIGHTS) is None
 
 
 def test_a_machine_without_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "has_amx", lambda: False)
     monkeypatch.setattr(choice, "native_library", lambda: Unsupported("there is none", ""))
-    assert attention_kernel(SIZES, MIN_WEIGHTS) is None
-    assert logits_kernel(1 << 18, MIN_WEIGHTS) is None
+    assert native_attention(SIZES, MIN_WEIGHTS) is None
+    assert native_logits(1 << 18, MIN_WEIGHTS) is None
 
 
 def test_a_switch_that_says_nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CPU_PATH, "slow")
     with pytest.raises(SwitchError):
-        attention_kernel(SIZES, MIN_WEIGHTS)
+        native_attention(SIZES, MIN_WEIGHTS)
     with pytest.raises(SwitchError):
-        logits_kernel(1 << 18, MIN_WEIGHTS)
+        native_logits(1 << 18, MIN_WEIGHTS)
