@@ -176,7 +176,8 @@ class LiveView:
         self._hurry = patience is not None
         self._mailbox.close()
         if self._thread is not None:
-            self._thread.join(patience)
+            with suppress(RuntimeError):  # a signal has come before it had begun
+                self._thread.join(patience)
         self._closed = True
         if self._thread is not None and (self._thread.is_alive() or keeps_waiting(self._stream)):
             # The terminal accepts no output; for a picture that stands still no thread waits. What can be restored is

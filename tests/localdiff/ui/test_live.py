@@ -237,6 +237,18 @@ def test_leaving_by_an_error_does_not_wait_for_a_stuck_terminal(monkeypatch: pyt
     live._guard.stop()
 
 
+def test_a_signal_that_comes_before_drawing_has_begun_leaves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_thread: threading.Thread) -> None:
+        raise KeyboardInterrupt
+
+    terminal, script = FakeTerminal(), Script(canvas=64)
+    with pytest.raises(KeyboardInterrupt), view_on(terminal, script) as live:
+        monkeypatch.setattr(threading.Thread, "start", interrupted)
+        for event in script.events():
+            live.on_event(event)
+    assert terminal.everything() == [""]
+
+
 def test_no_frame_comes_between_giving_the_terminal_back_and_ctrl_z(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal, script = FakeTerminal(), Script(canvas=64)
     composing, stopping = threading.Event(), threading.Event()
