@@ -79,6 +79,7 @@ class KeyboardReader:
         self._pastes = Pastes()
         self._offering = Offering()
         self._line = ""
+        self._handled: list[int] = []
         self._session: PromptSession[Any] = PromptSession(
             message=PROMPT,
             prompt_continuation=lambda _width, _line, wraps: " " * len(CONTINUATION) if wraps else CONTINUATION,
@@ -111,7 +112,7 @@ class KeyboardReader:
             try:
                 typed = self._session.prompt(default=line, pre_run=self._listen, handle_sigint=False)
             finally:
-                self._interrupts.listen(None)
+                self._listen_no_more()
             self._mark_pastes()
             if typed in (_SUSPENDED, _RESUMED):
                 line = self._session.default_buffer.document
@@ -137,18 +138,31 @@ class KeyboardReader:
         """From now on until the line is done, Ctrl-C is a key even if it comes as a signal.
 
         Unlike prompt-toolkit's own handling of signals, it leaves no gap before and after, in which one would raise.
+        Nor are any handled by the loop, which would be told of them even while it is being closed.
         """
         loop, context = asyncio.get_running_loop(), copy_context()
 
-        def press() -> None:
-            loop.call_soon_threadsafe(self._press, context=context)
+        def telling(react: Callable[[], None], late: Callable[[], object]) -> Callable[..., None]:
+            def tell(*_signal: object) -> None:
+                if loop.is_running():
+                    loop.call_soon_threadsafe(react, context=context)
+                else:  # it is about to be closed, or is already
+                    late()
 
-        self._interrupts.listen(press)
+            return tell
+
+        self._interrupts.listen(telling(self._press, self._keep_press))
         if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
             return
         for number, react in ((signal.SIGTSTP, self._press_suspend), (signal.SIGCONT, self._resume)):
-            if signal.getsignal(number) is signal.SIG_DFL:  # which the end of the loop makes it again
-                loop.add_signal_handler(number, context.run, react)
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, telling(react, int))
+                self._handled.append(number)
+
+    def _listen_no_more(self) -> None:
+        self._interrupts.listen(None)
+        while self._handled:
+            signal.signal(self._handled.pop(), signal.SIG_DFL)
 
     def _press_suspend(self) -> None:
         """Does what Ctrl-Z does: a process that is stopped at once leaves a shell a terminal that shows no keys."""
@@ -171,8 +185,12 @@ class KeyboardReader:
         if app.is_running and not app.is_done:
             app.key_processor.send_sigint()
         else:
-            self._interrupts.listen(None)
-            self._interrupts.press()  # too late for this line: it is for what comes next
+            self._keep_press()
+
+    def _keep_press(self) -> None:
+        """Keeps a press that came too late for this line: it is for what comes next."""
+        self._interrupts.listen(None)
+        self._interrupts.press()
 
     def _leave(self, event: KeyPressEvent, result: object) -> None:
         self._interrupts.listen(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import signal
@@ -231,3 +232,19 @@ def test_after_enter_it_is_for_the_reply() -> None:
     assert keyboard.read() == "Hi"
     with keyboard.interrupts.stopping(cancel):
         assert cancel.is_set()
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_while_the_loop_of_a_line_is_closed_it_is_kept_for_what_comes_next(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], after: bool
+) -> None:
+    """After Ctrl-D, for example, which leaves the chat: a loop that handles signals itself complains of each."""
+    base = asyncio.BaseEventLoop
+    monkeypatch.setattr(base, "close", pressing(base.close, after=after))
+    keyboard, cancel = Keyboard("\x04"), threading.Event()
+    with pytest.raises(EOFError):
+        keyboard.read()
+    with keyboard.interrupts.stopping(cancel):
+        assert cancel.is_set()
+    assert signal.getsignal(signal.SIGCONT) is signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
+    assert capfd.readouterr().err == ""
