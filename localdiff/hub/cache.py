@@ -26,6 +26,11 @@ def delete(file: Path) -> None:
     file.unlink(missing_ok=True)
 
 
+def delete_hint(file: Path) -> str:
+    """The hint for a damaged file of the cache: were its link alone deleted, the client would make it again."""
+    return f"delete `{file.resolve()}`, then run the same command again"
+
+
 def delete_abandoned(file: Path) -> None:
     """Delete what downloads of a file have left that were killed with their process; it is here by now."""
     stored = file.resolve()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from localdiff.checkpoint_files import CONFIG, MAX_SMALL, TEXT_FILES
 from localdiff.errors import WeightsError
-from localdiff.hub.cache import linked_sha256
+from localdiff.hub.cache import delete_hint, linked_sha256
 from localdiff.hub.endpoint import require_usable_variables
 from localdiff.hub.problems import UnreachableError, another_commit, explain, not_downloaded, not_the_hub
 from localdiff.hub.retries import WAITS, with_retries
@@ -385,9 +385,4 @@ def _is_wanted(name: str) -> bool:
 
 
 def _damaged(file: RemoteFile, message: str) -> WeightsError:
-    hint = (
-        f"delete `{file.local_path}`, then run the same command again"
-        if file.local_path
-        else "run the same command again"
-    )
-    return WeightsError(message, hint)
+    return WeightsError(message, delete_hint(file.local_path) if file.local_path else "run the same command again")

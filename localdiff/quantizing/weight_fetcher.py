@@ -13,7 +13,7 @@ from pathlib import Path
 from localdiff import weight_hashes
 from localdiff.checkpoint_files import CONFIG
 from localdiff.errors import WeightsError
-from localdiff.hub.cache import delete
+from localdiff.hub.cache import delete, delete_hint
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.problems import deleted
 from localdiff.hub.repository import changed_meanwhile
@@ -117,7 +117,7 @@ class WeightFetcher:
 
     def _after_damage(self, file: SourceFile, path: Path, *, ours: bool) -> str:
         if not ours:
-            return f"delete `{path}`, then run the same command again"
+            return delete_hint(path)
         if self._scratch is None:
             delete(path)
         return deleted(file.name)

@@ -295,7 +295,11 @@ def test_a_file_of_another_size_in_the_cache_is_named(use_hub: UseHub) -> None:
         path.resolve().write_bytes(b"short")
         with pytest.raises(WeightsError, match=f"`{path}` has 5 bytes, where the Hub says 5120") as raised:
             look_up("owner/model")
-        assert f"delete `{path}`" in (raised.value.hint or "")
+        stored = path.resolve()
+        assert raised.value.hint == f"delete `{stored}`, then run the same command again"
+        stored.unlink()
+        assert not look_up("owner/model").files[WEIGHTS[0]].is_stored
+        assert download(WEIGHTS[0]).read_bytes() == FILES[WEIGHTS[0]]
 
 
 def test_a_hub_that_fails_holds_nothing_up_where_the_cache_has_enough(use_hub: UseHub, no_waiting: list[float]) -> None:

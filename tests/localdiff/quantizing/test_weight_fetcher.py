@@ -145,7 +145,7 @@ def test_a_damaged_file_of_the_cache_is_named_and_kept(server: Hub) -> None:
     fetching = WeightFetcher(origin, None, scratch=None, stopped=lambda: False)
     with pytest.raises(SourceError, match="SHA-256") as raised, fetching.open(first(origin)) as path:
         read(first(origin), path)
-    assert raised.value.hint == f"delete `{cached}`, then run the same command again"
+    assert raised.value.hint == f"delete `{cached.resolve()}`, then run the same command again"
     assert cached.exists()
 
 
