@@ -12,11 +12,14 @@ from typing import Any
 from localdiff.abandonable import each
 from localdiff.checkpoint_files import CONFIG
 from localdiff.errors import WeightsError
+from localdiff.hub.cache import delete_hint
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import NoRangesError, Repository
 from localdiff.load.skeleton import END
 from localdiff.model.config import MODEL_TYPE
+from quant.errors import SourceError
 from quant.files.source import (
+    HINT,
     INDEX_FILE,
     SINGLE_FILE,
     SourceFile,
@@ -113,8 +116,14 @@ def missing_files(repository: Repository, names: Sequence[str]) -> WeightsError:
 
 def _header(repository: Repository, name: str) -> SourceFile:
     file = repository.files[name]
-    start = repository.read_start(name, HEADER_GUESS)
-    header_end = 8 + header_length(name, start)
-    if len(start) < min(header_end, file.nbytes):
-        start = repository.read_start(name, header_end)
-    return SourceFile(name=name, nbytes=file.nbytes, sha256=file.sha256, tensors=parse_header(name, start, file.nbytes))
+    try:
+        start = repository.read_start(name, HEADER_GUESS)
+        header_end = 8 + header_length(name, start)
+        if len(start) < min(header_end, file.nbytes):
+            start = repository.read_start(name, header_end)
+        tensors = parse_header(name, start, file.nbytes)
+    except SourceError as error:
+        if file.local_path is None or error.hint != HINT:
+            raise
+        raise SourceError(error.message, delete_hint(file.local_path)) from error
+    return SourceFile(name=name, nbytes=file.nbytes, sha256=file.sha256, tensors=tensors)

@@ -115,6 +115,16 @@ def test_a_repository_says_the_same_as_the_directory(directory: Path, use_hub: U
         assert not cache.exists()
 
 
+def test_a_damaged_header_in_the_cache_says_what_to_delete(directory: Path, use_hub: UseHub) -> None:
+    with hub(small=repository(directory)) as server:
+        use_hub(server)
+        stored = Path(hf_hub_download("owner/small", FILES[0])).resolve()
+        stored.write_bytes(bytes(stored.stat().st_size))  # as a machine that lost its power may leave it
+        with pytest.raises(SourceError, match="is not a safetensors file") as caught:
+            find_origin("owner/small", RECIPE)
+    assert caught.value.hint == f"delete `{stored}`, then run the same command again"
+
+
 def test_a_header_longer_than_the_first_guess(
     directory: Path, use_hub: UseHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
