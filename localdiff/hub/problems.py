@@ -158,16 +158,12 @@ def _no_room(error: OSError, reference: str, place: Path | None) -> ResourceErro
 
 
 def _explain_status(status: int, reference: str, *, host: str) -> WeightsError:
-    from huggingface_hub import constants
-
-    # Files come from another host, by an address that expires: it is shown no token, and knows nothing of rights.
-    is_of_the_hub = host == urlsplit(constants.ENDPOINT).hostname
-    if status == 401 and is_of_the_hub:
+    if status == 401 and _is_of_the_hub(host):
         return WeightsError(
             "the Hub does not accept this token",
             "run `hf auth login` again, or set `HF_TOKEN` to a token that is valid",
         )
-    if status == 403 and is_of_the_hub:
+    if status == 403 and _is_of_the_hub(host):
         return WeightsError(f"this token may not read `{reference}`", "use a token with read access: `hf auth login`")
     if status == 429:
         return WeightsError(
@@ -177,6 +173,22 @@ def _explain_status(status: int, reference: str, *, host: str) -> WeightsError:
         f"the Hub answered {status} for `{reference}`",
         "run the same command again later; finished files are kept",
     )
+
+
+def _is_of_the_hub(host: str) -> bool:
+    """Not a host of files: that is shown no token, knows nothing of rights, and refuses an address that has expired."""
+    from huggingface_hub import constants
+
+    return host == urlsplit(constants.ENDPOINT).hostname
+
+
+def has_expired(error: Exception) -> bool:
+    """Whether the address of a file is refused, in whose place the Hub gives another one."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if not isinstance(error, HfHubHTTPError) or error.response.status_code not in (401, 403):
+        return False
+    return not _is_of_the_hub(error.response.url.host)
 
 
 def _explain_network(error: BaseException, reference: str) -> LocaldiffError:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from localdiff.hub.problems import explain
+from localdiff.hub.problems import explain, has_expired
 
 _log = logging.getLogger(__name__)
 
@@ -33,8 +33,9 @@ def with_retries(
     statuses: frozenset[int] = FAILURES | _BUSY,
     place: Path | None = None,
 ) -> T:
-    """Make a request, retrying where the Hub is busy or failing, which is logged; refusals become error messages, as by
-    `explain`.
+    """Make a request, and again where the Hub is busy or failing, or an address has expired on the way.
+
+    Each further try is logged; refusals become error messages, as by `explain`.
     """
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -43,7 +44,7 @@ def with_retries(
             return call()
         except Exception as error:
             status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
-            if status in statuses and wait is not None:
+            if (status in statuses or has_expired(error)) and wait is not None:
                 _log.warning("the Hub answered %d for `%s`; it is asked again in %.0f s", status, reference, wait)
                 time.sleep(wait)
                 continue

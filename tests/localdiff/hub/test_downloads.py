@@ -172,11 +172,15 @@ def test_a_file_that_is_always_cut_short_is_an_error_and_nothing_is_left_of_it(
 def test_an_address_of_a_file_that_has_expired_is_no_matter_of_tokens(
     server: Hub, log: DownloadLog, status: int
 ) -> None:
-    server.repositories["owner/model"].statuses = {"cdn": [status]}
+    repository = look_up("owner/model")
+    server.repositories["owner/model"].statuses = {"cdn": [status] * 4}
     answered = pytest.raises(WeightsError, match=f"the Hub answered {status} for `owner/model`")
-    with Downloads(look_up("owner/model"), log, workers=1) as downloads, answered as raised:
-        downloads.wait(FIRST)
-    assert "run the same command again" in (raised.value.hint or "")
+    with Downloads(repository, log, workers=1) as downloads:
+        with answered as raised:
+            downloads.wait(FIRST)
+        assert "run the same command again" in (raised.value.hint or "")
+        assert downloads.wait(SECOND), "another address is asked for"
+    assert server.fetched() == [FIRST] * 3 + [SECOND] * 2
 
 
 def test_each_file_has_its_own_error(server: Hub, log: DownloadLog) -> None:
