@@ -23,6 +23,7 @@ _NO_ROOM = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 _CAN_GO_ON = "run the same command again to continue; finished files are kept; `--offline` uses only what is here"
 _CONNECTION = "check the connection, and behind a proxy `HTTPS_PROXY`; then " + _CAN_GO_ON
 _PROXY = "a proxy is `http://HOST:PORT`, or `socks5://HOST:PORT` with the package `socksio`"
+_SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 _UNTRUSTED = re.compile(r"CERTIFICATE_VERIFY_FAILED\] certificate verify failed: (.*?)(?: \(_ssl|$)")
 
 
@@ -80,6 +81,11 @@ def explain(
             return _explain_network(cause, reference)
     if (barred := _bad_proxy() or _bad_certificates()) is not None:
         return barred
+    if type(error) is RuntimeError:  # all that `hf_xet` says of a transfer is in its words
+        number = _SYSTEM_ERROR.search(str(error))
+        if number is not None and int(number[1]) in _NO_ROOM:
+            return _no_room(OSError(int(number[1]), os.strerror(int(number[1]))), reference, place)
+        return WeightsError(f"`{reference}` could not be fetched: {one_line(error)}", _CAN_GO_ON)
     if isinstance(error, OSError) and error.errno is None:  # the client's own: a file has not the size it should have
         reason = one_line(error).partition(". ")[0]
         return WeightsError(f"`{reference}` could not be fetched: {reason}", _CAN_GO_ON)

@@ -50,6 +50,7 @@ class Repository:
         newer: the commit that `main` is at by now; `COMMIT` is still there.
         changed: files that differ there.
         says: kind of request (`api`, `resolve`) → the commit that is said to be handed out, whichever was asked for.
+        xet: where `hf_xet` is sent for large files; there is nobody who speaks its protocol.
         listing: what is answered in place of the list of files, by something that is not the Hub.
     """
 
@@ -73,6 +74,7 @@ class Repository:
     newer: str | None = None
     changed: dict[str, bytes] = field(default_factory=dict)
     says: dict[str, str] = field(default_factory=dict)
+    xet: str | None = None
     listing: bytes | None = None
 
 
@@ -145,6 +147,8 @@ class _Handler(BaseHTTPRequestHandler):
             if repository.gated and not token:
                 return self._refuse(401, code="GatedRepo")
             return self._file(repository, f"{owner}/{name}", rest[2], body, commit)
+        if repository.xet is not None and rest and rest[0] == "xet-read-token":
+            return self._xet_token(repository.xet)
         if repository.listing is not None:
             return self._body(repository.listing, "text/html")
         if rest and rest[0] == "tree":
@@ -165,11 +169,22 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("X-Linked-ETag", f'"{repository.hashes.get(name, hashlib.sha256(data).hexdigest())}"')
         self.send_header("X-Linked-Size", str(len(data)))
         self.send_header("X-Repo-Commit", commit)
+        if repository.xet is not None:
+            self.send_header("X-Xet-Hash", hashlib.sha256(data).hexdigest())
+            self.send_header("X-Xet-Refresh-Route", f"{self.hub.url}/api/models/{id}/xet-read-token/{commit}")
         # Another host, as on the Hub: the client must not send its token there.
         self.send_header("Location", f"{self.hub.url.replace('127.0.0.1', 'localhost')}/cdn/{id}/{name}")
         self.send_header("Content-Length", "0")
         self.end_headers()
         return None
+
+    def _xet_token(self, address: str) -> None:
+        self.send_response(200)
+        self.send_header("X-Xet-Cas-Url", address)
+        self.send_header("X-Xet-Access-Token", TOKEN)
+        self.send_header("X-Xet-Token-Expiration", str(int(time.time()) + 3600))
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def _content(self, repository: Repository, name: str, body: bool, commit: str = COMMIT) -> None:
         if name in repository.gone and self._last() is None:

@@ -183,6 +183,22 @@ def test_an_address_of_a_file_that_has_expired_is_no_matter_of_tokens(
     assert server.fetched() == [FIRST] * 3 + [SECOND] * 2
 
 
+def test_hf_xet_that_gives_up_ends_in_an_error_that_says_how_to_go_on(
+    server: Hub, log: DownloadLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("hf_xet")
+    monkeypatch.delenv("HF_HUB_DISABLE_XET", raising=False)
+    monkeypatch.setenv("HF_XET_CLIENT_RETRY_MAX_ATTEMPTS", "1")  # it goes on for minutes otherwise
+    monkeypatch.setenv("HF_XET_CLIENT_RETRY_BASE_DELAY", "100ms")
+    server.repositories["owner/model"].xet = nobody()
+    refused = pytest.raises(WeightsError, match="^`owner/model` could not be fetched: .*error sending request")
+    with Downloads(look_up("owner/model"), log, workers=1) as downloads, refused as raised:
+        downloads.wait(FIRST)
+    assert "run the same command again to continue" in (raised.value.hint or "")
+    assert server.fetched() == []
+    assert not list((tmp_path / "hf").rglob("*.incomplete"))
+
+
 def test_each_file_has_its_own_error(server: Hub, log: DownloadLog) -> None:
     repository = look_up("owner/model")
     server.repositories["owner/model"].gated = True
