@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from quant.errors import OutputError
 from quant.files.disk import Disk
 from quant.files.source import SourceFile, SourceStoppedError, read_source
 from quant.jobs.events import FileChecked, JobFinished, JobStarted, JobStopped, ShardStarted
 from quant.jobs.job import Job
 from quant.jobs.output import Output
 from quant.jobs.run import run
-from quant.names import SCRATCH, discarded_directory, partial_directory
+from quant.names import JOB_FILE, MANIFEST_FILE, SCRATCH, discarded_directory, partial_directory
 from quant.planning.plan import make_plan
 from quant.recipe import RECIPES
 from tests.checkpoints.weights import write_small_weights
@@ -70,6 +71,27 @@ def test_while_what_an_earlier_run_had_not_checked_to_the_end_is_checked(job: Jo
     again = list(run(job))
     assert [event.shard for event in again if isinstance(event, ShardStarted)] == [shard.name]
     assert isinstance(again[-1], JobFinished)
+
+
+@pytest.mark.parametrize("knows_job", [True, False])
+def test_a_manifest_that_broke_before_the_output_was_in_its_place(job: Job, knows_job: bool) -> None:
+    """Shards are kept where there are notes of a job; else nothing says what they were made from."""
+    run_until(job, FileChecked)
+    directory = partial_directory(job.output)
+    (directory / MANIFEST_FILE).write_bytes(b"{")
+    if not knows_job:
+        (directory / JOB_FILE).unlink()
+    Output(job, Disk()).require_possible()
+    again = list(run(job))
+    assert len([event for event in again if isinstance(event, ShardStarted)]) == (0 if knows_job else 2)
+    assert isinstance(again[-1], JobFinished) and not directory.exists()
+
+
+def test_another_job_is_refused_before_anything_is_fetched_where_an_output_awaits_its_place(job: Job) -> None:
+    run_until(job, FileChecked)
+    with pytest.raises(OutputError, match="revision"):
+        Output(replace(job, revision="b"), Disk()).require_possible()
+    Output(replace(job, revision="b", force=True), Disk()).require_possible()
 
 
 def test_what_another_job_wrote_in_full_is_not_finished_for_this_one(job: Job) -> None:
