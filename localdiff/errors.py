@@ -184,7 +184,7 @@ def keep_what_failed(error: BaseException) -> None:
     Once an access was illegal every call of CUDA fails; so does the one with which torch frees page-locked memory that
     a GPU has read, in a place from which no exception can be raised.
     """
-    if gpu_failure(error) is not None:
+    if gpu_failure(error) is not None and not is_out_of_memory(error):
         _kept.append(error)
 
 

@@ -376,13 +376,19 @@ def test_a_gpu_that_fails_is_no_bug_of_the_command(cli: Cli, name: str, words: s
     assert "LOCALDIFF_CUDA_PLAIN=all" in result.stderr
 
 
-@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize(
+    ("words", "fails"),
+    [
+        ("CUDA error: an illegal memory access was encountered", True),
+        ("CUDA error: out of memory", False),
+        ("no error of CUDA", False),
+    ],
+)
 def test_what_a_gpu_that_failed_had_to_do_with_is_not_freed(
-    cli: Cli, fails: bool, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, words: str, fails: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Torch aborts the process where it frees page-locked memory and every call of CUDA fails."""
     monkeypatch.setattr(errors, "_kept", [])
-    words = "CUDA error: an illegal memory access was encountered" if fails else "CUDA error"
     cli.engine = ScriptedEngine(error=RuntimeError(words))
     engine = weakref.ref(cli.engine)
     cli("run", "-m", "demo", "hi")
