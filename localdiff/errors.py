@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 
 INTERRUPTED = 130
 """Exit code of a command that the user stopped, or said no to: 128 and SIGINT, as shells have it."""
@@ -58,6 +59,10 @@ class ArgumentError(UsageError):
         self._names: dict[str, str] = {}
         self._values = values
         super().__init__(self._worded(_as_in_python), hint)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled with its form: a process pool raises it anew, and a value may hold braces."""
+        return partial(type(self), self._form, None, **self._values), (), self.__dict__
 
     @property
     def values(self) -> dict[str, object]:
