@@ -165,6 +165,12 @@ class Command(_Page, TyperCommand):
 class Group(_Page, TyperGroup):
     """A group of such commands."""
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The words of the line of usage; a group that does something by itself needs no command."""
+        *others, command = super().collect_usage_pieces(ctx)
+        is_optional = self.invoke_without_command and ctx.parent is not None  # the program shows its help, and fails
+        return [*others, f"[{command}]" if is_optional else command]
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the page, the commands before the options."""
         _fit(formatter)

@@ -128,6 +128,15 @@ def test_help_is_on_stdout_and_names_the_command(cli: Cli) -> None:
     assert result.stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [((), "COMMAND [ARGS]..."), (("models",), "[COMMAND [ARGS]...]"), (("trace",), "COMMAND [ARGS]...")],
+)
+def test_help_says_whether_a_group_needs_a_command(cli: Cli, words: tuple[str, ...], usage: str) -> None:
+    start = " ".join(("Usage: localdiff", *words, "[OPTIONS]", usage))
+    assert cli(*words, "--help").stdout.startswith(f"{start}\n")
+
+
 def test_help_names_arguments_as_a_user_knows_them(cli: Cli) -> None:
     page = cli("bench", "quality", "--help").stdout
     assert page.startswith("Usage: localdiff bench quality [OPTIONS] {A} {B}...\n")
