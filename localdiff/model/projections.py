@@ -17,31 +17,33 @@ from quant.cuda.fused_projections import FusedProjections, stack
 
 
 class Projections(UsesLayerOps, ABC):
-    """A module that begins with several projections of the same rows.
-
-    Attributes:
-        stacked: the fused projection; None where they are computed separately.
-    """
+    """A module that begins with several projections of the same rows."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.stacked: FusedProjections | None = None
+        self._fused: FusedProjections | None = None
 
     @abstractmethod
     def projections(self) -> tuple[nn.Module, ...]:
         """The modules that compute these projections, as they are now."""
 
     def fused(self) -> FusedProjections | None:
-        """The fused projection, unless a module was wrapped or replaced since."""
-        stacked = self.stacked
-        return stacked if stacked is not None and stacked.stands_for(self.projections()) else None
+        """The fused projection; None where they are computed separately, or a module was wrapped or replaced since."""
+        fused = self._fused
+        return fused if fused is not None and fused.stands_for(self.projections()) else None
+
+    def fuse(self) -> bool:
+        """Fuses them where their weights allow it, and tells whether they are fused; what was so before stays so."""
+        if self.fused() is None:
+            self._fused = stack(self.projections())
+        return self._fused is not None
 
     def project(self, x: Tensor) -> Sequence[Tensor]:
         """Each module's output for rows [..., D]; the last axis is contiguous, those before it may be strided."""
-        stacked = self.fused()
-        if stacked is None:
+        fused = self.fused()
+        if fused is None:
             return [module(x) for module in self.projections()]
-        outputs: tuple[Tensor, ...] = stacked(x)
+        outputs: tuple[Tensor, ...] = fused(x)
         return outputs
 
 
@@ -53,12 +55,5 @@ def last_projection(module: nn.Module, x: Tensor, *, in_parts: bool) -> Tensor:
 
 
 def fuse_projections(network: nn.Module) -> int:
-    """Fuses a network's projections of the same rows, where their weights allow it; returns how many are fused.
-
-    What was fused before stays so.
-    """
-    groups = [module for module in network.modules() if isinstance(module, Projections)]
-    for module in groups:
-        if module.fused() is None:
-            module.stacked = stack(module.projections())
-    return sum(module.stacked is not None for module in groups)
+    """Fuses a network's projections of the same rows, where their weights allow it; returns how many are fused."""
+    return sum(module.fuse() for module in list(network.modules()) if isinstance(module, Projections))

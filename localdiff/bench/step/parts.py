@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.model.projections import Projections
 
 Part: TypeAlias = Literal[
     "attention projections",
@@ -125,12 +126,21 @@ def _modules(network: DiffusionGemma) -> Iterator[tuple[nn.Module, Part, int | N
         attention = layer.get_submodule("self_attn")
         yield layer, "norms, residuals", index
         yield attention, "attention core", index
-        for name, module in attention.named_children():
-            if name.endswith("_proj") or name == "stacked":
-                yield module, "attention projections", index
+        for module in projections_of(attention):
+            yield module, "attention projections", index
         yield layer.get_submodule("mlp"), "dense MLP", index
         yield layer.get_submodule("router"), "router", index
         yield layer.get_submodule("experts"), "experts", index
+
+
+def projections_of(owner: nn.Module) -> Iterator[nn.Module]:
+    """The modules that compute projections within a part; a fused projection replaces its modules."""
+    fused = owner.fused() if isinstance(owner, Projections) else None
+    if fused is not None:
+        yield fused
+    for name, module in owner.named_children():
+        if name.endswith("_proj") and (fused is None or not fused.has(module)):
+            yield module
 
 
 def waiter(device: torch.device) -> Callable[[], None]:

@@ -7,16 +7,15 @@ that hold weights; knows nothing about how a choice was made.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
 
 import torch
 from torch import nn
 
-from localdiff.bench.step.parts import Part
+from localdiff.bench.step.parts import Part, projections_of
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.layer_ops import PLAIN, UsesLayerOps
-from localdiff.model.projections import Projections
 from quant.dtypes import short_name
 from quant.instructions import matmul_dtype
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear
@@ -34,12 +33,12 @@ def paths_of(network: DiffusionGemma, dtype: torch.dtype, steps: str = "") -> di
     layers = list(network.layers)
     attention = [layer.get_submodule("self_attn") for layer in layers]
     modules: dict[Part, list[nn.Module]] = {
-        "attention projections": [module for owner in attention for module in _projections(owner)],
-        "dense MLP": [module for layer in layers for module in _projections(layer.get_submodule("mlp"))],
+        "attention projections": [module for owner in attention for module in projections_of(owner)],
+        "dense MLP": [module for layer in layers for module in projections_of(layer.get_submodule("mlp"))],
         "experts": [layer.get_submodule("experts") for layer in layers],
         "router": [layer.get_submodule("router").get_submodule("proj") for layer in layers],
         "head": [network.embed_tokens],
-        "self-conditioning": list(_projections(network.self_conditioning)),
+        "self-conditioning": list(projections_of(network.self_conditioning)),
     }
     words = {part: _words(path_of(module, dtype) for module in its) for part, its in modules.items()}
     soft = getattr(network.embed_tokens, "soft_path", None)
@@ -62,16 +61,6 @@ def _attention_core(network: DiffusionGemma, dtype: torch.dtype) -> str:
 def _layer_ops(layer: nn.Module, dtype: torch.dtype) -> str:
     is_plain = isinstance(layer, UsesLayerOps) and layer.layer_ops is PLAIN
     return f"{'torch' if is_plain else 'Triton'}, {short_name(dtype)}"
-
-
-def _projections(owner: nn.Module) -> Iterator[nn.Module]:
-    """The modules that compute projections within a part; a fused projection replaces its modules."""
-    fused = owner.fused() if isinstance(owner, Projections) else None
-    if fused is not None:
-        yield fused
-    for name, module in owner.named_children():
-        if name.endswith("_proj") and (fused is None or not fused.has(module)):
-            yield module
 
 
 def path_of(module: nn.Module, dtype: torch.dtype | None = None) -> str:

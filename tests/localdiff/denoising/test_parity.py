@@ -83,7 +83,7 @@ def test_what_is_left_to_torch_is_not_tried(model: DiffusionGemma, monkeypatch: 
     assert set(step_parity(model, StepPath())) == of_projections
     for module in model.modules():
         if isinstance(module, Projections):
-            module.stacked = None
+            module._fused = None
     assert step_parity(model, StepPath()) == {}
     assert set(step_parity(model, READING)) == {"statistics of logits"}
 

@@ -272,7 +272,7 @@ def test_a_part_is_named_by_the_type_that_it_is_multiplied_in(has_bf16: bool, mo
 def test_products_in_one_are_named_and_timed_in_the_place_of_theirs() -> None:
     network = small_subject("4bit").network
     fuse_projections(network)
-    stacks = [layer.self_attn.stacked for layer in network.layers]
+    stacks = [layer.self_attn.fused() for layer in network.layers]
     assert all(stacks)
     with PartClock(lambda: None).watching(network):
         assert all(stack._forward_hooks for stack in stacks)

@@ -114,9 +114,9 @@ def test_values_written_into_a_module_are_multiplied_with() -> None:
 def test_it_is_done_once() -> None:
     network = tiny.model()
     fuse_projections(network)
-    made = [part.stacked for part in parts(network)]
+    made = [part.fused() for part in parts(network)]
     assert fuse_projections(network) == len(made)
-    assert all(part.stacked is before for part, before in zip(parts(network), made, strict=True))
+    assert all(part.fused() is before for part, before in zip(parts(network), made, strict=True))
 
 
 @pytest.mark.parametrize("adapted_first", [True, False])
@@ -153,7 +153,7 @@ def test_no_more_than_one_stack_is_held_twice(recipe: str, dense: str, monkeypat
         gc.collect()
         before = held.peak = held.live
         fuse_projections(network)
-    stacks = [part.stacked for part in parts(network) if part.stacked is not None]
+    stacks = [fused for part in parts(network) if (fused := part.fused()) is not None]
     sizes = [sum(tensor.untyped_storage().nbytes() for tensor in stack.tensors()) for stack in stacks]
     assert held.live == before > sum(sizes)
     assert held.peak == before + max(sizes)
