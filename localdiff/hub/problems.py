@@ -275,5 +275,10 @@ def is_no_answer(error: BaseException) -> bool:
     return bool(_family(error) & {"ConnectError", "TimeoutException", "ConnectionError", "TimeoutError"})
 
 
+def is_reset(error: BaseException) -> bool:
+    """Whether a connection was not closed but reset while its content came."""
+    return "ReadError" in _family(error)
+
+
 def _family(error: BaseException) -> set[str]:
     return {kind.__name__ for kind in type(error).__mro__}

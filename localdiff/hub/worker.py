@@ -20,11 +20,11 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from localdiff.errors import LocaldiffError, WeightsError
 from localdiff.hub.cache import delete, delete_abandoned
-from localdiff.hub.problems import deleted, is_no_answer, not_the_hub
+from localdiff.hub.problems import deleted, is_no_answer, is_reset, not_the_hub
 from localdiff.hub.retries import FAILURES, with_retries
 from quant.hashing import file_sha256
 
@@ -34,6 +34,10 @@ INTERVAL = 0.1
 
 OUTAGE_WAITS = {4: 5.0, 3: 10.0, 2: 20.0, 1: 40.0, 0: 80.0}
 """Tries that the client has left for the rest of a file → seconds before the next one, if nobody answered the last."""
+
+
+MAX_RESETS = 5
+"""Resets of a connection, one after the other, between which nothing came."""
 
 
 class Reports:
@@ -139,16 +143,29 @@ def _require_names() -> None:
 
 
 def wait_out_outages() -> None:
-    """Have the client wait for a line that is down: in seconds it would give up, and delete what it has of a file."""
+    """Have the client wait for a line that is down, and go on where a connection was reset, as where it was closed.
+
+    It would give up within seconds, and at once, and delete what it has of a file.
+    """
     from huggingface_hub import file_download
 
     get = file_download.http_get
 
-    def patient(*arguments: Any, **options: Any) -> None:
+    def patient(url: str, temp_file: BinaryIO, **options: Any) -> None:
         # The client calls itself for the next try, while it handles the error of the last one.
         if (error := sys.exception()) is not None and is_no_answer(error):
             time.sleep(OUTAGE_WAITS.get(options.get("_nb_retries", -1), 0.0))
-        get(*arguments, **options)
+        resets = 0
+        while True:
+            had = temp_file.tell()
+            try:
+                return get(url, temp_file, **options)
+            except Exception as error:
+                resets = 1 if temp_file.tell() > had else resets + 1
+                if not is_reset(error) or resets > MAX_RESETS:
+                    raise
+            time.sleep(1.0)
+            options["resume_size"] = temp_file.tell()
 
     file_download.http_get = patient
 

@@ -11,6 +11,7 @@ import atexit
 import hashlib
 import json
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -38,6 +39,7 @@ class Repository:
         statuses: what to answer first, once each: kind of request (`api`, `resolve`, `cdn`) → statuses.
         truncated: hand out files that are cut short.
         cuts: name → after how many bytes to cut the connection, once each.
+        resets: the same, and the connection is not closed but reset.
         wrong: names of files that are handed out with one bit flipped.
         gone: names of large files that are listed, and not handed out whole.
         ranges: whether ranges are understood.
@@ -62,6 +64,7 @@ class Repository:
     statuses: dict[str, list[int]] = field(default_factory=dict)
     truncated: bool = False
     cuts: dict[str, list[int]] = field(default_factory=dict)
+    resets: dict[str, list[int]] = field(default_factory=dict)
     wrong: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
     ranges: bool = True
@@ -210,11 +213,17 @@ class _Handler(BaseHTTPRequestHandler):
         cut = len(part) // 2 if repository.truncated else None
         if body and last is None and repository.cuts.get(name):
             cut = repository.cuts[name].pop(0)
+        reset = repository.resets[name].pop(0) if body and last is None and repository.resets.get(name) else None
+        cut = cut if reset is None else reset
         if cut is not None:
             self.close_connection = True
         if body:
             pace = repository.slow.get(name, repository.pace) if is_large(name) and last is None else 0.0
             self._send(part[:cut], pace)
+        if reset is not None:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.rfile.close()
+            self.connection.close()
         return None
 
     def _send(self, content: bytes, pace: float) -> None:
