@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -35,4 +36,5 @@ def delete_abandoned(file: Path) -> None:
     """Delete what downloads of a file have left that were killed with their process; it is here by now."""
     stored = file.resolve()
     for unfinished in stored.parent.glob(f"{stored.name}.*.incomplete"):
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):  # another user's, or open on Windows: nobody misses the space more than the file
+            unfinished.unlink()

@@ -91,6 +91,16 @@ def test_what_a_killed_download_has_left_goes_once_its_file_is_here(
     assert {path.name for path in blobs.iterdir()} == {hashes[0], f"{hashes[1]}.0123abcd.incomplete"}
 
 
+def test_what_cannot_be_deleted_beside_a_file_costs_nobody_the_file(
+    server: Hub, log: DownloadLog, tmp_path: Path
+) -> None:
+    """Another user's in a shared cache, for example."""
+    name = hashlib.sha256(FILES[FIRST]).hexdigest()
+    (tmp_path / "hf/hub/models--owner--model/blobs" / f"{name}.0123abcd.incomplete").mkdir(parents=True)
+    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
+        assert downloads.wait(FIRST)
+
+
 def test_which_file_comes_is_told_before_any_of_it_is_there(server: Hub, log: DownloadLog) -> None:
     # the client tells of bytes by 10 MiB: all of this file at once, after seconds
     server.repositories["owner/model"].pace = 2.0
