@@ -17,6 +17,8 @@ from localdiff.view.widths import clip, text_width
 
 # What a terminal echoes for Ctrl-C comes after the line; clearing a little further removes it too.
 _ECHO = 4
+_AGAIN = 0.5
+"""Seconds within which the same message is said once."""
 
 
 class StatusLine:
@@ -76,8 +78,14 @@ def status_line(output: Output, *, shown: bool = True) -> Iterator[StatusLine]:
     status = StatusLine(output.stderr, shown=shown and not output.quiet)
 
     class Above(logging.Handler):
+        last, said_at = "", 0.0
+
         def emit(self, record: logging.LogRecord) -> None:
-            status.above(f"{record.levelname.lower()}: {printable(record.getMessage())}")
+            text = f"{record.levelname.lower()}: {printable(record.getMessage())}"
+            is_again = text == self.last and record.created - self.said_at < _AGAIN
+            self.last, self.said_at = text, record.created
+            if not is_again:  # several threads ask the Hub at the same time
+                status.above(text)
 
     def show(message: Warning | str, *_where: object, **_rest: object) -> None:
         if not output.quiet:

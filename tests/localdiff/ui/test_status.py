@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import logging
 
 import pytest
 
 from localdiff.ui import output
-from localdiff.ui.output import Stream
-from localdiff.ui.status import StatusLine
+from localdiff.ui.output import Output, Stream
+from localdiff.ui.status import StatusLine, status_line
 from tests.screens.terminal import FakeTerminal
 
 
@@ -111,3 +112,17 @@ def test_a_process_that_is_told_to_end_does_not_wait_for_a_terminal_that_is_held
         finally:
             status.clear()
     assert terminal.lines() == ["something"]
+
+
+def test_what_several_threads_warn_of_at_the_same_time_is_said_once() -> None:
+    file, logger = io.StringIO(), logging.getLogger("localdiff")
+
+    def warn(text: str, seconds: float) -> None:
+        record = logging.makeLogRecord({"msg": text, "levelno": logging.WARNING, "levelname": "WARNING"})
+        record.created = seconds
+        logger.handle(record)
+
+    with status_line(Output(stdout=Stream(file=io.StringIO()), stderr=Stream(file=file))):
+        for text, seconds in (("busy", 1.0), ("busy", 1.01), ("other", 1.02), ("busy", 1.03), ("busy", 4.0)):
+            warn(text, seconds)
+    assert file.getvalue().splitlines() == [f"warning: {text}" for text in ("busy", "other", "busy", "busy")]
