@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from localdiff.commands.output_file import OutputFile, free_path, output_file
+from localdiff.commands.run_file import FileObserver
 from localdiff.errors import ResourceError, UsageError
 from localdiff.quoting import printable
 from localdiff.ui.output import Output, Stream
@@ -32,14 +33,14 @@ class Delivery:
         output: the streams.
         name: what the user called the file.
         file: the file.
-        events: whether stdout has the events, and no text may come between them.
+        events: writes the events to stdout, and no text may come between them; None where they do not go there.
         hurried: whether the process was told to end, and must not wait for a terminal that is held with Ctrl-S.
     """
 
     output: Output
     name: Path
     file: OutputFile
-    events: bool
+    events: FileObserver | None
     hurried: bool = False
 
     def whole(self, text: Wording) -> None:
@@ -86,9 +87,9 @@ class Delivery:
             self.output.stderr.write(f"{printable(str(self.name))} {words}\n")
 
     def _on_stdout(self, text: Wording, what: str) -> str | None:
-        """Print the text, unless the events there have it, and say where it is; None where stdout does not take it."""
-        if self.events:
-            return f"the events on stdout have the {what}"
+        """Print the text, unless the events there have it, and say where it is; None where stdout has neither."""
+        if self.events is not None:
+            return None if self.events.failed else f"the events on stdout have the {what}"
         stdout = self.output.stdout
         if stdout.missing or not takes(stdout, hurried=self.hurried):
             return None

@@ -24,6 +24,7 @@ from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.output_file import OutputFile, output_file
 from localdiff.commands.prompt import read_prompt
 from localdiff.commands.record import RecordOptions, trace_file
+from localdiff.commands.run_file import FileObserver
 from localdiff.commands.trace_header import Recordable
 from localdiff.commands.waiting import Waiting
 from localdiff.errors import INTERRUPTED, UsageError
@@ -106,8 +107,10 @@ def run(
     if request.live.slow and (request.json or request.events is not None or request.record.file is not None):
         other = "--json" if request.json else "--events" if request.events is not None else "--record"
         raise UsageError(f"`--slow` and `{other}` exclude each other", "a run that waits has no speed to report")
-    if output.stdout.missing and (request.output is None or request.events == STDOUT):
+    if output.stdout.missing and request.output is None:
         raise UsageError("stdout is closed, so the answer would be lost", "`-o FILE` writes it to a file")
+    if output.stdout.missing and request.events == STDOUT:
+        raise UsageError("stdout is closed, so the events would be lost", "give `--events` a file")
     mode = mode_of(request.live, output, lines_on_stdout=request.events == STDOUT)
     waiting = Waiting(output=output, shown=mode != "off")
     target = None if request.output is None else output_file(request.output, inputs=[request.file])
@@ -117,6 +120,8 @@ def run(
         others = [("-o", request.output), ("-f", request.file)]
         alone = request.output is None
         recorders = stack.enter_context(event_recorders(request.events, output, others=others, alone=alone))
+        on_stdout = next((recorder for recorder in recorders if isinstance(recorder, FileObserver)), None)
+        events = on_stdout if request.events == STDOUT else None
         others.append(("--events", request.events))
         trace = stack.enter_context(trace_file(request.record, output, others=others))
         status = stack.enter_context(status_line(output, shown=mode != "off"))
@@ -130,12 +135,12 @@ def run(
             if collector.reply is None:
                 raise RuntimeError("a run without events")
             undelivered = target is not None  # what stdout has a part of is not written twice
-            return _deliver(request, output, target, collector.reply, engine.identity)
+            return _deliver(request, output, target, collector.reply, engine.identity, events)
         except (KeyboardInterrupt, SystemExit):
             # A second Ctrl-C, `kill` or a closed terminal; the exit code is the one that this has.
             if collector.reply is not None and undelivered:
                 with _gone_readers():
-                    _deliver(request, output, target, collector.reply, engine.identity, hurried=True)
+                    _deliver(request, output, target, collector.reply, engine.identity, events, hurried=True)
             raise
 
 
@@ -217,6 +222,7 @@ def _deliver(
     target: OutputFile | None,
     reply: Reply,
     identity: ModelIdentity,
+    events: FileObserver | None,
     *,
     hurried: bool = False,
 ) -> int:
@@ -229,7 +235,6 @@ def _deliver(
 
     stopped = reply.reason == "cancelled"
     if request.output is not None and target is not None:
-        events = request.events == STDOUT
         delivery = Delivery(output=output, name=request.output, file=target, events=events, hurried=hurried)
         if not stopped:
             delivery.whole(text)

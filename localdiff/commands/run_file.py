@@ -70,6 +70,11 @@ class FileObserver:
         self._file = file
         self._writer = writer
 
+    @property
+    def failed(self) -> bool:
+        """Whether the file lacks a part of the run."""
+        return self._file.failure is not None
+
     def on_event(self, event: Event) -> None:
         """See `Observer`.
 

@@ -582,6 +582,8 @@ def test_streams_that_are_closed(tmp_path: Path) -> None:
     kept = tmp_path / "answer.txt"
     assert without_streams("-o", str(kept)) == "code 0\n"
     assert kept.exists()
+    refusal = "error: stdout is closed, so the events would be lost\nhint: give `--events` a file\ncode 2\n"
+    assert without_streams("-o", str(kept), "--events", "-") == refusal
 
 
 @pytest.mark.parametrize(

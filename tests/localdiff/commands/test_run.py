@@ -327,6 +327,16 @@ def test_a_reader_of_events_on_stdout_that_leaves_costs_no_answer_that_goes_to_a
     assert done.stderr.decode() == words
 
 
+def test_events_that_could_not_be_written_do_not_have_the_answer(tmp_path: Path) -> None:
+    line = command({}, ["run", "-m", "demo", "--events", "-", "-o", "/dev/full", "hi"])
+    with open("/dev/full", "wb") as stdout:
+        done = subprocess.run(
+            line, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE, env=environment(), cwd=tmp_path
+        )
+    assert done.returncode == 4
+    assert "`/dev/full` cannot be written: No space left on device; the text is lost\n" in done.stderr.decode()
+
+
 def test_events_on_stdout_replace_nothing(tmp_path: Path) -> None:
     line = command({"blocks": [{"text": "An answer."}]}, ["run", "-m", "demo", "--events", "-", "-o", "answer", "hi"])
     log = tmp_path / "log"

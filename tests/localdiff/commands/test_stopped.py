@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -15,8 +16,10 @@ import pytest
 
 from localdiff.commands.delivery import Delivery
 from localdiff.commands.output_file import OutputFile, output_file
-from localdiff.errors import UsageError
+from localdiff.commands.run_file import FileObserver, RunFile
+from localdiff.errors import ResourceError, UsageError
 from localdiff.trace.reader import read_trace
+from localdiff.ui.jsonl import JsonLines
 from localdiff.ui.output import decide
 from tests.screens.forked import Fork
 from tests.screens.processes import ROOT, TIMEOUT, CapturedStream, Result, command, environment, terminal
@@ -155,7 +158,7 @@ def test_it_is_an_error_where_nothing_can_have_it(tmp_path: Path, quiet: bool, m
     stderr = CapturedStream()
     output = decide(stdout=CapturedStream(), stderr=stderr, env={}, quiet=quiet)
     output = replace(output, stdout=replace(output.stdout, missing=True))
-    delivery = Delivery(output=output, name=path, file=output_file(path), events=False)
+    delivery = Delivery(output=output, name=path, file=output_file(path), events=None)
 
     def refuse(_: Path) -> OutputFile:
         raise UsageError("the disk takes no files")
@@ -218,6 +221,19 @@ def test_it_is_said_where_the_events_have_it(tmp_path: Path) -> None:
     run.type(b"\x03")
     assert run.finish() == 130
     assert run.lines()[-1] == f"warning: `{path}` is unchanged; the events on stdout have the finished part"
+
+
+def test_events_that_could_not_be_written_do_not_have_it(tmp_path: Path) -> None:
+    path = tmp_path / "answer.txt"
+    path.write_text("old")
+    stderr = CapturedStream()
+    output = decide(stdout=CapturedStream(), stderr=stderr, env={})
+    events = RunFile(io.BytesIO(), "stdout", "give `--events` a file", failure=ResourceError("the disk is full"))
+    writer = FileObserver(events, JsonLines(io.StringIO()))
+    Delivery(output=output, name=path, file=output_file(path), events=writer).part(lambda _: "Kept.")
+    beside = tmp_path / "answer.txt.unfinished"
+    assert (path.read_text(), beside.read_text()) == ("old", "Kept.")
+    assert stderr.text() == f"warning: `{path}` is unchanged; `{beside}` has the finished part\n"
 
 
 def test_a_second_ctrl_c_keeps_it_too(tmp_path: Path) -> None:
