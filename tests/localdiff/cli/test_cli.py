@@ -26,7 +26,6 @@ from tests.screens.processes import ROOT, TIMEOUT, Cli, command, environment, pr
 
 WITHOUT_TORCH = """
 import sys
-import weakref
 from localdiff.cli import main
 try:
     main({arguments!r})
@@ -84,7 +83,6 @@ def test_an_interrupt_while_it_is_imported_is_an_interrupt() -> None:
     """Ctrl-C in the first tenth of a second: whatever of the command line is being imported, nothing is printed."""
     program = """
 import sys
-import weakref
 class Interrupting:
     def find_spec(self, name, path, target=None):
         if name == "localdiff.ui.output":
