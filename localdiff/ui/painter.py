@@ -23,7 +23,8 @@ REPAINT_SECONDS = 1.0
 """All rows are sent again this often, which heals what an echoed key or another program left on them."""
 
 RENDER_SHARE = 30
-"""Drawing takes the interpreter from the engine, so it may take a thirtieth of the time."""
+"""Drawing takes the interpreter from the engine, so it may take a thirtieth of the time. The faster of two frames
+counts: the other one may have collected Python's garbage, and the canvas would then stand still for a second."""
 
 WRITE_SHARE = 4
 
@@ -80,7 +81,7 @@ class Painter:
         self._scene: Scene | None = None
         self._drawn_size: Size | None = None
         self._repainted = clock()
-        self._render_seconds = self._write_seconds = 0.0
+        self._rendered = self._render_seconds = self._write_seconds = 0.0
 
     @property
     def interval(self) -> float:
@@ -108,7 +109,8 @@ class Painter:
             self._region.forget()
             self._repainted = start
         text = self._region.frame(rows, size, above=encode_above([frame]))
-        self._render_seconds = self._work_clock() - began
+        before, self._rendered = self._rendered, self._work_clock() - began
+        self._render_seconds = min(before, self._rendered)
         self._write(text)
         self._scene, self._drawn, self._drawn_size = scene, picture.drawn, size
 

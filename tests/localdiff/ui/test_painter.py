@@ -70,18 +70,22 @@ def test_writing_takes_a_quarter_of_the_time_at_most_unless_it_was_held_up(secon
     assert painter.interval == pytest.approx(interval)
 
 
-def test_drawing_takes_a_thirtieth_of_the_time_at_most() -> None:
+def test_drawing_takes_a_thirtieth_of_the_time_at_most_by_the_faster_of_two_frames() -> None:
+    """A collection of garbage within one frame does not keep the canvas from being drawn."""
     view, made = scenes()
     clock = FakeClock()
+    work = [0.001, 0.04, 0.001, 0.02, 0.03]
+    paces = []
 
     def size() -> Size:
-        clock.now += 0.02
+        clock.now += work[len(paces)]
         return Size(80, 24)
 
     painter = Painter(stream=FakeTerminal(), view=view, size=size, fps=100, clock=clock, work_clock=clock)
-    assert painter.interval == 0.01
-    painter.paint(Frame(scene=made[0]))
-    assert painter.interval == pytest.approx(0.6)
+    for _ in work:
+        painter.paint(Frame(scene=made[0]))
+        paces.append(painter.interval)
+    assert paces == pytest.approx([0.01, 0.03, 0.03, 0.03, 0.6])
 
 
 def test_all_rows_are_sent_again_once_in_a_while() -> None:
