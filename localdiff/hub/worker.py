@@ -35,7 +35,6 @@ INTERVAL = 0.1
 OUTAGE_WAITS = {4: 5.0, 3: 10.0, 2: 20.0, 1: 40.0, 0: 80.0}
 """Tries that the client has left for the rest of a file → seconds before the next one, if nobody answered the last."""
 
-
 MAX_RESETS = 5
 """Resets of a connection, one after the other, between which nothing came."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 import torch
@@ -27,11 +28,10 @@ needs_hopper = pytest.mark.skipif(not IS_HOPPER, reason="kernels in Gluon are fo
 
 
 def test_no_tile_is_chosen_that_nobody_has_timed() -> None:
-    assert not any(tile.overlaps for several in tiles.LINEAR.values() for tile in several)
-    assert not any(
-        tile.overlaps for of_kind in tiles.GATED.values() for several in of_kind.values() for tile in several
-    )
-    assert not any(tile.overlaps for of_kind in tiles.EXPERTS.values() for tile in of_kind.values())
+    gated = [tile for by_activations in tiles.GATED.values() for several in by_activations.values() for tile in several]
+    assert not any(tile.overlaps for tile in (*chain(*tiles.LINEAR.values()), *gated))
+    for tile in chain(*(by_activations.values() for by_activations in tiles.EXPERTS.values())):
+        assert not (tile.overlaps or tile.by_warp or tile.side_by_side or tile.fetched)
 
 
 def product(tile: Tile, rows: int, width: int, parts: int, *, gated: bool) -> torch.Tensor:
