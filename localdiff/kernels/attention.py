@@ -17,6 +17,8 @@ from torch import Tensor
 from quant.cuda import tiles
 from quant.cuda.launch_arguments import power_of_two
 from quant.cuda.tiles import MmaKind
+from quant.cuda.timed import Product, tile_of_product
+from quant.dtypes import short_name
 
 MAX_HEAD_DIM = 512
 """With larger heads, a program's rows and keys would not fit the shared memory of every GPU, in two-byte types."""
@@ -25,12 +27,17 @@ MAX_SPLITS = 8
 
 @dataclass(frozen=True, slots=True)
 class AttentionTile:
-    """Rows and keys that a program takes at a time, its warps, and iterations that are in flight at a time."""
+    """Rows and keys that a program takes at a time, its warps, and iterations that are in flight at a time.
+
+    Attributes:
+        splits: programs that the keys of a row are split among; 0 for as many as fill the GPU.
+    """
 
     rows: int
     keys: int
     warps: int
     stages: int = 2
+    splits: int = 0
 
 
 SMALL_HEADS: dict[MmaKind, AttentionTile] = {
@@ -91,9 +98,13 @@ def attend_rows(
     out = q.new_empty(rows, heads, size)
     if not rows:
         return out.transpose(0, 1)
-    tile = (SMALL_HEADS if size <= 256 else LARGE_HEADS)[tiles.mma_kind(q.device)]
+    usual = (SMALL_HEADS if size <= 256 else LARGE_HEADS)[tiles.mma_kind(q.device)]
+    product = Product(
+        kind="attention", weights="", dtype=short_name(q.dtype), rows=rows, columns=size, inputs=window or 0
+    )
+    tile = tile_of_product(product, q.device, usual)
     programs = -(-rows * group // tile.rows) * kv_heads
-    splits = splits or _splits(programs, q.device)
+    splits = splits or tile.splits or _splits(programs, q.device)
     partial, row_stats = out, out
     if splits > 1:
         partial = q.new_empty(splits, rows, heads, size, dtype=torch.float32)

@@ -15,6 +15,8 @@ from quant.cuda import linear, tiles
 from quant.cuda.launch_arguments import is_interpreted
 from quant.cuda.linear import Weight
 from quant.cuda.tiles import MmaKind, Tile, tile_of
+from quant.cuda.timed import Product, tile_of_product
+from quant.dtypes import short_name
 from quant.modules.embedding import QuantEmbedding, probabilities
 
 IDS = 64
@@ -79,7 +81,10 @@ class CudaEmbedding(QuantEmbedding):
         probs = probs if probs.stride(1) == 1 else probs.contiguous()
         width = self.weight.shape[1]
         codes, scales = self.weight.codes[ids], self.weight.scales[ids]
-        tile = tile_of(rows, width, TILES[self.dtype.itemsize])
+        product = Product(
+            kind="soft", weights="w8a16", dtype=short_name(self.dtype), rows=rows, columns=width, inputs=vocab_size
+        )
+        tile = tile_of_product(product, probs.device, tile_of(rows, width, TILES[self.dtype.itemsize]))
         groups = tile.columns // GROUP
         scales = scales if groups == 1 else scales.view(torch.int32)
         share = -(-vocab_size // (SHARES * IDS)) * IDS

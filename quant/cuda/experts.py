@@ -22,6 +22,7 @@ from quant.cuda.launch_arguments import byte_table, is_interpreted, levels, pack
 from quant.cuda.layout import Tiled, Unquantized, tiled
 from quant.cuda.rows import Rows, rows_for
 from quant.cuda.tiles import Activations, ExpertTile
+from quant.cuda.timed import Product, tile_of_product
 from quant.dtypes import short_name
 from quant.modules.experts import QuantExperts, RoutedExperts
 from quant.modules.tensor import QuantTensor
@@ -83,10 +84,9 @@ class CudaExperts(RoutedExperts):
         )
         is_unquantized = isinstance(self._gate_up, Unquantized)
         self.activations: Activations = "a16" if is_unquantized else activations
-        self.path = (
-            " and ".join(dict.fromkeys(_words(part, self.activations) for part in (self._gate_up, self._down)))
-            + ", grouped, Triton"
-        )
+        parts = (self._gate_up, self._down)
+        self._weights = " and ".join(dict.fromkeys(_words(part, self.activations) for part in parts))
+        self.path = f"{self._weights}, grouped, Triton"
 
     def weights(self) -> tuple[Tensor, ...]:
         """The stored tensors, which are neither parameters nor buffers."""
@@ -122,12 +122,12 @@ class CudaExperts(RoutedExperts):
         width, inner = source.codes.shape[1], self._down.shape[2]
         codes = source.codes.new_empty(len(blocks.order), inner)
         scales = source.scales.new_empty(len(codes), inner // GROUP) if self.activations == "a8" else codes
-        tile = self._tile(codes.device)
-        table = self._levels(kernel, self._gate_up, blocks.rows, dtype)
+        tile = self._tile(dtype, codes.device, len(codes))
+        table = self._levels(kernel, self._gate_up, blocks.rows, dtype, tile)
         further = _further(tile, table, 2 * COLUMNS)
         if further:
             from quant.cuda.overlapped_expert_kernels import gate_up_kernel as kernel
-        kernel[self._grid(blocks, inner // COLUMNS)](
+        kernel[_grid(blocks, inner // COLUMNS, tile)](
             source.codes,
             source.scales,
             self._gate_up.codes,
@@ -141,7 +141,7 @@ class CudaExperts(RoutedExperts):
             inner,
             COMPUTE=triton_type(dtype),
             COLUMNS=COLUMNS,
-            **self._constants(kernel, self._gate_up),
+            **self._constants(kernel, self._gate_up, tile),
             ROWS=blocks.rows,
             num_warps=tile.warps,
             num_stages=tile.stages,
@@ -154,9 +154,9 @@ class CudaExperts(RoutedExperts):
         from quant.cuda.expert_kernels import down_kernel as kernel
 
         width, inner = outputs.shape[-1], hidden.codes.shape[1]
-        tile = self._tile(outputs.device)
+        tile = self._tile(outputs.dtype, outputs.device, len(hidden.codes))
         columns = COLUMNS if isinstance(self._down, Unquantized) or width % tile.down_columns else tile.down_columns
-        table = self._levels(kernel, self._down, blocks.rows, outputs.dtype)
+        table = self._levels(kernel, self._down, blocks.rows, outputs.dtype, tile)
         is_of_bytes = table.dtype == torch.int32
         several = tiles.DOWN_TILES_PER_TABLE if is_of_bytes else 1
         if width % (several * columns):
@@ -164,7 +164,7 @@ class CudaExperts(RoutedExperts):
         further = _further(tile, table, columns)
         if further:
             from quant.cuda.overlapped_expert_kernels import down_kernel as kernel
-        kernel[self._grid(blocks, width // (several * columns))](
+        kernel[_grid(blocks, width // (several * columns), tile)](
             hidden.codes,
             hidden.scales,
             self._down.codes,
@@ -176,7 +176,7 @@ class CudaExperts(RoutedExperts):
             inner,
             COLUMNS=columns,
             TILES=several,
-            **self._constants(kernel, self._down),
+            **self._constants(kernel, self._down, tile),
             ROWS=blocks.rows,
             num_warps=tile.warps,
             num_stages=tile.stages,
@@ -185,34 +185,36 @@ class CudaExperts(RoutedExperts):
         )
         return outputs
 
-    def _tile(self, device: torch.device) -> ExpertTile:
-        return tiles.EXPERTS[tiles.mma_kind(device)][self.activations]
+    def _tile(self, dtype: torch.dtype, device: torch.device, pairs: int) -> ExpertTile:
+        _, width, inner = self._down.shape
+        product = Product(
+            kind="experts", weights=self._weights, dtype=short_name(dtype), rows=pairs, columns=width, inputs=inner
+        )
+        return tile_of_product(product, device, tiles.EXPERTS[tiles.mma_kind(device)][self.activations])
 
     def block_rows(self, x: Tensor, pairs: int) -> int:
         """Rows of a block, the same in both GEMMs."""
         from quant.cuda.expert_kernels import gate_up_kernel
 
-        by_table = self._may_have_table(gate_up_kernel, self._gate_up, x.dtype)
-        return self._tile(x.device).rows(pairs, self._down.shape[0], by_table=by_table)
+        tile = self._tile(x.dtype, x.device, pairs)
+        by_table = self._may_have_table(gate_up_kernel, self._gate_up, x.dtype, tile)
+        return tile.rows(pairs, self._down.shape[0], by_table=by_table)
 
-    def _levels(self, kernel: object, part: Tiled | Unquantized, rows: int, dtype: torch.dtype) -> Tensor:
+    def _levels(
+        self, kernel: object, part: Tiled | Unquantized, rows: int, dtype: torch.dtype, tile: ExpertTile
+    ) -> Tensor:
         """nf4's table of bytes (int32), where blocks of so many rows have one; elsewhere its levels."""
         device = part.codes.device
-        if rows == self._tile(device).few_rows and self._may_have_table(kernel, part, dtype):
+        if rows == tile.few_rows and self._may_have_table(kernel, part, dtype, tile):
             return byte_table(device)
         return levels(device, self.activations)
 
-    def _may_have_table(self, kernel: object, part: Tiled | Unquantized, dtype: torch.dtype) -> bool:
+    def _may_have_table(self, kernel: object, part: Tiled | Unquantized, dtype: torch.dtype, tile: ExpertTile) -> bool:
         """Whether a table of bytes decodes a weight, in blocks of few rows."""
-        is_wanted = self._has_byte_table and self._tile(part.codes.device).byte_table and dtype == torch.bfloat16
+        is_wanted = self._has_byte_table and tile.byte_table and dtype == torch.bfloat16
         return is_wanted and part.is_nf4 and part.by_lanes and not is_interpreted(kernel)
 
-    def _grid(self, blocks: Blocks, parts: int) -> tuple[int, ...]:
-        by_block = len(blocks), parts
-        return by_block[::-1] if self._tile(blocks.order.device).side_by_side else by_block
-
-    def _constants(self, kernel: object, part: Tiled | Unquantized) -> dict[str, Any]:
-        tile = self._tile(part.codes.device)
+    def _constants(self, kernel: object, part: Tiled | Unquantized, tile: ExpertTile) -> dict[str, Any]:
         return {
             "NF4": part.is_nf4,
             "INT8": self.activations == "a8",
@@ -222,6 +224,11 @@ class CudaExperts(RoutedExperts):
             "BLOCK_AXIS": int(tile.side_by_side),
             "FETCHED": tile.fetched,
         }
+
+
+def _grid(blocks: Blocks, parts: int, tile: ExpertTile) -> tuple[int, ...]:
+    by_block = len(blocks), parts
+    return by_block[::-1] if tile.side_by_side else by_block
 
 
 def _further(tile: ExpertTile, table: Tensor, columns: int) -> dict[str, int]:

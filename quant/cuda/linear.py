@@ -23,6 +23,8 @@ from quant.cuda.launch_arguments import levels, pack
 from quant.cuda.layout import HALF, tiled
 from quant.cuda.rows import rows_for
 from quant.cuda.tiles import Activations, Tile
+from quant.cuda.timed import Product, tile_of_product
+from quant.dtypes import short_name
 from quant.modules.linear import QuantLinear
 from quant.modules.tensor import QuantTensor
 
@@ -101,7 +103,11 @@ class Weight:
     @property
     def path(self) -> str:
         """How it is multiplied, in words."""
-        return f"{'w4' if self.is_nf4 else 'w8'}{self.activations}, Triton"
+        return f"{self._format}, Triton"
+
+    @property
+    def _format(self) -> str:
+        return f"{'w4' if self.is_nf4 else 'w8'}{self.activations}"
 
     @property
     def axis(self) -> int:
@@ -119,7 +125,9 @@ class Weight:
         """
         if self._is_decoded_for(x) or not len(x):
             return None
-        count = tiles.parts_of(self._programs(x), self.scales.shape[1 - self.axis], x.device)
+        tile = self._tile(x, self.rows, gated=False)
+        programs = -(-len(x) // tile.rows) * (self.rows // tile.columns)
+        count = tile.parts or tiles.parts_of(programs, self.scales.shape[1 - self.axis], x.device)
         return None if count == 1 else self._product(x, self.rows, gated=False, parts=count)
 
     def gated(self, x: Tensor) -> Tensor | None:
@@ -141,11 +149,15 @@ class Weight:
         # The largest tile would take more shared memory in fp32 than an RTX GPU has, and nearly all registers in int8.
         takes_largest = x.element_size() == 2 and self.activations == "a16"
         sms = tiles.sm_count(x.device) if takes_largest else None
-        return tiles.tile_of(len(x), columns, candidates, sms)
-
-    def _programs(self, x: Tensor) -> int:
-        tile = self._tile(x, self.rows, gated=False)
-        return -(-len(x) // tile.rows) * (self.rows // tile.columns)
+        product = Product(
+            kind="gated" if gated else "linear",
+            weights=self._format,
+            dtype=short_name(x.dtype),
+            rows=len(x),
+            columns=columns,
+            inputs=x.shape[1],
+        )
+        return tile_of_product(product, x.device, tiles.tile_of(len(x), columns, candidates, sms))
 
     def _product(self, x: Tensor, columns: int, *, gated: bool, parts: int = 1) -> Tensor:
         """The product [M, N], or more than one part of it [S, M, N]."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Part: TypeAlias = Literal[
     "experts",
     "byte-table",
+    "tiles",
     "dense",
     "decode",
     "logits",
@@ -34,8 +35,9 @@ Part: TypeAlias = Literal[
     "commit",
 ]
 """Of this package: grouped GEMMs of the experts (`experts`); the table of bytes that those in nf4 are decoded from, and
-without which their weights are rounded once (`byte-table`); linear layers and embedding from their codes (`dense`); nf4
-decoded in one launch where it is decoded first (`decode`); projections of the same rows as one GEMM (`projections`).
+without which their weights are rounded once (`byte-table`); tiles that were timed on this GPU (`tiles`); linear layers
+and embedding from their codes (`dense`); nf4 decoded in one launch where it is decoded first (`decode`); projections of
+the same rows as one GEMM (`projections`).
 
 Of the program: statistics of logits and the decision in Triton (`logits`); attention in Triton (`attention`); the ops
 between GEMMs in Triton (`layer-ops`); the step of fixed shape, which requires that attention (`step`), its capture as a

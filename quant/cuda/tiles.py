@@ -35,6 +35,7 @@ class Tile:
         stages: iterations of the loop that are in flight at a time.
         overlaps: whether the next weights are decoded while the last ones are multiplied (`overlapped_kernels`), with
             `wgmma`, bf16, and int8 in the order of lanes. Nobody has timed it.
+        parts: of K, where the next kernel can sum them; 0 for as many as `parts_of` says.
     """
 
     rows: int
@@ -43,6 +44,7 @@ class Tile:
     programs_per_sm: float = 0.0
     stages: int = 3
     overlaps: bool = False
+    parts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,77 @@
+"""Tiles that were timed on a GPU, and are taken there instead of those of the tables.
+
+A product is what a tile is asked for; only one of exactly that shape takes the tile that was timed for it. Knows
+neither clocks nor files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, TypeVar, cast
+
+import torch
+
+Kind: TypeAlias = Literal["experts", "linear", "gated", "soft", "attention"]
+TileT = TypeVar("TileT")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Product:
+    """What a tile is asked for.
+
+    Attributes:
+        weights: how they are stored and multiplied, such as `w4a16`; empty for attention.
+        dtype: of the activations, such as `bf16`.
+        rows: of the activations; of experts, pairs of a row and an expert.
+        columns: of the result; of attention, the size of a head.
+        inputs: that are summed over; of attention, the positions that a row sees, or 0 for all.
+    """
+
+    kind: Kind
+    weights: str
+    dtype: str
+    rows: int
+    columns: int
+    inputs: int
+
+
+_timed: dict[torch.device, Mapping[Product, object]] = {}
+_listening: list[dict[Product, object]] = []
+
+
+def tile_of_product(product: Product, device: torch.device, usual: TileT) -> TileT:
+    """The tile that was timed for a product on a device, or the usual one."""
+    for asked in _listening:
+        asked[product] = usual
+    tile = _timed[device].get(product) if device in _timed else None
+    return usual if tile is None else cast(TileT, tile)
+
+
+def use_timed(device: torch.device, tiles: Mapping[Product, object]) -> None:
+    """Has a device take these tiles from now on, each of the class that its kind of product has; none, if empty."""
+    _timed[_indexed(device)] = tiles
+
+
+def timed_count(device: torch.device) -> int:
+    """How many timed tiles a device takes."""
+    return len(_timed.get(_indexed(device), {}))
+
+
+@contextmanager
+def asked_for() -> Iterator[dict[Product, object]]:
+    """The products that a tile is asked for meanwhile, on any device, and their usual tiles."""
+    asked: dict[Product, object] = {}
+    _listening.append(asked)
+    try:
+        yield asked
+    finally:
+        _listening.remove(asked)
+
+
+def _indexed(device: torch.device) -> torch.device:
+    """As tensors name it, with an index."""
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return device
