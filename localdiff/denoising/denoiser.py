@@ -110,6 +110,11 @@ class Denoiser:
         """How a step is taken and computed, in words."""
         return ", ".join((str(self.path_taken), *self._model.kernels))
 
+    def forget_graphs(self) -> None:
+        """Has the next steps captured anew: kernels are launched with something else from now on."""
+        if self._static is not None:
+            self._static.forget()
+
     def without_graphs(self) -> Denoiser:
         """A denoiser of the same path, launched kernel by kernel and never ahead, so that parts can be clocked."""
         return Denoiser(self._model, replace(self.path, captured=False, ahead=False)) if self.path.static else self

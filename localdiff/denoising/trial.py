@@ -20,6 +20,7 @@ from localdiff.errors import WeightsError, is_out_of_memory
 from localdiff.load_progress import LoadProgress, tell_nobody
 from quant.cuda.parity import Expectation
 from quant.cuda.support import exclude, readmit
+from quant.cuda.timed import timed_count, use_timed
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +33,8 @@ def try_kernels(
     expectations: Sequence[Expectation] = (),
 ) -> bool:
     """Whether kernels run and compute what they should; if not, models loaded from now on use none on this device.
+
+    Where they do not with tiles that were timed on this GPU, they are tried with the usual ones.
 
     Args:
         progress: called with the share of the trial that is over; what it raises is no kernel's error.
@@ -47,6 +50,13 @@ def try_kernels(
         except Exception as error:  # of a compiler, of a launch, or results that are no numbers: they share no class
             if is_out_of_memory(error) or not _still_works(device):
                 raise
+            if timed_count(device):
+                _log.warning(
+                    "a GPU kernel fails with the tiles that were timed here (%s): the usual ones are taken", error
+                )
+                use_timed(device, {})
+                shares = _trial(denoiser, expectations)
+                continue
             exclude(device, error)
             return False
         if share is None:

@@ -18,6 +18,7 @@ from localdiff.load.streaming import LayerStream
 from localdiff.load_progress import LoadProgress
 from localdiff.memory_account import PREFILL_CHUNK
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.timed_tiles import take_timed_tiles
 from quant.cuda.choice import ModelPart, use_cuda_modules
 from quant.cuda.parity import Expectation
 
@@ -52,6 +53,7 @@ def replace_gpu_modules(
         SwitchError: an environment variable has an invalid value.
     """
     canvas = network.config.canvas_length
+    take_timed_tiles(device)
     with shielded_children():  # kernels are tried, and compiled for that
         choice = use_cuda_modules(
             network,
@@ -86,6 +88,7 @@ def load_for_gpu(plan: MemoryPlan, progress: LoadProgress) -> tuple[Expectation,
     def elsewhere() -> Iterator[ModelPart]:
         for index, device in enumerate(placement.layers):
             if device != main:
+                take_timed_tiles(device)
                 yield ModelPart(path=f"layers.{index}", module=network.layers[index], device=device)
 
     def arriving() -> Iterator[ModelPart]:

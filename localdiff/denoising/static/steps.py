@@ -141,13 +141,17 @@ class StaticSteps:
             if not goes_on:
                 return
 
+    def forget(self) -> None:
+        """Drops all programs and their graphs: the next steps are made anew."""
+        # First, so that programs without their graphs are never run, whatever cuts this short.
+        self._cache, self._programs = None, {}
+        if self._capturer is not None:
+            self._capturer.forget()
+
     def _start(self, cache: KVCache, canvas: Tensor) -> None:
         """Prepares the buffers, and drops the programs of another cache."""
         if self._cache is None or self._cache() is not cache:
-            # First, so that programs without their graphs are never run, whatever cuts this short.
-            self._cache, self._programs = None, {}
-            if self._capturer is not None:
-                self._capturer.forget()
+            self.forget()
             self._cache = weakref.ref(cache)
         # For each block in new host memory: the device may still be copying what a discarded step was sent.
         self._exchange = Exchange(self._buffers)

@@ -17,16 +17,20 @@ from localdiff.errors import WeightsError
 from localdiff.events import RunFinished
 from localdiff.load.loader import LoadedModel
 from localdiff.load_progress import LoadProgress, tell_nobody
+from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.residence import Residence
 from localdiff.options import GenerateOptions
-from quant.cuda import support
+from quant.cuda import support, timed
 from quant.cuda.parity import ParityError
 from quant.cuda.support import why_unsupported
+from quant.cuda.tiles import Tile
+from quant.cuda.timed import Product
 from tests.models.steps import denoiser_of
 
 CPU = torch.device("cpu")
 OPTIONS = GenerateOptions(seed=1, max_tokens=64)
+PRODUCT = Product(kind="linear", weights="w8a16", dtype="fp32", rows=64, columns=64, inputs=64)
 LOADED_AGAIN = "a GPU kernel failed while it was tried: the model is loaded again, without kernels on that GPU"
 
 
@@ -88,6 +92,26 @@ def test_a_kernel_that_fails_costs_speed_and_no_answer(
     assert unsupported is not None
     assert unsupported.reason == "a kernel fails here (RuntimeError: out of resource: shared memory)"
     assert "LOCALDIFF_CUDA_PLAIN=all" in unsupported.remedy
+
+
+def test_where_kernels_fail_with_timed_tiles_they_are_tried_with_the_usual_ones(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(timed, "_timed", {})
+    timed.use_timed(CPU, {PRODUCT: Tile(32, 64, 4)})
+    right = Program.run
+
+    def run(program: Program, cache: KVCache) -> None:
+        if timed.timed_count(CPU):
+            raise RuntimeError("out of resource: shared memory")
+        right(program, cache)
+
+    monkeypatch.setattr(Program, "run", run)
+    assert load().denoiser.path.static and why_unsupported(CPU) is None
+    assert caplog.messages == [
+        "a GPU kernel fails with the tiles that were timed here (out of resource: shared memory): the usual ones are "
+        "taken"
+    ]
 
 
 @pytest.mark.parametrize("fails_there", [False, True])

@@ -17,6 +17,14 @@ from tests.models import tiny
 CARD = torch.device("cuda", 0)
 
 
+@pytest.fixture(autouse=True)
+def tuned(monkeypatch: pytest.MonkeyPatch) -> list[torch.device]:
+    """Devices whose timed tiles were looked for."""
+    devices: list[torch.device] = []
+    monkeypatch.setattr(gpu, "take_timed_tiles", devices.append)
+    return devices
+
+
 def test_what_is_missing_is_a_warning_and_what_was_done_is_not(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -31,12 +39,13 @@ def test_what_is_missing_is_a_warning_and_what_was_done_is_not(
 
 
 def test_experts_that_an_adapter_adds_to_stay_plain(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tuned: list[torch.device]
 ) -> None:
     kept: list[object] = []
     monkeypatch.setattr(gpu, "use_cuda_modules", lambda *_, keep, **__: kept.append(keep) or CudaChoice())
     gpu.replace_gpu_modules(tiny.model(), CARD, adapted={"layers.1.experts"})
     assert kept == [{"layers.1.experts"}]
+    assert tuned == [CARD]
     assert "the adapter changes the experts of 1 layer: those are computed one by one" in caplog.text
 
 
