@@ -133,6 +133,7 @@ ALLOWED: dict[str, set[str]] = {
         "quant.planning",
     },
     "load": {
+        "timed_tiles",
         "children",
         "host_memory",
         "memory_account",
@@ -158,7 +159,8 @@ ALLOWED: dict[str, set[str]] = {
     "model": {"quant.cuda", "quant.modules", "kernels"},
     "adapter": {"adapter_reference", "model", "quant", "quant.modules"},
     "adapter_reference": set(),
-    "kernels": {"diffusion", "quant.cuda"},
+    "kernels": {"diffusion", "quant", "quant.cuda"},
+    "timed_tiles": {"kernels", "private_file", "quant.cuda", "strict_json"},
     "demo": {"conversation", "engine", "events"},
     "demo.training": {"adapter", "demo", "diffusion", "engine", "load", "model", "quant.files"},
     "bench": {
@@ -176,7 +178,10 @@ ALLOWED: dict[str, set[str]] = {
         "quant",
         "quant.codecs",
         "quant.cpu",
+        "quant.cuda",
         "quant.modules",
+        "kernels",
+        "timed_tiles",
         "view",
     },
     "doctor": {

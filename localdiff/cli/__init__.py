@@ -42,6 +42,7 @@ COMMANDS_BY_NAME = {
     "replay": ("localdiff.cli.traces", "Play a recorded run, or turn it into a page, an animation or text."),
     "trace": ("localdiff.cli.traces", "Check recorded runs and compare them."),
     "bench": ("localdiff.cli.bench", "Measure speed and quality on this machine."),
+    "tune": ("localdiff.cli.bench", "Time the GPU kernels in other shapes, and keep those that make this GPU faster."),
     "doctor": ("localdiff.cli.setup", "Check this machine, and say what to fix."),
     "config": ("localdiff.cli.setup", "List every setting, its value, and where that came from."),
     "completion": ("localdiff.cli.setup", "Print a script that completes commands, options, models and files."),

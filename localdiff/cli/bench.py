@@ -1,4 +1,4 @@
-"""The command line of measurements: `localdiff bench …`.
+"""The command line of measurements: `localdiff bench …` and `localdiff tune`.
 
 Knows option names and help texts; computes nothing. `localdiff.cli` takes the commands in.
 """
@@ -18,6 +18,7 @@ from localdiff.cli.help import Group
 from localdiff.commands.bench_quality import QualityRequest, bench_quality
 from localdiff.commands.bench_step import StepRequest, bench_step
 from localdiff.commands.model_choice import ModelChoice
+from localdiff.commands.tune import CONTEXT, MINUTES, TUNED_LAYERS, TuneRequest, tune_tiles
 from localdiff.options import GenerateOptions
 from localdiff.ui.question import asker
 from quant import DEFAULT_RECIPE
@@ -31,6 +32,7 @@ _MEASUREMENT = "Measurement"
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
     app.add_typer(bench)
+    app.command("tune", cls=configured("device"))(tune_command)
 
 
 @bench.command("step", cls=configured("device", "dtype"))
@@ -199,3 +201,45 @@ def quality_command(
         json=json,
     )
     return bench_quality(request, streams, ask=asker(streams.stderr, sys.stdin, default=True))
+
+
+def tune_command(
+    context: typer.Context,
+    recipe: Annotated[
+        str, typer.Option(metavar="NAME", help="How the random weights are stored.", rich_help_panel=options.MODEL)
+    ] = DEFAULT_RECIPE,
+    device: options.Device = "auto",
+    layers: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Layers of random weights, at least 6; fewer take less memory.",
+            rich_help_panel=options.MODEL,
+        ),
+    ] = TUNED_LAYERS,
+    context_size: Annotated[
+        int,
+        typer.Option(
+            "--context", metavar="N", help="Tokens in the cache before the canvas.", rich_help_panel=_MEASUREMENT
+        ),
+    ] = CONTEXT,
+    minutes: Annotated[
+        float,
+        typer.Option(metavar="N", help="Begin nothing new after so many minutes.", rich_help_panel=_MEASUREMENT),
+    ] = MINUTES,
+    forget: Annotated[
+        bool,
+        typer.Option("--forget", help="Delete what was found before, and time nothing.", rich_help_panel=_MEASUREMENT),
+    ] = False,
+    quiet: options.Quiet = False,
+) -> int:
+    """Time the GPU kernels in other shapes, and keep those that make this GPU faster.
+
+    Takes random weights of the released size, so nothing is downloaded. Every shape is timed in whole steps; those
+    that save time are compared with the plain path, and models loaded on this GPU take them from then on.
+    """
+    streams = decide_streams(context, quiet=quiet)
+    request = TuneRequest(
+        device=device, recipe=recipe, context=context_size, layers=layers, minutes=minutes, forget=forget
+    )
+    return tune_tiles(request, streams)

@@ -1,7 +1,7 @@
 """One module per command: carries out what the command line asks for, using the other packages.
 
     run, chat, quantize, replay, models          the commands of these names; `chat` and `quantize` are packages
-    doctor, config                               likewise
+    tune, doctor, config                         likewise
     trace_check, trace_diff, trace_pair          `trace`
     bench_step, bench_quality                    `bench`
 

@@ -16,6 +16,7 @@
     stream    a step with layers that are streamed from host memory, for the first recipe and context
     tests    those of the kernels, compiled: some two hundred compilations
     tiles    what each of these products would take with other tiles than those that are chosen
+    tune    `localdiff tune` for the first recipe and context; later steps on this machine take what it finds
     transformers    a step of `transformers` in bf16, eager and compiled, and of each recipe, with the same layers
 
 Each part is a process of its own, and so is every step that is measured: what one leaves on the card, or breaks there,
@@ -74,10 +75,11 @@ PARTS = (
     "stream",
     "tests",
     "tiles",
+    "tune",
     "transformers",
 )
 NEEDED: Mapping[str, Sequence[str]] = {
-    "steps": ("safetensors", "rich"),  # to read weights, and to write a table
+    **dict.fromkeys(("steps", "tune"), ("safetensors", "rich")),  # to read weights, and to write a table
     **dict.fromkeys(("kernels", "stream", "transformers"), ("safetensors",)),
     **dict.fromkeys(("checks", "tests"), ("pytest", "hypothesis")),
 }
@@ -135,7 +137,7 @@ def _is_left_out(name: str) -> bool:
 def _part_key(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """What a part is in the file: it has been done for one recipe, or for some contexts, and not for any other."""
     key: dict[str, Any] = {"part": name}
-    if name in ("kernels", "stream"):
+    if name in ("kernels", "stream", "tune"):
         key |= {"recipe": options.recipe[0], "context": options.context[0], "steps": options.steps}
     elif name in ("attention", "tiles"):
         key["context"] = options.context
@@ -218,11 +220,41 @@ def part_here(name: str, options: argparse.Namespace) -> int:
             from tests.bench.gpu_tiles import time_tiles
 
             return time_tiles([context], results, torch.device("cuda"), options.product)
+        case "tune":
+            return tune_here(recipe, context, _limits(options).left, results)
         case _:
             from tests.bench.gpu_transformers import against_transformers
 
             recipes = ["bf16", *options.recipe]
             return against_transformers(recipes, options.context, count, limits=_limits(options), results=results)
+
+
+def tune_here(recipe: str, context: int, seconds: float, results: Results) -> int:
+    """Finds faster tiles, in four fifths of the time: the products that were begun by then are finished."""
+    from localdiff.bench.step.subject import random_subject
+    from localdiff.bench.tuning.candidates import tile_name
+    from localdiff.bench.tuning.report_text import table
+    from localdiff.bench.tuning.search import product_name
+    from localdiff.bench.tuning.tune import tune
+    from localdiff.commands.tune import TUNED_LAYERS
+
+    make = random_subject(recipe=recipe, layers=TUNED_LAYERS, context=context, device="cuda:0", dtype="auto")
+    products: set[str] = set()
+
+    def progress(text: str) -> None:
+        product, tile, _ = text.partition(", tile ")
+        if tile and product not in products:
+            products.add(product)
+            print(f"  {product}", flush=True)
+
+    tuning = tune(make, context=context, seconds=0.8 * seconds, progress=progress)
+    model = f"random weights in {recipe}, {TUNED_LAYERS} layers, {context:,} tokens of context"
+    print(table(tuning, model), flush=True)
+    for one in tuning.outcome.found:
+        key = {"part": "tune", "name": product_name(one.product), "tile": tile_name(one.tile)}
+        results.add(key, usual=tile_name(one.usual), before=one.before, after=one.after)
+    results.add({"part": "tune", "name": "all"}, usual=tuning.outcome.usual, tuned=tuning.outcome.tuned)
+    return 0
 
 
 def device(results: Results) -> int:

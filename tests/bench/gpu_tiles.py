@@ -32,6 +32,19 @@ if __name__ == "__main__":  # ahead of any device code: what is interpreted cann
 import torch
 from torch import Tensor
 
+from localdiff.bench.tuning.candidates import (
+    BYTE_TABLE_TILES,
+    EXPERT_TILES,
+    GATED_TILES,
+    LARGE_HEAD_TILES,
+    LINEAR_TILES,
+    OVERLAPPED_GATED_TILES,
+    OVERLAPPED_TILES,
+    SMALL_HEAD_TILES,
+    SOFT_TILES,
+    UNQUANTIZED_TILES,
+    tile_name,
+)
 from localdiff.kernels import attention
 from quant.cuda import embedding, tiles
 from quant.cuda.embedding import CudaEmbedding
@@ -65,72 +78,9 @@ FAR = 0.02
 WIDE = 52
 """Characters of a line's name."""
 
-EXPERT_TILES = (
-    *(ExpertTile(rows, rows, stages=stages) for rows in (16, 32, 64) for stages in (2, 3, 4)),
-    *(ExpertTile(rows, rows, down_columns=64) for rows in (16, 32)),
-    *(ExpertTile(rows, rows, warps=8) for rows in (16, 32, 64)),
-    *(ExpertTile(rows, rows, side_by_side=True) for rows in (16, 32)),
-)
-BYTE_TABLE_TILES = (
-    *(
-        ExpertTile(rows, rows, stages=stages, byte_table=True, by_warp=by_warp)
-        for by_warp, shapes in (
-            (False, ((16, 2), (16, 3), (32, 2), (32, 3), (32, 4), (64, 2))),
-            (True, ((16, 3), (16, 4), (32, 2), (32, 3), (32, 4), (64, 2), (64, 3))),
-        )
-        for rows, stages in shapes
-    ),
-    *(
-        ExpertTile(32, 32, stages=4, byte_table=True, by_warp=by_warp, side_by_side=side_by_side, fetched=fetched)
-        for by_warp, side_by_side, fetched in itertools.product((False, True), (False, True), (0, 4, 8))
-        if side_by_side or fetched
-    ),
-    *(
-        ExpertTile(rows, rows, warps=warps, stages=stages, byte_table=True, overlaps=True)
-        for warps in (4, 8)
-        for rows, stages in ((16, 8), (32, 6), (64, 4))
-    ),
-)
-"""For nf4, where the chosen tile has a table of bytes, too. What overlaps has as many stages as take more than 48 KiB:
-below that Triton does not ask the driver for what the table takes besides."""
-UNQUANTIZED_TILES = (
-    *(ExpertTile(rows, rows, down_columns=64, stages=stages) for rows in (16, 32, 64) for stages in (2, 3, 4)),
-    *(ExpertTile(rows, rows, down_columns=64, warps=8) for rows in (16, 32)),
-)
-"""Experts in bf16 have 64 columns in their down projection, too, whatever a tile says."""
-LINEAR_TILES = (
-    *(Tile(rows, 64, 4, stages=stages) for rows in (32, 64, 128) for stages in (3, 4)),
-    *(Tile(rows, 128, 8, stages=stages) for rows in (64, 128) for stages in (3, 4)),
-    *(Tile(rows, 128, 4) for rows in (64, 128)),
-    Tile(256, 64, 4),
-    Tile(256, 128, 8),
-)
-OVERLAPPED_TILES = (
-    *(Tile(rows, 64, 4, stages=4, overlaps=True) for rows in (64, 128)),
-    *(Tile(rows, 128, 8, stages=4, overlaps=True) for rows in (64, 128)),
-    Tile(256, 64, 4, overlaps=True),
-)
 NARROW_TILES = tuple(tile for tile in LINEAR_TILES if tile.rows * tile.columns <= 64 * 128)
 """For few columns: larger ones are fewer programs than are chosen, which are too few."""
 PROGRAMS_PER_SM = (0.0, 1.0, 1.5, 2.0, 3.0, 4.0)
-GATED_TILES = tuple(
-    Tile(rows, 64, warps, stages=stages) for rows in (32, 64, 128) for warps in (4, 8) for stages in (3, 4)
-)
-OVERLAPPED_GATED_TILES = tuple(Tile(rows, 64, 8, stages=4, overlaps=True) for rows in (32, 64))
-SOFT_TILES = (
-    *(Tile(rows, 64, 4, stages=stages) for rows in (64, 128) for stages in (2, 3)),
-    *(Tile(rows, 128, 8, stages=stages) for rows in (64, 128, 256) for stages in (2, 3)),
-)
-SMALL_HEAD_TILES = tuple(
-    attention.AttentionTile(rows, keys, warps, stages)
-    for rows in (32, 64, 128)
-    for keys in (32, 64)
-    for warps in (4, 8)
-    for stages in (1, 2, 3)
-)
-LARGE_HEAD_TILES = tuple(
-    attention.AttentionTile(rows, keys, 8, stages) for rows in (32, 64) for keys in (16, 32, 64) for stages in (1, 2)
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -357,20 +307,12 @@ def _distance(found: Tensor, expected: Tensor) -> float:
 
 
 def words(tile: Any) -> str:
-    """A tile, in words."""
+    """What may stand in a table, in words."""
     if isinstance(tile, float):
         return f"{tile:g} programs per multiprocessor"
     if isinstance(tile, tuple):
         (tile,) = tile
-    if isinstance(tile, ExpertTile):
-        how = ", table of bytes" * tile.byte_table + ", by warp" * tile.by_warp + ", overlaps" * tile.overlaps
-        how += ", side by side" * tile.side_by_side + f", {tile.fetched} fetched" * bool(tile.fetched)
-        shape = f"{tile.few_rows} × 64, down {tile.down_columns}{how}"
-    elif isinstance(tile, Tile):
-        shape = f"{tile.rows} × {tile.columns}{', overlaps' * tile.overlaps}"
-    else:
-        shape = f"{tile.rows} rows, {tile.keys} keys"
-    return f"{shape}, {tile.warps} warps, {tile.stages} stages"
+    return tile_name(tile)
 
 
 def main(cards: list[int]) -> int:

@@ -91,6 +91,9 @@ class Stopwatch:
     Args:
         dtype: that of the activations.
         context: tokens in the cache before the canvas.
+
+    Attributes:
+        cache: what passes read and write.
     """
 
     def __init__(
@@ -107,7 +110,7 @@ class Stopwatch:
         config = network.config
         self._wait = waiter(device)
         self.denoiser, self._launched = denoiser, denoiser.without_graphs()
-        self._cache = KVCache(config, context + config.canvas_length, dtype, device)
+        self.cache = KVCache(config, context + config.canvas_length, dtype, device)
         generator = torch.Generator().manual_seed(_SEED)
         ids = torch.randint(config.vocab_size, (context + config.canvas_length,), generator=generator).to(device)
         self._chunks, self._block = torch.split(ids[:context], PREFILL_CHUNK), ids[context:]
@@ -118,7 +121,7 @@ class Stopwatch:
         self._progress("warming up")
         self._warm_up()
         prefill = self._seconds_of(self.prefill)
-        self._cache.snapshot()
+        self.cache.snapshot()
         return Timings(
             prefill=prefill,
             steps=self._steps(steps),
@@ -129,15 +132,15 @@ class Stopwatch:
     def _warm_up(self) -> None:
         """Runs a pass of every size that is timed later: kernels may be compiled anew for another number of rows."""
         for ids in {len(ids): ids for ids in (*self._chunks, self._block)}.values():
-            self._network.encode(ids, self._cache)
-            self._cache.rewind(0)
+            self._network.encode(ids, self.cache)
+            self.cache.rewind(0)
 
     def prefill(self) -> None:
         """Reads the context, ahead of which the cache is empty."""
         done = 0
         for chunk in self._chunks:
             self._progress(f"prefill, {done:,} of {self._context:,} tokens")
-            self._network.encode(chunk, self._cache)
+            self._network.encode(chunk, self.cache)
             done += len(chunk)
 
     def _steps(self, count: int) -> Steps:
@@ -183,11 +186,11 @@ class Stopwatch:
             stop_rule="never",
             pad_id=config.pad_token_id,
         )
-        return denoiser.denoise_block(self._cache, canvas, noise, block, commit_ids)
+        return denoiser.denoise_block(self.cache, canvas, noise, block, commit_ids)
 
     def _commits(self) -> Passes:
         def commit() -> None:
-            self._network.encode(self._block, self._cache)
+            self._network.encode(self._block, self.cache)
 
         clock = PartClock(self._wait)
         return self._passes("commit pass", commit, clock, commit)
@@ -219,7 +222,7 @@ class Stopwatch:
                 with clock.watching(self._network):
                     clocked()
                 places.append(clock.take())
-            self._cache.rewind(self._context)
+            self.cache.rewind(self._context)
         return Passes(seconds=tuple(seconds[warm_up:]), places=_median_pass(places))
 
     def _seconds_of(self, work: Callable[[], None]) -> float:

@@ -18,6 +18,8 @@ from localdiff.bench.step.subject import Make, Progress
 from localdiff.denoising import ParityError, StepPath
 from localdiff.errors import ResourceError
 from localdiff.hardware import hardware_name
+from localdiff.sizes import counted
+from quant.cuda.timed import timed_count
 
 
 def run(
@@ -56,11 +58,13 @@ def run(
     )
     timings = stopwatch.measure(steps)
     path = stopwatch.denoiser.path_taken
+    count = timed_count(subject.device)
+    timed = f", {counted(count, 'timed tile')}" if count else ""
     return make_report(
         subject,
         timings,
         ceilings,
-        paths_of(subject.network, subject.dtype, "" if path == StepPath() else str(path)),
+        paths_of(subject.network, subject.dtype, "" if path == StepPath() else f"{path}{timed}"),
         memory_use(subject.device, remembered=remembered),
         context=context,
         hardware=hardware_name(subject.device),

@@ -42,6 +42,7 @@ from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.sizes import shown_size
 from quant.codecs import CODECS
 from quant.codecs.codec import stored_bytes
+from quant.cuda.parity import Expectation
 from quant.recipe import Recipe, recipe_named
 from quant.released import LAYERS, MODEL
 
@@ -70,6 +71,7 @@ class Subject:
         built: the model that exists.
         stands_for: the model that the figures are about; the same, unless layers were left out.
         load_seconds: how long it took to load or generate it.
+        expectations: plain results that its fast modules have given, too.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Subject:
     built: Blueprint
     stands_for: Blueprint
     load_seconds: float
+    expectations: Sequence[Expectation] = ()
 
 
 Progress: TypeAlias = Callable[[str], None]
@@ -165,6 +168,7 @@ def random_subject(
             built=built,
             stands_for=stands_for,
             load_seconds=time.perf_counter() - began,
+            expectations=expectations,
         )
 
     return Make(where, make)

@@ -1,0 +1,220 @@
+"""The search for faster tiles: one product after the other, by the time of a whole step.
+
+    products that a step asks for ─► each with all its tiles ─► the fastest, timed again ─► compared with the plain path
+
+Knows the order and when a tile is taken; knows neither what is timed nor files.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Protocol, cast
+
+from localdiff.bench.tuning.candidates import divisions_of, tile_name, tiles_for
+from localdiff.bench.tuning.step_clock import STEP_NAMES, Step
+from localdiff.errors import is_out_of_memory
+from localdiff.timed_tiles import AnyTile
+from quant.cuda.parity import ParityError
+from quant.cuda.tiles import MmaKind
+from quant.cuda.timed import Kind, Product, asked_for
+
+LEAST_GAIN = 0.003
+"""Share of a step's time that a tile must save; medians of the same step differ by about as much."""
+FINAL_ROUNDS = 3
+"""How often the steps are timed in the end, with the usual tiles and with those that were found, by turns."""
+ORDER: tuple[Kind, ...] = ("experts", "linear", "gated", "soft", "attention")
+"""The experts take most of a step."""
+
+_log = logging.getLogger(__name__)
+
+
+class Clock(Protocol):
+    """Times a step, made anew."""
+
+    def seconds(self, step: Step) -> float:
+        """Of one step; raises what a kernel raises that does not run."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Machine:
+    """What the search works on.
+
+    Attributes:
+        mma_kind: the GPU's matrix instruction.
+        use: has the kernels take these tiles, and the usual ones for all other products.
+        check: holds the kernels against the plain path; raises `ParityError`.
+        require: raises where the GPU computes nothing any more.
+    """
+
+    clock: Clock
+    mma_kind: MmaKind
+    use: Callable[[Mapping[Product, AnyTile]], None]
+    check: Callable[[], None]
+    require: Callable[[], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """A faster tile.
+
+    Attributes:
+        before, after: seconds of the step that the product is in, with the usual tile and with this one.
+    """
+
+    product: Product
+    usual: AnyTile
+    tile: AnyTile
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What the search has found.
+
+    Attributes:
+        found: in the order in which it was found.
+        tried: products whose tiles were timed.
+        left: how many more there are, for which there was no time.
+        usual, tuned: seconds of each step, with the usual tiles and with those that were found.
+    """
+
+    found: Sequence[Found]
+    tried: Sequence[Product]
+    left: int
+    usual: Mapping[Step, float]
+    tuned: Mapping[Step, float]
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether a step is, and neither is slower."""
+        ratios = [self.tuned[step] / self.usual[step] for step in STEP_NAMES]
+        return bool(self.found) and min(ratios) < 1 - LEAST_GAIN and max(ratios) < 1 + LEAST_GAIN
+
+
+def search(machine: Machine, *, ends_at: float, progress: Callable[[str], None] = lambda _: None) -> Outcome:
+    """Finds faster tiles for the products of a step, and then for those that only a step with a commit has.
+
+    Args:
+        ends_at: no product is begun after this time of `time.monotonic`; its tile is then the usual one.
+
+    Raises:
+        RuntimeError: a step does not run with its usual tiles, or the GPU computes nothing any more.
+    """
+    taken: dict[Product, AnyTile] = {}
+    found: list[Found] = []
+    tried: list[Product] = []
+    left: list[Product] = []
+    for step, name in STEP_NAMES.items():
+        machine.use(taken)
+        progress(f"timing a {name} with the usual tiles")
+        with asked_for() as asked:
+            machine.clock.seconds(step)
+        products = sorted((product for product in asked if product not in {*tried, *left}), key=_rank)
+        for number, product in enumerate(products, 1):
+            if time.monotonic() >= ends_at:
+                left += products[number - 1 :]
+                break
+            tried.append(product)
+            usual = cast(AnyTile, asked[product])
+            head = f"{name}, product {number} of {len(products)} ({product_name(product)})"
+            tile, before, after = _Trial(machine, product, step, taken, progress, head).fastest(usual)
+            if tile != usual:
+                taken[product] = tile
+                found.append(Found(product=product, usual=usual, tile=tile, before=before, after=after))
+    usual_times, tuned = _both(machine, taken, progress)
+    return Outcome(found=found, tried=tried, left=len(left), usual=usual_times, tuned=tuned)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """The tiles of one product, beside those that are taken for others."""
+
+    machine: Machine
+    product: Product
+    step: Step
+    taken: Mapping[Product, AnyTile]
+    progress: Callable[[str], None]
+    head: str
+
+    def fastest(self, usual: AnyTile) -> tuple[AnyTile, float, float]:
+        """The fastest tile that computes the right numbers, and seconds of a step with the usual one and with it."""
+        before = self._seconds(usual)
+        tile, after = self._faster(tiles_for(self.product, usual, self.machine.mma_kind), usual, before)
+        tile, after = self._faster(divisions_of(self.product, tile), tile, after)
+        return tile, before, after
+
+    def _faster(self, tiles: Sequence[AnyTile], best: AnyTile, seconds: float) -> tuple[AnyTile, float]:
+        """The fastest of these tiles, and seconds of a step; the best one so far where none is faster."""
+        for tile, first in sorted(self._timed(tiles), key=itemgetter(1)):
+            if not _is_less(first, seconds):
+                break
+            # The fastest of many is partly luck: both are timed once more, one right after the other.
+            again, now = self._seconds(tile), self._seconds(best)
+            if _is_less(again, now) and self._is_right(tile):
+                return tile, again
+        return best, seconds
+
+    def _timed(self, tiles: Sequence[AnyTile]) -> Iterator[tuple[AnyTile, float]]:
+        for number, tile in enumerate(tiles, 1):
+            self.progress(f"{self.head}, tile {number} of {len(tiles)}")
+            try:
+                yield tile, self._seconds(tile)
+            except Exception as error:  # too large for this GPU, or for its compiler: they share no class
+                if not is_out_of_memory(error):
+                    self.machine.require()
+                _log.info("%s does not run here: %s", tile_name(tile), str(error).strip() or type(error).__name__)
+
+    def _seconds(self, tile: AnyTile) -> float:
+        self._use(tile)
+        return self.machine.clock.seconds(self.step)
+
+    def _use(self, tile: AnyTile) -> None:
+        self.machine.use({**self.taken, self.product: tile})
+
+    def _is_right(self, tile: AnyTile) -> bool:
+        self._use(tile)
+        try:
+            self.machine.check()
+        except ParityError as error:
+            _log.warning("%s is left out: %s", tile_name(tile), error)
+            return False
+        return True
+
+
+def _both(
+    machine: Machine, taken: Mapping[Product, AnyTile], progress: Callable[[str], None]
+) -> tuple[dict[Step, float], dict[Step, float]]:
+    """The least seconds of each step, with the usual tiles and with those taken."""
+    usual: dict[Step, float] = {}
+    tuned: dict[Step, float] = {}
+    progress("timing the steps with the usual tiles and with those found, by turns")
+    for _ in range(FINAL_ROUNDS):
+        for tiles, seconds in (({}, usual), (taken, tuned)):
+            machine.use(tiles)
+            for step in STEP_NAMES:
+                seconds[step] = min(machine.clock.seconds(step), seconds.get(step, float("inf")))
+    return usual, tuned
+
+
+def product_name(product: Product) -> str:
+    """A product, in words."""
+    if product.kind == "attention":
+        sees = f"the last {product.inputs:,} positions" if product.inputs else "all positions"
+        return f"attention over {sees}, {product.rows} rows"
+    if product.kind == "experts":
+        return f"experts, {product.weights}, {product.rows:,} pairs"
+    name = {"linear": "linear layer", "gated": "gate and up", "soft": "soft embedding"}[product.kind]
+    return f"{name}, {product.weights}, {product.inputs:,} to {product.columns:,}, {product.rows} rows"
+
+
+def _rank(product: Product) -> tuple[int, int]:
+    return ORDER.index(product.kind), -product.columns * product.inputs
+
+
+def _is_less(seconds: float, than: float) -> bool:
+    return seconds < than * (1 - LEAST_GAIN)

@@ -1,0 +1,78 @@
+"""`localdiff tune`: find the tiles with which this GPU takes its steps fastest, and keep them.
+
+Knows the request and the streams; knows nothing about tensors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from localdiff.errors import UsageError
+from localdiff.paths import shown
+from localdiff.ui.interrupt import interruptible
+from localdiff.ui.output import Output
+from localdiff.ui.status import status_line
+from quant import DEFAULT_RECIPE, recipe_named
+from quant.released import LAYERS, MAX_POSITIONS, MIN_LAYERS
+
+CONTEXT, MINUTES = 1024, 20.0
+TUNED_LAYERS = 12
+"""Enough that the GPU takes longer for a step than the host; 6.5 GB of random weights in 4 bits."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TuneRequest:
+    """What the command line asks for.
+
+    Attributes:
+        recipe: how the random weights are stored.
+        context: tokens in the cache before the canvas.
+        layers: of random weights.
+        minutes: within which the last product is begun.
+        forget: delete what is kept, and time nothing.
+    """
+
+    device: str = "auto"
+    recipe: str = DEFAULT_RECIPE
+    context: int = CONTEXT
+    layers: int = TUNED_LAYERS
+    minutes: float = MINUTES
+    forget: bool = False
+
+    def __post_init__(self) -> None:
+        recipe_named(self.recipe)
+        for option, value, least, most in (
+            ("--context", self.context, 1, MAX_POSITIONS),
+            ("--layers", self.layers, MIN_LAYERS, LAYERS),
+        ):
+            if not least <= value <= most:
+                raise UsageError(f"`{option} {value}` should be from {least:,} to {most:,}")
+        if not self.minutes > 0:
+            raise UsageError(f"`--minutes {self.minutes:g}` should be more than 0")
+
+
+def tune_tiles(request: TuneRequest, output: Output) -> int:
+    """Search, and print what was found; returns 0."""
+    output.stdout.require()
+    with interruptible():
+        from localdiff.bench.step.subject import random_subject
+        from localdiff.bench.tuning.report_text import table
+        from localdiff.bench.tuning.tune import forget, tune
+
+    if request.forget:
+        file = forget(request.device)
+        what = "There are no timed tiles" if file is None else f"Deleted {shown(file)}"
+        output.stdout.write(f"{what}: the usual ones are taken.\n")
+        return 0
+    with status_line(output) as status:
+        make = random_subject(
+            recipe=request.recipe,
+            layers=request.layers,
+            context=request.context,
+            device=request.device,
+            dtype="auto",
+        )
+        tuning = tune(make, context=request.context, seconds=60 * request.minutes, progress=status.show)
+    model = f"random weights in {request.recipe}, {request.layers} of {LAYERS} layers"
+    output.stdout.write(table(tuning, f"{model}, {request.context:,} tokens of context", output.stdout.room))
+    return 0

@@ -1,0 +1,193 @@
+"""The search for tiles, over steps whose time is known: what is taken, and what is not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from localdiff.bench.tuning import search as module
+from localdiff.bench.tuning.candidates import AnyTile, divisions_of, tiles_for
+from localdiff.bench.tuning.search import LEAST_GAIN, Machine, Outcome, product_name, search
+from localdiff.bench.tuning.step_clock import Step
+from quant.cuda.parity import ParityError
+from quant.cuda.tiles import Tile
+from quant.cuda.timed import Product, tile_of_product
+from tests.gpu.kernels import DEVICE
+
+USUAL = Tile(16, 64, 4)
+
+
+def product(rows: int, columns: int = 2816) -> Product:
+    return Product(kind="linear", weights="w8a16", dtype="bf16", rows=rows, columns=columns, inputs=704)
+
+
+WIDE, NARROW, COMMITTED = product(256, 5632), product(256), product(512)
+OF_STEP: dict[Step, tuple[Product, ...]] = {"step": (NARROW, WIDE), "commit": (COMMITTED, NARROW)}
+BEST, SECOND = Tile(64, 64, 4), Tile(128, 64, 4)
+
+
+@dataclass
+class Steps:
+    """A GPU whose steps take a second, and less or more for some tiles.
+
+    Attributes:
+        gains: seconds that a product's tile saves; None if it does not run.
+        wrong: tiles whose numbers are wrong.
+        dead: whether the GPU computes nothing any more after a tile that does not run.
+    """
+
+    gains: Mapping[tuple[Product, AnyTile], float | None]
+    wrong: tuple[AnyTile, ...] = ()
+    dead: bool = False
+    tiles: Mapping[Product, AnyTile] = field(default_factory=dict)
+    timed: list[Mapping[Product, AnyTile]] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+
+    def use(self, tiles: Mapping[Product, AnyTile]) -> None:
+        self.tiles = dict(tiles)
+
+    def seconds(self, step: Step) -> float:
+        self.timed.append(self.tiles)
+        total = 1.0 if step == "step" else 2.0
+        for of in OF_STEP[step]:
+            tile_of_product(of, DEVICE, USUAL)
+            gain = self.gains.get((of, self.tiles.get(of, USUAL)), 0.0)
+            if gain is None:
+                raise ValueError("out of resource: shared memory")
+            total -= gain
+        return total
+
+    def check(self) -> None:
+        if any(tile in self.wrong for tile in self.tiles.values()):
+            raise ParityError("numbers differ")
+
+    def require(self) -> None:
+        if self.dead:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    def search(self, *, ends_at: float = float("inf")) -> Outcome:
+        machine = Machine(clock=self, mma_kind="mma.sync", use=self.use, check=self.check, require=self.require)
+        return search(machine, ends_at=ends_at, progress=self.told.append)
+
+
+def test_the_fastest_tile_of_each_product_is_taken() -> None:
+    steps = Steps({(WIDE, BEST): 0.1, (WIDE, SECOND): 0.05, (COMMITTED, SECOND): 0.2})
+    outcome = steps.search()
+    assert [(one.product, one.usual, one.tile) for one in outcome.found] == [
+        (WIDE, USUAL, BEST),
+        (COMMITTED, USUAL, SECOND),
+    ]
+    assert [round(one.before - one.after, 6) for one in outcome.found] == [0.1, 0.2]
+    assert outcome.tried == [WIDE, NARROW, COMMITTED] and outcome.left == 0, "the largest first, and each once"
+    assert outcome.usual == {"step": 1.0, "commit": 2.0}
+    assert outcome.tuned == pytest.approx({"step": 0.9, "commit": 1.8})
+    assert outcome.is_faster
+
+
+def test_every_tile_is_timed_beside_those_that_were_taken_before() -> None:
+    steps = Steps({(WIDE, BEST): 0.1})
+    steps.search()
+    of_narrow = [tiles for tiles in steps.timed if NARROW in tiles]
+    assert {tiles[NARROW] for tiles in of_narrow} >= {*tiles_for(NARROW, USUAL, "mma.sync"), USUAL}
+    assert all(tiles[WIDE] == BEST for tiles in of_narrow)
+    count = len(tiles_for(WIDE, USUAL, "mma.sync"))
+    assert f"step, product 1 of 2 ({product_name(WIDE)}), tile {count} of {count}" in steps.told
+
+
+def test_the_parts_of_the_fastest_are_tried_in_turn() -> None:
+    three = divisions_of(WIDE, BEST)[2]
+    steps = Steps({(WIDE, BEST): 0.1, (WIDE, three): 0.15, (WIDE, divisions_of(WIDE, USUAL)[1]): 0.5})
+    assert [one.tile for one in steps.search().found] == [three]
+
+
+def test_what_saves_less_than_steps_differ_by_is_not_taken() -> None:
+    outcome = Steps({(WIDE, BEST): LEAST_GAIN / 2}).search()
+    assert not outcome.found and not outcome.is_faster
+
+
+def test_luck_is_not_taken() -> None:
+    """A tile that was fast once, and is not when it is timed again."""
+    steps = Steps({(WIDE, BEST): 0.1, (WIDE, SECOND): 0.05})
+    right, seen = steps.seconds, []
+
+    def seconds(step: Step) -> float:
+        is_best = steps.tiles.get(WIDE) == BEST
+        seen.append(is_best)
+        return right(step) + (0.2 if is_best and seen.count(True) > 1 else 0)
+
+    steps.seconds = seconds  # type: ignore[method-assign]
+    assert [one.tile for one in steps.search().found] == [SECOND]
+
+
+def test_a_tile_that_computes_wrong_numbers_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    outcome = Steps({(WIDE, BEST): 0.1, (WIDE, SECOND): 0.05}, wrong=(BEST,)).search()
+    assert [one.tile for one in outcome.found] == [SECOND]
+    assert caplog.messages == ["64 × 64, 4 warps, 3 stages is left out: numbers differ"]
+
+
+def test_a_tile_that_does_not_run_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    steps = Steps({(WIDE, BEST): None, (WIDE, SECOND): 0.05})
+    with caplog.at_level("INFO"):
+        assert [one.tile for one in steps.search().found] == [SECOND]
+    assert caplog.messages == ["64 × 64, 4 warps, 3 stages does not run here: out of resource: shared memory"]
+
+
+def test_where_the_gpu_computes_nothing_any_more_the_search_ends() -> None:
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        Steps({(WIDE, BEST): None}, dead=True).search()
+
+
+def test_without_time_products_are_left_to_their_usual_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Steps({(WIDE, BEST): 0.1}).search(ends_at=0).left == 3
+    clock = iter([0.0, 10.0, 10.0])
+    monkeypatch.setattr(module, "time", type("Clock", (), {"monotonic": lambda: next(clock), "sleep": time.sleep}))
+    outcome = Steps({(WIDE, BEST): 0.1, (COMMITTED, BEST): 0.1}).search(ends_at=5)
+    assert outcome.tried == [WIDE] and outcome.left == 2
+    assert [one.product for one in outcome.found] == [WIDE] and outcome.is_faster
+
+
+@pytest.mark.parametrize(
+    ("tuned", "is_faster"),
+    [((0.9, 2.0), True), ((1.0, 1.9), True), ((0.9, 2.1), False), ((1.0, 2.0), False), ((1.001, 1.9), True)],
+)
+def test_in_the_end_a_step_is_faster_and_the_other_no_slower(tuned: tuple[float, float], is_faster: bool) -> None:
+    found = Steps({(WIDE, BEST): 0.1}).search().found
+    outcome = Outcome(
+        found=found, tried=[WIDE], left=0, usual={"step": 1, "commit": 2}, tuned=dict(zip(OF_STEP, tuned, strict=True))
+    )
+    assert outcome.is_faster is is_faster
+
+
+def test_the_end_is_timed_by_turns() -> None:
+    steps = Steps({(WIDE, BEST): 0.1})
+    steps.search()
+    assert steps.timed[-12:] == [{}, {}, {WIDE: BEST}, {WIDE: BEST}] * 3
+
+
+@pytest.mark.parametrize(
+    ("of", "name"),
+    [
+        (product(256), "linear layer, w8a16, 704 to 2,816, 256 rows"),
+        (
+            Product(kind="experts", weights="w4a16", dtype="bf16", rows=2048, columns=2816, inputs=704),
+            "experts, w4a16, 2,048 pairs",
+        ),
+        (
+            Product(kind="attention", weights="", dtype="bf16", rows=256, columns=256, inputs=1024),
+            "attention over the last 1,024 positions, 256 rows",
+        ),
+        (
+            Product(kind="attention", weights="", dtype="bf16", rows=512, columns=512, inputs=0),
+            "attention over all positions, 512 rows",
+        ),
+        (
+            Product(kind="soft", weights="w8a16", dtype="bf16", rows=256, columns=2816, inputs=262_144),
+            "soft embedding, w8a16, 262,144 to 2,816, 256 rows",
+        ),
+    ],
+)
+def test_a_product_has_a_name(of: Product, name: str) -> None:
+    assert product_name(of) == name

@@ -1,0 +1,149 @@
+"""Tuning from random weights to the file, on a card that is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+
+from localdiff.bench.step.subject import Make, Subject, random_subject
+from localdiff.bench.tuning import search, step_clock
+from localdiff.bench.tuning import tune as module
+from localdiff.bench.tuning.search import Found, Outcome
+from localdiff.bench.tuning.tune import forget, tune
+from localdiff.errors import ResourceError
+from localdiff.load import kernels
+from localdiff.timed_tiles import AnyTile, keep_timed_tiles, read_timed_tiles, tiles_file
+from quant.cuda import timed
+from quant.cuda.tiles import Tile
+from quant.cuda.timed import Product
+from tests.fakes.attention import patched
+from tests.gpu.kernels import needs_interpreter
+from tests.gpu.queue import Queue
+from tests.localdiff.bench.step.small import ALL_LAYERS, small_config
+
+pytestmark = [needs_interpreter, pytest.mark.filterwarnings("ignore:divide by zero")]
+
+CARD, CONTEXT = torch.device("cuda", 0), 16
+OLD, NEW = (
+    Product(kind="linear", weights="w8a16", dtype="bf16", rows=256, columns=columns, inputs=64) for columns in (64, 128)
+)
+USUAL, FAST = Tile(16, 64, 4), Tile(32, 64, 4)
+
+
+@pytest.fixture
+def queue(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Queue]:
+    from tests.gpu.host import card
+
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
+    monkeypatch.setattr(timed, "_timed", {})
+    with card() as made, patched(), mock.patch.object(kernels, "can_attend", lambda *_: True):
+        yield made
+
+
+def make() -> Make:
+    """Four layers, whose kernels between matmuls are most of the interpreter's time, and are left out by a switch."""
+    return random_subject(
+        recipe="int8",
+        layers=4,
+        context=CONTEXT,
+        device="cuda",
+        dtype="fp32",
+        configure=small_config,
+        all_layers=ALL_LAYERS,
+    )
+
+
+@pytest.mark.slow
+def test_each_timing_captures_a_step_anew_and_replays_it(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "layer-ops")
+    for where, name, few in ((step_clock, "WARM_UP", 0), (step_clock, "TIMED", 1), (search, "FINAL_ROUNDS", 1)):
+        monkeypatch.setattr(where, name, few)
+    replays: list[int] = []
+
+    def median(seconds: list[float]) -> float:
+        (second,) = seconds
+        replays.append(queue.recorder.graphs[-1].replays)
+        return second
+
+    monkeypatch.setattr(step_clock.statistics, "median", median)
+    tuning = tune(make(), context=CONTEXT, seconds=0)
+    assert not tuning.outcome.tried and tuning.outcome.left > 5 and tuning.file is None
+    assert all(seconds > 0 for seconds in (*tuning.outcome.usual.values(), *tuning.outcome.tuned.values()))
+    assert replays == [2] * 6, "both kinds of steps, and again with the usual tiles and with those that were found"
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome], None]:
+    """Has the search find something, over no model at all."""
+
+    def set_outcome(outcome: Outcome) -> None:
+        monkeypatch.setattr(module, "search", lambda *_, **__: outcome)
+        monkeypatch.setattr(module, "StepClock", lambda *_, **__: None)
+        monkeypatch.setattr(module, "why_unsupported", lambda _: None)
+
+    return set_outcome
+
+
+def subject(**path: bool) -> Make:
+    denoiser = mock.Mock(path=mock.Mock(captured=True, fuses_commits=True, **path))
+    return Make(CARD, lambda _: mock.Mock(spec=Subject, denoiser=denoiser, expectations=()))
+
+
+def outcome(*, tried: list[Product], tuned: float, tile: AnyTile = FAST) -> Outcome:
+    faster = [Found(product=NEW, usual=USUAL, tile=tile, before=1.0, after=0.9)] if NEW in tried else []
+    return Outcome(
+        found=faster, tried=tried, left=0, usual={"step": 1.0, "commit": 2.0}, tuned={"step": tuned, "commit": 2.0}
+    )
+
+
+def test_what_other_recipes_have_kept_stays(queue: Queue, found: Callable[[Outcome], None]) -> None:
+    keep_timed_tiles(CARD, {OLD: FAST, NEW: Tile(64, 64, 4)})
+    found(outcome(tried=[NEW], tuned=0.9))
+    tuning = tune(subject(), context=CONTEXT, seconds=60)
+    assert tuning.file == tiles_file(CARD) and tuning.gpu == torch.cuda.get_device_name(CARD)
+    assert read_timed_tiles(CARD) == {OLD: FAST, NEW: FAST}
+
+
+def test_what_was_timed_again_and_is_not_faster_is_forgotten(queue: Queue, found: Callable[[Outcome], None]) -> None:
+    keep_timed_tiles(CARD, {OLD: FAST, NEW: FAST})
+    found(outcome(tried=[NEW], tuned=1.0))
+    assert tune(subject(), context=CONTEXT, seconds=60).file is not None
+    assert read_timed_tiles(CARD) == {OLD: FAST}
+    found(outcome(tried=[OLD, NEW], tuned=1.0))
+    assert tune(subject(), context=CONTEXT, seconds=60).file is None
+    assert not tiles_file(CARD).exists()
+
+
+def test_a_file_that_no_longer_counts_is_replaced(queue: Queue, found: Callable[[Outcome], None]) -> None:
+    file = keep_timed_tiles(CARD, {OLD: FAST})
+    assert file is not None
+    file.write_text("{}")
+    found(outcome(tried=[NEW], tuned=0.9))
+    tune(subject(), context=CONTEXT, seconds=60)
+    assert read_timed_tiles(CARD) == {NEW: FAST}
+
+
+def test_steps_that_are_not_captured_are_not_timed(queue: Queue, found: Callable[[Outcome], None]) -> None:
+    found(outcome(tried=[], tuned=1.0))
+    plain = subject()
+    plain.subject(lambda _: None).denoiser.path.captured = False
+    with pytest.raises(ResourceError, match="tiles are timed in captured steps"):
+        tune(plain, context=CONTEXT, seconds=60)
+
+
+def test_without_a_gpu_there_are_no_tiles() -> None:
+    cpu = Make(torch.device("cpu"), lambda _: pytest.fail("nothing is made"))
+    with pytest.raises(ResourceError, match="tiles are those of GPU kernels, and `cpu` has none"):
+        tune(cpu, context=CONTEXT, seconds=60)
+    with pytest.raises(ResourceError, match="and `cpu` has none"):
+        forget("cpu")
+
+
+def test_forgetting_says_what_it_deleted(queue: Queue) -> None:
+    file = keep_timed_tiles(CARD, {OLD: FAST})
+    assert forget("cuda") == file and not tiles_file(CARD).exists()
+    assert forget("cuda") is None
