@@ -7,6 +7,7 @@ with what is right elsewhere.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -18,6 +19,7 @@ from localdiff.identity import DEMO
 from localdiff.options import GenerateOptions
 from localdiff.sizes import counted
 from quant.cuda.support import why_unsupported
+from quant.cuda.timed import timed_count
 
 PROMPT = "Write a long story about a queen and a mill."
 OPTIONS = GenerateOptions(max_tokens=288, seed=0, context_size=512)
@@ -36,7 +38,8 @@ def _finding(device: torch.device) -> Finding:
     if why_unsupported(device) is None:
         engine = Engine.load(DEMO, device=str(device), dtype="bf16", offline=True, context_size=512)
         if why_unsupported(device) is None:  # else one failed in the steps that loading takes
-            return compare_captured(engine, subject)
+            finding = compare_captured(engine, subject)
+            return replace(finding, details=(*finding.details, f"tiles: {_tiles(timed_count(device))}"))
     unsupported = why_unsupported(device)
     return Finding(
         subject=subject,
@@ -45,6 +48,10 @@ def _finding(device: torch.device) -> Finding:
         advice=None if unsupported is None else unsupported.remedy,
         facts={"device": str(device), "path": "dynamic step"},
     )
+
+
+def _tiles(timed: int) -> str:
+    return f"{timed} timed on this GPU" if timed else "the usual ones; `localdiff tune` may find faster ones"
 
 
 def compare_captured(engine: Engine, subject: str) -> Finding:

@@ -50,6 +50,18 @@ def test_a_kernel_that_fails_while_the_model_loads(engine: Engine, monkeypatch: 
     assert finding.text.startswith("a kernel fails here, so ")
 
 
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(0, "tiles: the usual ones; `localdiff tune` may find faster ones"), (7, "tiles: 7 timed on this GPU")],
+)
+def test_whose_tiles_are_taken(engine: Engine, monkeypatch: pytest.MonkeyPatch, count: int, words: str) -> None:
+    monkeypatch.setattr(kernels, "why_unsupported", lambda _: None)
+    monkeypatch.setattr(kernels, "timed_count", lambda _: count)
+    monkeypatch.setattr(Engine, "load", lambda *_, **__: engine)
+    (finding,) = kernels.check_kernels([CARD])
+    assert (finding.status, *finding.details) == ("ok", words)
+
+
 @pytest.fixture
 def capturable(engine: Engine) -> Engine:
     """One whose steps a graph can be captured of."""
