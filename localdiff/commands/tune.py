@@ -17,7 +17,7 @@ from quant.released import LAYERS, MAX_POSITIONS, MIN_LAYERS
 
 CONTEXT, MINUTES = 1024, 20.0
 TUNED_LAYERS = 12
-"""Enough that the GPU takes longer for a step than the host; 6.5 GB of random weights in 4 bits."""
+"""Enough that the GPU takes longer for a step than the host."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
