@@ -24,13 +24,14 @@ EVERYWHERE = {
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"conversation", "engine", "events"},
     "__main__": {"cli"},
-    "cli": {"abandonable", "adapter_reference", "chat", "commands", "quant", "model_store", "ui", "view"},
+    "cli": {"abandonable", "adapter_reference", "chat", "commands", "garbage", "quant", "model_store", "ui", "view"},
     "commands": {
         "adapter_reference",
         "chat",
         "conversation",
         "disk_space",
         "download_plan",
+        "garbage",
         "ui",
         "view",
         "trace",
@@ -214,6 +215,7 @@ ALLOWED: dict[str, set[str]] = {
     "checkpoint_files": set(),
     "quoting": set(),
     "abandonable": set(),
+    "garbage": set(),
     "events": set(),
     "load_progress": set(),
     "download_plan": set(),
@@ -235,6 +237,7 @@ ALLOWED_LATE: dict[str, set[str]] = {"cli": {"demo"}, "engine": {"engine.opening
 
 TORCH_FREE = {
     "abandonable",
+    "garbage",
     "cli",
     "adapter_reference",
     "chat",

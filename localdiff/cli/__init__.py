@@ -19,7 +19,7 @@ from typing import Annotated
 
 import typer
 
-from localdiff import __version__
+from localdiff import __version__, garbage
 from localdiff.abandonable import leave
 from localdiff.cli.exits import Invocation
 from localdiff.cli.lazy import lazy_group
@@ -79,6 +79,8 @@ def localdiff(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, that of the process or these arguments, and leave the process with its exit code."""
+    if arguments is None:
+        garbage.claim()
     standard_streams.prepare()
     # Help pages contain characters that Windows code pages lack; configure the streams before Typer prints.
     decide()

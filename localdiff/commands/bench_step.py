@@ -14,6 +14,7 @@ from localdiff.commands.loading import Loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.download_plan import ConfirmDownload, confirm_silently
 from localdiff.errors import UsageError
+from localdiff.garbage import importing
 from localdiff.quoting import shell_word
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
@@ -84,7 +85,7 @@ def measure(
     """Measure a step; torch is imported here and not before."""
     if request.choice.model is not None:
         request.choice.check_names()
-    with interruptible():
+    with interruptible(), importing():
         from localdiff.bench.step.run import run
         from localdiff.bench.step.subject import random_subject, real_subject
 

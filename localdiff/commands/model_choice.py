@@ -12,6 +12,7 @@ from localdiff import model_store
 from localdiff.adapter_reference import find_adapter
 from localdiff.commands.loading import Loading
 from localdiff.config import KEYS
+from localdiff.garbage import importing
 from localdiff.model_reference import resolve_local
 from localdiff.options import CONTEXT_SIZE
 from localdiff.ui.interrupt import interruptible
@@ -72,7 +73,8 @@ class ModelChoice:
         """
         self.check_names()
         with interruptible():
-            from localdiff.engine import Engine
+            with importing():
+                from localdiff.engine import Engine
 
             try:
                 return Engine.load(

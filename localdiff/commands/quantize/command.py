@@ -11,6 +11,7 @@ from pathlib import Path
 from localdiff import paths
 from localdiff.config import KEYS
 from localdiff.errors import UsageError
+from localdiff.garbage import importing
 from localdiff.model_reference import resolve_local
 from localdiff.model_store import quantized_directory
 from localdiff.quantizing.request import QuantizeRequest
@@ -39,7 +40,7 @@ def quantize(request: QuantizeRequest, output: Output, *, ask: AskUser | None) -
     _refuse_mount_point(request.target)
     if not request.verify_only:
         resolve_local(request.model, revision=request.revision)
-    with interruptible():
+    with interruptible(), importing():
         from localdiff.commands.quantize.flow import Quantization
         from localdiff.commands.quantize.verification import verify_alone
 
