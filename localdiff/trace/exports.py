@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import pairwise
 
-from localdiff.events import name_of
+from localdiff.events import object_of
 from localdiff.trace.replay_view import ReplayView
 from localdiff.trace.timeline import Moment, Timeline
 from localdiff.trace.trace import Trace
@@ -43,9 +43,9 @@ def unpacked(trace: Trace, *, escaped: bool = False) -> str:
         "sha256": trace.sha256,
         "pieces": {str(token): trace.pieces[token] for token in sorted(trace.pieces)},
         "special": sorted(trace.special),
-        "events": [{"event": name_of(type(event)), **asdict(event)} for event in trace.events],
+        "events": [object_of(event) for event in trace.events],
     }
-    return json.dumps(whole, ensure_ascii=escaped, allow_nan=False, separators=(",", ":")) + "\n"
+    return json.dumps(whole, default=asdict, ensure_ascii=escaped, allow_nan=False, separators=(",", ":")) + "\n"
 
 
 def text_still(view: ReplayView, moment: Moment, size: Size) -> str:

@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict
 from typing import TextIO
 
-from localdiff.events import SCHEMA_VERSION, Event, name_of
+from localdiff.events import SCHEMA_VERSION, Event, object_of
 
 
 class JsonLines:
@@ -31,5 +31,5 @@ class JsonLines:
 
 def line(event: Event, *, escaped: bool = False) -> str:
     """The event as JSON on one line: `schema`, `event`, then the fields under their own names."""
-    fields = {"schema": SCHEMA_VERSION, "event": name_of(type(event)), **asdict(event)}
-    return json.dumps(fields, ensure_ascii=escaped, allow_nan=False, separators=(",", ":"))
+    fields = {"schema": SCHEMA_VERSION, **object_of(event)}
+    return json.dumps(fields, default=asdict, ensure_ascii=escaped, allow_nan=False, separators=(",", ":"))
