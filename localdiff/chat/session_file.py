@@ -35,6 +35,7 @@ class Header:
 
 
 _SHARED = tuple(field.name for field in fields(Header) if field.name != "session")
+_OF_A_TURN = tuple(field.name for field in fields(Turn))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,8 +59,9 @@ def encode(session: Session) -> bytes:
     for name in ("adapter", "revision"):
         if header[name] is None:
             del header[name]
-    lines = [header, *(asdict(turn) for turn in session.turns)]
-    text = "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
+    # All of them after every turn: `asdict` of a turn would copy its ids one by one.
+    lines = [header, *({name: getattr(turn, name) for name in _OF_A_TURN} for turn in session.turns)]
+    text = "".join(json.dumps(line, default=asdict, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
     return text.encode("utf-8", "replace")  # a lone surrogate, which nobody typed on purpose
 
 
