@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from localdiff.errors import UsageError
+from localdiff.garbage import importing
 from localdiff.paths import shown
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
@@ -54,7 +55,7 @@ class TuneRequest:
 def tune_tiles(request: TuneRequest, output: Output) -> int:
     """Search, and print what was found; returns 0."""
     output.stdout.require()
-    with interruptible():
+    with interruptible(), importing():
         from localdiff.bench.step.subject import random_subject
         from localdiff.bench.tuning.report_text import table
         from localdiff.bench.tuning.tune import forget, tune
