@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from quant.files.disk import Disk, write_atomically
@@ -63,12 +63,10 @@ def run(
     job.inspect(files)
     source_bytes = sum(shard.source.nbytes for shard in shards if shard.file not in output.notes)
     yield JobStarted(shards=len(shards), finished=len(output.notes), source_bytes=source_bytes, workers=job.workers)
-    watch = _Stopwatch(clock)
-    yield from _make_shards(job, output, watch, disk=disk, cancelled=cancelled)
+    seconds = yield from _make_shards(job, output, disk=disk, cancelled=cancelled, clock=clock)
     if len(output.notes) < len(shards):
         yield JobStopped(finished=len(output.notes), shards=len(shards))
         return
-    seconds = watch.seconds()
     _finish(job, files, output, disk)
     yield OutputWritten(directory=str(output.directory))
     for checked in verify(output.directory):
@@ -87,19 +85,26 @@ def run(
 
 
 def _make_shards(
-    job: Job, output: Output, watch: _Stopwatch, *, disk: Disk, cancelled: Callable[[], bool]
-) -> Iterator[JobEvent]:
-    """Make the missing shards one by one, up to the one during which the job is stopped."""
+    job: Job, output: Output, *, disk: Disk, cancelled: Callable[[], bool], clock: Callable[[], float]
+) -> Generator[JobEvent, None, float]:
+    """Make the missing shards one by one, up to the one during which the job is stopped.
+
+    Returns:
+        Seconds, without those spent waiting for source files.
+    """
+    start, waited = clock(), 0.0
     with slice_pool(job.workers) as pool:
         for number, shard in enumerate(job.plan.shards, 1):
             if shard.file in output.notes:
                 continue
             source = shard.source
             yield ShardStarted(shard=shard.file, source=source.name, number=number, source_bytes=source.nbytes)
-            with suppress(SourceStoppedError), watch.waiting(job.open_source(source)) as path:
+            asked = clock()
+            with suppress(SourceStoppedError), job.open_source(source) as path:
+                waited += clock() - asked
                 yield from make_shard(job, output, shard, path, disk=disk, pool=pool, cancelled=cancelled)
             if shard.file not in output.notes:
-                return
+                break
             yield ShardWritten(
                 shard=shard.file,
                 number=number,
@@ -107,26 +112,7 @@ def _make_shards(
                 source=source.name,
                 source_sha256=output.notes[shard.file].source.sha256,
             )
-
-
-class _Stopwatch:
-    """Measures working time, without the time spent waiting for source files."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._start = clock()
-        self._waited = 0.0
-
-    @contextmanager
-    def waiting(self, opening: AbstractContextManager[Path]) -> Iterator[Path]:
-        """Open a source file; the time that takes does not count."""
-        before = self._clock()
-        with opening as path:
-            self._waited += self._clock() - before
-            yield path
-
-    def seconds(self) -> float:
-        return self._clock() - self._start - self._waited
+    return clock() - start - waited
 
 
 def _content(content: Content) -> bytes:
