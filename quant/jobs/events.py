@@ -11,28 +11,16 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobStarted:
-    """What there is to do.
+    """What there is to do: so many bytes of source files are still to be read."""
 
-    Attributes:
-        shards: shards of the output.
-        finished: how many of them an earlier run has finished.
-        source_bytes: bytes of the source files that are still to be read.
-        workers: slices that are encoded in parallel.
-    """
-
-    shards: int
-    finished: int
     source_bytes: int
-    workers: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardStarted:
-    """A source file is being read into a shard; `number` counts from 1."""
+    """A source file of so many bytes is being read into a shard."""
 
     shard: str
-    source: str
-    number: int
     source_bytes: int
 
 
@@ -48,8 +36,6 @@ class BytesDone:
 class TensorDone:
     """A tensor is stored; `error` is the relative RMSE of its decoded values, 0 for a kept one."""
 
-    name: str
-    scheme: str
     error: float
 
 
@@ -58,13 +44,9 @@ class ShardWritten:
     """A shard is finished, and stays finished if the job stops now.
 
     Attributes:
-        shard, number, nbytes: its name, its number from 1 on, and its size.
         source, source_sha256: the weight file that it was made from, and what that was found to hash to.
     """
 
-    shard: str
-    number: int
-    nbytes: int
     source: str
     source_sha256: str
 
@@ -92,10 +74,9 @@ class FileChecked:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobStopped:
-    """The job was asked to stop; the same job continues at the first unfinished shard."""
+    """The job was asked to stop, with so many shards finished; the same job continues at the first unfinished one."""
 
     finished: int
-    shards: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,13 +84,11 @@ class JobFinished:
     """The output is whole, verified and in its place.
 
     Attributes:
-        directory: where it is.
         nbytes: bytes of its shards.
         source_bytes: bytes of the source that this run read.
         seconds: wall time of reading, encoding and writing them.
     """
 
-    directory: str
     nbytes: int
     source_bytes: int
     seconds: float

@@ -53,19 +53,19 @@ def run(
     for checked in output.prepare():
         yield checked
         if cancelled():
-            yield JobStopped(finished=len(output.finished()), shards=len(shards))
+            yield JobStopped(finished=len(output.finished()))
             return
     try:
         files = {name: _content(content) for name, content in job.files.items()}
     except SourceStoppedError:
-        yield JobStopped(finished=len(output.notes), shards=len(shards))
+        yield JobStopped(finished=len(output.notes))
         return
     job.inspect(files)
     source_bytes = sum(shard.source.nbytes for shard in shards if shard.file not in output.notes)
-    yield JobStarted(shards=len(shards), finished=len(output.notes), source_bytes=source_bytes, workers=job.workers)
+    yield JobStarted(source_bytes=source_bytes)
     seconds = yield from _make_shards(job, output, disk=disk, cancelled=cancelled, clock=clock)
     if len(output.notes) < len(shards):
-        yield JobStopped(finished=len(output.notes), shards=len(shards))
+        yield JobStopped(finished=len(output.notes))
         return
     _finish(job, files, output, disk)
     yield OutputWritten(directory=str(output.directory))
@@ -73,15 +73,10 @@ def run(
         yield checked
         require_sound(checked)
         if cancelled():
-            yield JobStopped(finished=len(shards), shards=len(shards))
+            yield JobStopped(finished=len(shards))
             return
     output.publish()
-    yield JobFinished(
-        directory=str(job.output),
-        nbytes=sum(shard.nbytes for shard in shards),
-        source_bytes=source_bytes,
-        seconds=seconds,
-    )
+    yield JobFinished(nbytes=sum(shard.nbytes for shard in shards), source_bytes=source_bytes, seconds=seconds)
 
 
 def _make_shards(
@@ -94,24 +89,17 @@ def _make_shards(
     """
     start, waited = clock(), 0.0
     with slice_pool(job.workers) as pool:
-        for number, shard in enumerate(job.plan.shards, 1):
+        for shard in job.plan.shards:
             if shard.file in output.notes:
                 continue
-            source = shard.source
-            yield ShardStarted(shard=shard.file, source=source.name, number=number, source_bytes=source.nbytes)
+            yield ShardStarted(shard=shard.file, source_bytes=shard.source.nbytes)
             asked = clock()
-            with suppress(SourceStoppedError), job.open_source(source) as path:
+            with suppress(SourceStoppedError), job.open_source(shard.source) as path:
                 waited += clock() - asked
                 yield from make_shard(job, output, shard, path, disk=disk, pool=pool, cancelled=cancelled)
             if shard.file not in output.notes:
                 break
-            yield ShardWritten(
-                shard=shard.file,
-                number=number,
-                nbytes=shard.nbytes,
-                source=source.name,
-                source_sha256=output.notes[shard.file].source.sha256,
-            )
+            yield ShardWritten(source=shard.source.name, source_sha256=output.notes[shard.file].source.sha256)
     return clock() - start - waited
 
 

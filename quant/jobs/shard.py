@@ -72,7 +72,7 @@ def make_shard(
                 shard=shard.file,
                 error=error,
             )
-            yield TensorDone(name=tensor.name, scheme=tensor.scheme, error=error)
+            yield TensorDone(error=error)
         hashed = FileEntry(nbytes=shard.source.nbytes, sha256=reader.sha256())
         digest = writer.finish()
     entry = ShardEntry(nbytes=shard.nbytes, sha256=digest, source=shard.source.name)

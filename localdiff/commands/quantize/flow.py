@@ -275,7 +275,7 @@ class Quantization:
         if finished is not None:
             verification.record_sound(self._target, self._output, written)
         if stopped is not None:
-            kept = f"{stopped.finished} of {stopped.shards} output files are finished and kept"
+            kept = f"{stopped.finished} of {len(planned.plan.shards)} output files are finished and kept"
             if planned.streams:
                 kept += "; of the download, what had not become such a file starts over"
             elif planned.to_fetch:

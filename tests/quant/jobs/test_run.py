@@ -164,16 +164,16 @@ def test_torch_has_its_threads_back_afterwards(source: Path, tmp_path: Path) -> 
 def test_events_account_for_every_byte_and_tensor(source: Path, tmp_path: Path) -> None:
     job = make_job(source, tmp_path / "out")
     events = finish(job)
-    assert events[0] == JobStarted(shards=2, finished=0, source_bytes=job.plan.source_bytes, workers=1)
-    assert [event.number for event in events if isinstance(event, ShardStarted)] == [1, 2]
-    assert [event.shard for event in events if isinstance(event, ShardWritten)] == list(SHARDS)
+    assert events[0] == JobStarted(source_bytes=job.plan.source_bytes)
+    assert [event.shard for event in events if isinstance(event, ShardStarted)] == list(SHARDS)
+    assert count(events, ShardWritten) == len(SHARDS)
     stored = [tensor for tensor in job.plan.tensors if tensor.scheme != "drop"]
     assert count(events, TensorDone) == len(stored)
     done = sum(event.source_bytes for event in events if isinstance(event, BytesDone))
     assert done == sum(tensor.source.nbytes for tensor in stored)
     last = events[-1]
     assert isinstance(last, JobFinished)
-    assert (last.directory, last.source_bytes) == (str(tmp_path / "out"), job.plan.source_bytes)
+    assert last.source_bytes == job.plan.source_bytes
     assert last.nbytes == sum((tmp_path / "out" / shard).stat().st_size for shard in SHARDS)
 
 
@@ -201,10 +201,10 @@ def test_a_cancelled_job_keeps_what_is_finished_and_is_continued(source: Path, t
     job, output = make_job(source, tmp_path / "out"), tmp_path / "out"
     slices = count(finish(make_job(source, tmp_path / "whole")), BytesDone)
     events = list(run(job, cancelled=stop_after(slices - 3)))
-    assert events[-1] == JobStopped(finished=1, shards=2)
+    assert events[-1] == JobStopped(finished=1)
     assert not output.exists()
     again = finish(job)
-    assert again[0] == JobStarted(shards=2, finished=1, source_bytes=job.plan.shards[1].source.nbytes, workers=1)
+    assert again[0] == JobStarted(source_bytes=job.plan.shards[1].source.nbytes)
     assert content(output) == content(tmp_path / "whole")
 
 
@@ -614,8 +614,7 @@ def test_a_shard_with_a_damaged_note_is_made_again(source: Path, tmp_path: Path,
     note = tmp_path / "out.partial" / f"{SHARDS[0]}.json"
     assert note.exists()
     note.write_bytes(damage)
-    started = [event for event in finish(job) if isinstance(event, JobStarted)]
-    assert [event.finished for event in started] == [0]
+    assert count(finish(job), ShardStarted) == len(SHARDS)
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: os.truncate(path, 100)], ids=["gone", "cut short"])
@@ -627,8 +626,7 @@ def test_a_shard_that_a_note_speaks_of_is_made_again_if_it_is_not_there_whole(
         if isinstance(event, ShardWritten):
             break
     damage(tmp_path / "out.partial" / SHARDS[0])
-    started = [event for event in finish(job) if isinstance(event, JobStarted)]
-    assert [event.finished for event in started] == [0]
+    assert count(finish(job), ShardStarted) == len(SHARDS)
 
 
 @pytest.mark.parametrize("part", ["model.decoder.norm.weight", "model.decoder.embed_tokens.weight.scales"])
