@@ -1,13 +1,16 @@
-"""One weight file, read in order.
+"""One weight file, read in order, and its large tensors a slice at a time.
 
-Knows bytes, hashes and headers. Weights are read with plain reads into fresh buffers, never mapped, so that what has
-been used does not pile up in memory.
+Knows bytes, hashes and headers, and that a row of a weight encodes on its own, so that fused experts and the embedding
+can be cut anywhere between two rows. A fused expert tensor is 1 GB in bf16, so nothing here ever holds one whole.
+Weights are read with plain reads into fresh buffers, never mapped, so that what was used does not pile up in memory.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from io import FileIO
+from math import prod
 from pathlib import Path
 from typing import Self
 
@@ -18,6 +21,8 @@ from quant.dtypes import HEADER_DTYPES
 from quant.errors import SourceError
 from quant.files.source import HINT, SourceFile, StoredTensor, parse_header, read_start
 
+SLICE_BYTES = 4_000_000
+"""Source bytes worked on at a time: half an expert's `gate_up_proj`."""
 _READ_BYTES = 8_000_000
 
 
@@ -54,6 +59,10 @@ class SourceReader:
 
     def __exit__(self, *_exception: object) -> None:
         self._stream.close()
+
+    def slices(self, tensor: StoredTensor) -> Iterator[Tensor]:
+        """All rows of a tensor, in order and a slice at a time; raises as `rows`."""
+        return (self.rows(tensor, part) for part in row_slices(tensor.shape, tensor.itemsize))
 
     def rows(self, tensor: StoredTensor, part: slice) -> Tensor:
         """Rows `[n, last]` of a tensor, all axes but its last flattened; positions must not go back.
@@ -108,3 +117,14 @@ class SourceReader:
         self._hash.update(buffer)
         self._position += count
         return buffer
+
+
+def row_slices(shape: Sequence[int], itemsize: int, limit: int = SLICE_BYTES) -> Iterator[slice]:
+    """Cuts of a tensor's rows (all axes but the last, flattened) with at most `limit` bytes each, and at least a row.
+
+    They depend on the shape alone, so that a tensor is worked on in the same way in every run.
+    """
+    rows = prod(shape[:-1])
+    step = max(1, limit // max(1, (shape[-1] if shape else 1) * itemsize))
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows))

@@ -22,7 +22,6 @@ from quant.errors import DamagedError, SourceError
 from quant.files.disk import Disk
 from quant.files.manifest import FileEntry, ShardEntry, TensorEntry
 from quant.files.reader import SourceReader
-from quant.files.slices import row_slices
 from quant.files.writer import ShardWriter
 from quant.jobs.events import BytesDone, JobEvent, TensorDone
 from quant.jobs.job import Job
@@ -104,8 +103,7 @@ def _stored_rows(
     Yields:
         The error of each slice, and its bytes in the source, once it is written.
     """
-    source, name = tensor.source, tensor.name
-    slices = (reader.rows(source, part) for part in row_slices(source.shape, source.itemsize))
+    name, slices = tensor.name, reader.slices(tensor.source)
     if tensor.scheme == "keep":
         element = 0
         for rows in slices:

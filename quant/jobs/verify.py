@@ -17,7 +17,6 @@ from quant.dtypes import HEADER_DTYPES
 from quant.errors import DamagedError, SourceError
 from quant.files.manifest import FileEntry, Manifest, ShardEntry, read_manifest
 from quant.files.reader import SourceReader
-from quant.files.slices import row_slices
 from quant.files.source import HeaderEntry, SourceFile, StoredTensor, parse_header, read_start
 from quant.hashing import file_sha256
 from quant.jobs.events import FileChecked
@@ -115,5 +114,4 @@ def _shard_problem(path: Path, entry: ShardEntry, manifest: Manifest) -> str | N
 def _is_finite(reader: SourceReader, tensor: StoredTensor) -> bool:
     if HEADER_DTYPES[tensor.dtype] not in SOURCE_DTYPES:
         return True
-    parts = row_slices(tensor.shape, tensor.itemsize)
-    return all(bool(torch.isfinite(reader.rows(tensor, part)).all()) for part in parts)
+    return all(bool(torch.isfinite(rows).all()) for rows in reader.slices(tensor))

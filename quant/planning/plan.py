@@ -16,7 +16,7 @@ from quant.codecs.codec import SOURCE_DTYPES
 from quant.dtypes import HEADER_DTYPES
 from quant.errors import RecipeError
 from quant.files.manifest import stored_parts
-from quant.files.slices import SLICE_BYTES
+from quant.files.reader import SLICE_BYTES
 from quant.files.source import HeaderEntry, SourceFile, StoredTensor
 from quant.files.writer import Layout
 from quant.recipe import Recipe, Scheme

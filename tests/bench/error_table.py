@@ -19,8 +19,7 @@ from quant.codecs.codec import GROUP, SOURCE_DTYPES, squared_error
 from quant.cuda.launch_arguments import byte_table
 from quant.dtypes import HEADER_DTYPES
 from quant.errors import QuantError
-from quant.files.reader import SourceReader
-from quant.files.slices import row_slices
+from quant.files.reader import SourceReader, row_slices
 from quant.files.source import read_source
 from quant.planning.plan import tensor_class
 

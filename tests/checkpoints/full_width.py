@@ -20,7 +20,7 @@ import torch
 
 from localdiff.model_reference import DEMO_DIRECTORY
 from quant.files.disk import Disk
-from quant.files.slices import row_slices
+from quant.files.reader import row_slices
 from quant.files.source import HeaderEntry
 from quant.files.writer import Layout, ShardWriter
 from quant.released import Shape, released_shapes

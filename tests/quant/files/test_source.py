@@ -20,8 +20,7 @@ from safetensors.torch import load_file, save_file
 from localdiff.load.checkpoint import Checkpoint
 from quant.errors import DamagedError, SourceError
 from quant.files.manifest import read_manifest
-from quant.files.reader import SourceReader
-from quant.files.slices import row_slices
+from quant.files.reader import SourceReader, row_slices
 from quant.files.source import (
     INDEX_FILE,
     MAX_HEADER,

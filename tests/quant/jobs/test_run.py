@@ -22,7 +22,7 @@ from quant.codecs.codec import Encoded
 from quant.errors import DamagedError, OutputError, SourceError
 from quant.files.disk import Disk
 from quant.files.manifest import read_manifest
-from quant.files.slices import row_slices
+from quant.files.reader import row_slices
 from quant.files.source import SourceFile, read_source
 from quant.jobs.events import (
     BytesDone,
@@ -633,7 +633,7 @@ def test_a_shard_that_a_note_speaks_of_is_made_again_if_it_is_not_there_whole(
 def test_a_shard_that_was_written_with_values_that_are_not_finite_does_not_verify(
     source: Path, tmp_path: Path, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quant.jobs.verify.row_slices", partial(row_slices, limit=16))  # of which one holds them
+    monkeypatch.setattr("quant.files.reader.row_slices", partial(row_slices, limit=16))  # of which one holds them
     output = tmp_path / "out"
     finish(make_job(source, output))
     (tensor,) = [tensor for file in read_source(output) for tensor in file.tensors if tensor.name == part]

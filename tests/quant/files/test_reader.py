@@ -7,7 +7,7 @@ import torch
 
 from quant.codecs import CODECS
 from quant.codecs.codec import stored_bytes
-from quant.files.slices import row_slices
+from quant.files.reader import row_slices
 
 
 def test_slices_cover_the_rows_in_order() -> None:
