@@ -32,11 +32,9 @@ class Display:
 
     def __init__(self, progress: ProgressDisplay, to_fetch: Mapping[str, int], to_check: Mapping[str, int]) -> None:
         self._progress, self._to_fetch, self._to_check = progress, dict(to_fetch), dict(to_check)
-        self._checked: set[str] = set()
         self._fetched: dict[str, int] = {}
         self._lock = threading.Lock()
-        self._done = self._shard = 0
-        self._size: int | None = None
+        self._done = self._shard = self._size = self._checked = 0
         self._worst = 0.0
         if to_fetch:
             progress.start(FETCH, sum(to_fetch.values()), whole=True)
@@ -67,7 +65,7 @@ class Display:
         match event:
             case JobStarted():
                 self._progress.end(CHECK)
-                self._checked.clear()
+                self._checked = 0
                 if event.source_bytes:
                     self._progress.start(QUANTIZE, event.source_bytes, whole=True)
             case ShardStarted():
@@ -79,15 +77,14 @@ class Display:
                 self._worst = max(self._worst, event.error)
             case ShardWritten():
                 # Bytes that no tensor needed were read nevertheless.
-                self._done += self._size or 0
+                self._done += self._size
                 self._shard = 0
                 self._progress.show(QUANTIZE, self._done)
             case FileChecked():
                 self._progress.end(QUANTIZE)
                 self._progress.start(CHECK, sum(self._to_check.values()), whole=True)
-                self._checked.add(event.file)
-                done = sum(nbytes for file, nbytes in self._to_check.items() if file in self._checked)
-                self._progress.show(CHECK, done, event.file)
+                self._checked += self._to_check.get(event.file, 0)
+                self._progress.show(CHECK, self._checked, event.file)
 
     def _detail(self, name: str) -> str:
         short = name.removeprefix("model.decoder.").removesuffix(".weight")
