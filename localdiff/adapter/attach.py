@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from torch import nn
 
 from localdiff.adapter.lowrank import LowRank, Terms
-from localdiff.adapter.modules import AdaptedExperts, AdaptedLinear
-from localdiff.adapter.rows import RowKinds
+from localdiff.adapter.modules import AdaptedExperts, AdaptedLinear, RowKinds
 from localdiff.adapter.targets import EXPERT_PARAMETERS, SIDES, Side, Target, targets
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.modules import RoutedExperts

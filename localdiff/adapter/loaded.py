@@ -1,4 +1,6 @@
-"""An adapter for one model: its memory, the experts that must stay plain for it, and its attachment.
+"""A stored adapter for one model: its memory, the experts that must stay plain for it, and its attachment.
+
+Or copied into a model that has such terms, as the start of a training.
 
 Knows factors, devices and dtypes; knows no file formats.
 """
@@ -10,10 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 
 from localdiff.adapter.attach import attach
-from localdiff.adapter.base import fingerprint
+from localdiff.adapter.fresh import terms_of
 from localdiff.adapter.lowrank import LowRank
+from localdiff.adapter.save import fingerprint
 from localdiff.adapter.stored import Factors, StoredAdapter
-from localdiff.adapter.targets import Side, Target
+from localdiff.adapter.targets import Side, Target, targets
 from localdiff.adapter_reference import find_adapter
 from localdiff.errors import WeightsError
 from localdiff.model.config import ModelConfig
@@ -81,6 +84,29 @@ class Adapter:
             attach(network, terms)
         except ValueError as error:
             raise WeightsError(f"the adapter `{self.name}` cannot be attached ({error})") from error
+
+
+def copy_factors(stored: StoredAdapter, network: DiffusionGemma) -> None:
+    """Overwrites all terms of a model with an adapter's. Its base is not checked: training will change them anyway.
+
+    Raises:
+        ValueError: the two differ in targets, ranks or scale.
+        WeightsError: the adapter is damaged, or fits no such model.
+    """
+    factors_by_place = stored.factors(network.config)
+    by_path = targets(network.config)
+    terms = {(side, by_path[path]): term for side, path, term in terms_of(network)}
+    if terms.keys() != factors_by_place.keys():
+        names = sorted({target.path for _, target in terms.keys() ^ factors_by_place.keys()})
+        raise ValueError(f"only one of both adapts {', '.join(names)}")
+    for place, term in terms.items():
+        factors = factors_by_place[place]
+        if (factors.a.shape, factors.b.shape) != (term.lora_A.shape, term.lora_B.shape) or factors.scale != term.scale:
+            raise ValueError(f"another rank or scale at {place[1].path}")
+    with torch.no_grad():
+        for place, term in terms.items():
+            term.lora_A.copy_(factors_by_place[place].a)
+            term.lora_B.copy_(factors_by_place[place].b)
 
 
 def _merged(factors: Mapping[tuple[Side, Target], Factors]) -> dict[tuple[Side, Target], Factors]:

@@ -4,12 +4,14 @@
     adapter_model.safetensors    base_model.model.NAME.lora_A.weight [r, in] and .lora_B.weight [out, r]
 
 The terms of fused experts are stored in two matrices, A [E · r, in] by expert and B [out, r · E] by rank. Where both
-parameters of experts are adapted, the first is under `NAME.base_layer`. Knows names and files; knows no training.
+parameters of experts are adapted, the first is under `NAME.base_layer`. The metadata of the second file have a
+fingerprint of the weights beside which the adapter was trained. Knows names and files; knows no training.
 Shape letters: E experts, r rank, in, out features of a projection.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -19,7 +21,6 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from localdiff.adapter.base import fingerprint
 from localdiff.adapter.fresh import check_network, terms_of
 from localdiff.adapter.lowrank import LowRank
 from localdiff.adapter.targets import EXPERT_PARAMETERS, PREFIXES, targets
@@ -85,6 +86,19 @@ def save_adapter(
     with temporary_file(directory / CONFIG_FILE) as text:
         text.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         replace(text, directory / CONFIG_FILE)
+
+
+def fingerprint(network: DiffusionGemma) -> str:
+    """SHA-256 over all vectors (norms, scales, scalars) in bf16, the same for every recipe and dtype of one checkpoint.
+
+    No recipe rounds them, and training changes them, so two trainings of one architecture differ.
+    """
+    digest = hashlib.sha256()
+    for name, parameter in sorted(network.named_parameters()):
+        if parameter.dim() == 1:
+            digest.update(name.encode())
+            digest.update(parameter.detach().to("cpu", torch.bfloat16).contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _peft_factors(term: LowRank) -> tuple[Tensor, Tensor]:

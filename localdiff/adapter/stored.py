@@ -46,7 +46,7 @@ class StoredAdapter:
     Attributes:
         name: what the user called it.
         directory: where its files are.
-        fingerprint: that of the base it was trained on (`localdiff.adapter.base`), or None where it has none.
+        fingerprint: that of the base it was trained on (`save.fingerprint`), or None where it has none.
         tensors: by name, mapped.
     """
 

@@ -16,8 +16,7 @@ from localdiff.adapter import add_adapter, open_adapter, save_adapter
 from localdiff.adapter.attach import attach
 from localdiff.adapter.fresh import terms_of
 from localdiff.adapter.lowrank import LowRank, Terms
-from localdiff.adapter.modules import AdaptedExperts, AdaptedLinear
-from localdiff.adapter.rows import RowKinds
+from localdiff.adapter.modules import AdaptedExperts, AdaptedLinear, RowKinds
 from localdiff.denoising.static.program import Shape
 from localdiff.engine import Engine
 from localdiff.errors import ResourceError, WeightsError
