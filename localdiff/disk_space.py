@@ -5,6 +5,7 @@ Knows mount points and free bytes; knows nothing about weights.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -64,7 +65,6 @@ def shortage(mounts: Iterable[Mount]) -> str | None:
 
 def _mount_point(place: Path) -> Path:
     place = place.resolve()
-    device = place.stat().st_dev
-    while place != place.parent and place.parent.stat().st_dev == device:
+    while not os.path.ismount(place):
         place = place.parent
     return place
