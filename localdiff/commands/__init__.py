@@ -6,9 +6,9 @@
     bench_step, bench_quality                    `bench`
 
     model_choice, loading                        which model is loaded, and what is shown meanwhile
-    prompt, waiting                              what comes from the user, and what is shown until it is there
+    prompt                                       what comes from the user, and what is shown until it is there
     live                                         the canvas that options ask for
-    output_file, run_file, events_file           files of `-o`, of a run as it happens, of `--events`
+    output_file, run_file                        files of `-o`; of a run as it happens, those of `--events` among them
     delivery                                     where an answer goes: the file of `-o`, or stdout in its place
     record, trace_header                         `--record`, and the header of a trace
 

@@ -17,16 +17,14 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, TypeAlias
 
 from localdiff.commands.delivery import Delivery, takes
-from localdiff.commands.events_file import STDOUT, event_recorders
 from localdiff.commands.live import LiveOptions, leaves_screen, live_view, mode_of
 from localdiff.commands.loading import Loading, hashing_shown_by
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.output_file import OutputFile, output_file
-from localdiff.commands.prompt import read_prompt
+from localdiff.commands.prompt import Waiting, read_prompt
 from localdiff.commands.record import RecordOptions, trace_file
-from localdiff.commands.run_file import FileObserver
+from localdiff.commands.run_file import STDOUT, FileObserver, event_recorders
 from localdiff.commands.trace_header import Recordable
-from localdiff.commands.waiting import Waiting
 from localdiff.errors import INTERRUPTED, UsageError
 from localdiff.events import Channel, Event
 from localdiff.identity import ModelIdentity, shown_model, shown_weights

@@ -1,11 +1,12 @@
 """Files that options name for a run as it happens: opened before a model is loaded, emptied only when a run begins.
 
 Knows how they are opened, that no two options may name the same one, and how errors of the disk are worded; knows
-nothing about what is written.
+nothing about what is written, but for the lines of `--events`.
 """
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import stat
@@ -19,8 +20,12 @@ from typing import BinaryIO, TypeAlias
 from localdiff.errors import ResourceError, UsageError
 from localdiff.events import Event, RunStarted
 from localdiff.paths import expanded, is_same
+from localdiff.ui.jsonl import JsonLines
 from localdiff.ui.observer import Observer
+from localdiff.ui.output import Output
 
+STDOUT = "-"
+"""What `--events` calls stdout."""
 _log = logging.getLogger(__name__)
 
 OtherFiles: TypeAlias = Sequence[tuple[str, str | Path | None]]
@@ -154,6 +159,33 @@ def run_file(
                 path.resolve().unlink()  # not a link that named it
     if opened.failure is not None:
         raise opened.failure
+
+
+@contextmanager
+def event_recorders(events: str | None, output: Output, *, others: OtherFiles, alone: bool) -> Iterator[list[Observer]]:
+    """Open the file of `--events`, and yield the observers that write there: one, or none without the option.
+
+    Args:
+        alone: whether nothing else takes the answer, so that a stdout that cannot be written ends the run.
+
+    Raises:
+        UsageError: the file cannot be opened for writing, or another option names it too.
+        ResourceError: it could not be written.
+    """
+    if events is None:
+        yield []
+        return
+    if events == STDOUT:
+        lines = JsonLines(output.stdout.file, escaped=output.stdout.escapes_json)
+        stdout = RunFile(output.stdout.file.buffer, output.stdout.name, "give `--events` a file", replaced=False)
+        yield [lines if alone else FileObserver(stdout, lines)]
+        if stdout.failure is not None:
+            raise stdout.failure
+        return
+    hint = "`--events` takes the name of a file, or `-`"
+    with run_file("--events", events, hint=hint, others=others) as file:
+        text = io.TextIOWrapper(file.file, encoding="utf-8", newline="\n")
+        yield [FileObserver(file, JsonLines(text))]
 
 
 def _lock(file: BinaryIO) -> bool:

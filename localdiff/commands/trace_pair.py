@@ -19,11 +19,10 @@ from localdiff import model_store
 from localdiff.commands.loading import Loading, hashing_shown_by
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.output_file import output_file
-from localdiff.commands.prompt import read_prompt
+from localdiff.commands.prompt import Waiting, read_prompt
 from localdiff.commands.record import RecordOptions, trace_file
 from localdiff.commands.trace_diff import Form, diff_form, write_diff
 from localdiff.commands.trace_header import Recordable
-from localdiff.commands.waiting import Waiting
 from localdiff.errors import INTERRUPTED, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
 from localdiff.identity import PUBLISHED

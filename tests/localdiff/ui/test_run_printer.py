@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from localdiff.commands import waiting
-from localdiff.commands.waiting import DELAY
+from localdiff.commands import prompt
+from localdiff.commands.prompt import DELAY
 from localdiff.ui.output import Output, Stream
 from tests.screens.processes import TIMEOUT, CapturedStream, environment, process, terminal
 
@@ -345,10 +345,10 @@ def test_a_pipe_that_does_not_end_is_named_once_where_stderr_is_no_terminal(
     monkeypatch: pytest.MonkeyPatch, adds: bool, quiet: bool, said: str
 ) -> None:
     """As in a command over ssh, which gets a pipe that nobody meant to be read."""
-    monkeypatch.setattr(waiting, "LONG_DELAY", 0.0)
+    monkeypatch.setattr(prompt, "LONG_DELAY", 0.0)
     log = CapturedStream()
     output = Output(stdout=Stream(file=CapturedStream()), stderr=Stream(file=log), quiet=quiet)
-    with waiting.Waiting(output=output).reading(io.BytesIO(), adds=adds):
+    with prompt.Waiting(output=output).reading(io.BytesIO(), adds=adds):
         deadline = time.monotonic() + (TIMEOUT if said else 2 * DELAY)
         while (not said or log.text() != said) and time.monotonic() < deadline:
             time.sleep(0.01)
