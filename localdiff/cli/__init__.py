@@ -4,7 +4,6 @@
     options, groups                             options that several commands have, and groups of them
     help, lazy, configured                      Typer's classes: plain help pages, commands loaded when called, settings
     completion, shells                          shell completion
-    names                                       names of files and folders, as they were typed
     exits, problems                             how a command ends: exit code; error and hint
 
 Knows names and first sentences; loads the module of the command that is called, and never torch. `docs/cli.md` is

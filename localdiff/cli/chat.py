@@ -17,7 +17,6 @@ from localdiff.cli import options
 from localdiff.cli.configured import GENERATING, configured, live_setting, origins_of
 from localdiff.cli.exits import decide_streams
 from localdiff.cli.groups import grouped
-from localdiff.cli.names import file_name
 from localdiff.config import is_set
 from localdiff.options import GenerateOptions
 
@@ -56,7 +55,7 @@ def chat_command(
         Path | None,
         typer.Option(
             metavar="FILE",
-            parser=file_name,
+            parser=options.file_name,
             help="Write a trace of the latest answer to FILE as it is generated, for `localdiff replay`. It contains "
             "the conversation and is readable only by its owner.",
             rich_help_panel=options.OUTPUT,

@@ -1,16 +1,20 @@
 """Options that several commands have, with one name and one help text for each; `grouped` takes the groups apart.
 
-Knows names, metavars and help texts; knows no command.
+Knows names, metavars and help texts; knows no command. Names of files and folders are read here as they were typed: a
+`Path` forgets that one was empty, which it takes for the working directory, or ended in a slash, as a folder's does.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
+from localdiff.errors import UsageError
 from localdiff.sizes import parse_size
 from localdiff.ui import output
 from localdiff.ui.terminal import LiveOption
@@ -227,3 +231,37 @@ class AnswerOptions:
     stability: Stability = None
     confidence: Confidence = None
     seed: Seed = None
+
+
+def file_name(text: str) -> Path:
+    """The name of a file.
+
+    Raises:
+        UsageError: it is empty, or that of a folder.
+    """
+    if not text:
+        raise UsageError("the name of a file is empty", "give one, or leave out the option")
+    if text.endswith(("/", os.sep)):
+        raise UsageError(f"`{text}` is the name of a folder", f"name a file in it: `{text}FILE`")
+    return Path(text)
+
+
+def events_name(text: str) -> str:
+    """The name of a file, or `-`, which stays text.
+
+    Raises:
+        UsageError: it is empty, or that of a folder.
+    """
+    file_name(text)
+    return text
+
+
+def directory_name(text: str) -> Path:
+    """The name of a folder.
+
+    Raises:
+        UsageError: it is empty.
+    """
+    if not text:
+        raise UsageError("the name of a folder is empty", "give one, or leave out the option")
+    return Path(text)

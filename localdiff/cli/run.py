@@ -17,7 +17,6 @@ from localdiff.cli import options
 from localdiff.cli.configured import GENERATING, configured, live_setting
 from localdiff.cli.exits import decide_streams
 from localdiff.cli.groups import grouped
-from localdiff.cli.names import events_name, file_name
 from localdiff.errors import UsageError
 from localdiff.options import GenerateOptions
 from localdiff.ui.question import asker
@@ -49,7 +48,7 @@ def run_command(
             "-o",
             "--output",
             metavar="FILE",
-            parser=file_name,
+            parser=options.file_name,
             help="Write the text, or the --json object, to FILE and not to stdout; FILE appears when it is complete.",
             rich_help_panel=options.OUTPUT,
         ),
@@ -64,7 +63,7 @@ def run_command(
         str | None,
         typer.Option(
             metavar="FILE",
-            parser=events_name,
+            parser=options.events_name,
             help="Write every event to FILE as a line of JSON; - is stdout, which then has no text.",
             rich_help_panel=options.OUTPUT,
         ),
@@ -73,7 +72,7 @@ def run_command(
         Path | None,
         typer.Option(
             metavar="FILE",
-            parser=file_name,
+            parser=options.file_name,
             help="Write a trace of the run to FILE, for `localdiff replay`. It contains the prompt and is readable "
             "only by its owner.",
             rich_help_panel=options.OUTPUT,

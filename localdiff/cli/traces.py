@@ -16,7 +16,6 @@ from localdiff.cli import options
 from localdiff.cli.configured import configured
 from localdiff.cli.exits import decide_streams
 from localdiff.cli.help import Command, Group
-from localdiff.cli.names import directory_name, file_name
 from localdiff.options import GenerateOptions
 from localdiff.ui.output import Color
 from localdiff.ui.question import asker
@@ -66,7 +65,7 @@ def replay_command(
             "-o",
             "--output",
             metavar="FILE",
-            parser=file_name,
+            parser=options.file_name,
             help="Write to FILE; without --to, its suffix decides the format.",
             rich_help_panel=_FORM,
         ),
@@ -131,7 +130,9 @@ def diff_command(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", parser=file_name, help="Write to FILE; .html makes it a page."),
+        typer.Option(
+            "-o", "--output", metavar="FILE", parser=options.file_name, help="Write to FILE; .html makes it a page."
+        ),
     ] = None,
     quiet: _Quiet = False,
 ) -> int:
@@ -244,7 +245,7 @@ def pair_command(
             "-o",
             "--output",
             metavar="FILE",
-            parser=file_name,
+            parser=options.file_name,
             help="Write to FILE; .html makes it a page.",
             rich_help_panel=_RESULT,
         ),
@@ -253,7 +254,7 @@ def pair_command(
         Path | None,
         typer.Option(
             metavar="DIR",
-            parser=directory_name,
+            parser=options.directory_name,
             help="Keep both traces in DIR, which exists, as RECIPE.jsonl, or base.jsonl and adapted.jsonl.",
             rich_help_panel=_RESULT,
         ),

@@ -15,7 +15,6 @@ from localdiff.cli import options
 from localdiff.cli.configured import configured
 from localdiff.cli.exits import decide_streams
 from localdiff.cli.help import Command, Group
-from localdiff.cli.names import directory_name
 from localdiff.commands.models import list_models, remove_model
 from localdiff.commands.quantize.command import QuantizeRequest, quantize
 from localdiff.model_store import MODEL
@@ -56,7 +55,7 @@ def quantize_command(
             "-o",
             "--output",
             metavar="DIR",
-            parser=directory_name,
+            parser=options.directory_name,
             help="Directory of the result, instead of one in the models folder.",
             rich_help_panel=_RESULT,
         ),
