@@ -53,10 +53,10 @@ def doctor_command(
     Looks at versions, devices, disks, weights, the Hub and the terminal; computes quantized layers and a denoise step
     of the demo model and compares them with the right values. A failed check makes the exit code 2, 3 or 4.
     """
-    from localdiff.commands.doctor import DoctorRequest, doctor
+    from localdiff.commands.doctor import doctor
 
     streams = decide_streams(context, color, quiet=quiet)
-    return doctor(DoctorRequest(quick=quick, json=json, report=report), streams, keyboard=sys.stdin)
+    return doctor(streams, quick=quick, as_json=json, as_report=report, keyboard=sys.stdin)
 
 
 @config_app.callback(invoke_without_command=True)

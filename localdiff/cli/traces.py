@@ -141,9 +141,9 @@ def diff_command(
     For two recipes, two seeds or two machines; any two traces can be compared.
     """
     streams = decide_streams(context, quiet=quiet)
-    from localdiff.commands.trace_diff import DiffRequest, trace_diff
+    from localdiff.commands.trace_diff import trace_diff
 
-    return trace_diff(DiffRequest(files=(one, other), to=to, output=output), streams)
+    return trace_diff((one, other), streams, to=to, target=output)
 
 
 @trace.command("check", cls=Command)

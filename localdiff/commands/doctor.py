@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TextIO
 
 from localdiff import __version__
@@ -25,56 +24,42 @@ _STYLES: Mapping[Status, str] = {"ok": GREEN, "warn": YELLOW, "fail": RED, "skip
 _BENCH_STEPS, _BENCH_CONTEXT = 4, 256
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DoctorRequest:
-    """What the command line asks for.
-
-    Attributes:
-        quick: leave out whatever needs torch.
-        json: print an object in place of lines.
-        report: print a block to paste in place of lines.
-    """
-
-    quick: bool = False
-    json: bool = False
-    report: bool = False
-
-    def __post_init__(self) -> None:
-        if self.json and self.report:
-            raise UsageError("`--json` and `--report` exclude each other", "`--report` already contains a line of JSON")
-
-
-def doctor(request: DoctorRequest, output: Output, *, keyboard: TextIO | None) -> int:
+def doctor(output: Output, *, quick: bool, as_json: bool, as_report: bool, keyboard: TextIO | None) -> int:
     """Examine this machine.
 
     Args:
+        quick: leave out whatever needs torch.
+        as_json: print an object in place of lines.
+        as_report: print a block to paste in place of lines.
         keyboard: where the terminal answers a query, or None.
 
     Returns:
         0, or the code of the first check that failed.
 
     Raises:
-        UsageError: nobody could see the findings.
+        UsageError: two forms are asked for, or nobody could see the findings.
     """
+    if as_json and as_report:
+        raise UsageError("`--json` and `--report` exclude each other", "`--report` already contains a line of JSON")
     output.stdout.require()
-    examination = Examination(stderr=output.stderr.file, keyboard=keyboard, quick=request.quick)
+    examination = Examination(stderr=output.stderr.file, keyboard=keyboard, quick=quick)
     # Lines that go through a pipe may reach the same screen at any time, in the middle of a status line.
-    alone = output.stdout.terminal or request.json or request.report
+    alone = output.stdout.terminal or as_json or as_report
     findings: list[Finding] = []
     bench = None
     with status_line(output, shown=alone) as status:
         for finding in examination.findings(lambda name: status.show(f"checking: {name}")):
             findings.append(finding)
-            if not (request.json or request.report):
+            if not (as_json or as_report):
                 status.clear()
                 output.stdout.write(_finding_text(finding, output.stdout))
-        if request.report and not request.quick:
+        if as_report and not quick:
             status.show("checking: the time of a step")
             bench = _bench_line()
     code = exit_code(findings)
-    if request.report:
+    if as_report:
         output.stdout.write(field_report(findings, bench=bench))
-    elif request.json:
+    elif as_json:
         content = {
             "version": __version__,
             "exit_code": code,

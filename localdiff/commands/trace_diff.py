@@ -6,7 +6,6 @@ Knows files, forms and streams; compares nothing itself, and needs no torch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -23,30 +22,19 @@ Form: TypeAlias = Literal["text", "html"]
 _SUFFIXES: Mapping[str, Form] = {"": "text", ".txt": "text", ".html": "html", ".htm": "html"}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DiffRequest:
-    """What the command line asks for.
+def trace_diff(files: tuple[str, str], output: Output, *, to: Form | None, target: Path | None) -> int:
+    """Compare two traces.
 
-    Attributes:
-        files: two traces.
-        to: the form; None follows the suffix of `output`, and is text on stdout.
-        output: file that takes what would go to stdout.
+    Args:
+        to: the form; None follows the suffix of `target`, and is text on stdout.
+        target: file that takes what would go to stdout.
     """
-
-    files: tuple[str, str]
-    to: Form | None = None
-    output: Path | None = None
-
-
-def trace_diff(request: DiffRequest, output: Output) -> int:
-    """Compare two traces."""
-    form = diff_form(request.to, request.output, output)
-    if request.files == (STDIN, STDIN):
+    form = diff_form(to, target, output)
+    if files == (STDIN, STDIN):
         raise UsageError("standard input has one trace, and is named twice", "give the other one as a file")
-    traces = (open_trace(request.files[0]), open_trace(request.files[1]))
-    file = None if request.output is None else output_file(request.output, inputs=request.files)
-    names = (shown_name(request.files[0]), shown_name(request.files[1]))
-    write_diff(traces, names, form, file, output)
+    traces = (open_trace(files[0]), open_trace(files[1]))
+    file = None if target is None else output_file(target, inputs=files)
+    write_diff(traces, (shown_name(files[0]), shown_name(files[1])), form, file, output)
     return 0
 
 
