@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -57,15 +57,13 @@ class FileEntry:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ShardEntry:
+class ShardEntry(FileEntry):
     """A shard's size, SHA-256 and the source file it was made from."""
 
-    nbytes: int
-    sha256: str
     source: str
 
     def to_json(self) -> dict[str, Any]:
-        return {"bytes": self.nbytes, "sha256": self.sha256, "source": self.source}
+        return {**FileEntry.to_json(self), "source": self.source}
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
@@ -96,13 +94,7 @@ class TensorEntry:
         return stored_parts(name, self.scheme, self.shape, self.dtype)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "scheme": self.scheme,
-            "shape": list(self.shape),
-            "dtype": self.dtype,
-            "shard": self.shard,
-            "error": self.error,
-        }
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
     def from_json(cls, value: Any) -> Self:

@@ -6,7 +6,7 @@ Knows how it is said of a job, in `job.json` and in a manifest, and how to say i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple, Self
 
 from quant.files.manifest import ENCODING, FIRST_ENCODING, Manifest
@@ -85,15 +85,7 @@ class Identity:
 
     def to_json(self) -> dict[str, Any]:
         """The same for `job.json`."""
-        return {
-            "tool": self.tool,
-            "encoding": self.encoding,
-            "recipe": self.recipe,
-            "rules": [list(rule) for rule in self.rules],
-            "model": self.model,
-            "revision": self.revision,
-            "sources": {name: list(state) for name, state in self.sources.items()},
-        }
+        return asdict(self)
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
