@@ -37,7 +37,6 @@ ALLOWED: dict[str, set[str]] = {
         "trace",
         "engine",
         "engine.loadable",
-        "diffusion",
         "hub",
         "load",
         "quant",

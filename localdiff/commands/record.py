@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from localdiff.commands.run_file import FileObserver, OtherFiles, RunFile, run_file
-from localdiff.commands.trace_header import Recordable, conversation, digests_of, header_of
+from localdiff.commands.trace_header import conversation, digests_of, header_of
 from localdiff.errors import UsageError
 from localdiff.events import RunStarted
 from localdiff.options import GenerateOptions
@@ -22,6 +22,9 @@ from localdiff.trace.recorder import Recorder
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
 from localdiff.utf8 import require_text
+
+if TYPE_CHECKING:
+    from localdiff.engine import Engine
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +59,7 @@ class TraceFile:
 
     def observer(
         self,
-        engine: Recordable,
+        engine: Engine,
         prompt: str,
         options: GenerateOptions,
         progress: Callable[[int, int], None],
@@ -77,7 +80,7 @@ class TraceFile:
 
         return self.recorder(engine, header)
 
-    def recorder(self, engine: Recordable, header: Callable[[RunStarted], Header]) -> Observer:
+    def recorder(self, engine: Engine, header: Callable[[RunStarted], Header]) -> Observer:
         """The observer that records a run under this header, replacing the contents of the file."""
         recorder = Recorder(self._file.file, header_of=header, pieces=engine.tokenizer)
         return FileObserver(self._file, recorder)

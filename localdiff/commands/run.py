@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from localdiff.commands.delivery import Delivery, takes
 from localdiff.commands.live import LiveOptions, leaves_screen, live_view, mode_of
@@ -24,9 +24,8 @@ from localdiff.commands.output_file import OutputFile, output_file
 from localdiff.commands.prompt import Waiting, read_prompt
 from localdiff.commands.record import RecordOptions, trace_file
 from localdiff.commands.run_file import STDOUT, FileObserver, event_recorders
-from localdiff.commands.trace_header import Recordable
 from localdiff.errors import INTERRUPTED, UsageError
-from localdiff.events import Channel, Event
+from localdiff.events import Channel
 from localdiff.identity import ModelIdentity, shown_model, shown_weights
 from localdiff.options import MAX_TOKENS, GenerateOptions
 from localdiff.sizes import rounded
@@ -40,6 +39,9 @@ from localdiff.ui.status import StatusLine, status_line
 from localdiff.ui.summary import summary
 from localdiff.ui.terminal import LiveMode, is_same_terminal
 from localdiff.ui.watch import Watch
+
+if TYPE_CHECKING:
+    from localdiff.engine import Engine
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,19 +67,10 @@ class RunRequest:
     record: RecordOptions = RecordOptions()
 
 
-class GeneratingEngine(Recordable, Protocol):
-    """The part of an engine that a run needs."""
-
-    def generate(
-        self, prompt: str, options: GenerateOptions, *, cancel: threading.Event | None = None
-    ) -> Iterator[Event]:
-        """Answer a prompt."""
+Load: TypeAlias = "Callable[[RunRequest, Loading], Engine]"
 
 
-Load: TypeAlias = Callable[[RunRequest, Loading], GeneratingEngine]
-
-
-def load_engine(request: RunRequest, loading: Loading) -> GeneratingEngine:
+def load_engine(request: RunRequest, loading: Loading) -> Engine:
     """Load the model."""
     return request.choice.load(context_size=request.options.context_size, loading=loading)
 
@@ -161,7 +154,7 @@ class _Screen:
     mode: LiveMode
 
 
-def _load(request: RunRequest, screen: _Screen, ask: AskUser | None, load: Load) -> GeneratingEngine:
+def _load(request: RunRequest, screen: _Screen, ask: AskUser | None, load: Load) -> Engine:
     start = time.perf_counter()
     choice = request.choice
     engine = load(request, Loading(screen.status, choice.model, screen.output, ask=ask, yes=choice.yes))
@@ -176,7 +169,7 @@ def _load(request: RunRequest, screen: _Screen, ask: AskUser | None, load: Load)
 def _generate(
     request: RunRequest,
     screen: _Screen,
-    engine: GeneratingEngine,
+    engine: Engine,
     prompt: str,
     observers: list[Observer],
     collector: Collector,

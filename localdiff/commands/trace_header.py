@@ -10,42 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from localdiff import __version__
-from localdiff.diffusion.settings import SamplerSettings
 from localdiff.events import SCHEMA_VERSION, RunStarted
 from localdiff.identity import ModelIdentity
 from localdiff.options import GenerateOptions
 from localdiff.trace.hashing import adapter_digest, tokenizer_digest, weights_digest
 from localdiff.trace.header import VERSION, Adapter, Header, Machine, Message, Model, Sampler
-from localdiff.view.pieces import Pieces
 
-
-class Recordable(Protocol):
-    """The part of an engine that a header needs."""
-
-    @property
-    def identity(self) -> ModelIdentity:
-        """Which model this is."""
-
-    @property
-    def tokenizer(self) -> Pieces:
-        """The texts of its ids."""
-
-    @property
-    def hardware(self) -> str:
-        """The name of its device."""
-
-    @property
-    def threads(self) -> int | None:
-        """Number of threads, if it computes on a CPU."""
-
-    def settings_for(self, options: GenerateOptions) -> SamplerSettings:
-        """The sampler's settings in force."""
-
-    def context_size(self, options: GenerateOptions) -> int:
-        """The context in force."""
+if TYPE_CHECKING:
+    from localdiff.engine import Engine
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,7 +44,7 @@ def digests_of(identity: ModelIdentity, progress: Callable[[int, int], None]) ->
 
 
 def header_of(
-    engine: Recordable,
+    engine: Engine,
     messages: Sequence[Message],
     options: GenerateOptions,
     started: RunStarted,

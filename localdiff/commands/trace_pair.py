@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from localdiff import model_store
 from localdiff.commands.loading import Loading, hashing_shown_by
@@ -22,7 +22,6 @@ from localdiff.commands.output_file import output_file
 from localdiff.commands.prompt import Waiting, read_prompt
 from localdiff.commands.record import RecordOptions, trace_file
 from localdiff.commands.trace_diff import Form, diff_form, write_diff
-from localdiff.commands.trace_header import Recordable
 from localdiff.errors import INTERRUPTED, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
 from localdiff.identity import PUBLISHED
@@ -37,6 +36,9 @@ from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
 from localdiff.ui.status import StatusLine, status_line
 from quant import QuantError, recipe_named
+
+if TYPE_CHECKING:
+    from localdiff.engine import Engine
 
 BASE, ADAPTED = "base", "adapted"
 """Labels of a model without its adapter and with it."""
@@ -79,10 +81,10 @@ class Side:
 
 
 Run: TypeAlias = Callable[[str, GenerateOptions, threading.Event], Iterator[Event]]
-Load: TypeAlias = Callable[[PairRequest, Side, Loading], tuple[Recordable, Run]]
+Load: TypeAlias = "Callable[[PairRequest, Side, Loading], tuple[Engine, Run]]"
 
 
-def load_paired(request: PairRequest, side: Side, loading: Loading) -> tuple[Recordable, Run]:
+def load_paired(request: PairRequest, side: Side, loading: Loading) -> tuple[Engine, Run]:
     """A model, and a run of it under paired noise; torch is imported here and not before."""
     engine = side.choice.load(context_size=request.options.context_size, loading=loading)
     from localdiff.trace.runs import paired

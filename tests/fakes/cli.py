@@ -17,19 +17,19 @@ import json
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from localdiff import cli
 
 if TYPE_CHECKING:
-    from localdiff.commands.run import GeneratingEngine
+    from localdiff.engine import Engine
     from tests.fakes.chat_model import ScriptedChatModel
 
 PATIENCE = 600.0
 """Seconds; longer than any test waits."""
 
 
-def engine_of(script: dict[str, object]) -> GeneratingEngine:
+def engine_of(script: dict[str, object]) -> Engine:
     """The engine that a script describes."""
     if "canvas" in script:
         from tests.fakes.player import CanvasPlayer
@@ -43,7 +43,7 @@ def engine_of(script: dict[str, object]) -> GeneratingEngine:
     blocks = tuple(Block(text=block.pop("text", "") * block.pop("times", 1), **block) for block in described)
     if "error" in script:
         script["error"] = ResourceError(str(script["error"]))
-    return ScriptedEngine(blocks=blocks, **script)  # type: ignore[arg-type]
+    return cast(Any, ScriptedEngine(blocks=blocks, **script))  # type: ignore[arg-type]
 
 
 def script_chat(script: dict[str, object]) -> None:

@@ -9,13 +9,13 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from localdiff import paths
 from localdiff.chat.interfaces import ChatModel, RecordReply, SaveTrace
 from localdiff.commands.loading import hashing_shown_by
 from localdiff.commands.record import TraceFile
-from localdiff.commands.trace_header import Digests, Recordable, conversation, digests_of, header_of
+from localdiff.commands.trace_header import Digests, conversation, digests_of, header_of
 from localdiff.errors import UsageError
 from localdiff.events import Event, RunStarted
 from localdiff.options import GenerateOptions
@@ -28,12 +28,15 @@ from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
 from localdiff.ui.status import status_line
 
+if TYPE_CHECKING:
+    from localdiff.engine import Engine
+
 
 class RecordableChatModel(ChatModel, Protocol):
     """A model whose replies can be recorded."""
 
     @property
-    def engine(self) -> Recordable:
+    def engine(self) -> Engine:
         """The model."""
 
     def prompt_ids(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> list[int]:
