@@ -10,14 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from localdiff import paths
 from localdiff.directory_record import read_record, write_record
 from quant.errors import SourceError
 from quant.hashing import file_sha256
 
-FileState: TypeAlias = tuple[int, int, int, int]
+FileState: TypeAlias = tuple[int, ...]
+"""Size, inode number and times of the last write and of the last change of status."""
 Show: TypeAlias = Callable[[int, int], None]
 """Is told the bytes of weight files read so far, and the bytes to read."""
 
@@ -92,17 +93,9 @@ def _folder() -> Path:
 
 def _recorded(directory: Path) -> dict[str, tuple[FileState, str]]:
     """Name → state and hash, as recorded, or as found by this run; a record that cannot be read counts as empty."""
-    return _on_disk(directory) | _unrecorded.get(directory.resolve(), {})
-
-
-def _on_disk(directory: Path) -> dict[str, tuple[FileState, str]]:
     try:
         files = read_record(_folder(), directory)["files"]
-        return {name: (_state(state), str(sha256)) for name, (state, sha256) in files.items()}
+        known = {name: (tuple(map(int, state)), str(sha256)) for name, (state, sha256) in files.items()}
     except (KeyError, TypeError, ValueError, AttributeError):
-        return {}
-
-
-def _state(value: Any) -> FileState:
-    nbytes, inode, modified, changed = map(int, value)
-    return nbytes, inode, modified, changed
+        known = {}
+    return known | _unrecorded.get(directory.resolve(), {})

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torch import nn
-
 from localdiff.adapter.lowrank import LowRank, Terms
 from localdiff.adapter.modules import AdaptedExperts, AdaptedLinear, RowKinds
 from localdiff.adapter.targets import EXPERT_PARAMETERS, SIDES, Side, Target, targets
@@ -39,8 +37,11 @@ def attach(network: DiffusionGemma, terms: Mapping[tuple[Side, str], LowRank]) -
     adapted = {module: _adapted(network, module, of_module, terms, kinds) for module, of_module in by_module.items()}
     for path, module in adapted.items():
         network.set_submodule(path, module)
-    for path in _layers_to_watch(adapted):
-        kinds.watch(network.get_submodule(path))
+    # Layers with a module that must know the kinds of its rows.
+    parts = ((path, part) for path, module in adapted.items() for part in module.modules())
+    differ = (path for path, part in parts if isinstance(part, Terms) and part.differ_by_kind)
+    for layer in {".".join(path.split(".")[:2]) for path in differ}:
+        kinds.watch(network.get_submodule(layer))
 
 
 def _adapted(
@@ -67,12 +68,3 @@ def _terms(target: Target, terms: Mapping[tuple[Side, str], LowRank]) -> Terms:
     if target.sides == ("decoder",):
         encoder = decoder  # its module is given canvas rows only, so there are no kinds to tell apart
     return Terms(encoder, decoder)
-
-
-def _layers_to_watch(adapted: Mapping[str, nn.Module]) -> list[str]:
-    """Paths of layers with a module that must know the kinds of its rows."""
-    layers: dict[str, None] = {}
-    for path, module in adapted.items():
-        if any(isinstance(part, Terms) and part.differ_by_kind for part in module.modules()):
-            layers[".".join(path.split(".")[:2])] = None
-    return list(layers)

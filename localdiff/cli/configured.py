@@ -35,9 +35,7 @@ def settings_of(context: Any) -> Settings:
     root = context.find_root()
     if _META not in root.meta:
         root.meta[_META] = load_settings()
-    settings = root.meta[_META]
-    if not isinstance(settings, Settings):
-        raise TypeError(f"{settings=} should be Settings")
+    settings: Settings = root.meta[_META]
     return settings
 
 

@@ -7,7 +7,6 @@ loaded, and torch is imported no earlier.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -90,7 +89,9 @@ def _measure(request: QualityRequest, output: Output, status: StatusLine, ask: A
         return choice.load(context_size=request.options.context_size, loading=loading)
 
     first, *others = (partial(load, model) for model in request.models)
-    comparisons = compare(first, others, questions, _by_seed(request), lambda words: status.show(printable(words)))
+    seed = request.options.seed or 0
+    by_seed = [replace(request.options, seed=seed + number) for number in range(request.seeds)]
+    comparisons = compare(first, others, questions, by_seed, lambda words: status.show(printable(words)))
     for number, comparison in enumerate(comparisons):
         text = (
             json.dumps(to_object(comparison), allow_nan=False)
@@ -99,8 +100,3 @@ def _measure(request: QualityRequest, output: Output, status: StatusLine, ask: A
         )
         status.clear()
         output.stdout.write(("\n" if number and not request.json else "") + text + "\n")
-
-
-def _by_seed(request: QualityRequest) -> Sequence[GenerateOptions]:
-    first = request.options.seed or 0
-    return [replace(request.options, seed=first + number) for number in range(request.seeds)]

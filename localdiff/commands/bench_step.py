@@ -124,12 +124,9 @@ def bench_step(request: StepRequest, output: Output, *, ask: AskUser | None = No
 
     if not request.json:
         output.stdout.write(table(report, output.stdout.columns) + "\n")
-    output.stdout.write(json_line(report, _command()) + "\n")
+    command = " ".join(shell_word(word) for word in ("localdiff", *sys.argv[1:]))
+    output.stdout.write(json_line(report, command) + "\n")
     return 0
-
-
-def _command() -> str:
-    return " ".join(shell_word(word) for word in ("localdiff", *sys.argv[1:]))
 
 
 def _require_between(option: str, value: int, minimum: int, maximum: int, hint: str | None = None) -> None:

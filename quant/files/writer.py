@@ -36,19 +36,16 @@ class Layout:
         """The layout of `docs/format.md`: multiples of 64 bytes first, the rest by decreasing element size."""
         ordered = sorted(parts, key=lambda part: (part.nbytes % ALIGNMENT != 0, -part.itemsize, part.name))
         entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
-        end = 0
+        starts, end = {}, 0
         for part in ordered:
-            offsets = [end, end + part.nbytes]
+            starts[part.name], offsets = end, [end, end + part.nbytes]
             entries[part.name] = {"dtype": part.dtype, "shape": list(part.shape), "data_offsets": offsets}
             end += part.nbytes
         text = json.dumps(entries, separators=(",", ":")).encode()
         text += b" " * (-(8 + len(text)) % ALIGNMENT)
         header = len(text).to_bytes(8, "little") + text
-        starts, position = {}, len(header)
-        for part in ordered:
-            starts[part.name] = position
-            position += part.nbytes
-        return cls(header=header, starts=starts, nbytes=len(header) + end)
+        in_file = {name: len(header) + start for name, start in starts.items()}
+        return cls(header=header, starts=in_file, nbytes=len(header) + end)
 
 
 class ShardWriter:

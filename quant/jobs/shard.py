@@ -8,7 +8,7 @@ Knows how a tensor becomes its stored parts and how large its error is; knows no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -57,13 +57,13 @@ def make_shard(
         ShardWriter(disk, output.directory / shard.file, shard.layout) as writer,
     ):
         for tensor in shard.tensors:
-            total = _Error()
+            squared = norm = 0.0
             for error_of_rows, source_bytes in _stored_rows(job, tensor, reader, writer, pool):
-                total += error_of_rows
+                squared, norm = squared + error_of_rows[0], norm + error_of_rows[1]
                 yield BytesDone(name=tensor.name, source_bytes=source_bytes)
                 if cancelled():
                     return
-            error = _relative_error(tensor, total)
+            error = _relative_error(tensor, squared, norm)
             tensors[tensor.name] = TensorEntry(
                 scheme=tensor.scheme,
                 shape=tensor.source.shape,
@@ -78,30 +78,13 @@ def make_shard(
     output.note(shard.file, Note(shard=entry, source=hashed, tensors=tensors))
 
 
-@dataclass(slots=True)
-class _Error:
-    """A squared error and what it is relative to."""
-
-    squared: float = 0.0
-    norm: float = 0.0
-
-    def __iadd__(self, other: _Error) -> _Error:
-        self.squared += other.squared
-        self.norm += other.norm
-        return self
-
-    @property
-    def relative(self) -> float:
-        return float((self.squared / self.norm) ** 0.5) if self.norm else 0.0
-
-
 def _stored_rows(
     job: Job, tensor: PlannedTensor, reader: SourceReader, writer: ShardWriter, pool: SlicePool
-) -> Iterator[tuple[_Error, int]]:
+) -> Iterator[tuple[tuple[float, float], int]]:
     """Stores one tensor, a slice at a time.
 
     Yields:
-        The error of each slice, and its bytes in the source, once it is written.
+        The squared error of each slice and what it is relative to, and its bytes in the source, once it is written.
     """
     name, slices = tensor.name, reader.slices(tensor.source)
     if tensor.scheme == "keep":
@@ -111,7 +94,7 @@ def _stored_rows(
                 raise _unusable(tensor, "not finite")
             writer.write(name, element, rows)
             element += rows.numel()
-            yield _Error(), rows.nbytes
+            yield (0.0, 0.0), rows.nbytes
         return
     codes = scales = 0
     try:
@@ -124,15 +107,15 @@ def _stored_rows(
         raise _unusable(tensor, "not finite") from error
 
 
-def _encode(codec_name: str, device: torch.device, rows: Tensor) -> tuple[Encoded, _Error, int]:
+def _encode(codec_name: str, device: torch.device, rows: Tensor) -> tuple[Encoded, tuple[float, float], int]:
     codec = CODECS[codec_name]
     source = rows.to(device)
     encoded = codec.encode(source)
-    error = _Error(*squared_error(codec.decode(encoded), source))
+    error = squared_error(codec.decode(encoded), source)
     return Encoded(codes=encoded.codes.cpu(), scales=encoded.scales.cpu()), error, rows.nbytes
 
 
-def _relative_error(tensor: PlannedTensor, total: _Error) -> float:
+def _relative_error(tensor: PlannedTensor, squared: float, norm: float) -> float:
     """What a stored tensor has lost, as its manifest entry says it.
 
     Raises:
@@ -141,9 +124,10 @@ def _relative_error(tensor: PlannedTensor, total: _Error) -> float:
     """
     if tensor.scheme not in CODECS:
         return 0.0
-    if not isfinite(total.squared + total.norm):  # a bit of an exponent has flipped
+    if not isfinite(squared + norm):  # a bit of an exponent has flipped
         raise _unusable(tensor, "far too large")
-    error, limit = round(total.relative, _DIGITS), CODECS[tensor.scheme].error_limit
+    error = round((squared / norm) ** 0.5, _DIGITS) if norm else 0.0
+    limit = CODECS[tensor.scheme].error_limit
     if error > limit:
         raise DamagedError(
             f"`{tensor.name}` loses {error:.1%} as {tensor.scheme}, where {limit:.0%} is the limit",
