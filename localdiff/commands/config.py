@@ -12,18 +12,10 @@ from pathlib import Path
 
 from localdiff import paths
 from localdiff.commands.output_file import output_file
-from localdiff.config import (
-    Setting,
-    Settings,
-    check_file,
-    config_path,
-    entries_of,
-    holds_unknown,
-    key_named,
-    load_settings,
-    read_text,
-    strange_variables,
-)
+from localdiff.config import Settings, load_settings, strange_variables
+from localdiff.config.file import config_path, entries_of, holds_unknown, read_text
+from localdiff.config.keys import key_named
+from localdiff.config.settings import Setting, check_file
 from localdiff.errors import ResourceError, UsageError
 from localdiff.quoting import printable
 from localdiff.ui.output import DIM, Output

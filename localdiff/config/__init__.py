@@ -10,24 +10,7 @@ Knows strings, numbers and where they came from; knows no command and nothing th
 """
 
 from localdiff.config.environment import is_set, strange_variables
-from localdiff.config.file import config_path, entries_of, holds_unknown, read_text
-from localdiff.config.keys import KEYS, MIN_FPS, Key, key_named, name_settings
-from localdiff.config.settings import Setting, Settings, check_file, load_settings
+from localdiff.config.keys import KEYS, MIN_FPS, Key, name_settings
+from localdiff.config.settings import Settings, load_settings
 
-__all__ = [
-    "KEYS",
-    "MIN_FPS",
-    "Key",
-    "Setting",
-    "Settings",
-    "check_file",
-    "config_path",
-    "entries_of",
-    "holds_unknown",
-    "is_set",
-    "key_named",
-    "load_settings",
-    "name_settings",
-    "read_text",
-    "strange_variables",
-]
+__all__ = ["KEYS", "MIN_FPS", "Key", "Settings", "is_set", "load_settings", "name_settings", "strange_variables"]
