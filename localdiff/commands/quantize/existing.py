@@ -78,7 +78,7 @@ def bring_up_to_date(request: QuantizeRequest, output: Output) -> tuple[str, ...
             is_verified = verified_at(target) is not None  # else a file was written to since all were read
             refresh(target, {name: contents[name] for name in stale(manifest, contents)})
             if is_verified:
-                verification.record_sound(target, output)
+                verification.record(target, output)
     weights = open_weights(target)
     require_weights(weights)
     require_text(weights)

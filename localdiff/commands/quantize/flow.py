@@ -273,7 +273,7 @@ class Quantization:
                     case JobStopped():
                         stopped = event
         if finished is not None:
-            verification.record_sound(self._target, self._output, written)
+            verification.record(self._target, self._output, written)
         if stopped is not None:
             kept = f"{stopped.finished} of {len(planned.plan.shards)} output files are finished and kept"
             if planned.streams:

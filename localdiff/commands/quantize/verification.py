@@ -5,7 +5,7 @@ Knows the messages and the record of verifications; `quant.jobs.verify` defines 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from localdiff import verification_record
@@ -75,13 +75,13 @@ def find_damage(directory: Path, output: Output) -> dict[str, str]:
     except DamagedError as error:
         if isinstance(error.__cause__, PermissionError):
             raise BarredError(error.message, _MAY_BE_SOUND) from error
-        _record_damage(directory, error.message, since, output)
+        record(directory, output, since, damage=error.message)
         raise
     damage = {checked.file: checked.problem or "" for checked in found if not checked.is_barred}
     if damage:
         first, *others = damage.values()
         more = f", beside {counted(len(others), 'other damaged file')}" if others else ""
-        _record_damage(directory, first + more, since, output)
+        record(directory, output, since, damage=first + more)
     if barred := [checked.problem or "" for checked in found if checked.is_barred]:
         for problem in (*damage.values(), *barred[:-1]):
             output.error(problem)
@@ -90,7 +90,7 @@ def find_damage(directory: Path, output: Output) -> dict[str, str]:
             refusal.exit_code = DamagedError.exit_code
         raise refusal
     if not damage:
-        record_sound(directory, output, since)
+        record(directory, output, since)
     return damage
 
 
@@ -118,29 +118,21 @@ def worst_lines(manifest: Manifest) -> list[str]:
     ]
 
 
-def record_sound(directory: Path, output: Output, since: State | None = None) -> None:
-    """Record for `localdiff models` that a directory is sound.
+def record(directory: Path, output: Output, since: State | None = None, *, damage: str | None = None) -> None:
+    """Record for `localdiff models` that a directory is sound, or what is damaged of it.
 
     Args:
-        output: takes a note where that is not done.
+        output: takes a note where that is not done, which is no failure.
         since: its state before its bytes were read; None where whoever holds its lock has just written it.
     """
-    what = "the time of verification"
-    _record(what, directory, lambda: verification_record.record_verified(directory, since=since), output)
-
-
-def _record_damage(directory: Path, problem: str, since: State, output: Output) -> None:
-    what = "the damage"
-    _record(what, directory, lambda: verification_record.record_damaged(directory, problem, since=since), output)
-
-
-def _record(what: str, directory: Path, record: Callable[[], bool], output: Output) -> None:
-    """Prints a note if something is not recorded, instead of failing."""
     try:
-        if record():
-            return
-        why = f"is not recorded: `{directory}` was changed while it was read"
+        if damage is None:
+            is_recorded = verification_record.record_verified(directory, since=since)
+        else:
+            is_recorded = verification_record.record_damaged(directory, damage, since=since)
+        why = "" if is_recorded else f"is not recorded: `{directory}` was changed while it was read"
     except OSError as error:
         why = f"could not be recorded: {error.strerror}"
-    if not output.quiet:
+    if why and not output.quiet:
+        what = "the time of verification" if damage is None else "the damage"
         output.stderr.write(f"note: {what} {why}\n")
