@@ -124,6 +124,16 @@ class _Page:
         decide().stdout.require()
         return str(super().get_help(ctx))  # type: ignore[misc]
 
+    def format_help(self: Any, ctx: Any, formatter: Any) -> None:
+        """Write the page, the commands of a group before its options."""
+        _fit(formatter)
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        if isinstance(self, TyperGroup):
+            _write_commands(self, formatter)
+        _write_sections(self, ctx, formatter)
+        self.format_epilog(ctx, formatter)
+
 
 class Command(_Page, TyperCommand):
     """A command with such a page."""
@@ -153,14 +163,6 @@ class Command(_Page, TyperCommand):
             error.say(partial(_as_typed, ctx))
             raise
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the page."""
-        _fit(formatter)
-        self.format_usage(ctx, formatter)
-        self.format_help_text(ctx, formatter)
-        _write_sections(self, ctx, formatter)
-        self.format_epilog(ctx, formatter)
-
 
 class Group(_Page, TyperGroup):
     """A group of such commands."""
@@ -170,12 +172,3 @@ class Group(_Page, TyperGroup):
         *others, command = super().collect_usage_pieces(ctx)
         is_optional = self.invoke_without_command and ctx.parent is not None  # the program shows its help, and fails
         return [*others, f"[{command}]" if is_optional else command]
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the page, the commands before the options."""
-        _fit(formatter)
-        self.format_usage(ctx, formatter)
-        self.format_help_text(ctx, formatter)
-        _write_commands(self, formatter)
-        _write_sections(self, ctx, formatter)
-        self.format_epilog(ctx, formatter)
