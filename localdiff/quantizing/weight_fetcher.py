@@ -72,7 +72,9 @@ class WeightFetcher:
         except SourceError as error:
             if self._origin.repository is None or not _differs(file, path):
                 raise
-            raise SourceError(error.message, self._after_damage(file, path, ours=here is None)) from error
+            if here is None and self._scratch is None:
+                delete(path)
+            raise SourceError(error.message, delete_hint(path) if here else deleted(file.name)) from error
         finally:
             if here is None and self._scratch is not None:
                 path.unlink(missing_ok=True)
@@ -114,13 +116,6 @@ class WeightFetcher:
         if paths[-1] is None:
             raise SourceStoppedError
         return paths[-1]
-
-    def _after_damage(self, file: SourceFile, path: Path, *, ours: bool) -> str:
-        if not ours:
-            return delete_hint(path)
-        if self._scratch is None:
-            delete(path)
-        return deleted(file.name)
 
 
 def _differs(file: SourceFile, path: Path) -> bool:

@@ -45,11 +45,12 @@ class SourceReader:
             self._stream = FileIO(path)
         except OSError as error:
             raise SourceError(f"the weight file `{path}` cannot be read ({error.strerror})", HINT) from error
-        if path.stat().st_size != file.nbytes:
-            self._stream.close()
-            raise SourceError(f"`{path}` has {path.stat().st_size} bytes instead of {file.nbytes}", HINT)
         try:
-            self._require_header()
+            if path.stat().st_size != file.nbytes:
+                raise SourceError(f"`{path}` has {path.stat().st_size} bytes instead of {file.nbytes}", HINT)
+            start = read_start(file.name, lambda count: bytes(self._read(count)))
+            if parse_header(file.name, start, file.nbytes) != file.tensors:  # they must lie where the plan saw them
+                raise SourceError(f"`{file.name}` has changed since the plan was made", "run the same command again")
         except SourceError:
             self._stream.close()
             raise
@@ -88,12 +89,6 @@ class SourceReader:
         if self.file.sha256 not in (None, digest):
             raise SourceError(f"`{self.file.name}` is damaged (its SHA-256 is not the published one)", HINT)
         return digest
-
-    def _require_header(self) -> None:
-        """The tensors must lie where the plan saw them."""
-        start = read_start(self.file.name, lambda count: bytes(self._read(count)))
-        if parse_header(self.file.name, start, self.file.nbytes) != self.file.tensors:
-            raise SourceError(f"`{self.file.name}` has changed since the plan was made", "run the same command again")
 
     def _skip(self, position: int) -> None:
         if position < self._position:

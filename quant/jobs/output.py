@@ -83,7 +83,7 @@ class Output:
         """Shards that need not be made again, as far as can be told without reading them; changes nothing."""
         if (self.directory / MANIFEST_FILE).exists():
             with suppress(DamagedError):
-                if self._difference(Identity.of_manifest(read_manifest(self.directory))) is not None:
+                if self._is_other(Begun.of_manifest(read_manifest(self.directory))):
                     return frozenset()
                 shards = (shard.file for shard in self._job.plan.shards)
                 return frozenset(shard for shard in shards if (self.directory / shard).exists())
@@ -104,7 +104,7 @@ class Output:
         if (self.directory / MANIFEST_FILE).exists():
             self._require_replaceable()
             with suppress(DamagedError):
-                self._require_same_job(read_manifest(self.directory))
+                self._require_own(Begun.of_manifest(read_manifest(self.directory)))
             return
         if _occupied(self._target):
             self._require_repairable(self._target_manifest())
@@ -206,9 +206,9 @@ class Output:
             else:
                 self._discard()
             return
-        if self._difference(Identity.of_manifest(manifest)) is not None:
+        if self._is_other(begun := Begun.of_manifest(manifest)):
             if not self._job.force:
-                self._require_same_job(manifest)
+                self._require_own(begun)
             self._discard()
             return
         sound = set()
@@ -292,10 +292,6 @@ class Output:
     def _is_other(self, begun: Begun) -> bool:
         """Whether an unfinished job is not this one."""
         return begun.identity is None or self._difference(begun.identity) is not None
-
-    def _require_same_job(self, manifest: Manifest) -> None:
-        """Refuse an unfinished directory with a manifest that this job would not write."""
-        self._require_own(Begun(Identity.of_manifest(manifest), {}))
 
     def _require_own(self, begun: Begun) -> None:
         """Refuse to go on with, or to drop, an unfinished job that is not this one, unless none of its shards is there.

@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from quant.errors import DamagedError
 from quant.files.disk import Disk, write_atomically
 from quant.files.manifest import ENCODING, FileEntry, Manifest
 from quant.files.source import INDEX_FILE, SourceStoppedError
@@ -22,7 +23,7 @@ from quant.jobs.job import Content, Job
 from quant.jobs.output import Output
 from quant.jobs.pool import slice_pool
 from quant.jobs.shard import make_shard
-from quant.jobs.verify import require_sound, verify
+from quant.jobs.verify import AGAIN, verify
 from quant.names import MANIFEST_FILE
 
 
@@ -71,7 +72,8 @@ def run(
     yield OutputWritten(directory=str(output.directory))
     for checked in verify(output.directory):
         yield checked
-        require_sound(checked)
+        if checked.problem is not None:
+            raise DamagedError(checked.problem, AGAIN)
         if cancelled():
             yield JobStopped(finished=len(shards))
             return

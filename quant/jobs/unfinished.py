@@ -23,6 +23,11 @@ class Begun(NamedTuple):
     identity: Identity | None
     hashes: Mapping[str, str]
 
+    @classmethod
+    def of_manifest(cls, manifest: Manifest) -> Begun:
+        """The one that wrote a manifest, and was stopped after that."""
+        return cls(Identity.of_manifest(manifest), {})
+
 
 def job_bytes(identity: Identity, hashes: Mapping[str, str]) -> bytes:
     """The content of `job.json`."""

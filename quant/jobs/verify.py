@@ -14,7 +14,7 @@ import torch
 from quant.codecs import CODECS
 from quant.codecs.codec import SOURCE_DTYPES
 from quant.dtypes import HEADER_DTYPES
-from quant.errors import DamagedError, SourceError
+from quant.errors import SourceError
 from quant.files.manifest import FileEntry, Manifest, ShardEntry, read_manifest
 from quant.files.reader import SourceReader
 from quant.files.source import HeaderEntry, SourceFile, StoredTensor, parse_header, read_start
@@ -40,16 +40,6 @@ def verify(directory: Path) -> Iterator[FileChecked]:
         yield _checked(directory / name, shard.nbytes, partial(_shard_problem, directory / name, shard, manifest))
     for name, file in manifest.files.items():
         yield _checked(directory / name, file.nbytes, partial(_file_problem, directory / name, file))
-
-
-def require_sound(checked: FileChecked) -> None:
-    """Raise the problem that a check found, if it found one.
-
-    Raises:
-        DamagedError: with the problem as its sentence.
-    """
-    if checked.problem is not None:
-        raise DamagedError(checked.problem, AGAIN)
 
 
 def worst_tensors(manifest: Manifest) -> tuple[tuple[str, str, float], ...]:
