@@ -14,7 +14,8 @@ from localdiff.errors import WeightsError
 
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 """The two files of an adapter, as PEFT names them."""
-_LIKE_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+"""`owner/name`, each part of letters, digits, `-`, `_` and `.`; the Hub itself refuses `--` and `..`."""
 SHIPPED = Path(__file__).parent / "demo" / "adapters"
 
 
@@ -36,7 +37,7 @@ def find_adapter(reference: str) -> Path:
         )
     comes = f"with this package come: {', '.join(names)}" if names else "none comes with this package"
     hint = f"an adapter is a directory that PEFT saved, or a name; {comes}"
-    if _LIKE_HUB_ID.fullmatch(reference):
+    if HUB_ID.fullmatch(reference):
         hint += f"; one on the Hub is fetched first: `hf download {reference} --local-dir DIR`, then `--adapter DIR`"
     raise WeightsError(f"there is no adapter `{reference}`", hint)
 

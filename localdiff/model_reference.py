@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from localdiff import paths
-from localdiff.adapter_reference import shipped_adapters
+from localdiff.adapter_reference import HUB_ID, shipped_adapters
 from localdiff.checkpoint_files import CHECK_PERMISSIONS, CONFIG, refusal
 from localdiff.errors import ArgumentError, WeightsError
 from localdiff.identity import DEMO
@@ -27,10 +27,8 @@ KINDS = (
     "`google/diffusiongemma-26B-A4B-it`"
 )
 
-# A Hub id is `owner/name`, each part of letters, digits, `-`, `_` and `.`; the Hub itself refuses `--` and `..`.
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _PAGE = re.compile(
-    rf"(?:https?://)?(?:www\.)?(?:huggingface|hf)\.co/(?!datasets/|spaces/)({_HUB_ID.pattern})(?:[/?#].*)?", re.ASCII
+    rf"(?:https?://)?(?:www\.)?(?:huggingface|hf)\.co/(?!datasets/|spaces/)({HUB_ID.pattern})(?:[/?#].*)?", re.ASCII
 )
 """The address of a model's page, as a browser shows it."""
 
@@ -76,7 +74,7 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
         raise WeightsError(f"`{reference}` is a file, not the directory of a model", hint)
     elif (why := refusal(path)) is not None:
         raise WeightsError(f"`{reference}` cannot be read: {why}", "check the permissions of its folders")
-    elif _HUB_ID.fullmatch(reference):
+    elif HUB_ID.fullmatch(reference):
         return None
     elif "/" in reference or os.sep in reference or reference.startswith((".", "~")):
         page = _PAGE.fullmatch(reference)
