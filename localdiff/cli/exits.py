@@ -14,7 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from types import FrameType, MappingProxyType
+from types import FrameType
 from typing import TextIO, cast
 
 import typer
@@ -35,24 +35,22 @@ from localdiff.ui.output import Color, Output, decide
 DONE, BUG, HUNG_UP, CLOSED_PIPE, TERMINATED = 0, 1, 129, 141, 143
 _REPEATED = 2.0  # seconds in which a second request to end, of either kind, is the first one again
 
-EXIT_CODES: Mapping[int, str] = MappingProxyType(
-    {
-        DONE: "done; also when the answer was cut at a limit, which `--json` reports as `reason`",
-        BUG: "a bug in localdiff; `LOCALDIFF_DEBUG=1` shows the traceback",
-        UsageError.exit_code: "the command line, the prompt, or a file or folder to write to cannot be used",
-        WeightsError.exit_code: "weights are missing or unreadable, or access was denied",
-        ResourceError.exit_code: "device or package missing or failed, or too little memory or disk. Also if the "
-        "answer is there but a file of `--record`, `--events` or `-o` could not be written (for `-o`, it goes to "
-        "stdout, or is in the events there), even of a run that was stopped.",
-        TraceError.exit_code: "stored weights differ from their manifest, a trace is damaged, or its rerun gave "
-        "something else",
-        HUNG_UP: "the terminal was closed (SIGHUP). Finished text is kept as for 130.",
-        INTERRUPTED: "interrupted (Ctrl-C), or a confirmation was declined. Finished text is kept; an existing `-o` "
-        "file is left unchanged, and the text goes to stdout, or into `FILE.unfinished` where stdout cannot have it.",
-        CLOSED_PIPE: "stdout was closed by its reader",
-        TERMINATED: "terminated (SIGTERM, as `kill` sends it). Finished text is kept as for 130.",
-    }
-)
+EXIT_CODES: Mapping[int, str] = {
+    DONE: "done; also when the answer was cut at a limit, which `--json` reports as `reason`",
+    BUG: "a bug in localdiff; `LOCALDIFF_DEBUG=1` shows the traceback",
+    UsageError.exit_code: "the command line, the prompt, or a file or folder to write to cannot be used",
+    WeightsError.exit_code: "weights are missing or unreadable, or access was denied",
+    ResourceError.exit_code: "device or package missing or failed, or too little memory or disk. Also if the "
+    "answer is there but a file of `--record`, `--events` or `-o` could not be written (for `-o`, it goes to "
+    "stdout, or is in the events there), even of a run that was stopped.",
+    TraceError.exit_code: "stored weights differ from their manifest, a trace is damaged, or its rerun gave "
+    "something else",
+    HUNG_UP: "the terminal was closed (SIGHUP). Finished text is kept as for 130.",
+    INTERRUPTED: "interrupted (Ctrl-C), or a confirmation was declined. Finished text is kept; an existing `-o` "
+    "file is left unchanged, and the text goes to stdout, or into `FILE.unfinished` where stdout cannot have it.",
+    CLOSED_PIPE: "stdout was closed by its reader",
+    TERMINATED: "terminated (SIGTERM, as `kill` sends it). Finished text is kept as for 130.",
+}
 """Exit code → what it means, as in the table of `docs/cli.md`."""
 
 
@@ -158,15 +156,11 @@ def decide_streams(
     if isinstance(context.obj, Invocation):
         context.obj.output, context.obj.command = output, context.command_path
     if isinstance(context.command, Configured):
-        _warn_of_misspelt_variables(output)
+        for name, suggestion in strange_variables(os.environ):
+            if suggestion is not None:
+                output.warning(f"{name} is not read; did you mean {suggestion}?")
     _require_working_directory()
     return output
-
-
-def _warn_of_misspelt_variables(output: Output) -> None:
-    for name, suggestion in strange_variables(os.environ):
-        if suggestion is not None:
-            output.warning(f"{name} is not read; did you mean {suggestion}?")
 
 
 def _set_color() -> Color | None:

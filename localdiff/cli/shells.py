@@ -7,7 +7,6 @@ lines of `kind TAB value TAB help`. Nothing that comes back is evaluated by a sh
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 BASH = """\
 _localdiff_completion() {
@@ -101,5 +100,5 @@ Register-ArgumentCompleter -Native -CommandName localdiff -ScriptBlock {
 }
 """
 
-SCRIPTS: Mapping[str, str] = MappingProxyType({"bash": BASH, "zsh": ZSH, "fish": FISH, "powershell": POWERSHELL})
+SCRIPTS: Mapping[str, str] = {"bash": BASH, "zsh": ZSH, "fish": FISH, "powershell": POWERSHELL}
 """Name of a shell → script that makes it complete `localdiff`."""

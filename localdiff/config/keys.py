@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from localdiff.errors import ArgumentError, UsageError
@@ -202,16 +201,14 @@ _ALL = (
         choices=("auto", "always", "never"),
     ),
 )
-KEYS: Mapping[str, Key] = MappingProxyType({key.name: key for key in _ALL})
+KEYS: Mapping[str, Key] = {key.name: key for key in _ALL}
 """Name in the file → setting, in the order in which they are listed."""
 
-EXCLUDES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "generate.temperature": ("generate.t_min", "generate.t_max"),
-        "generate.t_min": ("generate.temperature",),
-        "generate.t_max": ("generate.temperature",),
-    }
-)
+EXCLUDES: Mapping[str, tuple[str, ...]] = {
+    "generate.temperature": ("generate.t_min", "generate.t_max"),
+    "generate.t_min": ("generate.temperature",),
+    "generate.t_max": ("generate.temperature",),
+}
 """Settings that a value from a stronger origin overrides: one temperature, or the two ends of a schedule."""
 
 

@@ -19,6 +19,7 @@ from localdiff.memory_account import MemoryAccount, held_by_plan
 from localdiff.quantizing.card import documents
 from localdiff.quantizing.origin import Origin
 from localdiff.quantizing.plan_summary import Download, PlanSummary
+from localdiff.quantizing.request import QuantizeRequest
 from localdiff.sizes import counted, shown_size
 from localdiff.verification_record import recorded_damage
 from localdiff.weight_hashes import Show
@@ -187,31 +188,30 @@ class PlannedJob:
 
 
 def offline_summary(
-    plan: Plan, *, model: str, target: Path, streams: bool, encoder: Encoder, error: UnreachableError | None
+    request: QuantizeRequest, plan: Plan, encoder: Encoder, error: UnreachableError | None
 ) -> PlanSummary:
     """The summary for weights that are known only from the built-in description, because the Hub could not be asked.
 
     Args:
         plan: made from the description.
-        model: their id on the Hub.
-        streams: whether fetched files are deleted once read.
         encoder: the device that would encode the weights.
         error: why the Hub could not be asked; None where that is said elsewhere.
     """
+    streams = request.stream
     cache = [] if streams else [(paths.hub_cache_dir(), plan.source_bytes)]
     return PlanSummary(
-        title=model,
+        title=request.model,
         plan=plan,
-        output=target,
+        output=request.target,
         download=Download(
             files=0,
             nbytes=plan.source_bytes,
             missing=0,
             missing_bytes=plan.source_bytes,
-            place=partial_directory(target) / SCRATCH if streams else paths.hub_cache_dir(),
+            place=partial_directory(request.target) / SCRATCH if streams else paths.hub_cache_dir(),
             streamed=streams,
         ),
-        mounts=mounts([(target, plan.stored_bytes), *cache]),
+        mounts=mounts([(request.target, plan.stored_bytes), *cache]),
         finished=0,
         working=_working_memory(encoder),
         device=encoder_words(encoder),

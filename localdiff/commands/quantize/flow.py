@@ -188,18 +188,9 @@ class Quantization:
         """Plan from the built-in description, where there is one, and stop there."""
         if self._request.model != model_store.MODEL:
             raise error
-        plan = describe_plan(self._recipe)
-        self._show(
-            offline_summary(
-                plan,
-                model=self._request.model,
-                target=self._target,
-                streams=self._request.stream,
-                encoder=encoder,
-                error=error if self._request.dry_run else None,  # raised below
-            )
-        )
-        if not self._request.dry_run:
+        is_dry = self._request.dry_run  # else the error is raised
+        self._show(offline_summary(self._request, describe_plan(self._recipe), encoder, error if is_dry else None))
+        if not is_dry:
             raise error
         return 0
 

@@ -14,6 +14,7 @@ from localdiff.hub.problems import UnreachableError
 from localdiff.quantizing import planned_job
 from localdiff.quantizing.plan_summary import Download, PlanSummary
 from localdiff.quantizing.planned_job import accounts
+from localdiff.quantizing.request import QuantizeRequest
 from quant.files.source import read_source
 from quant.planning.encoder import Encoder, Gpu
 from quant.planning.plan import describe_plan, make_plan
@@ -134,9 +135,8 @@ def test_a_card_that_another_recipe_fits(summary: PlanSummary) -> None:
         card = Gpu(device="cuda:0", name="RTX", total=96 * GB, free=round(free * GB))
         encoder = Encoder(requested="auto", device=torch.device("cuda", 0), gpu=card)
         error = UnreachableError("no network")
-        shown = planned_job.offline_summary(
-            summary.plan, model="x", target=Path("/x"), streams=False, encoder=encoder, error=error
-        )
+        request = QuantizeRequest(model="x", output=Path("/x"))
+        shown = planned_job.offline_summary(request, summary.plan, encoder, error)
         return next(line for line in shown.lines() if "fit" in line)
 
     assert fitting(15.9).endswith("; recipe `4bit-small` does")
