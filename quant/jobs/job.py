@@ -17,8 +17,8 @@ import torch
 from quant.files.source import SourceFile
 from quant.planning.plan import Plan
 
-Content: TypeAlias = Path | bytes | Callable[[], bytes]
-"""A file to copy, its content, or what fetches it and may raise `SourceStoppedError`."""
+Content: TypeAlias = bytes | Callable[[], bytes]
+"""What is in a file, or what fetches that and may raise `SourceStoppedError`."""
 HashSources: TypeAlias = Callable[[Sequence[str]], Mapping[str, str]]
 """Gives the SHA-256, in hex, of weight files by their names."""
 

@@ -12,14 +12,13 @@ import json
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
 
 from quant.errors import DamagedError
 from quant.files.disk import Disk, write_atomically
 from quant.files.manifest import ENCODING, FileEntry, Manifest
 from quant.files.source import INDEX_FILE, SourceStoppedError
 from quant.jobs.events import JobEvent, JobFinished, JobStarted, JobStopped, OutputWritten, ShardStarted, ShardWritten
-from quant.jobs.job import Content, Job
+from quant.jobs.job import Job
 from quant.jobs.output import Output
 from quant.jobs.pool import slice_pool
 from quant.jobs.shard import make_shard
@@ -57,7 +56,7 @@ def run(
             yield JobStopped(finished=len(output.finished()))
             return
     try:
-        files = {name: _content(content) for name, content in job.files.items()}
+        files = {name: content() if callable(content) else content for name, content in job.files.items()}
     except SourceStoppedError:
         yield JobStopped(finished=len(output.notes))
         return
@@ -103,12 +102,6 @@ def _make_shards(
                 break
             yield ShardWritten(source=shard.source.name, source_sha256=output.notes[shard.file].source.sha256)
     return clock() - start - waited
-
-
-def _content(content: Content) -> bytes:
-    if isinstance(content, bytes):
-        return content
-    return content.read_bytes() if isinstance(content, Path) else content()
 
 
 def _finish(job: Job, contents: Mapping[str, bytes], output: Output, disk: Disk) -> None:

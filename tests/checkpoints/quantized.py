@@ -20,7 +20,7 @@ def quantize(source: Path, output: Path, recipe: str | Recipe) -> Path:
         output=output,
         open_source=lambda file: nullcontext(source / file.name),
         tool="test",
-        files={path.name: path for path in source.iterdir() if "safetensors" not in path.name},
+        files={path.name: path.read_bytes for path in source.iterdir() if "safetensors" not in path.name},
         damaged=damaged_files(output) if output.exists() else frozenset(),
     )
     list(run(job))

@@ -53,7 +53,7 @@ def make_job(source: Path, output: Path, **changes: Any) -> Job:
         open_source=lambda file: nullcontext(source / file.name),
         tool="test 1",
         model="org/model",
-        files={"config.json": source / "config.json"},
+        files={"config.json": (source / "config.json").read_bytes},
     )
     return replace(job, **changes)
 

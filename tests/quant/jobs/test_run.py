@@ -62,7 +62,7 @@ def make_job(source: Path, output: Path, recipe: str = "4bit", **changes: object
         open_source=open_source,
         tool="test 1",
         model="org/model",
-        files={"config.json": source / "config.json", "NOTICE": b"changed"},
+        files={"config.json": (source / "config.json").read_bytes, "NOTICE": b"changed"},
     )
     return replace(job, **changes)  # type: ignore[arg-type]
 

@@ -35,7 +35,7 @@ def job(tmp_path: Path) -> Job:
         output=tmp_path / "out",
         open_source=open_source,
         tool="test 1",
-        files={"config.json": source / "config.json"},
+        files={"config.json": (source / "config.json").read_bytes},
     )
 
 
