@@ -88,14 +88,14 @@ class TraceFile:
 
 @contextmanager
 def trace_file(
-    options: RecordOptions, output: Output, *, folder: str | None = None, needed: bool = False, others: OtherFiles = ()
+    options: RecordOptions, output: Output, *, folder: str | None = None, others: OtherFiles = ()
 ) -> Iterator[TraceFile | None]:
     """Open the file of `--record`, for its owner alone; None without the option.
 
     Args:
         output: takes a remark about the finished trace.
-        folder: the option that names its folder, where `--record` does not name the file.
-        needed: whether a run is worth nothing without its trace.
+        folder: the option that names its folder, where `--record` does not name the file; a run is then worth nothing
+            without its trace.
 
     Raises:
         UsageError: the file cannot be opened for writing, or another option names it too.
@@ -107,6 +107,7 @@ def trace_file(
     hint, elsewhere = "`--record` takes the name of a file", None
     if folder is not None:
         hint, elsewhere = f"`{folder}` takes a folder that you may write to", f"`{folder}` may name one on another disk"
+    needed = folder is not None
     with run_file(
         "--record", options.file, hint=hint, elsewhere=elsewhere, private=True, needed=needed, others=others
     ) as file:

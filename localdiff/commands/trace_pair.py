@@ -113,7 +113,7 @@ class _Pair:
         name = f"{choice.model} with {choice.adapter}" if choice.adapter else str(choice.model)
         # Nobody needs to know of a trace in a temporary folder.
         trace_output = self.output if self.request.keep is not None else replace(self.output, quiet=True)
-        with trace_file(RecordOptions(file=file), trace_output, folder="--keep", needed=True) as trace:
+        with trace_file(RecordOptions(file=file), trace_output, folder="--keep") as trace:
             assert trace is not None
             loading = Loading(self.status, name, self.output, ask=self.ask, yes=choice.yes)
             engine, run = self.load(self.request, side, loading)
