@@ -10,7 +10,7 @@
     live                                         the canvas that options ask for
     output_file, run_file                        files of `-o`; of a run as it happens, those of `--events` among them
     delivery                                     where an answer goes: the file of `-o`, or stdout in its place
-    record, trace_header                         `--record`, and the header of a trace
+    record                                       `--record`, and the header of a trace
 
 Knows the order of steps, files and streams; knows nothing about tensors or drawing.
 """

@@ -1,23 +1,28 @@
 """`--record`: writes a trace of the run to a private file while it happens.
 
-Knows what a trace is recorded with; knows nothing about the lines themselves.
+Knows what a trace is recorded with, and where each field of its header comes from; knows nothing about the lines
+themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from localdiff import __version__
 from localdiff.commands.run_file import FileObserver, OtherFiles, RunFile, run_file
-from localdiff.commands.trace_header import conversation, digests_of, header_of
 from localdiff.errors import UsageError
-from localdiff.events import RunStarted
+from localdiff.events import SCHEMA_VERSION, RunStarted
 from localdiff.options import GenerateOptions
 from localdiff.quoting import printable
-from localdiff.trace.header import Header
+from localdiff.trace.hashing import Digests, digests_of
+from localdiff.trace.header import VERSION, Adapter, Header, Machine, Message, Model, Sampler
 from localdiff.trace.recorder import Recorder
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
@@ -114,3 +119,55 @@ def trace_file(
         yield TraceFile(file, options)
         if file.begun and file.failure is None and output.notes:
             output.stderr.write(f"The trace is in {printable(str(options.file))}; it contains the prompt.\n")
+
+
+def header_of(
+    engine: Engine,
+    messages: Sequence[Message],
+    options: GenerateOptions,
+    started: RunStarted,
+    *,
+    digests: Digests,
+    gold: str | None = None,
+    noise: Literal["seeded", "reference", "paired"] | None = None,
+) -> Header:
+    """The header of a run that has just started."""
+    identity, settings = engine.identity, engine.settings_for(options)
+    return Header(
+        trace=VERSION,
+        schema=SCHEMA_VERSION,
+        created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        model=Model(
+            name=identity.model,
+            revision=identity.revision,
+            recipe=identity.recipe,
+            dtype=identity.dtype,
+            weights=digests.weights,
+            tokenizer=digests.tokenizer,
+            adapter=None if identity.adapter is None else Adapter(name=identity.adapter, files=digests.adapter),
+        ),
+        machine=Machine(
+            device=identity.device,
+            hardware=engine.hardware,
+            threads=engine.threads,
+            localdiff=__version__,
+            torch=version("torch"),
+            python=platform.python_version(),
+        ),
+        messages=tuple(messages),
+        prompt_ids=None,
+        think=options.think,
+        tool_calls=options.tool_calls,
+        gold=gold,
+        max_tokens=options.max_tokens,
+        context_size=engine.context_size(options) if options.context_size is None else options.context_size,
+        record_top_k=min(options.record_top_k, started.vocab_size),
+        seed=started.seed,
+        sampler=Sampler(**asdict(settings), noise=noise or options.noise),
+    )
+
+
+def conversation(messages: Sequence[Mapping[str, Any]], system: str | None) -> tuple[Message, ...]:
+    """The messages as a header has them, the system prompt first."""
+    before = () if system is None else (Message(role="system", content=system),)
+    return (*before, *(Message(role=message["role"], content=message["content"]) for message in messages))

@@ -13,12 +13,12 @@ from typing import TypeAlias
 
 from localdiff.commands.loading import Loading, hashing_shown_by
 from localdiff.commands.model_choice import ModelChoice
-from localdiff.commands.trace_header import Digests, digests_of
 from localdiff.errors import INTERRUPTED, TraceError, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
 from localdiff.identity import ModelIdentity
 from localdiff.quoting import printable
 from localdiff.sizes import counted
+from localdiff.trace.hashing import Digests, digests_of
 from localdiff.trace.header import Header
 from localdiff.trace.opening import open_trace, shown_name
 from localdiff.trace.repeat import before_stop, first_difference

@@ -9,14 +9,36 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from localdiff.adapter_reference import CONFIG_FILE, WEIGHTS_FILE
 from localdiff.checkpoint_files import TOKENIZER
 from localdiff.hub.cache import linked_sha256
+from localdiff.identity import ModelIdentity
 from localdiff.weight_hashes import hashes
 from quant import MANIFEST_FILE
 from quant.hashing import file_sha256
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Digests:
+    """Hashes of a model's files; None for one that has no files."""
+
+    weights: str | None = None
+    tokenizer: str | None = None
+    adapter: str | None = None
+
+
+def digests_of(identity: ModelIdentity, progress: Callable[[int, int], None]) -> Digests:
+    """The hashes; reads all weights once unless their hashes are known."""
+    if identity.directory is None:
+        return Digests()
+    return Digests(
+        weights=weights_digest(identity.directory, progress),
+        tokenizer=tokenizer_digest(identity.directory),
+        adapter=None if identity.adapter_directory is None else adapter_digest(identity.adapter_directory),
+    )
 
 
 def weights_digest(directory: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> str:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from localdiff import paths
 from localdiff.chat.interfaces import ChatModel, RecordReply, SaveTrace
 from localdiff.commands.loading import hashing_shown_by
-from localdiff.commands.record import TraceFile
-from localdiff.commands.trace_header import Digests, conversation, digests_of, header_of
+from localdiff.commands.record import TraceFile, conversation, header_of
 from localdiff.errors import UsageError
 from localdiff.events import Event, RunStarted
 from localdiff.options import GenerateOptions
 from localdiff.paths import expanded
 from localdiff.private_file import make_private_folder, write_new, write_private
 from localdiff.quoting import printable
+from localdiff.trace.hashing import Digests, digests_of
 from localdiff.trace.header import Header
 from localdiff.trace.recorder import Recorder
 from localdiff.ui.observer import Observer

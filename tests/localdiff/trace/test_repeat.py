@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from localdiff.commands.trace_header import Digests, conversation, header_of
+from localdiff.commands.record import conversation, header_of
 from localdiff.engine import Engine
 from localdiff.events import BlockStarted, DenoiseStep, Event, Prefilled, RunStarted, TextCommitted
 from localdiff.options import GenerateOptions
+from localdiff.trace.hashing import Digests
 from localdiff.trace.header import Header
 from localdiff.trace.reader import parse_trace
 from localdiff.trace.recorder import Recorder

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from localdiff.commands.trace_header import Digests, conversation, header_of
+from localdiff.commands.record import conversation, header_of
 from localdiff.diffusion.paired import PairedNoise
 from localdiff.events import BlockStarted, DenoiseStep, Event
 from localdiff.options import GenerateOptions
+from localdiff.trace.hashing import Digests
 from localdiff.trace.reader import parse_trace
 from localdiff.trace.recorder import Recorder
 from localdiff.trace.repeat import first_difference
