@@ -64,7 +64,8 @@ def find_place(key: Key, by_path: Mapping[str, Target], parameters: Collection[s
             continue
         path = key.name.removeprefix(prefix)
         if f"{path}.{EXPERT_PARAMETERS[0]}" in by_path:
-            adapted = [name for name in EXPERT_PARAMETERS if _is_meant(f"{key.name}.{name}", parameters)]
+            in_full = [(name, f"{key.name}.{name}") for name in EXPERT_PARAMETERS]
+            adapted = [name for name, full in in_full if any(matches(full, parameter) for parameter in parameters)]
             if key.depth >= len(adapted):
                 return None
             path = f"{path}.{adapted[-1 - key.depth]}"
@@ -79,7 +80,3 @@ def find_place(key: Key, by_path: Mapping[str, Target], parameters: Collection[s
 def released_name(side: Side, target: Target) -> str:
     """A target's name in the released model, against which rank patterns are matched."""
     return PREFIXES[side] + target.path
-
-
-def _is_meant(name: str, parameters: Collection[str]) -> bool:
-    return any(matches(name, parameter) for parameter in parameters)
