@@ -6,7 +6,6 @@ Knows columns and the question asked before something is deleted; `localdiff.mod
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
 
 from localdiff import model_store, paths
 from localdiff.errors import INTERRUPTED, UsageError
@@ -58,30 +57,18 @@ def remove_model(name: str, output: Output, *, ask: AskUser | None, yes: bool) -
     target = output_directory(model.directory)
     if is_locked(target):
         raise UsageError(f"`localdiff quantize` is working on `{target.name}`", "stop it first, or wait until it ends")
-    question = printable(_question(model))
+    leads_to = model.directory.resolve() if model.directory.is_symlink() else None
+    what = shown_size(model.nbytes) if leads_to is None else f"a link to {leads_to}, which is kept"
+    question = printable(f"Delete {model.directory} ({what})?")
     if not yes and not confirmed(ask, question, otherwise="`--yes` deletes without asking"):
         if not output.quiet:
             output.stderr.write("Nothing was done.\n")
         return INTERRUPTED
-    leads_to = _link_target(model)
     with locked(target):
         model_store.remove(model)
     if not output.quiet:
-        freed = f"freed {shown_size(model.nbytes)}"
-        done = freed if leads_to is None else f"it was a link to {leads_to}, which is kept"
-        output.stderr.write(printable(f"Deleted {name}: {done}.") + "\n")
+        output.stderr.write(printable(f"Deleted {name}: {'freed' if leads_to is None else 'it was'} {what}.") + "\n")
     return 0
-
-
-def _question(model: StoredModel) -> str:
-    leads_to = _link_target(model)
-    what = shown_size(model.nbytes) if leads_to is None else f"a link to {leads_to}, which is kept"
-    return f"Delete {model.directory} ({what})?"
-
-
-def _link_target(model: StoredModel) -> Path | None:
-    """Where a link among the models leads to."""
-    return model.directory.resolve() if model.directory.is_symlink() else None
 
 
 def _object(model: StoredModel) -> dict[str, str | int | None]:
