@@ -1,7 +1,7 @@
 """The command line: which commands there are, and how every way to end becomes an exit code.
 
     run, chat, weights, traces, bench, setup    the commands, each with its options and help texts
-    options, groups                             options that several commands have, and groups of them
+    options                                     options that several commands have, and groups of them
     help, lazy, configured                      Typer's classes: plain help pages, commands loaded when called, settings
     completion, shells                          shell completion
     exits, problems                             how a command ends: exit code; error and hint

@@ -16,7 +16,6 @@ import typer
 from localdiff.cli import options
 from localdiff.cli.configured import GENERATING, configured, live_setting, origins_of
 from localdiff.cli.exits import decide_streams
-from localdiff.cli.groups import grouped
 from localdiff.config import is_set
 from localdiff.options import GenerateOptions
 
@@ -25,7 +24,7 @@ _SESSION = "Session"
 
 def add_to(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command("chat", cls=configured(*GENERATING))(grouped(chat_command))
+    app.command("chat", cls=configured(*GENERATING))(options.grouped(chat_command))
 
 
 def chat_command(

@@ -1,4 +1,9 @@
-"""Options that several commands have, with one name and one help text for each; `grouped` takes the groups apart.
+"""Options that several commands have, with one name and one help text for each, and groups of them as dataclasses.
+
+    @grouped
+    def command(context: typer.Context, *, prompt: str = "", model: ModelOptions) -> int: ...
+
+has an option for every field of `ModelOptions`, in the place that `model` has among the others.
 
 Knows names, metavars and help texts; knows no command. Names of files and folders are read here as they were typed: a
 `Path` forgets that one was empty, which it takes for the working directory, or ended in a slash, as a folder's does.
@@ -7,10 +12,13 @@ Knows names, metavars and help texts; knows no command. Names of files and folde
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass, is_dataclass
+from functools import partial, wraps
+from inspect import Signature, signature
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -231,6 +239,25 @@ class AnswerOptions:
     stability: Stability = None
     confidence: Confidence = None
     seed: Seed = None
+
+
+def grouped(command: Callable[..., int]) -> Callable[..., int]:
+    """The command with the fields of its groups as parameters, out of which it is given the groups."""
+    parameters = signature(command, eval_str=True).parameters.values()
+    groups: dict[str, Any] = {each.name: each.annotation for each in parameters if is_dataclass(each.annotation)}
+    fields = {name: list(signature(group, eval_str=True).parameters.values()) for name, group in groups.items()}
+
+    @wraps(command)
+    def flat(**values: Any) -> int:
+        made = {
+            name: group(**{field.name: values.pop(field.name) for field in fields[name]})
+            for name, group in groups.items()
+        }
+        return command(**values, **made)
+
+    options = chain.from_iterable(fields.get(each.name, [each]) for each in parameters)
+    vars(flat)["__signature__"] = Signature(list(options))
+    return flat
 
 
 def file_name(text: str) -> Path:

@@ -16,7 +16,6 @@ import typer
 from localdiff.cli import options
 from localdiff.cli.configured import GENERATING, configured, live_setting
 from localdiff.cli.exits import decide_streams
-from localdiff.cli.groups import grouped
 from localdiff.errors import UsageError
 from localdiff.options import GenerateOptions
 from localdiff.ui.question import asker
@@ -24,7 +23,7 @@ from localdiff.ui.question import asker
 
 def add_to(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command("run", cls=configured(*GENERATING))(grouped(run_command))
+    app.command("run", cls=configured(*GENERATING))(options.grouped(run_command))
 
 
 def run_command(

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 from typer.testing import CliRunner
 
-from localdiff.cli.groups import grouped
-from localdiff.cli.options import AnswerOptions, ModelOptions
+from localdiff.cli.options import AnswerOptions, ModelOptions, grouped
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.options import CONTEXT_SIZE, GenerateOptions
 
