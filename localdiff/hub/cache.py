@@ -17,7 +17,7 @@ def linked_sha256(file: Path) -> str | None:
     """The SHA-256 by which the cache names a large file; None where the file is small, or no link into the cache."""
     if not file.is_symlink():
         return None
-    name = os.path.basename(os.path.realpath(file))
+    name = os.path.basename(os.readlink(file))  # which may be a link itself, to what several repositories share
     return name if _SHA256.fullmatch(name) else None
 
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from huggingface_hub import constants, hf_hub_download
+from huggingface_hub.utils._shared_blobs import publish_blob_to_shared_store
 
 from localdiff.checkpoint_files import MAX_SMALL
 from localdiff.errors import WeightsError
@@ -165,6 +166,21 @@ def test_the_cache_alone_tells_the_same(use_hub: UseHub) -> None:
     alone = look_up("owner/model")
     assert alone.files == found.files
     assert alone.offline_reason is not None and url in alone.offline_reason.message
+
+
+def test_the_hash_of_a_file_that_several_repositories_share_is_that_of_the_published_one(use_hub: UseHub) -> None:
+    """The client stores such a file, which came through `hf_xet`, under another hash, and has a link to it there."""
+    with hub(model=Repository(files=FILES)) as server:
+        cache = use_hub(server)
+        path = download(WEIGHTS[0])
+        blob, stored = path.resolve(), cache / "blobs" / "cc" / ("c" * 64)
+        assert publish_blob_to_shared_store(
+            blob_path=str(blob), xet_hash=stored.name, cache_dir=cache, expected_size=len(FILES[WEIGHTS[0]])
+        )
+        assert path.resolve() == stored
+        download("config.json")
+        found = look_up("owner/model", offline=True).files[WEIGHTS[0]]
+    assert found.sha256 == hashlib.sha256(FILES[WEIGHTS[0]]).hexdigest()
 
 
 def test_offline_only_what_is_here_is_known(use_hub: UseHub, monkeypatch: pytest.MonkeyPatch) -> None:
