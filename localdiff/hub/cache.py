@@ -1,6 +1,6 @@
 """The names that the Hub's cache gives to files, and how one is deleted.
 
-Knows how the cache is laid out; asks neither the Hub nor its client.
+Knows how the cache is laid out; asks nobody.
 """
 
 from __future__ import annotations
@@ -19,6 +19,14 @@ def linked_sha256(file: Path) -> str | None:
         return None
     name = os.path.basename(os.readlink(file))  # which may be a link itself, to what several repositories share
     return name if _SHA256.fullmatch(name) else None
+
+
+def folder_of(repository: str) -> Path:
+    """Where the cache has what belongs to a repository: `blobs`, `snapshots`, `refs`."""
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    return Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=repository, repo_type="model"))
 
 
 def delete(file: Path) -> None:

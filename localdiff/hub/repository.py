@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from localdiff.checkpoint_files import CONFIG, MAX_SMALL, TEXT_FILES
 from localdiff.errors import WeightsError
-from localdiff.hub.cache import delete_hint, linked_sha256
+from localdiff.hub.cache import delete_hint, folder_of, linked_sha256
 from localdiff.hub.endpoint import require_usable_variables
 from localdiff.hub.problems import UnreachableError, another_commit, explain, not_downloaded, not_the_hub
 from localdiff.hub.retries import WAITS, with_retries
@@ -255,15 +255,12 @@ def _on_hub(reference: str, revision: str, *, patient: bool) -> Repository:
 
 
 def _described(info: ModelInfo, reference: str, revision: str) -> Repository:
-    from huggingface_hub import constants
-    from huggingface_hub.file_download import repo_folder_name
-
     commit = info.sha or ""
     if not _PLAIN.fullmatch(commit):
         raise not_the_hub()
     if _COMMIT.fullmatch(revision) and commit != revision:
         raise another_commit(reference)
-    blobs = Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=reference, repo_type="model"), "blobs")
+    blobs = folder_of(reference) / "blobs"
     files = {
         sibling.rfilename: RemoteFile(
             name=sibling.rfilename,
@@ -363,6 +360,9 @@ def _cached(reference: str, name: str, revision: str | None) -> Path | None:
         path = try_to_load_from_cache(reference, name, revision=revision)
     except HFValidationError as error:
         raise WeightsError(f"`{reference}` cannot be a Hub id", KINDS) from error
+    except UnicodeDecodeError as error:
+        message = f"`{folder_of(reference) / 'refs' / (revision or MAIN)}` is damaged: it is not text"
+        raise WeightsError(message, "delete it, then run the same command again") from error
     return Path(path) if isinstance(path, str) else None
 
 
