@@ -17,7 +17,8 @@ from localdiff.errors import ResourceError, WeightsError
 from localdiff.fetching.contents import headers, missing_files, model_config, weight_files, weight_map
 from localdiff.fetching.transfer import transfer
 from localdiff.hub.downloads import require_transferable
-from localdiff.hub.repository import Repository, changed_meanwhile, look_up
+from localdiff.hub.problems import changed_meanwhile
+from localdiff.hub.repository import Repository, look_up
 from localdiff.load import MemoryPlan, StoredWeights, described_weights
 from localdiff.load_progress import LoadProgress, tell_nobody
 from localdiff.model_reference import ModelSource, resolve_local
@@ -68,7 +69,7 @@ def find_source(
         raise WeightsError(error.message, error.hint) from error
     directory = repository.cached_directory
     if directory is None:  # its `config.json` is fetched by the name of the branch, so that the cache knows that
-        raise changed_meanwhile(repository)
+        raise changed_meanwhile(repository.name)
     return ModelSource(directory=directory, name=reference, revision=repository.commit)
 
 
@@ -101,7 +102,7 @@ def _absent(repository: Repository) -> dict[str, int]:
     absent = [name for name in dict.fromkeys((*small, *required)) if files[name].local_path is None]
     if repository.cached_directory is None and CONFIG not in absent:
         absent.insert(0, CONFIG)  # by the name of its branch, which nobody has asked for yet
-    return {name: 0 if files[name].local_path or files[name].is_stored else files[name].nbytes for name in absent}
+    return {name: files[name].missing for name in absent}
 
 
 def _require_room(absent: Mapping[str, int]) -> None:
@@ -137,7 +138,7 @@ def _plan(
         files=sum(nbytes > 0 for nbytes in absent.values()),
         nbytes=sum(absent.values()),
         place=paths.hub_cache_dir(),
-        continues=any(not absent.get(name) for name in names),
+        continues=any(absent.get(name, 0) < repository.files[name].nbytes for name in names),
         device="" if memory is None else str(memory.placement.main),
         needed=None if memory is None else memory.needed,
         free=None if memory is None else memory.free,

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 
 from localdiff.checkpoint_files import CONFIG
 from localdiff.hub.downloads import Downloads
-from localdiff.hub.problems import another_commit
-from localdiff.hub.repository import Repository, changed_meanwhile
+from localdiff.hub.problems import another_commit, changed_meanwhile
+from localdiff.hub.repository import Repository
 from localdiff.load_progress import LoadProgress
 
 _log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def transfer(repository: Repository, sizes: Mapping[str, int], progress: LoadPro
             if path is not None and path.parent.name != repository.commit:
                 # `config.json` is asked for by the name of its branch, so that the cache knows that.
                 by_branch = name == CONFIG and repository.revision != repository.commit
-                raise changed_meanwhile(repository) if by_branch else another_commit(repository.name)
+                raise changed_meanwhile(repository.name) if by_branch else another_commit(repository.name)
     tell()
 
 

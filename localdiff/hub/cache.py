@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
 from pathlib import Path
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -29,6 +28,16 @@ def folder_of(repository: str) -> Path:
     return Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=repository, repo_type="model"))
 
 
+def unfinished_file(folder: Path, sha256: str) -> Path:
+    """Where a large file is until it is whole; the name ends as those do that `hf cache prune` deletes."""
+    return folder / f"{sha256}.localdiff.incomplete"
+
+
+def size_of(file: Path) -> int:
+    """Bytes of a file; none where there is no such file."""
+    return file.stat().st_size if file.is_file() else 0
+
+
 def delete(file: Path) -> None:
     """Delete a file of the cache: what it links to, and the link."""
     file.resolve().unlink(missing_ok=True)
@@ -38,11 +47,3 @@ def delete(file: Path) -> None:
 def delete_hint(file: Path) -> str:
     """The hint for a damaged file of the cache: were its link alone deleted, the client would make it again."""
     return f"delete `{file.resolve()}`, then run the same command again"
-
-
-def delete_abandoned(file: Path) -> None:
-    """Delete what downloads of a file have left that were killed with their process; it is here by now."""
-    stored = file.resolve()
-    for unfinished in stored.parent.glob(f"{stored.name}.*.incomplete"):
-        with suppress(OSError):  # another user's, or open on Windows: nobody misses the space more than the file
-            unfinished.unlink()

@@ -1,7 +1,7 @@
 """Background downloads of a repository's files, a few at a time.
 
 Knows processes that fetch (`localdiff.hub.worker`) and the state of every file; knows nothing about what the files are
-for. Finished files are kept in the Hub's cache; an unfinished file starts over.
+for. What has come is kept, in the Hub's cache or where it should go: an unfinished file goes on from there.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -23,12 +21,13 @@ from typing import Any, Protocol, Self
 from localdiff.checkpoint_files import CONFIG
 from localdiff.config import is_set
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
+from localdiff.hub.large_file import has_xet
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import Repository
 from localdiff.sizes import shown_size
 
 WORKERS = 2
-"""Files fetched at a time: interrupted ones start over, and these have several gigabytes."""
+"""Files fetched at a time: one still comes while another one is hashed."""
 _STOP_TIMEOUT = 5.0
 _POLL = 0.1
 
@@ -37,7 +36,7 @@ class DownloadObserver(Protocol):
     """Observes downloads; called from threads other than the one that waits for them."""
 
     def on_bytes(self, name: str, done: int) -> None:
-        """`done` bytes of a file are there; fewer than before if it started over."""
+        """`done` bytes of a file have come, besides what was here; fewer than before if it started over."""
 
     def on_fetched(self, name: str) -> None:
         """A file is complete."""
@@ -94,11 +93,11 @@ class Downloads:
             self._closed = True
             self._changed.notify_all()
             processes = list(self._processes)
-        timeout = 0.0 if kind is KeyboardInterrupt else _STOP_TIMEOUT
         for process in processes:
-            _stop(process, timeout)
+            process.kill()
+            process.wait()
         for thread in self._threads:
-            thread.join(timeout)
+            thread.join(_STOP_TIMEOUT)
 
     def prefetch(self, names: Iterable[str]) -> None:
         """Request files that will be needed, in this order."""
@@ -183,21 +182,25 @@ class Downloads:
     def _fetch(self, process: subprocess.Popen[str], name: str) -> Path:
         if process.stdin is None or process.stdout is None:
             raise AssertionError("both are pipes")
-        file = self._repository.files.get(name) if self._hashed else None
+        file = self._repository.files[name]
         request = {
             "repository": self._repository.name,
+            "name": name,
             # Requested by its branch once, so that the cache knows offline which commit the branch is at.
             "revision": self._repository.revision if name == CONFIG else self._repository.commit,
-            "file": name,
             "directory": None if self._directory is None else str(self._directory),
-            "sha256": None if file is None or file.is_stored else file.sha256,
+            "sha256": file.sha256,
+            "nbytes": file.nbytes,
+            "hashed": self._hashed,
         }
         process.stdin.write(json.dumps(request) + "\n")
         process.stdin.flush()
+        was_here = None
         for line in process.stdout:
             report: dict[str, Any] = json.loads(line)
             if "bytes" in report:
-                self._observer.on_bytes(name, report["bytes"])
+                was_here = report["bytes"] if was_here is None else was_here
+                self._observer.on_bytes(name, max(0, report["bytes"] - was_here))
             elif "note" in report:
                 self._observer.on_note(report["note"])
             elif "path" in report:
@@ -217,7 +220,7 @@ def require_transferable(repository: Repository, names: Iterable[str]) -> None:
     from huggingface_hub import constants
 
     large = [name for name in names if repository.files[name].nbytes > constants.MAX_HTTP_DOWNLOAD_SIZE]
-    if large and (constants.HF_HUB_DISABLE_XET or find_spec("hf_xet") is None):
+    if large and not has_xet():
         raise WeightsError(
             f"`{large[0]}` of `{repository.name}` is too large to be downloaded without the package `hf-xet`: it has "
             f"{shown_size(repository.files[large[0]].nbytes)}",
@@ -232,17 +235,3 @@ def _error(message: str, hint: str | None, code: int) -> LocaldiffError:
 
 def _ended_early() -> LocaldiffError:
     return UnreachableError("the download process ended early", "run the same command again to continue")
-
-
-def _stop(process: subprocess.Popen[str], timeout: float) -> None:
-    """Let a process clean up after itself, for at most `timeout` seconds; with 0 it does so on its own."""
-    if process.stdin is not None:
-        with suppress(BrokenPipeError):
-            process.stdin.close()
-    if not timeout:
-        return
-    try:
-        process.wait(timeout)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

@@ -23,7 +23,6 @@ _NO_ROOM = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 _CAN_GO_ON = "run the same command again to continue; finished files are kept; `--offline` uses only what is here"
 _CONNECTION = "check the connection, and behind a proxy `HTTPS_PROXY`; then " + _CAN_GO_ON
 _PROXY = "a proxy is `http://HOST:PORT`, or `socks5://HOST:PORT` with the package `socksio`"
-_SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 _UNTRUSTED = re.compile(r"CERTIFICATE_VERIFY_FAILED\] certificate verify failed: (.*?)(?: \(_ssl|$)")
 
 
@@ -77,15 +76,10 @@ def explain(
     if constants.is_offline_mode() and isinstance(error, (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled)):
         return not_downloaded(reference)
     for cause in _causes(error):
-        if _is_of_the_network(cause):
+        if is_of_the_network(cause):
             return _explain_network(cause, reference)
     if (barred := _bad_proxy() or _bad_certificates()) is not None:
         return barred
-    if type(error) is RuntimeError:  # all that `hf_xet` says of a transfer is in its words
-        number = _SYSTEM_ERROR.search(str(error))
-        if number is not None and int(number[1]) in _NO_ROOM:
-            return _no_room(OSError(int(number[1]), os.strerror(int(number[1]))), reference, place)
-        return WeightsError(f"`{reference}` could not be fetched: {one_line(error)}", _CAN_GO_ON)
     if isinstance(error, OSError) and error.errno is None:  # the client's own: a file has not the size it should have
         reason = one_line(error).partition(". ")[0]
         return WeightsError(f"`{reference}` could not be fetched: {reason}", _CAN_GO_ON)
@@ -137,6 +131,14 @@ def another_commit(reference: str) -> WeightsError:
     return WeightsError(
         f"what answers at {constants.ENDPOINT} hands out another commit of `{reference}` than the one it is asked for",
         "`HF_ENDPOINT` names the mirror; without it the Hub itself is asked",
+    )
+
+
+def changed_meanwhile(reference: str) -> WeightsError:
+    """The error that its branch is at another commit by now."""
+    return WeightsError(
+        f"`{reference}` was changed on the Hub while it was downloaded",
+        "run the same command again: what has not changed is not downloaded again",
     )
 
 
@@ -213,7 +215,7 @@ def _explain_network(error: BaseException, reference: str) -> LocaldiffError:
             f"the proxy refuses the connection to {constants.ENDPOINT}: {error}",
             "`HTTPS_PROXY` names it; with a password it is `http://USER:PASSWORD@HOST:PORT`",
         )
-    if is_no_answer(error):
+    if _is_no_answer(error):
         return UnreachableError(f"`{reference}` could not be fetched: no answer from {constants.ENDPOINT}", _CONNECTION)
     return WeightsError(
         f"`{reference}` could not be fetched: the connection to {constants.ENDPOINT} broke off", _CAN_GO_ON
@@ -264,20 +266,15 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
-def _is_of_the_network(error: BaseException) -> bool:
-    """Whether an error is one of the Hub client's HTTP library, whichever that is, or of a socket."""
-    modules = {kind.__module__.split(".")[0] for kind in type(error).__mro__ if kind.__name__ == "HTTPError"}
+def is_of_the_network(error: BaseException) -> bool:
+    """Whether an error is no answer but one of the way there: of the client's HTTP library, or of a socket."""
+    modules = {kind.__module__.split(".")[0] for kind in type(error).__mro__ if kind.__name__ == "RequestError"}
     return bool(modules & {"httpx", "httpx2"}) or isinstance(error, (ConnectionError, TimeoutError))
 
 
-def is_no_answer(error: BaseException) -> bool:
+def _is_no_answer(error: BaseException) -> bool:
     """Whether nobody answered, or no longer."""
     return bool(_family(error) & {"ConnectError", "TimeoutException", "ConnectionError", "TimeoutError"})
-
-
-def is_reset(error: BaseException) -> bool:
-    """Whether a connection was not closed but reset while its content came."""
-    return "ReadError" in _family(error)
 
 
 def _family(error: BaseException) -> set[str]:

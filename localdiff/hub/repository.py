@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from localdiff.checkpoint_files import CONFIG, MAX_SMALL, TEXT_FILES
 from localdiff.errors import WeightsError
-from localdiff.hub.cache import delete_hint, folder_of, linked_sha256
+from localdiff.hub.cache import delete_hint, folder_of, linked_sha256, size_of, unfinished_file
 from localdiff.hub.endpoint import require_usable_variables
 from localdiff.hub.problems import UnreachableError, another_commit, explain, not_downloaded, not_the_hub
 from localdiff.hub.retries import WAITS, with_retries
@@ -53,7 +53,8 @@ class RemoteFile:
         sha256: its SHA-256, where the Hub or the cache states it, as for every large file.
         blob: git's hash of it, where the Hub states it.
         local_path: where it is on this machine, or None.
-        is_stored: whether the cache has its bytes, if only of another commit so far: fetching it costs nothing then.
+        is_stored: whether the cache has its bytes, if only of another commit so far.
+        unfinished: how many bytes of it the cache has of a download that did not end.
     """
 
     name: str
@@ -62,6 +63,12 @@ class RemoteFile:
     blob: str | None = None
     local_path: Path | None = None
     is_stored: bool = False
+    unfinished: int = 0
+
+    @property
+    def missing(self) -> int:
+        """How many bytes of it have yet to come into the cache."""
+        return 0 if self.local_path or self.is_stored else max(0, self.nbytes - self.unfinished)
 
     def matches(self, content: bytes) -> bool:
         """Whether these bytes are the file, by its size and by whichever hash is known."""
@@ -260,16 +267,8 @@ def _described(info: ModelInfo, reference: str, revision: str) -> Repository:
         raise not_the_hub()
     if _COMMIT.fullmatch(revision) and commit != revision:
         raise another_commit(reference)
-    blobs = folder_of(reference) / "blobs"
     files = {
-        sibling.rfilename: RemoteFile(
-            name=sibling.rfilename,
-            nbytes=_size(reference, commit, sibling),
-            sha256=_hash(sibling.lfs.sha256) if sibling.lfs else None,
-            blob=_hash(sibling.blob_id),
-            local_path=_cached(reference, sibling.rfilename, commit),
-            is_stored=(blobs / str(sibling.lfs.sha256 if sibling.lfs else sibling.blob_id)).is_file(),
-        )
+        sibling.rfilename: _described_file(reference, commit, sibling)
         for sibling in info.siblings or ()
         if _is_wanted(sibling.rfilename)
     }
@@ -281,6 +280,20 @@ def _described(info: ModelInfo, reference: str, revision: str) -> Repository:
         commit=commit,
         files=files,
         license=license_name if isinstance(license_name, str) and is_license(license_name) else None,
+    )
+
+
+def _described_file(reference: str, commit: str, sibling: RepoSibling) -> RemoteFile:
+    blobs = folder_of(reference) / "blobs"
+    sha256, blob = _hash(sibling.lfs.sha256) if sibling.lfs else None, _hash(sibling.blob_id)
+    return RemoteFile(
+        name=sibling.rfilename,
+        nbytes=_size(reference, commit, sibling),
+        sha256=sha256,
+        blob=blob,
+        local_path=_cached(reference, sibling.rfilename, commit),
+        is_stored=(blobs / str(sha256 or blob)).is_file(),
+        unfinished=size_of(unfinished_file(blobs, sha256)) if sha256 else 0,
     )
 
 
@@ -361,17 +374,11 @@ def _cached(reference: str, name: str, revision: str | None) -> Path | None:
     except HFValidationError as error:
         raise WeightsError(f"`{reference}` cannot be a Hub id", KINDS) from error
     except UnicodeDecodeError as error:
-        message = f"`{folder_of(reference) / 'refs' / (revision or MAIN)}` is damaged: it is not text"
-        raise WeightsError(message, "delete it, then run the same command again") from error
+        ref = folder_of(reference) / "refs" / (revision or MAIN)
+        raise WeightsError(
+            f"`{ref}` is damaged: it is not text", "delete it, then run the same command again"
+        ) from error
     return Path(path) if isinstance(path, str) else None
-
-
-def changed_meanwhile(repository: Repository) -> WeightsError:
-    """The error that its branch is at another commit by now."""
-    return WeightsError(
-        f"`{repository.name}` was changed on the Hub while it was downloaded",
-        "run the same command again: what has not changed is not downloaded again",
-    )
 
 
 def is_license(word: str) -> bool:

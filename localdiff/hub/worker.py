@@ -1,11 +1,10 @@
 """A process that fetches files of the Hub, one after the other: `python -m localdiff.hub.worker`.
 
-    stdin   one JSON object per line: repository, revision, file, the directory it goes to (null: the Hub's cache),
-            and the SHA-256 that it is checked for (null: none)
+    stdin   one JSON object per line: the attributes of a `LargeFile` but its `bar`; `sha256` is null for a small file
     stdout  one JSON object per line: `bytes` so far, a `note`, and at the end of a file its `path` or an `error`
 
-A separate process, because the Hub's client cleans up after itself only when it is interrupted in a main thread: when
-stdin is closed, or the parent process is gone, the client is interrupted as by Ctrl-C.
+A separate process, because nothing else can be ended while the Hub's client waits for a connection. It ends at once
+when stdin is closed, or the parent process is gone.
 """
 
 from __future__ import annotations
@@ -14,29 +13,21 @@ import json
 import logging
 import os
 import queue
-import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, TextIO
 
-from localdiff.errors import LocaldiffError, WeightsError
-from localdiff.hub.cache import delete, delete_abandoned
-from localdiff.hub.problems import deleted, is_no_answer, is_reset, not_the_hub
+from localdiff.errors import LocaldiffError
+from localdiff.hub.large_file import LargeFile
+from localdiff.hub.problems import not_the_hub
 from localdiff.hub.retries import FAILURES, with_retries
-from quant.hashing import file_sha256
 
 INTERVAL = 0.1
 """Seconds between two reports of bytes."""
-
-
-OUTAGE_WAITS = {4: 5.0, 3: 10.0, 2: 20.0, 1: 40.0, 0: 80.0}
-"""Tries that the client has left for the rest of a file → seconds before the next one, if nobody answered the last."""
-
-MAX_RESETS = 5
-"""Resets of a connection, one after the other, between which nothing came."""
 
 
 class Reports:
@@ -111,18 +102,13 @@ def main() -> None:
     """Fetch what stdin names until it is closed."""
     reports = Reports(os.fdopen(os.dup(1), "w", encoding="utf-8"))
     os.dup2(2, 1)
-    # A job that a shell's script has started with `&` ignores Ctrl-C, and this process would with it.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     _require_names()
-    wait_out_outages()
-    requests: queue.Queue[str | None] = queue.Queue()
+    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
-    try:
-        for request in iter(requests.get, None):
-            reports.send(**_fetch(json.loads(request), reports))
-    except (KeyboardInterrupt, BrokenPipeError):
-        # Nobody reads any more, so the interpreter must not flush its streams.
-        os._exit(0)
+    with suppress(BrokenPipeError):  # nobody reads any more
+        while True:
+            reports.send(**_fetch(json.loads(requests.get()), reports))
+    os._exit(0)  # the interpreter would flush its streams
 
 
 def _require_names() -> None:
@@ -141,75 +127,49 @@ def _require_names() -> None:
     file_download.get_hf_file_metadata = asked
 
 
-def wait_out_outages() -> None:
-    """Have the client wait for a line that is down, and go on where a connection was reset, as where it was closed.
-
-    It would give up within seconds, and at once, and delete what it has of a file.
-    """
-    from huggingface_hub import file_download
-
-    get = file_download.http_get
-
-    def patient(url: str, temp_file: BinaryIO, **options: Any) -> None:
-        # The client calls itself for the next try, while it handles the error of the last one.
-        if (error := sys.exception()) is not None and is_no_answer(error):
-            time.sleep(OUTAGE_WAITS.get(options.get("_nb_retries", -1), 0.0))
-        resets = 0
-        while True:
-            had = temp_file.tell()
-            try:
-                return get(url, temp_file, **options)
-            except Exception as error:
-                resets = 1 if temp_file.tell() > had else resets + 1
-                if not is_reset(error) or resets > MAX_RESETS:
-                    raise
-            time.sleep(1.0)
-            options["resume_size"] = temp_file.tell()
-
-    file_download.http_get = patient
-
-
-def _listen(requests: queue.Queue[str | None]) -> None:
+def _listen(requests: queue.SimpleQueue[str]) -> None:
     for line in sys.stdin:
         requests.put(line)
-    requests.put(None)
-    if hasattr(signal, "pthread_kill"):
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-    else:
-        signal.raise_signal(signal.SIGINT)
+    os._exit(0)  # whatever is on its way: the next process goes on with what is here
 
 
 def _fetch(request: dict[str, Any], reports: Reports) -> dict[str, Any]:
     """Fetch one file; returns the final report about it."""
-    from huggingface_hub import hf_hub_download
-
     for name in ("huggingface_hub", "localdiff"):
         logging.getLogger(name).handlers = [Notes(reports)]
     place = request["directory"]
-    repository, revision = request["repository"], request["revision"]
-    download = partial(
-        hf_hub_download,
-        repository,
-        request["file"],
-        revision=revision,
-        local_dir=place,
-        library_name="localdiff",
-        tqdm_class=progress_bar(reports),
-    )
     try:
         # Where the Hub is busy the client itself tries again; where it fails to hand out a file, it does not.
-        path = with_retries(download, repository, revision, statuses=FAILURES, place=Path(place) if place else None)
-        delete_abandoned(Path(path))
-        if request["sha256"] is not None and file_sha256(Path(path)) != request["sha256"]:
-            delete(Path(path))
-            raise WeightsError(f"`{request['file']}` of `{repository}` is damaged", deleted(request["file"]))
+        path = with_retries(
+            partial(_download, request, progress_bar(reports)),
+            request["repository"],
+            request["revision"],
+            statuses=FAILURES,
+            place=Path(place) if place else None,
+        )
     except LocaldiffError as error:
         worded = error
     except Exception as error:
         worded = LocaldiffError(f"unexpected {type(error).__name__} while fetching: {error}")
     else:
-        return {"path": path}
+        return {"path": str(path)}
     return {"error": [worded.message, worded.hint, worded.exit_code]}
+
+
+def _download(request: dict[str, Any], bar: type) -> Path:
+    from huggingface_hub import hf_hub_download
+
+    if request["sha256"] is not None:
+        return LargeFile(**request, bar=bar).fetch()
+    path = hf_hub_download(
+        request["repository"],
+        request["name"],
+        revision=request["revision"],
+        local_dir=request["directory"],
+        library_name="localdiff",
+        tqdm_class=bar,
+    )
+    return Path(path)
 
 
 if __name__ == "__main__":

@@ -112,15 +112,13 @@ class PlannedJob:
 
     @cached_property
     def to_fetch(self) -> dict[str, int]:
-        """Weight files that have to be fetched, and their sizes."""
-        sources = (shard.source for shard in self.unfinished)
-        return {source.name: source.nbytes for source in sources if not self._is_here(source)}
-
-    def _is_here(self, file: SourceFile) -> bool:
-        """Whether a weight file is on this machine, if only as one of another commit in the Hub's cache."""
-        repository = self.origin.repository
-        is_stored = repository is not None and repository.files[file.name].is_stored
-        return self.origin.local_path(file) is not None or (is_stored and not self.streams)
+        """Weight files that have to be fetched, and how many bytes of them."""
+        if self.origin.repository is None:
+            return {}
+        files = [self.origin.repository.files[shard.source.name] for shard in self.unfinished]
+        if self.streams:
+            return {file.name: file.nbytes for file in files if file.local_path is None}
+        return {file.name: file.missing for file in files if file.local_path is None and not file.is_stored}
 
     @property
     def scratch(self) -> Path:

@@ -15,8 +15,7 @@ from localdiff.checkpoint_files import CONFIG
 from localdiff.errors import WeightsError
 from localdiff.hub.cache import delete, delete_hint
 from localdiff.hub.downloads import Downloads
-from localdiff.hub.problems import deleted
-from localdiff.hub.repository import changed_meanwhile
+from localdiff.hub.problems import changed_meanwhile, deleted
 from localdiff.quantizing.origin import Origin
 from localdiff.weight_hashes import FileState, file_state
 from quant.errors import SourceError
@@ -43,11 +42,7 @@ class WeightFetcher:
 
     def begin(self, names: Iterable[str]) -> None:
         """Start fetching files ahead, unless each is to be deleted before the next one arrives."""
-        if self._scratch is not None:
-            # Left by an earlier run that was killed; the Hub's client never resumes these.
-            for path in self._scratch.rglob("*.incomplete"):
-                path.unlink()
-        elif self._downloads is not None and self._origin.repository is not None:
+        if self._scratch is None and self._downloads is not None and self._origin.repository is not None:
             files = self._origin.repository.files
             small = (CONFIG, INDEX_FILE, *self._origin.small_files)
             absent = {name for name, file in files.items() if file.local_path is None}
@@ -99,7 +94,7 @@ class WeightFetcher:
         if repository.files[name].matches(content):
             return content
         if path.parent.name != repository.commit:  # `config.json` is fetched by the name of the branch
-            raise changed_meanwhile(repository)
+            raise changed_meanwhile(repository.name)
         delete(path)
         raise WeightsError(f"`{name}` of `{repository.name}` is damaged", deleted(name))
 

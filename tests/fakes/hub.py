@@ -52,7 +52,7 @@ class Repository:
         newer: the commit that `main` is at by now; `COMMIT` is still there.
         changed: files that differ there.
         says: kind of request (`api`, `resolve`) → the commit that is said to be handed out, whichever was asked for.
-        xet: where `hf_xet` is sent for large files; there is nobody who speaks its protocol.
+        xet: where `hf_xet` is sent for large files: `URL/xet` of this server, or where nobody is.
         listing: what is answered in place of the list of files, by something that is not the Hub.
     """
 
@@ -122,6 +122,9 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.split("?")[0].removeprefix("/")
         if path == "api/agent-harnesses":  # the client asks for it on machines that agents use
             return self._json({})
+        if path.startswith("xet/"):
+            _, version, kind, name = path.split("/")
+            return self._xet(version, kind, name)
         start = self._range()
         if not (path.startswith("cdn/") and start is not None and self._last() is not None):
             self.hub.requests.append(f"{self.command} {path}")
@@ -151,7 +154,8 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._refuse(401, code="GatedRepo")
             return self._file(repository, f"{owner}/{name}", rest[2], body, commit)
         if repository.xet is not None and rest and rest[0] == "xet-read-token":
-            return self._xet_token(repository.xet)
+            expires = int(time.time()) + 3600
+            return self._json({"accessToken": TOKEN, "exp": expires, "casUrl": repository.xet})
         if repository.listing is not None:
             return self._body(repository.listing, "text/html")
         if rest and rest[0] == "tree":
@@ -181,13 +185,27 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         return None
 
-    def _xet_token(self, address: str) -> None:
-        self.send_response(200)
-        self.send_header("X-Xet-Cas-Url", address)
-        self.send_header("X-Xet-Access-Token", TOKEN)
-        self.send_header("X-Xet-Token-Expiration", str(int(time.time()) + 3600))
-        self.send_header("Content-Length", "0")
-        self.end_headers()
+    def _xet(self, version: str, kind: str, name: str) -> None:
+        """The storage of large files: a file by its parts, or bytes of one, which is one chunk after the other here."""
+        files = (data for repository in self.hub.repositories.values() for data in repository.files.values())
+        data = next(data for data in files if hashlib.sha256(data).hexdigest() == name)
+        start, last = self._range() or 0, self._last() or 0
+        if kind == "bytes":
+            stored = b"".join(_chunk(data[begin : begin + _CHUNK]) for begin in range(0, len(data), _CHUNK))
+            return self._body(stored[start : last + 1], "application/octet-stream", status=206)
+        if version != "v1":
+            return self._refuse(404)
+        first, end = start // _CHUNK, min(last, len(data) - 1) // _CHUNK + 1
+        stored_end = end * 8 + min(end * _CHUNK, len(data))
+        part = {"range": {"start": first, "end": end}}
+        term = part | {"hash": name, "unpacked_length": min(end * _CHUNK, len(data)) - first * _CHUNK}
+        fetched = part | {
+            "url": f"{self.hub.url}/xet/v1/bytes/{name}",
+            "url_range": {"start": first * (8 + _CHUNK), "end": stored_end - 1},
+        }
+        return self._json(
+            {"offset_into_first_range": start - first * _CHUNK, "terms": [term], "fetch_info": {name: [fetched]}}
+        )
 
     def _content(self, repository: Repository, name: str, body: bool, commit: str = COMMIT) -> None:
         if name in repository.gone and self._last() is None:
@@ -245,8 +263,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _json(self, value: object) -> None:
         self._body(json.dumps(value).encode(), "application/json")
 
-    def _body(self, data: bytes, kind: str) -> None:
-        self.send_response(200)
+    def _body(self, data: bytes, kind: str, status: int = 200) -> None:
+        self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -260,6 +278,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("X-Error-Message", message)
         self.send_header("Content-Length", "0")
         self.end_headers()
+
+
+def _chunk(content: bytes) -> bytes:
+    """A chunk as it is stored: a version and its length there, how it is compressed (not), and its own length."""
+    return (b"\0" + len(content).to_bytes(3, "little")) * 2 + content
 
 
 def _blob(data: bytes) -> str:

@@ -268,9 +268,9 @@ class Quantization:
         if stopped is not None:
             kept = f"{stopped.finished} of {len(planned.plan.shards)} output files are finished and kept"
             if planned.streams:
-                kept += "; of the download, what had not become such a file starts over"
+                kept += "; a download that was whole, and had not become such a file yet, starts over"
             elif planned.to_fetch:
-                kept += ", finished downloads too; unfinished downloads start over"
+                kept += ", and so is what has been downloaded"
             self._note(f"Stopped. {kept}.\n{CONTINUE}")
         return finished
 

@@ -14,7 +14,7 @@ from safetensors.torch import save
 
 from localdiff.errors import WeightsError
 from localdiff.fetching.source import find_source
-from localdiff.hub import downloads
+from localdiff.hub import large_file
 from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub, nobody
 from tests.localdiff.conftest import UseHub
 
@@ -190,7 +190,7 @@ def test_a_file_too_large_for_plain_http_is_refused_before_the_question(
     assert caught.value.hint == "`pip install hf-xet`; `HF_HUB_DISABLE_XET` forbids its use"
     assert asked == []
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
-    monkeypatch.setattr(downloads, "find_spec", lambda name: name)
+    monkeypatch.setattr(large_file, "find_spec", lambda name: name)
     find_source("owner/model")
 
 

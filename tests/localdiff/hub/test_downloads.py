@@ -7,24 +7,27 @@ import io
 import json
 import logging
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
 import httpx2
 import pytest
-from huggingface_hub import file_download
 from huggingface_hub.utils._xet_progress_reporting import XetDownloadProgressReporter
 
 from localdiff.errors import LocaldiffError, WeightsError
+from localdiff.hub.cache import linked_sha256, unfinished_file
 from localdiff.hub.downloads import Downloads
+from localdiff.hub.large_file import OUTAGE_WAITS, LargeFile
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import look_up
-from localdiff.hub.worker import OUTAGE_WAITS, Notes, Reports, progress_bar, wait_out_outages
+from localdiff.hub.worker import Notes, Reports, progress_bar
 from tests.fakes.download_log import DownloadLog
 from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub, nobody
 from tests.localdiff.conftest import UseHub
@@ -36,6 +39,7 @@ FILES = {
     FIRST: bytes(range(256)) * 4000,
     SECOND: b"1" * 500_000,
 }
+SHA256 = hashlib.sha256(FILES[FIRST]).hexdigest()
 
 
 @pytest.fixture
@@ -78,29 +82,6 @@ def test_files_of_a_directory_of_our_own_are_not_in_the_cache(server: Hub, log: 
     assert not (tmp_path / "hf" / "hub").exists()
 
 
-def test_what_a_killed_download_has_left_goes_once_its_file_is_here(
-    server: Hub, log: DownloadLog, tmp_path: Path
-) -> None:
-    blobs = tmp_path / "hf" / "hub" / "models--owner--model" / "blobs"
-    blobs.mkdir(parents=True)
-    hashes = [hashlib.sha256(FILES[name]).hexdigest() for name in (FIRST, SECOND)]
-    for name in hashes:
-        (blobs / f"{name}.0123abcd.incomplete").write_bytes(b"half")
-    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
-        downloads.wait(FIRST)
-    assert {path.name for path in blobs.iterdir()} == {hashes[0], f"{hashes[1]}.0123abcd.incomplete"}
-
-
-def test_what_cannot_be_deleted_beside_a_file_costs_nobody_the_file(
-    server: Hub, log: DownloadLog, tmp_path: Path
-) -> None:
-    """Another user's in a shared cache, for example."""
-    name = hashlib.sha256(FILES[FIRST]).hexdigest()
-    (tmp_path / "hf/hub/models--owner--model/blobs" / f"{name}.0123abcd.incomplete").mkdir(parents=True)
-    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
-        assert downloads.wait(FIRST)
-
-
 def test_which_file_comes_is_told_before_any_of_it_is_there(server: Hub, log: DownloadLog) -> None:
     # the client tells of bytes by 10 MiB: all of this file at once, after seconds
     server.repositories["owner/model"].pace = 2.0
@@ -124,14 +105,25 @@ def test_a_connection_that_is_cut_goes_on_where_it_was(server: Hub, log: Downloa
     assert any("resume" in note for note in log.notes) or how == "resets"
 
 
-def test_a_line_that_is_down_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_download, "http_get", file_download.http_get)
+def test_a_line_that_is_down_is_waited_for(
+    use_hub: UseHub, log: DownloadLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waited: list[float] = []
     monkeypatch.setattr(time, "sleep", waited.append)
-    wait_out_outages()
+    use_hub(nobody())
+    file = LargeFile(
+        repository="owner/model",
+        name=FIRST,
+        revision=COMMIT,
+        directory=None,
+        sha256=SHA256,
+        nbytes=len(FILES[FIRST]),
+        hashed=False,
+        bar=progress_bar(Reports(io.StringIO())),
+    )
     with pytest.raises(httpx2.ConnectError):
-        file_download.http_get(nobody(), io.BytesIO())
-    assert [seconds for seconds in waited if seconds > 1] == list(OUTAGE_WAITS.values())
+        file._get(tmp_path / "unfinished")
+    assert [seconds for seconds in waited if seconds > 1] == [seconds for seconds in OUTAGE_WAITS if seconds > 1]
 
 
 def test_a_server_that_knows_no_ranges_begins_anew(server: Hub, log: DownloadLog) -> None:
@@ -165,19 +157,17 @@ def test_a_hub_that_fails_once_where_a_file_is_asked_for_ends_no_job(server: Hub
 
 
 @pytest.mark.slow  # the client waits between its tries
-def test_a_file_that_is_always_cut_short_is_an_error_and_nothing_is_left_of_it(
-    server: Hub, log: DownloadLog, tmp_path: Path
-) -> None:
+def test_a_file_that_is_always_cut_short_is_an_error_and_goes_on_in_the_end(server: Hub, log: DownloadLog) -> None:
     server.repositories["owner/model"].truncated = True
     with (
         Downloads(look_up("owner/model"), log, workers=1) as downloads,
         pytest.raises(WeightsError, match="`owner/model` could not be fetched"),
     ):
         downloads.wait(FIRST)
-    assert not list((tmp_path / "hf").rglob("*incomplete*"))
     server.repositories["owner/model"].truncated = False
     with Downloads(look_up("owner/model"), log, workers=1) as downloads:
-        assert downloads.wait(FIRST)
+        path = downloads.wait(FIRST)
+    assert path and path.read_bytes() == FILES[FIRST]
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -196,19 +186,18 @@ def test_an_address_of_a_file_that_has_expired_is_no_matter_of_tokens(
 
 
 def test_hf_xet_that_gives_up_ends_in_an_error_that_says_how_to_go_on(
-    server: Hub, log: DownloadLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Hub, log: DownloadLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("hf_xet")
     monkeypatch.delenv("HF_HUB_DISABLE_XET", raising=False)
     monkeypatch.setenv("HF_XET_CLIENT_RETRY_MAX_ATTEMPTS", "1")  # it goes on for minutes otherwise
     monkeypatch.setenv("HF_XET_CLIENT_RETRY_BASE_DELAY", "100ms")
     server.repositories["owner/model"].xet = nobody()
-    refused = pytest.raises(WeightsError, match="^`owner/model` could not be fetched: .*error sending request")
+    refused = pytest.raises(WeightsError, match=f"^`owner/model` could not be fetched: no answer from {server.url}")
     with Downloads(look_up("owner/model"), log, workers=1) as downloads, refused as raised:
         downloads.wait(FIRST)
     assert "run the same command again to continue" in (raised.value.hint or "")
     assert server.fetched() == []
-    assert not list((tmp_path / "hf").rglob("*.incomplete"))
 
 
 def test_each_file_has_its_own_error(server: Hub, log: DownloadLog) -> None:
@@ -254,47 +243,150 @@ def test_a_disk_that_refuses_is_worded(server: Hub, log: DownloadLog, tmp_path: 
     assert str(tmp_path / "scratch") in (raised.value.hint or "")
 
 
-def test_waiting_can_be_stopped_and_what_was_unfinished_leaves_nothing(
-    server: Hub, log: DownloadLog, tmp_path: Path
+PARENT = f"""
+from localdiff.hub.cache import linked_sha256, unfinished_file
+from localdiff.hub.downloads import Downloads
+from localdiff.hub.repository import look_up
+from tests.fakes.download_log import DownloadLog
+
+with Downloads(look_up("owner/model"), DownloadLog(), workers=1) as downloads:
+    downloads.wait("{FIRST}")
+"""
+
+
+@pytest.mark.parametrize("how", ["stopped", "interrupted", "killed"])
+def test_a_file_that_was_on_its_way_goes_on_in_the_next_run(
+    server: Hub, log: DownloadLog, tmp_path: Path, how: str
 ) -> None:
-    server.repositories["owner/model"].pace = 0.5
-    with Downloads(look_up("owner/model"), log) as downloads:
-        downloads.prefetch([FIRST, SECOND])
-        blobs = tmp_path / "hf" / "hub" / "models--owner--model" / "blobs"
-        wait_until(lambda: blobs.exists() and len(list(blobs.iterdir())) == 2)
-        assert downloads.wait(FIRST, stopped=lambda: True) is None
-    assert not list(blobs.iterdir())
+    content = random.Random(0).randbytes(22_000_000)
+    repository = server.repositories["owner/model"] = Repository(files={FIRST: content}, slow={FIRST: 0.002})
+    blobs, sha256 = tmp_path / "hf/hub/models--owner--model/blobs", hashlib.sha256(content).hexdigest()
+    unfinished = unfinished_file(blobs, sha256)
+
+    def has_begun() -> bool:  # the client hands on 10 MiB at a time
+        return unfinished.exists() and unfinished.stat().st_size > 10_000_000
+
+    if how == "killed":
+        parent = subprocess.Popen([sys.executable, "-c", PARENT], env=os.environ | {"PYTHONPATH": str(ROOT)}, cwd=ROOT)
+        wait_until(has_begun)
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+    elif how == "interrupted":
+        with pytest.raises(KeyboardInterrupt), Downloads(look_up("owner/model"), log, workers=1) as downloads:
+            downloads.prefetch([FIRST])
+            wait_until(has_begun)
+            raise KeyboardInterrupt
+    else:
+        with Downloads(look_up("owner/model"), log, workers=1) as downloads:
+            assert downloads.wait(FIRST, stopped=has_begun) is None
+    repository.slow.clear()
+    here = unfinished.stat().st_size
+    assert here < len(content)
+    listed = look_up("owner/model")
+    assert listed.files[FIRST].missing == len(content) - here
+    server.sent, log = 0, DownloadLog()
+    with Downloads(listed, log, workers=1) as downloads:
+        path = downloads.wait(FIRST)
+    assert path and path.read_bytes() == content
+    assert server.sent < len(content) - here + 1_000_000, "and some that the first one had no time for"
+    assert (log.bytes[FIRST][0], log.bytes[FIRST][-1]) == (0, len(content) - here)
+    assert [file.name for file in blobs.iterdir()] == [sha256]
 
 
-@pytest.fixture
-def ignored_interrupts() -> Iterator[None]:
-    """As in what a script of the shell starts with `&`; what is started here inherits it."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    yield
-    signal.signal(signal.SIGINT, before)
+def leave(folder: Path, content: bytes) -> Path:
+    """What an earlier process had of the first file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished_file(folder, SHA256).write_bytes(content)
+    return unfinished_file(folder, SHA256)
 
 
-@pytest.mark.usefixtures("ignored_interrupts")
-def test_a_job_that_ignores_ctrl_c_leaves_nothing_of_what_was_unfinished_either(
-    server: Hub, log: DownloadLog, tmp_path: Path
+def test_what_was_left_beside_an_output_goes_on_too(server: Hub, log: DownloadLog, tmp_path: Path) -> None:
+    left = leave(tmp_path / "scratch", FILES[FIRST][:900_000])
+    with Downloads(look_up("owner/model"), log, directory=tmp_path / "scratch", workers=1) as downloads:
+        path = downloads.wait(FIRST)
+    assert path and path.read_bytes() == FILES[FIRST]
+    assert server.sent < 200_000
+    assert not left.exists()
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        pytest.param(FILES[FIRST][:900_000] + b"x", id="damaged"),
+        pytest.param(FILES[FIRST] + b"x", id="longer"),
+        pytest.param(b"x" * len(FILES[FIRST]), id="another one"),
+    ],
+)
+def test_what_was_left_and_is_no_part_of_the_file_is_fetched_anew(
+    server: Hub, log: DownloadLog, tmp_path: Path, left: bytes
 ) -> None:
-    server.repositories["owner/model"].pace = 0.5
+    unfinished = leave(tmp_path / "hf/hub/models--owner--model/blobs", left)
     with Downloads(look_up("owner/model"), log, workers=1) as downloads:
-        downloads.prefetch([FIRST])
-        blobs = tmp_path / "hf" / "hub" / "models--owner--model" / "blobs"
-        wait_until(lambda: blobs.exists() and bool(list(blobs.iterdir())))
-    assert not list(blobs.iterdir())
+        path = downloads.wait(FIRST)
+    assert path and path.read_bytes() == FILES[FIRST]
+    assert not unfinished.exists()
 
 
-def test_impatience_waits_for_nobody(server: Hub, log: DownloadLog, tmp_path: Path) -> None:
-    server.repositories["owner/model"].pace = 0.5
-    blobs = tmp_path / "hf" / "hub" / "models--owner--model" / "blobs"
-    with pytest.raises(KeyboardInterrupt), Downloads(look_up("owner/model"), log, workers=1) as downloads:
-        downloads.prefetch([FIRST])
-        wait_until(lambda: blobs.exists() and bool(list(blobs.iterdir())))
-        raise KeyboardInterrupt
-    # the other process cleans up on its own
-    wait_until(lambda: not list(blobs.iterdir()))
+def test_what_was_left_whole_and_not_hashed_is_hashed_and_not_fetched(
+    server: Hub, log: DownloadLog, tmp_path: Path
+) -> None:
+    leave(tmp_path / "hf/hub/models--owner--model/blobs", FILES[FIRST])
+    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
+        path = downloads.wait(FIRST)
+    assert path and path.read_bytes() == FILES[FIRST]
+    assert server.fetched() == []
+
+
+def test_what_was_left_of_a_file_that_has_changed_is_no_part_of_the_new_one(
+    server: Hub, log: DownloadLog, tmp_path: Path
+) -> None:
+    left = leave(tmp_path / "hf/hub/models--owner--model/blobs", FILES[FIRST][:900_000])
+    server.repositories["owner/model"].files[FIRST] = changed = FILES[FIRST][::-1]
+    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
+        path = downloads.wait(FIRST)
+    assert path and path.read_bytes() == changed
+    assert left.exists(), "somebody may ask for the other revision again; `hf cache prune` deletes it"
+
+
+def test_two_programs_that_want_the_same_file_fetch_it_once(server: Hub, tmp_path: Path) -> None:
+    server.repositories["owner/model"].pace = 0.01
+    with ExitStack() as stack:
+        both = [stack.enter_context(Downloads(look_up("owner/model"), DownloadLog(), workers=1)) for _ in range(2)]
+        for downloads in both:
+            downloads.prefetch([FIRST])
+        paths = [downloads.wait(FIRST) for downloads in both]
+    assert paths[0] is not None and paths[0] == paths[1]
+    assert paths[0].read_bytes() == FILES[FIRST]
+    assert server.fetched() == [FIRST]
+
+
+def test_without_symlinks_a_file_is_where_the_client_looks_for_it(
+    server: Hub, log: DownloadLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Windows, where most users may not make any."""
+    monkeypatch.setenv("HF_HUB_DISABLE_SYMLINKS", "1")
+    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
+        path = downloads.wait(FIRST)
+    assert path and path.read_bytes() == FILES[FIRST] and not path.is_symlink()
+    assert not list((tmp_path / "hf/hub/models--owner--model/blobs").iterdir())
+    assert look_up("owner/model").files[FIRST].local_path == path
+    assert server.fetched() == [FIRST]
+
+
+@pytest.mark.parametrize("left", [0, 300_000])
+def test_what_comes_through_hf_xet_goes_on_too(
+    server: Hub, log: DownloadLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    pytest.importorskip("hf_xet")
+    monkeypatch.delenv("HF_HUB_DISABLE_XET", raising=False)
+    server.repositories["owner/model"].xet = f"{server.url}/xet"
+    leave(tmp_path / "hf/hub/models--owner--model/blobs", FILES[FIRST][:left])
+    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
+        path = downloads.wait(FIRST)
+    assert path and path.read_bytes() == FILES[FIRST]
+    assert server.fetched() == [], "not by plain HTTP"
+    assert (log.bytes[FIRST][0], log.bytes[FIRST][-1]) == (0, len(FILES[FIRST]) - left)
+    assert linked_sha256(path) == SHA256
 
 
 def test_a_process_that_talks_nonsense_is_an_error_and_nobody_waits_for_ever(
@@ -327,29 +419,6 @@ def test_a_process_that_dies_is_an_error_that_can_be_tried_again(server: Hub, lo
             downloads.wait(FIRST)
         server.repositories["owner/model"].pace = 0
         assert downloads.wait(SECOND)
-
-
-PARENT = f"""
-import sys
-from localdiff.hub.downloads import Downloads
-from localdiff.hub.repository import look_up
-from localdiff.hub.worker import progress_bar
-from tests.fakes.download_log import DownloadLog
-
-with Downloads(look_up("owner/model"), DownloadLog(), workers=1) as downloads:
-    downloads.wait("{FIRST}")
-"""
-
-
-def test_when_the_parent_is_killed_the_download_ends_and_leaves_nothing(server: Hub, tmp_path: Path) -> None:
-    server.repositories["owner/model"].pace = 0.5
-    parent = subprocess.Popen([sys.executable, "-c", PARENT], env=os.environ | {"PYTHONPATH": str(ROOT)}, cwd=ROOT)
-    blobs = tmp_path / "hf" / "hub" / "models--owner--model" / "blobs"
-    wait_until(lambda: blobs.exists() and bool(list(blobs.iterdir())))
-    parent.send_signal(signal.SIGKILL)
-    parent.wait()
-    wait_until(lambda: not list(blobs.iterdir()))
-    assert list(blobs.iterdir()) == []
 
 
 def test_the_client_s_other_protocol_reports_its_bytes_too() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from localdiff.errors import ResourceError, WeightsError
+from localdiff.errors import ResourceError
 from localdiff.hub.problems import ConnectionBarredError, explain
 
 
@@ -38,17 +38,6 @@ def test_a_file_of_another_size_is_no_matter_of_the_disk() -> None:
     assert found is not None and found.hint is not None
     assert found.message.endswith(": Consistency check failed: file should be of size 5 but has size 6 (a.json)")
     assert found.hint.startswith("run the same command again")
-
-
-def test_what_hf_xet_says_is_no_bug_of_ours(tmp_path: Path) -> None:
-    """All of its errors are of one type; this is what 1.8 says where nobody answers, after `Task error: `."""
-    words = "File reconstruction error: CAS Client Error: Request middleware error: error sending request"
-    found = explain(RuntimeError(f"Task error: {words}"), "owner/model", None)
-    assert isinstance(found, WeightsError)
-    assert found.message == f"`owner/model` could not be fetched: Task error: {words}"
-    assert found.hint is not None and found.hint.startswith("run the same command again to continue")
-    full = explain(RuntimeError("Task error: No space left on device (os error 28)"), "owner/model", None)
-    assert isinstance(full, ResourceError) and full.message.startswith("the disk is full: ")
 
 
 @pytest.mark.parametrize(

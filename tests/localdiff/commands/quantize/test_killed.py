@@ -131,10 +131,6 @@ def until_the_last_file_is_waited_for(place: Place, server: Hub) -> None:
     wait_until(lambda: (place.partial / f"{SHARDS[0]}.json").exists() and LAST in server.fetched())
 
 
-def no_download_is_left(directory: Path) -> bool:
-    return not list(directory.rglob("*.incomplete"))
-
-
 @pytest.mark.parametrize(
     ("how", "code"),
     [
@@ -144,7 +140,7 @@ def no_download_is_left(directory: Path) -> bool:
     ],
 )
 def test_while_it_waits_for_the_hub(
-    remote: Place, server: Hub, whole: Mapping[str, Mapping[str, bytes]], tmp_path: Path, how: signal.Signals, code: int
+    remote: Place, server: Hub, whole: Mapping[str, Mapping[str, bytes]], how: signal.Signals, code: int
 ) -> None:
     running = remote.start()
     until_the_last_file_is_waited_for(remote, server)
@@ -156,8 +152,6 @@ def test_while_it_waits_for_the_hub(
     if how == signal.SIGINT:
         assert b"Stopped. 1 of 2 output files are finished and kept" in stderr
         assert stderr.endswith(b"Run the same command to continue.\n")
-    # the process that downloads goes too, and takes its unfinished file with it
-    wait_until(lambda: no_download_is_left(tmp_path / "hf"))
     assert not remote.output.exists()
     server.repositories["owner/small"].slow.clear()
     server.requests.clear()
@@ -176,7 +170,6 @@ def test_streaming_is_killed_and_goes_on(
     assert not (remote.partial / "source.partial" / FIRST).exists()
     running.kill()
     running.communicate()
-    wait_until(lambda: no_download_is_left(tmp_path))
     server.repositories["owner/small"].slow.clear()
     remote.finish()
     assert tree(remote.output) == whole["owner/small"]

@@ -1,0 +1,174 @@
+"""A large file of the Hub, fetched so that the next process goes on where this one ended, however it ended.
+
+The Hub's client writes each try into a file of its own, and deletes that where the try fails. Here a file that is not
+whole yet is named by the hash that it will have, in the folder of the cache where it will be. It gets its final name
+once it is whole, and the client finds it there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from localdiff.errors import WeightsError
+from localdiff.hub.cache import folder_of, size_of, unfinished_file
+from localdiff.hub.problems import deleted, is_of_the_network
+from quant.hashing import file_sha256
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfFileMetadata
+    from huggingface_hub.utils import XetFileData  # type: ignore[attr-defined]
+
+_log = logging.getLogger(__name__)
+
+OUTAGE_WAITS = (1.0, 5.0, 10.0, 20.0, 40.0, 80.0)
+"""Seconds before each further try where the line breaks down; the first one again once more of the file has come."""
+
+
+def has_xet() -> bool:
+    """Whether large files come through `hf_xet`, where the Hub offers that."""
+    from huggingface_hub import constants
+
+    return not constants.HF_HUB_DISABLE_XET and find_spec("hf_xet") is not None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LargeFile:
+    """A file that the Hub states a SHA-256 of.
+
+    Attributes:
+        repository: `owner/name`.
+        revision: its commit.
+        directory: where it goes, if nobody else writes there; None for the Hub's cache.
+        hashed: whether its hash is compared even if no earlier process has begun with it.
+        bar: a class with the interface of `tqdm`, which is told how much of it is here.
+    """
+
+    repository: str
+    name: str
+    revision: str
+    directory: str | None
+    sha256: str
+    nbytes: int
+    hashed: bool
+    bar: type
+
+    def fetch(self) -> Path:
+        """Fetch it, unless it is there already.
+
+        Raises:
+            WeightsError: it is not what was published, and was deleted.
+            Exception: what the client raises where the Hub refuses it, or `hf_xet` where it gives up.
+        """
+        if self.directory is None:
+            return self._fetch_into_cache()
+        folder = Path(self.directory)
+        self._fetch(self._asked(), folder, folder / self.name)
+        return folder / self.name
+
+    def _fetch_into_cache(self) -> Path:
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.file_download import are_symlinks_supported
+        from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
+
+        wanted: dict[str, Any] = {"repo_id": self.repository, "filename": self.name, "revision": self.revision}
+        seen = hf_hub_download(**wanted, library_name="localdiff", dry_run=True)
+        # Some mirrors have other names for what they store, and the client would not find it by this one.
+        if seen.will_download and (asked := self._asked()).etag == self.sha256:
+            folder = folder_of(self.repository)
+            lock = folder.parent / ".locks" / folder.name / f"{self.sha256}.lock"  # the client's own
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            # Without symlinks the client has files in their places, and would copy this one there.
+            has_links = are_symlinks_supported(folder.parent)
+            place = folder / "blobs" / self.sha256 if has_links else Path(seen.local_path)
+            with WeakFileLock(lock):
+                self._fetch(asked, folder / "blobs", place)
+        return Path(hf_hub_download(**wanted, library_name="localdiff", tqdm_class=self.bar))
+
+    def _asked(self) -> HfFileMetadata:
+        from huggingface_hub import get_hf_file_metadata
+
+        return get_hf_file_metadata(self._url, headers=self._headers, retry_on_errors=True)
+
+    @property
+    def _url(self) -> str:
+        from huggingface_hub import hf_hub_url
+
+        return hf_hub_url(self.repository, self.name, revision=self.revision)
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+        # A server that compresses what it sends has no ranges.
+        return build_hf_headers(library_name="localdiff") | {"Accept-Encoding": "identity"}
+
+    def _fetch(self, asked: HfFileMetadata, folder: Path, place: Path) -> None:
+        """Have it in its place; until it is whole, it lies in the folder."""
+        unfinished = unfinished_file(folder, self.sha256)
+        for directory in (folder, place.parent):
+            directory.mkdir(parents=True, exist_ok=True)
+        while not place.exists():
+            had = size_of(unfinished)
+            self._complete(asked.xet_file_data if has_xet() else None, unfinished)
+            if not (had or self.hashed) or file_sha256(unfinished) == self.sha256:
+                unfinished.replace(place)
+                return
+            unfinished.unlink()
+            if not had:  # else what an earlier process had left may have been wrong, and it is fetched once more
+                raise WeightsError(f"`{self.name}` of `{self.repository}` is damaged", deleted(self.name))
+
+    def _complete(self, xet: XetFileData | None, unfinished: Path) -> None:
+        """Fetch what is missing of it."""
+        if size_of(unfinished) > self.nbytes:
+            unfinished.unlink()
+        if xet is None:
+            self._get(unfinished)
+        elif (had := size_of(unfinished)) < self.nbytes:
+            with unfinished.open("ab") as file, self.bar(total=self.nbytes, initial=had) as bar:
+                for piece in self._streamed(xet, had):
+                    file.write(piece)
+                    bar.update(len(piece))
+            if size_of(unfinished) < self.nbytes:  # `hf_xet` says nothing where nobody answers at first
+                raise ConnectionError("its storage does not answer")
+
+    def _streamed(self, xet: XetFileData, start: int) -> Iterator[bytes]:
+        from hf_xet import XetFileInfo, XetSession  # type: ignore[import-untyped]
+
+        route, headers = xet.refresh_route, self._headers
+        group = XetSession().new_download_stream_group(token_refresh_url=route, token_refresh_headers=headers)
+        try:
+            with group:
+                yield from group.download_stream(XetFileInfo(xet.file_hash, self.nbytes), start=start)
+        except RuntimeError as error:  # what most of its errors are: all that they say is in their words
+            raise OSError(f"hf_xet: {error}") from error
+
+    def _get(self, unfinished: Path) -> None:
+        """Fetch what is missing by plain HTTP; where the line breaks down, wait for it, as `hf_xet` does."""
+        from huggingface_hub.file_download import http_get
+
+        waits = iter(OUTAGE_WAITS)
+        while True:
+            with unfinished.open("ab") as file:
+                had = file.tell()
+                try:
+                    return http_get(
+                        self._url,
+                        file,
+                        resume_size=had,
+                        headers=self._headers,
+                        expected_size=self.nbytes,
+                        tqdm_class=self.bar,
+                    )
+                except Exception as error:
+                    if file.tell() > had:
+                        waits = iter(OUTAGE_WAITS)
+                    if not is_of_the_network(error) or (wait := next(waits, None)) is None:
+                        raise
+            _log.warning("the connection broke off: `%s` goes on in %.0f s", self.name, wait)
+            time.sleep(wait)
