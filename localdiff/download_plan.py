@@ -19,9 +19,9 @@ class DownloadPlan:
         model: `owner/name`.
         revision: the commit.
         files: how many files are fetched.
-        nbytes: their size.
+        nbytes: how many bytes of them are missing.
         place: where they go.
-        continues: whether weight files of an earlier download are here already.
+        continues: whether weight files of an earlier download are here already, or a part of one.
         needed: bytes of memory that the model takes; None where only its weights could tell.
         free: bytes of memory that are free for it on `device`; None where that is unknown.
         device: where it will compute.

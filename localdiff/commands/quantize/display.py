@@ -26,7 +26,7 @@ class Display:
     """Observer of a job, and of the downloads that feed it.
 
     Args:
-        to_fetch: files that will be fetched, and their sizes.
+        to_fetch: files that will be fetched, and how many bytes of each.
         to_check: files that a check of the output reads, and their sizes; without those that are too small to matter.
     """
 

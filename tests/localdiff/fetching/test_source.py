@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +14,12 @@ import torch
 from huggingface_hub import constants
 from safetensors.torch import save
 
+from localdiff import disk_space
+from localdiff.download_plan import DownloadPlan
 from localdiff.errors import WeightsError
 from localdiff.fetching.source import find_source
 from localdiff.hub import large_file
+from localdiff.hub.cache import folder_of, unfinished_file
 from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub, nobody
 from tests.localdiff.conftest import UseHub
 
@@ -64,6 +69,20 @@ def test_only_what_a_model_needs_is_downloaded() -> None:
     source = find_source("owner/model")
     assert (source.name, source.revision) == ("owner/model", COMMIT)
     assert {path.name: path.read_bytes() for path in source.directory.iterdir()} == FILES
+
+
+def test_what_is_here_of_an_unfinished_file_counts_neither_as_download_nor_for_the_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    part = unfinished_file(folder_of("owner/model") / "blobs", hashlib.sha256(FILES[SECOND]).hexdigest())
+    part.parent.mkdir(parents=True)
+    part.write_bytes(FILES[SECOND][:15_000])
+    missing = sum(map(len, FILES.values())) - 15_000
+    plans: list[DownloadPlan] = []
+    monkeypatch.setattr(disk_space.shutil, "disk_usage", lambda _: SimpleNamespace(free=missing))
+    source = find_source("owner/model", confirm=plans.append)
+    assert [(plan.nbytes, plan.continues) for plan in plans] == [(missing, True)]
+    assert (source.directory / SECOND).read_bytes() == FILES[SECOND]
 
 
 def test_what_is_here_needs_no_network(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
