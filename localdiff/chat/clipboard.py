@@ -11,7 +11,6 @@ from pathlib import Path
 
 from localdiff.errors import ResourceError
 from localdiff.private_file import make_private_folder, write_private
-from localdiff.view.fences import Fences
 
 # What xterm accepts; some terminals accept less, and none says so.
 MAX_OSC_BYTES = 74_994
@@ -24,15 +23,13 @@ def osc52(text: str) -> str | None:
 
 
 def last_code(text: str) -> str | None:
-    """The content of the last fenced block in a text, closed or not."""
-    block: list[str] | None = None
-    fences = Fences()
-    for line in text.split("\n"):
-        if fences.take(line):
-            block = [] if fences.is_open else block
-        elif fences.is_open and block is not None:
-            block.append(line + "\n")
-    return None if block is None else "".join(block)
+    """The content of the last block of code in a text, closed or not, as Markdown has it: without what a list or a
+    quotation puts before each line.
+    """
+    from localdiff.view.dialect import parser  # which no other command needs
+
+    tokens = parser().disable("inline").parse(text.rstrip("\n") + "\n")
+    return next((token.content for token in reversed(tokens) if token.type in ("fence", "code_block")), None)
 
 
 def write_copy(directory: Path, text: str) -> Path:

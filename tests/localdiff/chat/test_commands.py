@@ -341,14 +341,17 @@ def test_a_copy_of_a_chat_that_is_not_saved_leaves_no_file(room: Room) -> None:
 @pytest.mark.parametrize(
     ("answer", "code"),
     [
-        ("1. Run:\n\n   ```sh\n   ls\n   ```\n\nDone.", "   ls\n"),
+        ("1. Run:\n\n   ```sh\n   ls\n   ```\n\nDone.", "ls\n"),
+        ("1. Run:\n\n     ```sh\n     if x; then\n       ls\n     ```", "if x; then\n  ls\n"),
+        ("> ```\n> x\n> ```", "x\n"),
+        ("Run:\n\n    ls\n\nDone.", "ls\n"),
         ("````\n```\nx\n```\n````", "```\nx\n```\n"),
         ("~~~\n```\n~~~ no end\n~~~~", "```\n~~~ no end\n"),
         ("```py\nx = 1\ny", "x = 1\ny\n"),
         ("```a``` is no fence\n```\nb\n```", "b\n"),
     ],
 )
-def test_the_last_code_block_is_copied_as_it_is_fenced(room: Room, answer: str, code: str) -> None:
+def test_the_last_code_block_is_copied_as_it_is_shown(room: Room, answer: str, code: str) -> None:
     room.model = ScriptedChatModel(replies=[said(answer)])
     room("Hi", "/copy code", display=QUIET)
     assert (paths.state_dir() / "copy.txt").read_text() == code
