@@ -102,10 +102,7 @@ class TypeAhead:
             self._modes.set()
 
     def leave(self, *, interrupted: bool) -> None:
-        """Change nothing: the next line takes what was typed."""
-
-    def restore(self) -> None:
-        """Change nothing: `typing_ahead` does."""
+        """Change nothing: the next line takes what was typed, and `typing_ahead` restores the terminal."""
 
     def take(self) -> str:
         """All of it, once; warns where the end of a paste was lost."""

@@ -14,7 +14,7 @@
     terminal_guard, terminal_signals        how it is restored, whatever ends the process
     progress_terminal                       the same where bars are drawn
     interrupt, question                     Ctrl-C while a model is loaded or answers; yes or no
-    keyboard_modes, keyboard_echo           what a terminal does with keys; that none is echoed into what is drawn
+    keyboard_modes                          what a terminal does with keys; that none is echoed into what is drawn
     replay_screen                           the terminal during a replay
 
 Knows events and streams; knows nothing about the engine, and never imports torch.

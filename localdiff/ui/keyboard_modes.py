@@ -1,10 +1,12 @@
 """What a terminal does with keys before a program reads them, changed for a while and restored.
 
-Knows `termios` and jobs; knows nothing about what is changed, or why. On Windows it does nothing.
+Knows `termios` and jobs; knows nothing about what is drawn. On Windows, where nothing is echoed meanwhile, it does
+nothing.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,11 +30,6 @@ class KeyboardModes:
         self._keyboard = keyboard
         self._change = change
         self._before: list[Any] | None = None
-
-    @property
-    def are_set(self) -> bool:
-        """Whether there is something to restore."""
-        return self._before is not None
 
     def set(self) -> None:
         """Change them, which they may be already: a shell that had the terminal meanwhile has set up its own."""
@@ -63,3 +60,38 @@ class KeyboardModes:
             self.lend()
             if self._before is attributes:
                 self._before = None
+
+
+class KeyboardEcho(KeyboardModes):
+    """The modes in which a terminal echoes no key; what is typed meanwhile is for whoever reads next."""
+
+    def __init__(self, keyboard: TextIO) -> None:
+        super().__init__(keyboard, _without_echo)
+
+    def take_over(self) -> None:
+        """Turn the echo off, unless another process has the terminal."""
+        if sys.platform == "win32":
+            return
+        with suppress(OSError, ValueError):  # no terminal, or that of another session
+            if os.tcgetpgrp(self._keyboard.fileno()) == os.getpgrp():
+                self.set()
+
+    def give_back(self) -> None:
+        """Turn it on, and drop what was typed meanwhile: a shell would take it for commands, and run them."""
+        self.leave(interrupted=True)
+
+    def leave(self, *, interrupted: bool) -> None:
+        """Turn it on for good; Ctrl-C drops what was typed, as it does elsewhere."""
+        if interrupted and self._before is not None and sys.platform != "win32":
+            # In the background it is typed for another process.
+            with suppress(OSError, ValueError, termios.error):  # the terminal is gone
+                if not is_in_background(self._keyboard):
+                    termios.tcflush(self._keyboard.fileno(), termios.TCIFLUSH)
+        self.restore()
+
+
+def _without_echo(attributes: list[Any]) -> None:
+    # Ctrl-C would discard what a slow terminal has not read yet: text of the answer, and half a frame. Without that, it
+    # does not discard what was typed either, nor does Ctrl-Z; `KeyboardEcho` does.
+    if sys.platform != "win32":
+        attributes[3] = attributes[3] & ~termios.ECHO | termios.NOFLSH

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Protocol, TextIO
 
-from localdiff.ui.keyboard_echo import KeyboardEcho
+from localdiff.ui.keyboard_modes import KeyboardEcho
 from localdiff.ui.region import PASTES_OFF, PASTES_ON
 from localdiff.ui.terminal import RESTORE_PATIENCE, is_in_background, takes_output
 from localdiff.ui.terminal_signals import TerminalSignals, Undrawn
@@ -28,10 +28,7 @@ class Keys(Protocol):
         """Make it what it was before somebody else gets the terminal, such as a shell; called from a signal handler."""
 
     def leave(self, *, interrupted: bool) -> None:
-        """Nothing is drawn any more; `interrupted` says whether Ctrl-C brought that about."""
-
-    def restore(self) -> None:
-        """Make it what it was, as the process ends."""
+        """Make it what it was: nothing is drawn any more; `interrupted` says whether Ctrl-C brought that about."""
 
 
 class TerminalGuard:
@@ -94,7 +91,7 @@ class TerminalGuard:
     def restore(self) -> None:
         """Remove what is drawn and restore the terminal, for good; never waits long for a terminal that is stuck."""
         self._signals.end()
-        self._keys.restore()
+        self._keys.leave(interrupted=False)
         self._write(self._leave())
 
     def is_away(self) -> bool:

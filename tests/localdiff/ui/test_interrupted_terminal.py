@@ -15,7 +15,7 @@ import pytest
 
 from localdiff.chat import typeahead
 from localdiff.chat.typeahead import TypeAhead
-from localdiff.ui.keyboard_echo import KeyboardEcho
+from localdiff.ui.keyboard_modes import KeyboardEcho
 from localdiff.ui.output import Output, Stream
 from localdiff.ui.progress_terminal import ProgressTerminal
 from localdiff.ui.replay_screen import ALTERNATE_OFF, ALTERNATE_ON, ReplayScreen

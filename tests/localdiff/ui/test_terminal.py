@@ -17,7 +17,7 @@ from typing import TextIO
 import pytest
 
 from localdiff.chat.typeahead import TypeAhead
-from localdiff.ui.keyboard_echo import KeyboardEcho
+from localdiff.ui.keyboard_modes import KeyboardEcho
 from localdiff.ui.output import Output, Stream
 from localdiff.ui.region import LEAVE, PASTES_ON
 from localdiff.ui.terminal import FALLBACK, is_same_terminal, live_mode, terminal_size
