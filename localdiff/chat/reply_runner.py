@@ -19,7 +19,7 @@ from localdiff.events import Channel, Event
 from localdiff.options import MAX_SEED, GenerateOptions
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
-from localdiff.ui.reply import Collector, Reply
+from localdiff.ui.reply import Reply
 from localdiff.ui.status import StatusLine, status_line
 from localdiff.ui.terminal import is_same_terminal
 from localdiff.ui.terminal_guard import Keys, TerminalGuard
@@ -38,6 +38,7 @@ class ReplyRunner:
         keys: see `TerminalGuard`.
 
     Attributes:
+        latest: the reply of the last run, as far as it got; None where it did not begin.
         events: of the last run.
     """
 
@@ -58,13 +59,8 @@ class ReplyRunner:
         self._record = record
         self._keys = keys
         self._is_first = True
-        self._collector: Collector | None = None
+        self.latest: Reply | None = None
         self.events: list[Event] = []
-
-    @property
-    def latest(self) -> Reply | None:
-        """The reply of the last run, as far as it got; None where it did not begin."""
-        return None if self._collector is None else self._collector.reply
 
     def run(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions, display: DisplaySettings) -> Reply:
         """The reply to the last message.
@@ -72,7 +68,6 @@ class ReplyRunner:
         Raises:
             LocaldiffError: the run cannot begin, or failed.
         """
-        self._collector = None
         for attempt in range(1, MAX_RETRIES + 2):
             reply = self._attempt(messages, options, display)
             if not reply.is_empty or attempt > MAX_RETRIES:
@@ -87,8 +82,8 @@ class ReplyRunner:
     def _attempt(
         self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions, display: DisplaySettings
     ) -> Reply:
-        cancel, collector = threading.Event(), Collector()
-        self._collector, self.events = collector, []
+        cancel, reply = threading.Event(), Reply()
+        self.latest, self.events = None, []
         with ExitStack() as stack:
             stack.enter_context(self._interruptible(cancel))
             status = stack.enter_context(status_line(self._output, shown=False))
@@ -97,13 +92,12 @@ class ReplyRunner:
                 observers = (self._record(messages, options), *observers)
             for event in self._model.answer(messages, options, cancel=cancel):
                 self.events.append(event)
-                collector.on_event(event)
+                reply.on_event(event)
+                self.latest = reply
                 for observer in observers:
                     observer.on_event(event)
         self._is_first = False
-        if collector.reply is None:
-            raise RuntimeError("a run without events")
-        return collector.reply
+        return reply
 
     def _observers(
         self, stack: ExitStack, status: StatusLine, cancel: threading.Event, display: DisplaySettings

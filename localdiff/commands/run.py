@@ -33,7 +33,7 @@ from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
-from localdiff.ui.reply import Collector, Reply
+from localdiff.ui.reply import Reply
 from localdiff.ui.run_printer import RunPrinter
 from localdiff.ui.status import StatusLine, status_line
 from localdiff.ui.summary import summary
@@ -120,18 +120,16 @@ def run(
         engine = _load(request, screen, ask, load)
         if trace is not None:
             recorders.append(trace.observer(engine, prompt, request.options, hashing_shown_by(status)))
-        collector, undelivered = Collector(), True
+        reply, undelivered = Reply(), True
         try:
-            _generate(request, screen, engine, prompt, recorders, collector)
-            if collector.reply is None:
-                raise RuntimeError("a run without events")
+            _generate(request, screen, engine, prompt, recorders, reply)
             undelivered = target is not None  # what stdout has a part of is not written twice
-            return _deliver(request, output, target, collector.reply, engine.identity, events)
+            return _deliver(request, output, target, reply, engine.identity, events)
         except (KeyboardInterrupt, SystemExit):
             # A second Ctrl-C, `kill` or a closed terminal; the exit code is the one that this has.
-            if collector.reply is not None and undelivered:
+            if reply.has_begun and undelivered:
                 with _gone_readers():
-                    _deliver(request, output, target, collector.reply, engine.identity, events, hurried=True)
+                    _deliver(request, output, target, reply, engine.identity, events, hurried=True)
             raise
 
 
@@ -172,10 +170,10 @@ def _generate(
     engine: Engine,
     prompt: str,
     observers: list[Observer],
-    collector: Collector,
+    reply: Reply,
 ) -> None:
     """Pass every event to all observers; whatever happens, the terminal is restored."""
-    observers = [*observers, collector]
+    observers = [*observers, reply]
     output, status, mode = screen.output, screen.status, screen.mode
     cancel = threading.Event()
     answer = output.stdout if not request.json and request.output is None and request.events != STDOUT else None
@@ -184,7 +182,7 @@ def _generate(
     printer = RunPrinter(
         output,
         status.above,
-        collector=collector,
+        reply=reply,
         context=engine.context_size(request.options),
         max_context=engine.context_size(replace(request.options, context_size=MAX_TOKENS)),
         answer=None if shares else answer,

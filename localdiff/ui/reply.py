@@ -21,16 +21,18 @@ from localdiff.events import (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class Reply:
-    """One reply.
+    """Observer that collects one reply.
 
     Attributes:
+        has_begun: whether there is a run; all else is known only then.
         thought: what the model thought before it answered.
         answer: the text.
         ids: what the model wrote, without the end token.
         seed: of the noise.
         max_tokens: the most tokens that it could have.
+        end_ids: what ends it.
         reason: how it ended.
         where: how far it got, for a reply that was stopped.
         new_tokens: tokens of the prompt that had to be encoded.
@@ -39,17 +41,19 @@ class Reply:
         stats: the figures, or None for a reply cut off by an error.
     """
 
-    thought: str
-    answer: str
-    ids: tuple[int, ...]
-    seed: int
-    max_tokens: int
-    reason: FinishReason
-    where: str
-    new_tokens: int
-    unsettled: tuple[int, ...]
-    max_steps: int
-    stats: RunStats | None
+    has_begun: bool = False
+    thought: str = ""
+    answer: str = ""
+    ids: tuple[int, ...] = ()
+    seed: int = 0
+    max_tokens: int = 0
+    end_ids: tuple[int, ...] = ()
+    reason: FinishReason = "cancelled"
+    where: str = "while reading the prompt"
+    new_tokens: int = 0
+    unsettled: tuple[int, ...] = ()
+    max_steps: int = 0
+    stats: RunStats | None = None
 
     @property
     def is_kept(self) -> bool:
@@ -61,58 +65,27 @@ class Reply:
         """Whether the model ended its turn without an answer: a canvas that condensed to nothing."""
         return self.reason == "end_of_turn" and not self.is_kept
 
-
-class Collector:
-    """Observer that collects the reply so far."""
-
-    def __init__(self) -> None:
-        self._texts: dict[str, list[str]] = {"answer": [], "thought": []}
-        self._ids: list[int] = []
-        self._unsettled: list[int] = []
-        self._started: RunStarted | None = None
-        self._finished: RunFinished | None = None
-        self._cached_tokens = 0
-        self._where = "while reading the prompt"
-        self._max_steps = 0
-
-    @property
-    def reply(self) -> Reply | None:
-        """The reply so far, or None before the run has begun."""
-        if self._started is None:
-            return None
-        finished = self._finished
-        return Reply(
-            thought="".join(self._texts["thought"]),
-            answer="".join(self._texts["answer"]),
-            ids=tuple(self._ids) if finished is None else finished.token_ids,
-            seed=self._started.seed,
-            max_tokens=self._started.max_tokens,
-            reason="cancelled" if finished is None else finished.reason,
-            where=self._where,
-            new_tokens=self._started.prompt_tokens - self._cached_tokens,
-            unsettled=tuple(self._unsettled),
-            max_steps=self._max_steps,
-            stats=None if finished is None else finished.stats,
-        )
-
     def on_event(self, event: Event) -> None:
         """Take note."""
         match event:
             case RunStarted():
-                self._started = event
+                self.has_begun = True
+                self.seed, self.max_tokens, self.end_ids = event.seed, event.max_tokens, event.end_ids
+                self.new_tokens = event.prompt_tokens
             case Prefilled():
-                self._cached_tokens = event.cached_tokens
+                self.new_tokens = event.total - event.cached_tokens
             case BlockStarted():
-                self._where = f"in block {event.block}"
+                self.where = f"in block {event.block}"
             case DenoiseStep():
-                self._where = f"in block {event.block} at step {event.step}"
-                self._max_steps = event.max_steps
+                self.where = f"in block {event.block} at step {event.step}"
+                self.max_steps = event.max_steps
             case BlockCommitted():
-                ends = self._started.end_ids if self._started else ()
-                self._ids += [token for token in event.token_ids if token not in ends]
+                self.ids += tuple(token for token in event.token_ids if token not in self.end_ids)
                 if event.reason == "step_limit":
-                    self._unsettled.append(event.block)
+                    self.unsettled += (event.block,)
+            case TextCommitted(channel="thought"):
+                self.thought += event.text
             case TextCommitted():
-                self._texts[event.channel].append(event.text)
+                self.answer += event.text
             case RunFinished():
-                self._finished = event
+                self.ids, self.reason, self.stats = event.token_ids, event.reason, event.stats

@@ -16,7 +16,7 @@ from localdiff.sizes import counted, rounded
 from localdiff.ui.ending import context_full, limit_reached, stopped
 from localdiff.ui.footer import CROWDED, footer
 from localdiff.ui.output import DIM, YELLOW, Output, Stream
-from localdiff.ui.reply import Collector, Reply
+from localdiff.ui.reply import Reply
 from localdiff.ui.text_writer import TextWriter
 
 _READER_SECONDS = 0.05
@@ -28,7 +28,7 @@ class RunPrinter:
 
     Args:
         above: prints a line that stays on stderr, above whatever moves there.
-        collector: is told each event first.
+        reply: the one that it is about, told of each event first.
         max_context: the largest context that the model takes.
         answer: where the answer goes; None where something else prints it, or takes its place.
         thoughts: whether to print the model's thoughts to stderr.
@@ -39,7 +39,7 @@ class RunPrinter:
         output: Output,
         above: Callable[[str], None],
         *,
-        collector: Collector,
+        reply: Reply,
         context: int,
         max_context: int,
         answer: Stream | None,
@@ -48,7 +48,7 @@ class RunPrinter:
     ) -> None:
         self._output = output
         self._above = above
-        self._collector = collector
+        self._reply = reply
         self._context, self._max_context = context, max_context
         self._slowed = slowed
         one_screen = output.stderr.terminal
@@ -81,8 +81,7 @@ class RunPrinter:
                 self._text(event)
             case RunFinished():
                 self.close()
-                if (reply := self._collector.reply) is not None:
-                    self._finished(reply, event.stats)
+                self._finished(self._reply, event.stats)
 
     def close(self) -> None:
         """End an answer; a second call does nothing."""

@@ -6,18 +6,17 @@ import re
 from itertools import islice
 
 from localdiff.options import GenerateOptions
-from localdiff.ui.reply import Collector, Reply
+from localdiff.ui.reply import Reply
 from localdiff.ui.summary import summary
 from tests.fakes.engine import IDENTITY, Block, ScriptedEngine
 from tests.screens.processes import ROOT
 
 
 def reply_of(engine: ScriptedEngine, events: int | None = None) -> Reply:
-    collector = Collector()
+    reply = Reply()
     for event in islice(engine.generate("hi", GenerateOptions(seed=5)), events):
-        collector.on_event(event)
-    assert collector.reply is not None
-    return collector.reply
+        reply.on_event(event)
+    return reply
 
 
 def test_the_page_lists_exactly_the_keys() -> None:
