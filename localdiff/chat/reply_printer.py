@@ -69,5 +69,5 @@ class ReplyPrinter:
                 text = "".join(stream.styled(line, DIM) + "\n" for line in lines)
             else:
                 assert self._render is not None  # without it the answer goes through `_answer`
-                text = self._render(passage, stream.columns)
+                text = self._render(passage.text, stream.columns)
             stream.write(text)

@@ -24,7 +24,6 @@ from localdiff.ui.status import StatusLine, status_line
 from localdiff.ui.terminal import is_same_terminal
 from localdiff.ui.terminal_guard import Keys, TerminalGuard
 from localdiff.ui.watch import Render, Watch
-from localdiff.view.paragraphs import Passage
 
 MAX_RETRIES = 2
 """How often an empty reply is retried."""
@@ -153,7 +152,7 @@ def next_seed(seed: int) -> int:
     return 0 if seed >= MAX_SEED else seed + 1
 
 
-def _laid_out(passage: Passage, columns: int, *, color: bool) -> str:
+def _laid_out(text: str, columns: int, *, color: bool) -> str:
     from localdiff.chat.markdown import render
 
-    return render(passage.text, columns, color=color)
+    return render(text, columns, color=color)

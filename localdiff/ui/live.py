@@ -34,11 +34,13 @@ from localdiff.ui.terminal import LiveMode, keeps_waiting, takes_output, termina
 from localdiff.ui.terminal_guard import TerminalGuard
 from localdiff.ui.terminal_signals import held
 from localdiff.ui.watch import Watch
+from localdiff.view.ansi import encode_thought
 from localdiff.view.canvas_view import CanvasView
 from localdiff.view.layout import Size
 from localdiff.view.palette import Palette
 from localdiff.view.paragraphs import Passage, Transcript, finished_length, finished_lines
 from localdiff.view.pieces import Pieces
+from localdiff.view.sanitize import safe_text
 from localdiff.view.scene import Scene, fold
 
 DEFAULT_FPS = 20.0
@@ -159,7 +161,7 @@ class LiveView:
                 self._stream.write(line + "\n")
                 self._stream.flush()
         else:
-            self._put(Frame(scene=self._scene, note=line), keep=True)
+            self._put(Frame(scene=self._scene, above=safe_text(line) + "\n"), keep=True)
 
     def close(self, *, patience: float | None = None) -> None:
         """Leave the final text in place of the canvas and restore the terminal; a second call does nothing.
@@ -195,20 +197,21 @@ class LiveView:
 
     def _finish(self) -> None:
         frames = self._undrawn + self._mailbox.take(0)
+        text = "".join(frame.above for frame in frames) + self._printed(self._transcript.take_all())
         try:
-            self._painter.finish(frames, self._printed(self._transcript.take_all()))
+            self._painter.finish(text)
         except OSError as error:
             self._failure = self._failure or error
 
-    def _printed(self, passages: tuple[Passage, ...]) -> tuple[Passage, ...]:
-        printed = tuple(passage for passage in passages if passage.channel in self._watch.prints)
+    def _printed(self, passages: tuple[Passage, ...]) -> str:
+        return "".join(self._encoded(passage) for passage in passages if passage.channel in self._watch.prints)
+
+    def _encoded(self, passage: Passage) -> str:
+        if passage.channel == "thought":
+            return encode_thought(passage.text)
         if self._watch.render is None:
-            return printed
-        columns = self._size().columns
-        return tuple(
-            replace(passage, rendered=self._watch.render(passage, columns)) if passage.channel == "answer" else passage
-            for passage in printed
-        )
+            return safe_text(passage.text)
+        return self._watch.render(passage.text, self._size().columns)
 
     def _put(self, frame: Frame, *, keep: bool) -> None:
         if self._thread is None:

@@ -11,13 +11,11 @@ from dataclasses import dataclass, replace
 from typing import TextIO
 
 from localdiff.ui.region import Region
-from localdiff.view.ansi import RESET, encode_row, sgr
+from localdiff.view.ansi import encode_row
 from localdiff.view.canvas_view import CanvasView, Drawn
 from localdiff.view.layout import Size
-from localdiff.view.paragraphs import Passage
-from localdiff.view.sanitize import safe_text
 from localdiff.view.scene import Scene
-from localdiff.view.style import Row, Style
+from localdiff.view.style import Row
 
 REPAINT_SECONDS = 1.0
 """All rows are sent again this often, which heals what an echoed key or another program left on them."""
@@ -34,11 +32,10 @@ LONGEST_WAIT = 1.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Frame:
-    """A scene, and what is printed above the region with it: final text, then a remark."""
+    """A scene, and what is printed above the region with it: whole lines, made safe."""
 
     scene: Scene
-    above: tuple[Passage, ...] = ()
-    note: str = ""
+    above: str = ""
 
 
 class Painter:
@@ -100,7 +97,7 @@ class Painter:
         size = self._size()
         scene = replace(frame.scene, stopping=True) if self._stopping() else frame.scene
         if self._is_away():
-            self._write(encode_above([frame]))
+            self._write(frame.above)
             self._scene = scene
             return
         picture = self._view.picture(scene, size, self._drawn, one_line=self._one_line)
@@ -108,7 +105,7 @@ class Painter:
         if start - self._repainted >= REPAINT_SECONDS:
             self._region.forget()
             self._repainted = start
-        text = self._region.frame(rows, size, above=encode_above([frame]))
+        text = self._region.frame(rows, size, above=frame.above)
         before, self._rendered = self._rendered, self._work_clock() - began
         self._render_seconds = min(before, self._rendered)
         self._write(text)
@@ -132,9 +129,8 @@ class Painter:
             self._write(self._region.close())
             self._drawn_size = None
 
-    def finish(self, frames: Sequence[Frame], passages: Sequence[Passage]) -> None:
-        """Replace the region by the text of frames that were not drawn, and final text."""
-        text = encode_above(frames) + encode_passages(passages)
+    def finish(self, text: str) -> None:
+        """Replace the region by whole lines of final text."""
         if self._is_away():
             self._write(text)
         elif text or self.is_drawn:
@@ -163,30 +159,3 @@ class Painter:
         self._stream.write(text)
         self._stream.flush()
         self._write_seconds = self._clock() - start
-
-
-_THOUGHT = sgr(Style(dim=True))
-
-
-def encode_passages(passages: Sequence[Passage]) -> str:
-    """Final text for a terminal: made safe, thoughts dim, whole lines."""
-    parts: list[str] = []
-    for passage in passages:
-        if passage.rendered is not None:
-            parts.append(passage.rendered)
-            continue
-        text = safe_text(passage.text)
-        if passage.channel == "thought":
-            text = "".join(f"{_THOUGHT}{line}{RESET}\n" if line else "\n" for line in text.split("\n")[:-1])
-        parts.append(text)
-    return "".join(parts)
-
-
-def encode_above(frames: Sequence[Frame]) -> str:
-    """What frames print above the region, as whole lines."""
-    parts: list[str] = []
-    for frame in frames:
-        parts.append(encode_passages(frame.above))
-        if frame.note:
-            parts.append(safe_text(frame.note) + "\n")
-    return "".join(parts)

@@ -11,10 +11,9 @@ from typing import TypeAlias
 
 from localdiff.events import Channel
 from localdiff.ui.terminal_guard import Keys
-from localdiff.view.paragraphs import Passage
 
-Render: TypeAlias = Callable[[Passage, int], str]
-"""Renders a passage of the answer for a number of columns of a terminal."""
+Render: TypeAlias = Callable[[str, int], str]
+"""Renders a passage of the answer for a number of columns of a terminal: made safe, whole lines."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

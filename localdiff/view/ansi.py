@@ -1,4 +1,4 @@
-"""Rows as text with SGR codes, the only control sequences put around model text.
+"""Rows and thoughts as text with SGR codes, the only control sequences put around model text.
 
 Knows the codes for colours and attributes; knows nothing about cursors or screens.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from localdiff.view.sanitize import safe_text
 from localdiff.view.style import PLAIN, Row, Style
 
 RESET = "\x1b[0m"
@@ -43,3 +44,11 @@ def encode_row(row: Row) -> str:
     if current is not PLAIN:
         parts.append(RESET)
     return "".join(parts)
+
+
+_FAINT = sgr(Style(dim=True))
+
+
+def encode_thought(text: str) -> str:
+    """Whole lines of a thought for a terminal: made safe, faint."""
+    return "".join(f"{_FAINT}{line}{RESET}\n" if line else "\n" for line in safe_text(text).split("\n")[:-1])

@@ -28,12 +28,10 @@ class Passage:
     Attributes:
         channel: whose it is.
         text: as it was committed.
-        rendered: what is sent to a terminal in its place, if it was rendered; made safe, whole lines.
     """
 
     channel: Channel
     text: str
-    rendered: str | None = None
 
 
 def finished_lines(text: str) -> int:

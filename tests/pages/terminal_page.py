@@ -17,7 +17,8 @@ from localdiff.ui.painter import Frame, Painter
 from localdiff.view.canvas_view import CanvasView
 from localdiff.view.layout import Size
 from localdiff.view.palette import DARK, HEAT, LIGHT, MONO, SIXTEEN, STAGE_NAMES, Palette
-from localdiff.view.paragraphs import Passage, Transcript, finished_lines
+from localdiff.view.paragraphs import Transcript, finished_lines
+from localdiff.view.sanitize import safe_text
 from localdiff.view.scene import Scene, fold
 from localdiff.view.style import Style
 from tests.screens.terminal import FakeTerminal
@@ -57,18 +58,18 @@ def screen(trace: Trace, at: Event | None, size: Size) -> str:
     painter = Painter(stream=terminal, view=view, size=lambda: size)
     scene, transcript = Scene(legend=True), Transcript(finished_lines)
     for event in trace.events:
-        scene, above = fold(scene, event), tuple[Passage, ...]()
+        scene, above = fold(scene, event), ""
         if isinstance(event, TextCommitted):
             transcript.add(event)
         if isinstance(event, BlockStarted):
-            above = transcript.take_finished()
+            above = "".join(safe_text(passage.text) for passage in transcript.take_finished())
             scene = replace(scene, pending=transcript.pending)
         if isinstance(event, (BlockStarted, DenoiseStep)):
             painter.paint(Frame(scene=scene, above=above))
         if event is at:
             break
     else:
-        painter.finish([], transcript.take_all())
+        painter.finish("".join(safe_text(passage.text) for passage in transcript.take_all()))
     return "\n".join(terminal.lines())
 
 

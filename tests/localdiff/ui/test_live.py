@@ -17,7 +17,6 @@ from localdiff.ui.region import RESTORE
 from localdiff.ui.watch import Watch
 from localdiff.view.layout import Size
 from localdiff.view.palette import DARK
-from localdiff.view.paragraphs import Passage
 from tests.fakes.canvas import SCRIPTS, Script, pieces_of
 from tests.screens.terminal import FakeTerminal, rows_of
 
@@ -328,10 +327,9 @@ def test_the_answer_may_be_laid_out_by_somebody_else() -> None:
     widths: list[int] = []
     laid_out: list[str] = []
 
-    def render(passage: Passage, columns: int) -> str:
+    def render(text: str, columns: int) -> str:
         widths.append(columns)
-        assert passage.channel == "answer"
-        numbers = [str(number) for number, _ in enumerate(passage.text.splitlines(), 1)]
+        numbers = [str(number) for number, _ in enumerate(text.splitlines(), 1)]
         laid_out.extend(numbers)
         return "".join(f"\x1b[1m{number}\x1b[0m\n" for number in numbers)
 

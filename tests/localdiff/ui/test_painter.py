@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from localdiff.events import BlockStarted, DenoiseStep
-from localdiff.ui.painter import REPAINT_SECONDS, Frame, Painter, encode_passages
+from localdiff.ui.painter import REPAINT_SECONDS, Frame, Painter
 from localdiff.view.canvas_view import CanvasView
 from localdiff.view.layout import Size
 from localdiff.view.palette import DARK
-from localdiff.view.paragraphs import Passage
 from localdiff.view.scene import Scene, fold
 from localdiff.view.style import row_text
 from tests.fakes.canvas import Script
@@ -134,23 +133,17 @@ def test_text_and_remarks_leave_the_region() -> None:
     terminal = FakeTerminal()
     painter = Painter(stream=terminal, view=view, size=lambda: Size(80, 24), clock=FakeClock())
     painter.paint(Frame(scene=made[0]))
-    painter.paint(Frame(scene=made[1], above=(Passage(channel="answer", text="one\n\n"),), note="a remark"))
+    painter.paint(Frame(scene=made[1], above="one\n\na remark\n"))
     assert terminal.everything()[:3] == ["one", "", "a remark"]
-    left = [Frame(scene=made[2], note="another")]
-    painter.finish(left, [Passage(channel="answer", text="two\n")])
-    assert terminal.everything() == ["one", "", "a remark", "another", "two"]
+    painter.finish("two\n")
+    assert terminal.everything() == ["one", "", "a remark", "two"]
 
 
 def test_finishing_what_was_never_drawn_writes_nothing() -> None:
     view, _ = scenes()
     terminal = FakeTerminal()
-    Painter(stream=terminal, view=view, size=lambda: Size(80, 24)).finish([], [])
+    Painter(stream=terminal, view=view, size=lambda: Size(80, 24)).finish("")
     assert terminal.writes == []
-
-
-def test_thoughts_are_dim_and_everything_is_safe() -> None:
-    passages = [Passage(channel="thought", text="hm\n\n"), Passage(channel="answer", text="\x1b[2Jyes\n")]
-    assert encode_passages(passages) == "\x1b[0;2mhm\x1b[0m\n\n▯[2Jyes\n"
 
 
 def test_no_moment_of_any_frame_shows_a_page_with_missing_rows() -> None:

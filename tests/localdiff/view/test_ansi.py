@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localdiff.view.ansi import encode_row, sgr
+from localdiff.view.ansi import encode_row, encode_thought, sgr
 from localdiff.view.style import PLAIN, SPACE, Span, Style, blank
 
 RED, BLUE = Style(foreground=1), Style(foreground=32)
@@ -44,3 +44,7 @@ def test_blanks_at_the_end_are_not_sent() -> None:
 def test_a_colour_that_is_none(number: int) -> None:
     with pytest.raises(ValueError, match=f"self.foreground={number}"):
         Style(foreground=number)
+
+
+def test_thoughts_are_faint_and_safe() -> None:
+    assert encode_thought("hm\n\n\x1b[2J\n") == "\x1b[0;2mhm\x1b[0m\n\n\x1b[0;2m▯[2J\x1b[0m\n"

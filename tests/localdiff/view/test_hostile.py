@@ -15,13 +15,13 @@ import pytest
 from wcwidth import wcwidth
 
 from localdiff.events import BlockStarted, DenoiseStep, RunStarted
-from localdiff.ui.painter import Frame, Painter, encode_passages
+from localdiff.ui.painter import Frame, Painter
 from localdiff.ui.region import RESTORE
 from localdiff.view.canvas_view import CanvasView
 from localdiff.view.cells import CellMaker
 from localdiff.view.layout import Size
 from localdiff.view.palette import DARK
-from localdiff.view.paragraphs import Passage
+from localdiff.view.sanitize import safe_text
 from localdiff.view.scene import Scene
 from tests.fakes.canvas import Script, pieces_of
 from tests.screens.terminal import FakeTerminal
@@ -135,7 +135,7 @@ def test_no_frame_says_anything_of_its_own_or_is_too_wide(vocabulary: list[str])
             shown = terminal.lines()
             assert shown[0] == "$" and " block " in shown[1], "nothing has moved the picture"
             assert terminal.screen.title == ""
-    painter.finish([], [])
+    painter.finish("")
     assert terminal.writes[-1].endswith(RESTORE)
     assert terminal.everything() == ["$"]
 
@@ -161,6 +161,6 @@ def test_no_cell_acts_at_any_stage(vocabulary: list[str]) -> None:
 def test_final_text_steers_nothing(vocabulary: list[str]) -> None:
     for start in range(0, PIECES, 500):
         text = "".join(vocabulary[start : start + 500])
-        shown = encode_passages([Passage(channel="answer", text=text + "\n")])
+        shown = safe_text(text)
         assert not [c for c in shown if unicodedata.category(c) in {"Cc", "Cs", "Zl", "Zp"} and c not in "\n\t"]
         assert not re.search("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]", shown)
