@@ -7,7 +7,8 @@
     reply_runner, reply_printer                   a reply while it grows, and its text on the screen
     markdown, remarks                             how it is rendered, and remarked on
     session, session_file, session_store          turns, their lines of JSON, the folder of such files
-    settings, catalog, earlier                    what `/set` changes; tables of settings and sessions; old turns
+    session_text                                  what is shown of sessions: tables, lines, earlier turns
+    settings                                      what `/set` changes
     keyboard, pastes, typeahead, piped            terminal input, folded pastes, keys typed early; input from a pipe
     line_display                                  how a line looks while it is typed
     interrupts                                    Ctrl-C, from the first line to the last

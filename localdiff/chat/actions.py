@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from localdiff import paths
-from localdiff.chat import catalog
+from localdiff.chat import session_text
 from localdiff.chat.clipboard import last_code, osc52, write_copy
-from localdiff.chat.earlier import earlier_turns
 from localdiff.chat.files import read_attachment, split_paths
 from localdiff.chat.help import help_page
 from localdiff.chat.reply_runner import next_seed
@@ -25,6 +24,7 @@ from localdiff.options import MAX_SEED
 from localdiff.quoting import printable
 from localdiff.sizes import counted
 from localdiff.ui.output import DIM
+from localdiff.view.columns import aligned
 from localdiff.view.sanitize import safe_text
 
 
@@ -66,7 +66,7 @@ def edit(state: ChatState, argument: str) -> PendingMessage | None:
     if not text or text == last.text.strip():
         state.say("Nothing was changed.")
         return None
-    state.say(state.output.stderr.styled(catalog.echo(text), DIM))
+    state.say(state.output.stderr.styled(f"sent: {session_text.excerpt(text, 70)}", DIM))
     return replace(last, text=text, seed=None)
 
 
@@ -123,7 +123,8 @@ def set_(state: ChatState, argument: str) -> None:
     """Show or change settings."""
     name, *values = argument.split(None, 1) or [""]
     if not name:
-        state.say(catalog.settings_table(state.settings, width=state.output.stderr.room))
+        rows = [(row.name, row.value, row.origin) for row in state.settings.rows()]
+        state.say("\n".join(aligned(rows, "<<<", width=state.output.stderr.room)))
         return
     if not values:
         state.say(state.settings.line(name))
@@ -210,9 +211,8 @@ def show(state: ChatState, argument: str) -> None:
     count = _whole("show", argument, minimum=1) if argument else len(state.session.turns)
     if not state.session.turns:
         raise UsageError("there is no turn to show", "`/load` opens an earlier session")
-    state.say(
-        earlier_turns(state.session.turns[-count:], state.output.stderr, markdown=state.settings.display.markdown)
-    )
+    markdown = state.settings.display.markdown
+    state.say(session_text.earlier_turns(state.session.turns[-count:], state.output.stderr, markdown=markdown))
 
 
 def save(state: ChatState, argument: str) -> None:
@@ -241,8 +241,8 @@ def load(state: ChatState, argument: str) -> None:
     if state.settings.options.think != opened.session.think:
         state.settings.set("think", "show" if opened.session.think else "off")
     if opened.damage is not None:
-        state.output.warning(catalog.damage_line(argument, opened))
-    state.say(catalog.opened_line(opened.session))
+        state.output.warning(session_text.damage_line(argument, opened))
+    state.say(session_text.opened_line(opened.session))
 
 
 def delete(state: ChatState, argument: str) -> None:
@@ -251,7 +251,7 @@ def delete(state: ChatState, argument: str) -> None:
         raise UsageError("`/delete` needs a name", "`/sessions` lists the saved sessions")
     if argument == state.session.name:
         raise UsageError(f"session `{argument}` is this one", "`/clear` starts another, then it can be deleted")
-    question = catalog.delete_question(state.store, argument)
+    question = session_text.delete_question(state.store, argument)
     if state.ask is None:
         path = state.store.path(argument)
         raise UsageError("cannot ask for confirmation: there is no keyboard", f"the session is the file `{path}`")
@@ -273,9 +273,9 @@ def sessions(state: ChatState, argument: str) -> None:
             f"unknown argument in `/sessions {argument:.60}`",
             "`/sessions` lists the latest, `/sessions all` all of them",
         )
-    max_rows = None if argument else catalog.SHOWN_SESSIONS
+    max_rows = None if argument else session_text.SHOWN_SESSIONS
     width = state.output.stderr.room
-    state.say(catalog.sessions_table(state.store, current=state.session.name, max_rows=max_rows, width=width))
+    state.say(session_text.sessions_table(state.store, current=state.session.name, max_rows=max_rows, width=width))
 
 
 def trace(state: ChatState, argument: str) -> None:

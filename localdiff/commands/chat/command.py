@@ -12,7 +12,6 @@ from functools import partial
 from typing import BinaryIO, TypeAlias
 
 from localdiff import paths
-from localdiff.chat.catalog import damage_line, opened_line, saved_line
 from localdiff.chat.interfaces import OpenView, Reader
 from localdiff.chat.loop import Chat
 from localdiff.chat.piped import LineReader
@@ -20,6 +19,7 @@ from localdiff.chat.reply_runner import ReplyRunner
 from localdiff.chat.session import Session
 from localdiff.chat.session_file import Opened
 from localdiff.chat.session_store import SessionStore
+from localdiff.chat.session_text import damage_line, opened_line, saved_line
 from localdiff.chat.settings import ChatSettings
 from localdiff.chat.state import ChatState
 from localdiff.commands.chat.request import ChatRequest

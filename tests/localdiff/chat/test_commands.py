@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from localdiff import paths
-from localdiff.chat import catalog
-from localdiff.chat.earlier import earlier_turns
+from localdiff.chat import session_text
 from localdiff.chat.session_store import SessionStore
+from localdiff.chat.session_text import earlier_turns
 from localdiff.chat.settings import DisplaySettings
 from localdiff.commands.record import RecordOptions
 from localdiff.errors import ResourceError, UsageError
@@ -150,13 +150,13 @@ def test_a_setting_that_excludes_another_says_how_to_take_that_back(
 
 
 def test_all_sessions_can_be_listed(room: Room) -> None:
-    for number in range(catalog.SHOWN_SESSIONS + 2):
+    for number in range(session_text.SHOWN_SESSIONS + 2):
         room("Hi", session=f"plan-{number}")
     shown = room("/sessions", "/sessions all", "/sessions every")
     latest, whole = shown.split(">>> /sessions all\n")
-    assert latest.count("plan-") == catalog.SHOWN_SESSIONS
+    assert latest.count("plan-") == session_text.SHOWN_SESSIONS
     assert "  and 2 more; `/sessions all` lists them too\n" in latest
-    assert whole.count("plan-") == catalog.SHOWN_SESSIONS + 2
+    assert whole.count("plan-") == session_text.SHOWN_SESSIONS + 2
     assert "error: unknown argument in `/sessions every`\n" in whole
 
 

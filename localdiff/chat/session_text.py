@@ -1,30 +1,27 @@
-"""Tables and lines about sessions and settings.
+"""What is shown of sessions: tables, lines and earlier turns.
 
 Knows columns and wording; changes nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
-from localdiff.chat.session import Session
+from localdiff.chat.session import Session, Turn
 from localdiff.chat.session_file import Opened
 from localdiff.chat.session_store import SessionStore, missing_session
-from localdiff.chat.settings import ChatSettings
+from localdiff.chat.slash import as_typed
 from localdiff.errors import UsageError
+from localdiff.quoting import printable
 from localdiff.sizes import counted
+from localdiff.ui.output import DIM, Stream
 from localdiff.view.columns import aligned
 from localdiff.view.sanitize import safe_text
 from localdiff.view.widths import shortened, text_width
 
 SHOWN_SESSIONS = 15
-_EXCERPT = 40
 _LEAST_SUMMARY = len("1 turn  W…")
-
-
-def settings_table(settings: ChatSettings, *, width: int | None) -> str:
-    """Every setting: name, value, origin; `width` is that of the terminal, None elsewhere."""
-    return "\n".join(aligned([(row.name, row.value, row.origin) for row in settings.rows()], "<<<", width=width))
 
 
 def sessions_table(store: SessionStore, *, current: str | None, max_rows: int | None, width: int | None) -> str:
@@ -76,7 +73,7 @@ def opened_line(session: Session) -> str:
     """What is said about a session that is continued."""
     if not session.turns:
         return f"Session `{session.name}`, no turns yet."
-    last = _excerpt(session.turns[-1].text)
+    last = excerpt(session.turns[-1].text)
     line = f"Session `{session.name}`, {counted(len(session.turns), 'turn')}; the last message was: {last}"
     return f"{line}\n`/show` shows the conversation."
 
@@ -97,9 +94,26 @@ def damage_line(name: str, opened: Opened) -> str:
     return f"session `{name}` is damaged: {opened.damage}; the original file is kept as `{opened.backup}`"
 
 
-def echo(text: str) -> str:
-    """A message that was not typed at the prompt, in one line."""
-    return f"sent: {_excerpt(text, 70)}"
+def earlier_turns(turns: Sequence[Turn], stream: Stream, *, markdown: bool) -> str:
+    """Messages as they were typed and answers as they were printed, without thoughts, and no newline at the end.
+
+    Args:
+        markdown: whether answers are rendered, if it is a terminal.
+    """
+    return "".join(_turn_text(turn, stream, markdown=markdown) for turn in turns).removesuffix("\n")
+
+
+def _turn_text(turn: Turn, stream: Stream, *, markdown: bool) -> str:
+    text = as_typed(turn.text)
+    if turn.files:
+        names = ", ".join(printable(file.name) for file in turn.files)
+        text += stream.styled(f"with {names}", DIM) + "\n"
+    answer = safe_text(turn.answer).rstrip("\n") + "\n"
+    if markdown and stream.terminal:
+        from localdiff.chat.markdown import render
+
+        answer = render(turn.answer.rstrip("\n"), stream.columns, color=stream.color)
+    return text + answer
 
 
 def _summary(store: SessionStore, name: str) -> tuple[str, str]:
@@ -110,9 +124,10 @@ def _summary(store: SessionStore, name: str) -> tuple[str, str]:
         return "cannot be read", ""
     turns = opened.session.turns
     state = ", damaged" if opened.damage is not None else ""
-    return f"{counted(len(turns), 'turn')}{state}", _excerpt(turns[0].text) if turns else ""
+    return f"{counted(len(turns), 'turn')}{state}", excerpt(turns[0].text) if turns else ""
 
 
-def _excerpt(text: str, max_length: int = _EXCERPT) -> str:
+def excerpt(text: str, max_length: int = 40) -> str:
+    """The beginning of a message, in one line."""
     line = " ".join(safe_text(text).split())
     return line if len(line) <= max_length else line[: max_length - 1] + "…"
