@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from localdiff.sizes import counted
-from localdiff.ui.ending import context_full, limit_reached, stopped
-from localdiff.ui.footer import CROWDED, footer
+from localdiff.ui.footer import CROWDED, context_full, footer, limit_reached, stopped
 from localdiff.ui.reply import Reply
 
 Tone: TypeAlias = Literal["plain", "dim", "warning", "hint"]

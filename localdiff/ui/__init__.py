@@ -5,7 +5,7 @@
     live, painter, region, mailbox          the live canvas: thread, frames, rows on the screen, what passes between
     reply                                   what a run has brought so far
     run_printer, text_writer                the answer of a run as text, on its way to a stream
-    footer, ending                          its figures, and how it ended, in words
+    footer                                  its figures, and how it ended, in words
     jsonl, summary                          every event as a line of JSON; a whole run as one object
     output                                  both streams, and what may be written to them
     standard_streams                        that nothing is lost there, on full disks and pipes that do not block

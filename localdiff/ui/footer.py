@@ -1,6 +1,6 @@
-"""The figures of a run as one line of text.
+"""What is said under an answer: how its run ended, and the figures of the run as one line.
 
-Knows wording and rounding; computes no rates, they come from `RunStats`.
+Knows wording and rounding; computes no rates, they come from `RunStats`, and does not know what the user can do.
 """
 
 from __future__ import annotations
@@ -55,3 +55,19 @@ def footer(
         if width is not None and len(f" {dot} ".join(parts.values())) > width:
             parts.pop(name, None)
     return f" {dot} ".join(parts.values())
+
+
+def stopped(where: str, tokens: int) -> str:
+    """Of a run that the user stopped, `where` being how far it got, as in `Reply`; `tokens` of it are kept."""
+    what = f"kept {counted(tokens, 'token')}" if tokens else "nothing was kept"
+    return f"Stopped {where}; {what}."
+
+
+def context_full(context: int, remedy: str) -> str:
+    """Of a run that filled its context; `remedy` says what makes room, or that nothing does."""
+    return f"the context of {context:,} tokens is full; {remedy}"
+
+
+def limit_reached(option: str, max_tokens: int, remedy: str) -> str:
+    """Of a run that reached the limit of an option; `remedy` says how to get the rest."""
+    return f"reached {option} {max_tokens:,}; {remedy}"

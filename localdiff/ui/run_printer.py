@@ -13,8 +13,7 @@ from types import TracebackType
 
 from localdiff.events import BlockCommitted, Event, RunFinished, RunStarted, RunStats, TextCommitted
 from localdiff.sizes import counted, rounded
-from localdiff.ui.ending import context_full, limit_reached, stopped
-from localdiff.ui.footer import CROWDED, footer
+from localdiff.ui.footer import CROWDED, context_full, footer, limit_reached, stopped
 from localdiff.ui.output import DIM, YELLOW, Output, Stream
 from localdiff.ui.reply import Reply
 from localdiff.ui.text_writer import TextWriter
