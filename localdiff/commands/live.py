@@ -10,15 +10,18 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from localdiff.config import MIN_FPS
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.ui.live import DEFAULT_FPS, LiveView
 from localdiff.ui.output import Color, Output, Stream
-from localdiff.ui.terminal import LiveMode, LiveOption, live_mode, moves_cursor
+from localdiff.ui.terminal import LiveOption, moves_cursor
 from localdiff.ui.watch import Watch
 from localdiff.view.palette import Palette, PaletteName, resolve_palette
 from localdiff.view.pieces import Pieces
+
+LiveMode: TypeAlias = Literal["canvas", "line", "off"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +70,9 @@ def mode_of(
     obstacle = _obstacle(output, lines_on_stdout, env)
     if lines_on_stdout and output.stdout.piped and options.requested is None:
         obstacle = obstacle or "the reader of `--events -` may print on the same screen"
-    mode = live_mode(options.option, stream=output.stderr.file, env=env) if obstacle is None else "off"
+    mode: LiveMode = "line" if options.option == "line" else "canvas"
+    if obstacle is not None or options.option == "off":
+        mode = "off"
     if obstacle is not None and options.requested in ("on", "line"):
         raise UsageError(f"`--live {options.requested}` has nowhere to draw: {obstacle}", "leave it out")
     if mode == "off" and options.slow:
@@ -90,7 +95,7 @@ def live_view(options: LiveOptions, mode: LiveMode, output: Output, pieces: Piec
         pieces=pieces,
         watch=watch,
         palette=palette_on(output.stderr, options.palette, options.color),
-        mode=mode,
+        one_line=mode == "line",
         fps=options.fps,
         slow=options.slow,
     )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from localdiff.commands.delivery import Delivery, takes
-from localdiff.commands.live import LiveOptions, leaves_screen, live_view, mode_of
+from localdiff.commands.live import LiveMode, LiveOptions, leaves_screen, live_view, mode_of
 from localdiff.commands.loading import Loading, hashing_shown_by
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.output_file import OutputFile, output_file
@@ -37,7 +37,7 @@ from localdiff.ui.reply import Reply
 from localdiff.ui.run_printer import RunPrinter
 from localdiff.ui.status import StatusLine, status_line
 from localdiff.ui.summary import summary
-from localdiff.ui.terminal import LiveMode, is_same_terminal
+from localdiff.ui.terminal import is_same_terminal
 from localdiff.ui.watch import Watch
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from localdiff.events import (
 from localdiff.ui.mailbox import Mailbox
 from localdiff.ui.painter import Frame, Painter
 from localdiff.ui.region import LEAVE
-from localdiff.ui.terminal import LiveMode, keeps_waiting, takes_output, terminal_size
+from localdiff.ui.terminal import keeps_waiting, takes_output, terminal_size
 from localdiff.ui.terminal_guard import TerminalGuard
 from localdiff.ui.terminal_signals import held
 from localdiff.ui.watch import Watch
@@ -60,7 +60,7 @@ class LiveView:
 
     Args:
         stream: the terminal to draw on, usually stderr.
-        mode: `canvas`, or `line` for one status line, drawn at most four times per second.
+        one_line: draw one status line instead of a canvas, at most four times per second.
         fps: maximum frames per second.
         slow: seconds that the engine waits after each step, for watching; its speed then means nothing.
         size: current size of the terminal; by default the terminal is asked.
@@ -73,17 +73,13 @@ class LiveView:
         pieces: Pieces,
         watch: Watch,
         palette: Palette,
-        mode: LiveMode = "canvas",
+        one_line: bool = False,
         fps: float = DEFAULT_FPS,
         slow: float = 0.0,
         size: Callable[[], Size] | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        if mode == "off":
-            raise ValueError(f"{mode=} should be 'canvas' or 'line'")
-        if not slow >= 0:
-            raise ValueError(f"{slow=} should be at least 0")
         self._stream = stream
         self._watch = watch
         self._size = size or (lambda: terminal_size(stream))
@@ -102,8 +98,8 @@ class LiveView:
             stream=stream,
             view=CanvasView(pieces=pieces, palette=palette),
             size=self._size,
-            one_line=mode == "line",
-            fps=min(fps, LINE_FPS) if mode == "line" else fps,
+            one_line=one_line,
+            fps=min(fps, LINE_FPS) if one_line else fps,
             stopping=watch.cancelled,
             away=self._guard.is_away,
             clock=clock,

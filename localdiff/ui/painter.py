@@ -62,8 +62,6 @@ class Painter:
         clock: Callable[[], float] = time.monotonic,
         work_clock: Callable[[], float] = time.thread_time,
     ) -> None:
-        if not fps > 0:
-            raise ValueError(f"{fps=} should be greater than 0")
         self._stream = stream
         self._view = view
         self._size = size

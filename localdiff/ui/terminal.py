@@ -16,7 +16,6 @@ from localdiff.ui.console import is_terminal, understands_codes
 from localdiff.view.layout import Size
 
 LiveOption: TypeAlias = Literal["auto", "on", "off", "line"]
-LiveMode: TypeAlias = Literal["canvas", "line", "off"]
 
 FALLBACK = Size(80, 24)
 
@@ -33,13 +32,6 @@ def terminal_size(stream: TextIO) -> Size:
 def moves_cursor(stream: TextIO, env: Mapping[str, str]) -> bool:
     """Whether a stream is a terminal that acts on escape codes, as one with `TERM=dumb` or an old console does not."""
     return is_terminal(stream) and env.get("TERM") not in {"dumb", "unknown"} and understands_codes(stream)
-
-
-def live_mode(option: LiveOption, *, stream: TextIO, env: Mapping[str, str]) -> LiveMode:
-    """What to draw on `stream`: nothing where no cursor can be moved, whatever is wished for."""
-    if option == "off" or not moves_cursor(stream, env):
-        return "off"
-    return "line" if option == "line" else "canvas"
 
 
 def is_same_terminal(one: TextIO, other: TextIO) -> bool:

@@ -104,13 +104,13 @@ def test_the_device_nul_is_no_terminal_although_it_says_so() -> None:
     code = """
 import io, os
 from localdiff.ui.output import decide
-from localdiff.ui.terminal import live_mode
+from localdiff.ui.terminal import moves_cursor
 class Nul(io.TextIOWrapper):
     def isatty(self): return True
 nul = Nul(open(os.devnull, "wb"))
-print(decide(stdout=nul, stderr=nul, env={}).stderr.terminal, live_mode("on", stream=nul, env={}))
+print(decide(stdout=nul, stderr=nul, env={}).stderr.terminal, moves_cursor(nul, {}))
 """
-    assert code_there(code).split() == ["False", "off"]
+    assert code_there(code).split() == ["False", "False"]
 
 
 def test_a_console_that_cannot_be_asked_takes_output() -> None:

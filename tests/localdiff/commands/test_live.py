@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from localdiff.commands.live import LiveOptions, mode_of
+from localdiff.commands.live import LiveMode, LiveOptions, mode_of
 from localdiff.errors import UsageError
 from localdiff.ui.output import Output, Stream
-from localdiff.ui.terminal import LiveMode, LiveOption
+from localdiff.ui.terminal import LiveOption
 from tests.fakes.engine import Block, ScriptedEngine
 from tests.screens.processes import CapturedStream, Cli
 

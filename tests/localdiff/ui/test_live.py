@@ -299,7 +299,7 @@ def test_a_cancelled_run_does_not_wait() -> None:
 def test_one_line() -> None:
     terminal, script = FakeTerminal(), Script(canvas=64)
     terminal.write("$\n")
-    play(terminal, script, mode="line")
+    play(terminal, script, one_line=True)
     assert terminal.everything() == ["$", *rows_of(script.text)]
     lines = {row for shown in terminal.shown for row in shown if row.startswith("block 1 ·")}
     assert lines and all(row.endswith("/64 settled") for row in lines)
@@ -313,12 +313,6 @@ def test_thoughts_are_printed_dim() -> None:
         live.on_event(TextCommitted(block=1, channel="answer", text="yes"))
     assert terminal.everything() == ["hm", "yes"]
     assert "\x1b[0;2mhm\x1b[0m" in terminal.writes[-1]
-
-
-@pytest.mark.parametrize(("option", "message"), [({"slow": -1}, "slow=-1"), ({"mode": "off"}, "mode='off'")])
-def test_impossible_options(option: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        view_on(FakeTerminal(), Script(), **option)
 
 
 def test_the_answer_may_be_laid_out_by_somebody_else() -> None:

@@ -162,9 +162,3 @@ def test_no_moment_of_any_frame_shows_a_page_with_missing_rows() -> None:
             shadow.write(write[start : start + 40])
             rows = [row for row in shadow.screen.display if row.strip()]
             assert len(rows) >= min(before, len(terminal.lines()))
-
-
-def test_frames_a_second() -> None:
-    view, _ = scenes()
-    with pytest.raises(ValueError, match="fps=0"):
-        Painter(stream=FakeTerminal(), view=view, size=lambda: Size(80, 24), fps=0)

@@ -20,7 +20,7 @@ from localdiff.chat.typeahead import TypeAhead
 from localdiff.ui.keyboard_modes import KeyboardEcho
 from localdiff.ui.output import Output, Stream
 from localdiff.ui.region import LEAVE, PASTES_ON
-from localdiff.ui.terminal import FALLBACK, is_same_terminal, live_mode, terminal_size
+from localdiff.ui.terminal import FALLBACK, is_same_terminal, moves_cursor, terminal_size
 from localdiff.ui.terminal_guard import TerminalGuard
 from localdiff.view.layout import Size
 from tests.screens.terminal import FakeTerminal
@@ -59,21 +59,10 @@ def test_the_size_is_asked_of_the_terminal_and_not_of_the_environment(
     assert terminal_size(io.StringIO()) == FALLBACK
 
 
-@pytest.mark.parametrize(
-    ("option", "env", "mode"),
-    [
-        ("auto", {"TERM": "xterm"}, "canvas"),
-        ("on", {}, "canvas"),
-        ("line", {}, "line"),
-        ("off", {}, "off"),
-        ("auto", {"TERM": "dumb"}, "off"),
-        ("on", {"TERM": "dumb"}, "off"),
-        ("line", {"TERM": "dumb"}, "off"),
-    ],
-)
-def test_modes(option: str, env: dict[str, str], mode: str) -> None:
-    assert live_mode(option, stream=FakeTerminal(), env=env) == mode  # type: ignore[arg-type]
-    assert live_mode(option, stream=io.StringIO(), env=env) == "off"  # type: ignore[arg-type]
+@pytest.mark.parametrize(("env", "moves"), [({"TERM": "xterm"}, True), ({}, True), ({"TERM": "dumb"}, False)])
+def test_where_a_cursor_moves(env: dict[str, str], moves: bool) -> None:
+    assert moves_cursor(FakeTerminal(), env) == moves  # type: ignore[arg-type]
+    assert not moves_cursor(io.StringIO(), env)
 
 
 def test_the_same_terminal(terminal: tuple[int, TextIO]) -> None:
