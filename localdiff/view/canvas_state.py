@@ -17,14 +17,12 @@ class CanvasState:
     """A canvas in numbers.
 
     Attributes:
-        length: positions of the canvas.
         stages: stage of each position; all noise before the first step.
         settled: number of settled positions.
         renoised: positions that the step before accepted and this one did not.
-        end: position of the first end token about which the model is at least leaning, or `length`.
+        end: position of the first end token about which the model is at least leaning, or the length.
     """
 
-    length: int
     stages: tuple[int, ...]
     settled: int
     renoised: tuple[bool, ...]
@@ -36,12 +34,10 @@ def state_of(scene: Scene) -> CanvasState:
     step = scene.step
     if step is None:
         length = len(scene.block.canvas_ids) if scene.block else 0
-        return CanvasState(length=length, stages=(NOISE,) * length, settled=0, renoised=(False,) * length, end=length)
-    length = len(step.argmax_ids)
+        return CanvasState(stages=(NOISE,) * length, settled=0, renoised=(False,) * length, end=length)
     stages = tuple([stage_of(entropy) for entropy in step.entropies])
-    before = scene.accepted_before or (False,) * length
+    before = scene.accepted_before or (False,) * len(stages)
     return CanvasState(
-        length=length,
         stages=stages,
         settled=stages.count(SETTLED),
         renoised=tuple([was and not now for was, now in zip(before, step.accepted, strict=True)]),

@@ -7,12 +7,13 @@ pictures for documents draw these rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from localdiff.view.canvas_state import CanvasState, state_of
 from localdiff.view.cells import Cell, CellMaker
 from localdiff.view.draft import draft_cells
 from localdiff.view.flow import COMMITTED, Page, lay_out, window
-from localdiff.view.layout import Layout, Size, Tier, layout_of
+from localdiff.view.layout import Layout, Size, Tier, layout_of, tier_of
 from localdiff.view.margins import footer_row, header_rows, legend_row, prompt_row, status_row
 from localdiff.view.palette import Palette
 from localdiff.view.pieces import Pieces
@@ -74,11 +75,12 @@ class CanvasView:
             one_line: draw the status line whatever the size.
         """
         drawn = drawn or Drawn()
-        layout = self._laid_out(scene, size)
-        if one_line or layout.tier is Tier.LINE:
-            return Picture(rows=(status_row(scene, layout.columns, self._palette),), drawn=drawn)
+        columns = max(0, size.columns - 1)
+        if one_line or tier_of(size) is Tier.LINE:
+            return Picture(rows=(status_row(scene, columns, self._palette),), drawn=drawn)
         if scene.block is None:
-            return Picture(rows=(prompt_row(scene, layout.columns, self._palette),), drawn=drawn)
+            return Picture(rows=(prompt_row(scene, columns, self._palette),), drawn=drawn)
+        layout = self._laid_out(scene, len(scene.block.canvas_ids), size)
         if drawn.block != scene.block.block:
             above = min(len(self._final.starts), layout.body_rows) - layout.pending_rows
             drawn = Drawn(block=scene.block.block, top=max(0, above))
@@ -92,23 +94,15 @@ class CanvasView:
         ids = scene.step.argmax_ids if scene.step else None
         return Picture(rows=tuple(rows), drawn=Drawn(block=scene.block.block, ids=ids, top=top))
 
-    def _laid_out(self, scene: Scene, size: Size) -> Layout:
+    def _laid_out(self, scene: Scene, length: int, size: Size) -> Layout:
         """The layout that this scene gets on a terminal of this size; the same for every step of a block."""
-        length = len(scene.block.canvas_ids) if scene.block else 0
         key = (size, length, scene.pending, scene.legend)
         if self._layout is None or self._layout[0] != key:
-            layout = layout_of(size, palette=self._palette, canvas_length=length, legend=scene.legend)
-            self._final = _Final()
-            if scene.pending and layout.tier is not Tier.LINE:
+            layout_for = partial(layout_of, size, palette=self._palette, canvas_length=length, legend=scene.legend)
+            layout, self._final = layout_for(), _Final()
+            if scene.pending:
                 self._final = self._final_text(scene.pending, layout.body_columns)
-                layout = layout_of(
-                    size,
-                    palette=self._palette,
-                    canvas_length=length,
-                    pending=text_width(scene.pending),
-                    pending_rows=len(self._final.starts),
-                    legend=scene.legend,
-                )
+                layout = layout_for(pending=text_width(scene.pending), pending_rows=len(self._final.starts))
             self._layout = (key, layout)
         return self._layout[1]
 

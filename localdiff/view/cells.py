@@ -85,10 +85,6 @@ class CellMaker:
         self.noise = Cell(Span(noise, text_width(noise), palette.stages[NOISE]), 1, True, 0)
         self.end = self._sign_cell("end")
 
-    def byte(self, token: int) -> int | None:
-        """The byte of a byte piece, else None."""
-        return None if self._pieces.is_special(token) else byte_of(self._pieces.piece(token))
-
     def token(self, token: int, stage: int, changed: bool) -> tuple[Cell, ...] | None:
         """The cells of a token, underlined if it has `changed`; None for a byte piece, which is no text by itself."""
         key = (token << 3) | (stage << 1) | changed

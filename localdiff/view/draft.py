@@ -34,7 +34,7 @@ def draft_cells(
         Cells, and for each of them the position that it belongs to.
     """
     if not ids:
-        return [cells.noise] * state.length, list(range(state.length))
+        return [cells.noise] * len(state.stages), list(range(len(state.stages)))
     draft: list[Cell] = []
     owners: list[int] = []
     stages, noise = state.stages, cells.noise
@@ -51,7 +51,9 @@ def draft_cells(
             continue
         token, piece = ids[position], token_cells[position]
         if piece is None:
-            stop = _end_of_bytes(ids, stages, position, end, cells)
+            stop = position
+            while stop < end and stages[stop] != NOISE and token_cells[stop] is None:
+                stop += 1
             for part in cells.byte_run(ids[position:stop], stages[position:stop], changed[position:stop]):
                 draft += part
                 owners += [position] * len(part)
@@ -63,14 +65,7 @@ def draft_cells(
             draft += piece
             owners += [position] * len(piece)
         position += 1
-    if end < state.length:
+    if end < len(stages):
         draft.append(cells.end)
         owners.append(end)
     return draft, owners
-
-
-def _end_of_bytes(ids: Sequence[int], stages: Sequence[int], start: int, end: int, cells: CellMaker) -> int:
-    stop = start
-    while stop < end and stages[stop] != NOISE and cells.byte(ids[stop]) is not None:
-        stop += 1
-    return stop

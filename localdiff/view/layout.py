@@ -88,7 +88,7 @@ def tier_of(size: Size) -> Tier:
 def layout_of(
     size: Size, *, palette: Palette, canvas_length: int, pending: int = 0, pending_rows: int = 0, legend: bool = False
 ) -> Layout:
-    """The layout for a canvas.
+    """The layout for a canvas, on a terminal that has room for more than a line.
 
     Args:
         palette: for the sign at the left edge.
@@ -98,20 +98,15 @@ def layout_of(
         legend: whether the legend is wanted; it is left out where it would take rows from the page.
     """
     tier = tier_of(size)
-    columns = max(0, size.columns - 1)
+    columns = size.columns - 1
     border = palette.glyphs.border
-    if tier is Tier.LINE:
-        return Layout(
-            tier=tier, columns=columns, header_rows=1, body_rows=0, footer_rows=0, legend_rows=0,
-            pending_rows=0, prefix="", map_columns=0, spark_steps=0, earlier_blocks=0,
-        )  # fmt: skip
     header_rows = 2 if tier is Tier.NARROW else 1
     footer_rows = 0 if tier is Tier.SMALL else 1
     legend_rows = int(legend and size.rows >= LEGEND_ROWS and tier in {Tier.NORMAL, Tier.WIDE})
     prefix = "" if tier is Tier.SMALL else f"{border} " if tier is Tier.NARROW else f" {border} "
     # One row stays free, so that the first row of the region is never the first row of the screen.
     room = size.rows - 1 - header_rows - footer_rows - legend_rows
-    text_columns = max(1, columns - text_width(prefix))
+    text_columns = columns - text_width(prefix)
     # Line breaks cost rows that the estimate does not include; a taller terminal has more to spare.
     spare = size.rows // 10
     little = min(pending, PENDING_ROWS * size.columns)

@@ -69,7 +69,7 @@ class Figures:
     def __init__(self, scene: Scene, state: CanvasState, palette: Palette) -> None:
         block, step = scene.block, scene.step
         assert block is not None
-        length, settled, renoised = state.length, state.settled, sum(state.renoised)
+        length, settled, renoised = len(state.stages), state.settled, sum(state.renoised)
         limit = step.max_steps if step else scene.run.max_steps if scene.run else 0
         at = step.step if step else 0
         # Figures keep their width, so that the words after them stay in place.
@@ -140,7 +140,7 @@ def footer_row(scene: Scene, state: CanvasState, layout: Layout, palette: Palett
     """Sparkline on the left, steps of earlier blocks, position map at the right edge."""
     spark = sparkline(scene.means, layout.spark_steps, palette)
     left: Row = (SPACE, *spark, blank(layout.spark_steps - len(spark)))
-    entropies = scene.step.entropies if scene.step else (math.inf,) * state.length
+    entropies = scene.step.entropies if scene.step else (math.inf,) * len(state.stages)
     right = position_map(entropies, end=state.end, renoised=state.renoised, columns=layout.map_columns, palette=palette)
     room = layout.columns - row_width(left) - row_width(right)
     middle = _earlier(scene, layout, palette, room - 4)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from localdiff.view.canvas_state import CanvasState
 from localdiff.view.cells import Cell, CellMaker
 from localdiff.view.draft import draft_cells
-from localdiff.view.palette import DARK, NOISE
+from localdiff.view.palette import DARK, NOISE, SETTLED
 from tests.fakes.canvas import pieces_of
 
 PIECES = (" one", "two", "a\nb", "", "日本", "<0xE2>", "<0x96>", "<0x80>", "<turn>", "<pad>")
@@ -18,7 +18,7 @@ MAKER = CellMaker(pieces=pieces_of(PIECES.__getitem__, lambda token: token >= EN
 
 def drawn(ids: list[int], stages: list[int], end: int) -> dict[int, tuple[Cell, ...]]:
     """Cells by position."""
-    state = CanvasState(length=len(ids), stages=tuple(stages), settled=0, renoised=(False,) * len(ids), end=end)
+    state = CanvasState(stages=tuple(stages), settled=0, renoised=(False,) * len(ids), end=end)
     cells, owners = draft_cells(ids, state, before=None, end_ids=(END,), pad_id=PAD, cells=MAKER)
     assert owners == sorted(owners)
     return {
@@ -41,7 +41,7 @@ def test_every_cell_belongs_to_its_position(canvas: list[tuple[int, int]], data:
             assert found[place] == (MAKER.end,)
         elif token == PAD:
             assert found[place] == ()
-        elif MAKER.byte(token) is None:
+        elif MAKER.token(token, SETTLED, False) is not None:
             assert found[place] == MAKER.token(token, stage, False)
 
 
@@ -52,6 +52,6 @@ def test_noise_between_bytes_ends_a_character() -> None:
 
 
 def test_an_untouched_canvas_is_all_noise() -> None:
-    state = CanvasState(length=3, stages=(NOISE,) * 3, settled=0, renoised=(False,) * 3, end=3)
+    state = CanvasState(stages=(NOISE,) * 3, settled=0, renoised=(False,) * 3, end=3)
     cells, owners = draft_cells((), state, before=None, end_ids=(END,), pad_id=PAD, cells=MAKER)
     assert (cells, owners) == ([MAKER.noise] * 3, [0, 1, 2])

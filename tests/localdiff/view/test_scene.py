@@ -100,7 +100,7 @@ def step_of(entropies: list[float], ids: list[int], accepted: list[bool]) -> Den
 def test_an_untouched_canvas_reads_as_noise() -> None:
     state = state_of(scene_after(RUN, BLOCKS[0]))
     assert set(state.stages) == {NOISE}
-    assert (state.settled, sum(state.renoised), state.end, state.length) == (0, 0, 32, 32)
+    assert (state.settled, sum(state.renoised), state.end, len(state.stages)) == (0, 0, 32, 32)
 
 
 def test_settled_goes_by_entropy_and_renoised_by_acceptance() -> None:
