@@ -289,7 +289,7 @@ def trace(state: ChatState, argument: str) -> None:
         if len(files) != 1:
             raise UsageError("`/trace` takes one file", '`/trace "my file.jsonl"`')
         name = str(files[0])
-    state.say(state.save_trace(run.events, run.messages, run.options, name))
+    state.say(state.save_trace(run, name))
 
 
 ACTIONS: Mapping[str, Action] = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from localdiff.events import Event
@@ -23,9 +24,20 @@ OpenView: TypeAlias = Callable[[LiveOption, Watch], LiveView | None]
 Interruptible: TypeAlias = Callable[[threading.Event], AbstractContextManager[None]]
 """Inside it Ctrl-C sets the event, and a quick second one raises `LeaveAtOnce`."""
 
-SaveTrace: TypeAlias = Callable[[Sequence[Event], Sequence[Mapping[str, Any]], GenerateOptions, str], str]
-"""Writes the trace of a run that answered these messages with these options to a file of this name, or to one that it
-chooses where the name is empty, and returns a line about what it has done."""
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """A run: the messages that it answers, its options, its events."""
+
+    messages: Sequence[Mapping[str, Any]]
+    options: GenerateOptions
+    events: Sequence[Event]
+
+
+SaveTrace: TypeAlias = Callable[[LastRun, str], str]
+"""Writes the trace of a run to a file of this name, or to one that it chooses where the name is empty; returns a line
+about what it has done.
+"""
 
 RecordReply: TypeAlias = Callable[[Sequence[Mapping[str, Any]], GenerateOptions], Observer]
 """Makes the observer that records the run which is about to answer these messages with these options."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from localdiff.chat.editor import edit_text
-from localdiff.chat.interfaces import ChatModel, SaveTrace
+from localdiff.chat.interfaces import ChatModel, LastRun, SaveTrace
 from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.remarks import Remark, remarks
 from localdiff.chat.reply_runner import ReplyRunner
@@ -22,7 +22,6 @@ from localdiff.chat.session import Attachment, Session, Turn, content_of
 from localdiff.chat.session_store import SessionStore
 from localdiff.chat.settings import ChatSettings
 from localdiff.errors import ContextError, LocaldiffError, ResourceError, is_out_of_memory
-from localdiff.events import Event
 from localdiff.options import MAX_TOKENS, GenerateOptions
 from localdiff.ui.output import DIM, YELLOW, Output
 from localdiff.ui.question import AskUser
@@ -44,15 +43,6 @@ class PendingMessage:
     files: tuple[Attachment, ...] = ()
     replaces: int = 0
     seed: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LastRun:
-    """A run: the messages that it answers, its options, its events."""
-
-    messages: Sequence[Mapping[str, Any]]
-    options: GenerateOptions
-    events: Sequence[Event]
 
 
 @dataclass(kw_only=True, eq=False)

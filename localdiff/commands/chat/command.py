@@ -25,7 +25,7 @@ from localdiff.chat.state import ChatState
 from localdiff.commands.chat.request import ChatRequest
 from localdiff.commands.chat.session import continued, remember, remembered, session_of, thinking_of
 from localdiff.commands.chat.streams import Streams, keyboard_reader
-from localdiff.commands.chat.trace import Headers, RecordableChatModel, reply_recorder, trace_saver
+from localdiff.commands.chat.trace import RecordableChatModel, ReplyTraces
 from localdiff.commands.live import live_view, mode_of
 from localdiff.commands.loading import Loading
 from localdiff.commands.record import TraceFile, trace_file
@@ -116,13 +116,13 @@ def _chat_state(
         in_force=lambda options: _in_force(model, options),
     )
     session.think = settings.options.think
-    headers = Headers(model, streams.user_output)
+    traces = ReplyTraces(model, streams.user_output, trace)
     runner = ReplyRunner(
         model,
         streams.output,
         open_view=_views(request, streams.output, model),
         interruptible=streams.interrupts.stopping,
-        record=None if trace is None else reply_recorder(model, headers, trace),
+        record=traces.record,
         keys=streams.typed,
     )
     return ChatState(
@@ -134,7 +134,7 @@ def _chat_state(
         private=request.private,
         output=streams.user_output,
         folder=paths.state_dir(),
-        save_trace=trace_saver(model, headers),
+        save_trace=traces.save,
         interrupts=streams.interrupts,
         lend_keyboard=streams.typing_as_usual,
         ask=streams.ask if streams.typist else None,

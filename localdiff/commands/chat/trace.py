@@ -6,17 +6,18 @@ Knows what a header needs and where traces of chats go; knows nothing about the 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from localdiff import paths
-from localdiff.chat.interfaces import ChatModel, RecordReply, SaveTrace
+from localdiff.chat.interfaces import ChatModel, LastRun, RecordReply
 from localdiff.commands.loading import hashing_shown_by
 from localdiff.commands.record import TraceFile, conversation, header_of
 from localdiff.errors import UsageError
-from localdiff.events import Event, RunStarted
+from localdiff.events import RunStarted
 from localdiff.options import GenerateOptions
 from localdiff.paths import expanded
 from localdiff.private_file import make_private_folder, write_new, write_private
@@ -24,7 +25,6 @@ from localdiff.quoting import printable
 from localdiff.trace.hashing import Digests, digests_of
 from localdiff.trace.header import Header
 from localdiff.trace.recorder import Recorder
-from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
 from localdiff.ui.status import status_line
 
@@ -43,57 +43,30 @@ class RecordableChatModel(ChatModel, Protocol):
         """The ids that the model is given for these messages."""
 
 
-class Headers:
-    """Headers of the traces of one model's replies.
+class ReplyTraces:
+    """Traces of one model's replies.
 
     Args:
         output: where progress of hashing the weights is shown.
+        file: of `--record`; for it they are hashed before the first line is read, not in the middle of a reply.
     """
 
-    def __init__(self, model: RecordableChatModel, output: Output) -> None:
+    def __init__(self, model: RecordableChatModel, output: Output, file: TraceFile | None) -> None:
         self._model = model
         self._output = output
-        self._digests: Digests | None = None
+        self.record: RecordReply | None = None if file is None else self._recorder_in(file)
 
-    def hash(self) -> Digests:
-        """The hashes of the model's files; made once, which takes a minute for large weights without known hashes."""
-        if self._digests is None:
-            with status_line(self._output) as status:
-                self._digests = digests_of(self._model.engine.identity, hashing_shown_by(status))
-        return self._digests
+    def _recorder_in(self, file: TraceFile) -> RecordReply:
+        """Records replies in an open file, each replacing the one before."""
+        engine, _ = self._model.engine, self._digests
+        return lambda messages, options: file.recorder(engine, self._header_of(messages, options))
 
-    def of(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> Callable[[RunStarted], Header]:
-        """A function that makes the header of a run that answers these messages, once it has started."""
-        digests = self.hash()
-
-        def header(started: RunStarted) -> Header:
-            dialogue = conversation(messages, options.system)
-            plain = header_of(self._model.engine, dialogue, options, started, digests=digests)
-            return replace(plain, prompt_ids=_recorded_prompt_ids(self._model, messages, options))
-
-        return header
-
-
-def reply_recorder(model: RecordableChatModel, headers: Headers, trace: TraceFile) -> RecordReply:
-    """Records a model's replies in an open file, each replacing the one before."""
-    headers.hash()  # before the first line is read, not in the middle of a reply
-
-    def record(messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> Observer:
-        return trace.recorder(model.engine, headers.of(messages, options))
-
-    return record
-
-
-def trace_saver(model: RecordableChatModel, headers: Headers) -> SaveTrace:
-    """Writes traces of a model's replies."""
-
-    def save(
-        events: Sequence[Event], messages: Sequence[Mapping[str, Any]], options: GenerateOptions, name: str
-    ) -> str:
-        header = headers.of(messages, options)
+    def save(self, run: LastRun, name: str) -> str:
+        """See `SaveTrace`."""
         file = io.BytesIO()
-        recorder = Recorder(file, header_of=header, pieces=model.engine.tokenizer)
-        for event in events:
+        header = self._header_of(run.messages, run.options)
+        recorder = Recorder(file, header_of=header, pieces=self._model.engine.tokenizer)
+        for event in run.events:
             recorder.on_event(event)
         path = expanded(name) if name else paths.state_dir() / "traces" / "chat-1.jsonl"
         try:
@@ -103,7 +76,7 @@ def trace_saver(model: RecordableChatModel, headers: Headers) -> SaveTrace:
                 write_private(path, file.getvalue())
             else:
                 make_private_folder(path.parent)
-                path, _ = write_new(map(path.with_name, _names()), file.getvalue())
+                path, _ = write_new((path.with_name(f"chat-{number}.jsonl") for number in count(1)), file.getvalue())
         except OSError as error:
             raise UsageError(
                 f"`{path}` cannot be written: {error.strerror}", "give `/trace` a file elsewhere"
@@ -112,7 +85,24 @@ def trace_saver(model: RecordableChatModel, headers: Headers) -> SaveTrace:
             raise UsageError(f"{name!r:.60} cannot name a file", "`/trace` takes the name of a new file") from error
         return f"The trace is in {printable(paths.shown(path))}; it contains the conversation."
 
-    return save
+    @cached_property
+    def _digests(self) -> Digests:
+        """The hashes of the model's files, which take a minute for large weights without known hashes."""
+        with status_line(self._output) as status:
+            return digests_of(self._model.engine.identity, hashing_shown_by(status))
+
+    def _header_of(
+        self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions
+    ) -> Callable[[RunStarted], Header]:
+        """A function that makes the header of a run that answers these messages, once it has started."""
+        digests = self._digests
+
+        def header(started: RunStarted) -> Header:
+            dialogue = conversation(messages, options.system)
+            plain = header_of(self._model.engine, dialogue, options, started, digests=digests)
+            return replace(plain, prompt_ids=_recorded_prompt_ids(self._model, messages, options))
+
+        return header
 
 
 def _recorded_prompt_ids(
@@ -122,7 +112,3 @@ def _recorded_prompt_ids(
     ids = model.prompt_ids(messages, options)
     text = [{"role": message["role"], "content": message["content"]} for message in messages]
     return None if ids == model.prompt_ids(text, options) else tuple(ids)
-
-
-def _names() -> Iterator[str]:
-    return (f"chat-{number}.jsonl" for number in count(1))
