@@ -31,7 +31,7 @@ class LiveOptions:
     Attributes:
         requested: what was typed, or None to use `preferred`.
         preferred: what the settings say, applied where it can be met; None means auto.
-        palette: a name from `view.palette.PALETTE_NAMES`.
+        palette: its name.
         fps: maximum frames per second.
         slow: seconds to wait after each step.
         color: value of `--color`, or None.

@@ -164,7 +164,7 @@ def _export(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool) 
         return page(trace)
     if form == "json":
         return unpacked(trace, escaped=escaped)
-    name = "dark" if request.palette == "auto" else request.palette
+    name: PaletteName = "dark" if request.palette == "auto" else request.palette
     palette = resolve_palette(name, env={}, encoding="utf-8")
     timeline, view = Timeline(trace.events), ReplayView(trace, palette)
     size = Size(request.columns or SIZE.columns, request.rows or SIZE.rows)

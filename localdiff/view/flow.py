@@ -42,12 +42,8 @@ def lay_out(cells: Sequence[Cell], owners: Sequence[int], columns: int) -> Page:
 
     Args:
         owners: the canvas position of each cell, or `COMMITTED`; never decreasing.
-
-    Raises:
-        ValueError: for fewer than two columns, since a wide character would not fit.
+        columns: two or more, since a wide character would not fit in less.
     """
-    if columns < 2:
-        raise ValueError(f"{columns=} should be at least 2")
     rows: list[Row] = []
     starts: list[int] = []
     row: list[Cell] = []

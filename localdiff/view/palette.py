@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
 from localdiff.view.style import PLAIN, Style
 
@@ -23,7 +23,6 @@ STAGE_NAMES: Final = ("settled", "leaning", "forming", "noise")
 THRESHOLDS: Final = (0.1, 1.0, 4.0)
 
 PaletteName: TypeAlias = Literal["auto", "dark", "light", "16", "mono", "ascii", "heat"]
-PALETTE_NAMES: Final = get_args(PaletteName)
 
 # Terminals that show 256 colours although `TERM` does not end in "256color".
 _RICH_TERMS: Final = ("kitty", "alacritty", "foot", "ghostty", "wezterm", "direct", "iterm")
@@ -156,21 +155,18 @@ def _shows_256(env: Mapping[str, str]) -> bool:
     )
 
 
-def resolve_palette(name: str, *, env: Mapping[str, str], encoding: str | None, color: bool | None = None) -> Palette:
+def resolve_palette(
+    name: PaletteName, *, env: Mapping[str, str], encoding: str | None, color: bool | None = None
+) -> Palette:
     """The palette for a terminal.
 
     Args:
-        name: one of `PALETTE_NAMES`; a palette asked for by name wins over `NO_COLOR`.
+        name: a palette asked for by name wins over `NO_COLOR`.
         env: `NO_COLOR`, `TERM`, `COLORTERM`, `COLORFGBG` and `WT_SESSION` are read.
         encoding: the stream's encoding; anything but a Unicode one gets ASCII glyphs.
         color: False means no colour whatever the name, True means colour whatever `NO_COLOR` says, None
             decides by both.
-
-    Raises:
-        ValueError: for an unknown name.
     """
-    if name not in PALETTE_NAMES:
-        raise ValueError(f"palette {name!r} should be one of {', '.join(PALETTE_NAMES)}")
     if color is None:
         color = name != "auto" or not env.get("NO_COLOR")
     if name in {"mono", "ascii"}:

@@ -28,10 +28,6 @@ class Style:
     dim: bool = False
     underline: bool = False
 
-    def __post_init__(self) -> None:
-        if self.foreground is not None and not 0 <= self.foreground <= 255:
-            raise ValueError(f"{self.foreground=} should be in 0..255")
-
     def underlined(self) -> Style:
         """This style underlined; always the same object, so that styles can be told apart by identity."""
         return _underlined(self)

@@ -40,11 +40,5 @@ def test_blanks_at_the_end_are_not_sent() -> None:
     assert encode_row((blank(5),)) == ""
 
 
-@pytest.mark.parametrize("number", [-1, 256])
-def test_a_colour_that_is_none(number: int) -> None:
-    with pytest.raises(ValueError, match=f"self.foreground={number}"):
-        Style(foreground=number)
-
-
 def test_thoughts_are_faint_and_safe() -> None:
     assert encode_thought("hm\n\n\x1b[2J\n") == "\x1b[0;2mhm\x1b[0m\n\n\x1b[0;2m▯[2J\x1b[0m\n"

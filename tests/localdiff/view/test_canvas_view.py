@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +24,7 @@ from localdiff.events import BlockStarted, DenoiseStep, RunStarted, TextCommitte
 from localdiff.view.ansi import encode_row
 from localdiff.view.canvas_view import CanvasView, Drawn, Picture
 from localdiff.view.layout import Size
-from localdiff.view.palette import ASCII, DARK, PALETTE_NAMES, Palette, resolve_palette
+from localdiff.view.palette import ASCII, DARK, Palette, PaletteName, resolve_palette
 from localdiff.view.paragraphs import Transcript, finished_lines
 from localdiff.view.scene import Scene, fold
 from localdiff.view.style import PLAIN, Row, Style, row_text, row_width
@@ -32,7 +33,7 @@ from tests.fakes.canvas import SCRIPTS, Script, pieces_of
 GOLDEN = Path(__file__).parents[2] / "golden" / "live"
 SIZES = [Size(120, 40), Size(80, 24), Size(50, 20), Size(40, 12), Size(80, 8), Size(20, 6)]
 STEPS = [(1, 0), (1, 2), (1, 6), (2, 3)]
-PALETTES = {n: resolve_palette(n, env={}, encoding="utf-8", color=True) for n in PALETTE_NAMES if n != "auto"}
+PALETTES = {n: resolve_palette(n, env={}, encoding="utf-8", color=True) for n in get_args(PaletteName) if n != "auto"}
 
 
 @cache

@@ -81,11 +81,6 @@ def test_no_cells_make_one_empty_row() -> None:
     assert lay_out([], [], 10) == Page(rows=((),), first_positions=(COMMITTED,))
 
 
-def test_too_few_columns() -> None:
-    with pytest.raises(ValueError, match="columns=1"):
-        lay_out([], [], 1)
-
-
 def test_rows_know_their_positions() -> None:
     shown = page(["one", " two", " three", " four"], 9)
     assert [shown.row_of(position) for position in range(4)] == [0, 0, 1, 2]

@@ -84,10 +84,3 @@ def test_frames_of_different_heights() -> None:
         [Shot(rows=(words("a"),), seconds=1), Shot(rows=(words("a"), words("b")), seconds=1)], columns=9, palette=DARK
     )
     assert len(ElementTree.fromstring(document).findall(f"{SVG}g")) == 1
-
-
-def test_what_cannot_be_drawn() -> None:
-    with pytest.raises(ValueError, match="len\\(shots\\)=0"):
-        animation([], columns=9, palette=DARK)
-    with pytest.raises(ValueError, match="self.seconds=0"):
-        Shot(rows=(), seconds=0)
