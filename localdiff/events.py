@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 SCHEMA_VERSION = 1
 
@@ -215,6 +215,13 @@ class RunFinished:
 
 
 Event: TypeAlias = RunStarted | Prefilled | BlockStarted | DenoiseStep | BlockCommitted | TextCommitted | RunFinished
+
+
+class Observer(Protocol):
+    """Something that observes a generation and never changes it: a display, a recorder, a summary."""
+
+    def on_event(self, event: Event) -> None:
+        """Take the next event, in the order in which they happened."""
 
 
 def name_of(kind: type[Event]) -> str:

@@ -11,10 +11,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from localdiff.events import Event
+from localdiff.events import Event, Observer
 from localdiff.options import GenerateOptions
 from localdiff.ui.live import LiveView
-from localdiff.ui.observer import Observer
 from localdiff.ui.terminal import LiveOption
 from localdiff.ui.watch import Watch
 

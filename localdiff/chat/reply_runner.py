@@ -15,9 +15,8 @@ from typing import Any
 from localdiff.chat.interfaces import ChatModel, Interruptible, OpenView, RecordReply
 from localdiff.chat.reply_printer import ReplyPrinter
 from localdiff.chat.settings import DisplaySettings
-from localdiff.events import Channel, Event
+from localdiff.events import Channel, Event, Observer
 from localdiff.options import MAX_SEED, GenerateOptions
-from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
 from localdiff.ui.reply import Reply
 from localdiff.ui.status import StatusLine, status_line

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from localdiff import __version__
 from localdiff.commands.run_file import FileObserver, OtherFiles, RunFile, run_file
 from localdiff.errors import UsageError
-from localdiff.events import SCHEMA_VERSION, RunStarted
+from localdiff.events import SCHEMA_VERSION, Observer, RunStarted
 from localdiff.options import GenerateOptions
 from localdiff.quoting import printable
 from localdiff.trace.hashing import Digests, digests_of
 from localdiff.trace.header import VERSION, Adapter, Header, Machine, Message, Model, Sampler
 from localdiff.trace.recorder import Recorder
-from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
 from localdiff.utf8 import require_text
 

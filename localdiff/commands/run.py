@@ -25,12 +25,11 @@ from localdiff.commands.prompt import Waiting, read_prompt
 from localdiff.commands.record import RecordOptions, trace_file
 from localdiff.commands.run_file import STDOUT, FileObserver, event_recorders
 from localdiff.errors import INTERRUPTED, UsageError
-from localdiff.events import Channel
+from localdiff.events import Channel, Observer
 from localdiff.identity import ModelIdentity, shown_model, shown_weights
 from localdiff.options import MAX_TOKENS, GenerateOptions
 from localdiff.sizes import rounded
 from localdiff.ui.interrupt import cancel_on_interrupt
-from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
 from localdiff.ui.reply import Reply

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from localdiff.errors import ResourceError, UsageError
-from localdiff.events import Event, RunStarted
+from localdiff.events import Event, Observer, RunStarted
 from localdiff.paths import expanded, is_same
 from localdiff.ui.jsonl import JsonLines
-from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
 
 STDOUT = "-"

@@ -1,6 +1,5 @@
 """Observers of a generation, and the terminals, pipes and files that they write to.
 
-    observer                                the interface that all of them have
     watch                                   how a run is watched
     live, painter, region, mailbox          the live canvas: thread, frames, rows on the screen, what passes between
     reply                                   what a run has brought so far
