@@ -191,7 +191,7 @@ def copy(state: ChatState, argument: str) -> None:
             state.say("Copied, if this terminal allows it; to no file, since this chat is not saved")
             return
     try:
-        shown = printable(paths.shown(write_copy(state.folder, text)))
+        shown = printable(paths.shown(write_copy(paths.state_dir(), text)))
     except ResourceError as error:
         if sequence is None:
             raise

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -19,9 +18,6 @@ from localdiff.ui.watch import Watch
 
 OpenView: TypeAlias = Callable[[LiveOption, Watch], LiveView | None]
 """Makes a view for one run, or None where nothing can be drawn; raises `UsageError` if the user insisted on one."""
-
-Interruptible: TypeAlias = Callable[[threading.Event], AbstractContextManager[None]]
-"""Inside it Ctrl-C sets the event, and a quick second one raises `LeaveAtOnce`."""
 
 
 @dataclass(frozen=True, slots=True)

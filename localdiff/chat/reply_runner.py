@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from localdiff.chat.interfaces import ChatModel, Interruptible, OpenView, RecordReply
+from localdiff.chat.interfaces import ChatModel, OpenView, RecordReply
+from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.reply_printer import ReplyPrinter
 from localdiff.chat.settings import DisplaySettings
 from localdiff.events import Channel, Event, Observer
@@ -46,14 +47,14 @@ class ReplyRunner:
         output: Output,
         *,
         open_view: OpenView,
-        interruptible: Interruptible,
+        interrupts: Interrupts,
         record: RecordReply | None,
         keys: Keys | None = None,
     ) -> None:
         self._model = model
         self._output = output
         self._open_view = open_view
-        self._interruptible = interruptible
+        self._interrupts = interrupts
         self._record = record
         self._keys = keys
         self._is_first = True
@@ -83,7 +84,7 @@ class ReplyRunner:
         cancel, reply = threading.Event(), Reply()
         self.latest, self.events = None, []
         with ExitStack() as stack:
-            stack.enter_context(self._interruptible(cancel))
+            stack.enter_context(self._interrupts.stopping(cancel))
             status = stack.enter_context(status_line(self._output, shown=False))
             observers = self._observers(stack, status, cancel, display)
             if self._record is not None:

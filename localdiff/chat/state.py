@@ -71,7 +71,6 @@ class ChatState:
     store: SessionStore
     private: bool
     output: Output
-    folder: Path
     save_trace: SaveTrace
     interrupts: Interrupts
     lend_keyboard: Callable[[], AbstractContextManager[None]]

@@ -121,7 +121,7 @@ def _chat_state(
         model,
         streams.output,
         open_view=_views(request, streams.output, model),
-        interruptible=streams.interrupts.stopping,
+        interrupts=streams.interrupts,
         record=traces.record,
         keys=streams.typed,
     )
@@ -133,7 +133,6 @@ def _chat_state(
         store=store,
         private=request.private,
         output=streams.user_output,
-        folder=paths.state_dir(),
         save_trace=traces.save,
         interrupts=streams.interrupts,
         lend_keyboard=streams.typing_as_usual,
