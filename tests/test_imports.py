@@ -198,6 +198,7 @@ ALLOWED: dict[str, set[str]] = {
         "quant.modules",
         "quant.planning",
         "ui",
+        "view",
         "bench",
         "model_reference",
         "model_store",

@@ -20,7 +20,7 @@ from localdiff.doctor.disk import check_disk, need_of
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.hub import check_hub
 from localdiff.doctor.settings import check_settings, read_settings
-from localdiff.doctor.terminal import terminal_finding
+from localdiff.doctor.terminal import terminal_capabilities, terminal_finding
 from localdiff.doctor.values import load_values
 from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_model, check_weights
@@ -34,7 +34,6 @@ from localdiff.errors import (
 )
 from localdiff.model_store import is_demo, stored_models
 from localdiff.sizes import parse_size
-from localdiff.ui.capabilities import terminal_capabilities
 from quant import QuantError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@
     output                                  both streams, and what may be written to them
     standard_streams                        that nothing is lost there, on full disks and pipes that do not block
     status, progress, rate                  one line that moves and the log above it, bars, time that is left
-    terminal, capabilities, console         what is known of a terminal, what it can do; that of Windows
+    terminal, console                       what is known of a terminal; that of Windows
     terminal_guard, terminal_signals        how it is restored, whatever ends the process
     progress_terminal                       the same where bars are drawn
     interrupt, question                     Ctrl-C while a model is loaded or answers; yes or no

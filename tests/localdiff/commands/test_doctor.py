@@ -27,11 +27,11 @@ PATIENT = """
 import sys
 from localdiff.doctor import checks
 from localdiff.hub import reach
-from localdiff.ui import capabilities
+from localdiff.doctor import terminal
 limited = checks.limited
 checks.limited = lambda work, _seconds: limited(work, 600)
 reach.TIMEOUT = 600
-capabilities._PATIENCE = 20  # a signal just before that wait is noticed behind it
+terminal._PATIENCE = 20  # a signal just before that wait is noticed behind it
 from localdiff.cli import main
 """
 PATIENTLY = (sys.executable, "-c", PATIENT + "main(sys.argv[4:])")

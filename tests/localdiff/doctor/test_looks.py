@@ -18,12 +18,11 @@ from localdiff.doctor import versions, weights
 from localdiff.doctor.checks import Examination
 from localdiff.doctor.disk import Need, check_disk, need_of
 from localdiff.doctor.settings import check_settings, read_settings
-from localdiff.doctor.terminal import terminal_finding
+from localdiff.doctor.terminal import TerminalCapabilities, terminal_finding
 from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_weights
 from localdiff.errors import UsageError, WeightsError
 from localdiff.model_store import stored_models
-from localdiff.ui.capabilities import TerminalCapabilities
 from localdiff.verification_record import record_verified
 from quant import RECIPES
 from quant.planning.plan import describe_plan
