@@ -11,7 +11,6 @@ from functools import partial
 
 from localdiff.view.canvas_state import CanvasState, state_of
 from localdiff.view.cells import Cell, CellMaker
-from localdiff.view.draft import draft_cells
 from localdiff.view.flow import COMMITTED, Page, lay_out, window
 from localdiff.view.layout import Layout, Size, Tier, layout_of, tier_of
 from localdiff.view.margins import footer_row, header_rows, legend_row, prompt_row, status_row
@@ -123,13 +122,12 @@ class CanvasView:
         return [(prefix, *row) if layout.prefix else row for row in shown], top
 
     def _page(self, scene: Scene, state: CanvasState, layout: Layout, drawn: Drawn, final: tuple[Cell, ...]) -> Page:
-        draft, positions = draft_cells(
+        draft, positions = self._cells.draft(
             scene.step.argmax_ids if scene.step else (),
             state,
             before=drawn.ids,
             end_ids=scene.end_ids,
             pad_id=scene.run.pad_id if scene.run else None,
-            cells=self._cells,
         )
         return lay_out([*final, *draft], [COMMITTED] * len(final) + positions, layout.body_columns)
 

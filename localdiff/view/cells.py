@@ -1,4 +1,4 @@
-"""Cells of token ids: what one position of the canvas shows, at each stage of certainty.
+"""Cells of token ids: what the positions of a canvas show, at each stage of certainty.
 
 Knows pieces, special tokens, bytes and newlines; knows nothing about rows or terminals. A cell is the
 smallest thing that the flow moves to another row. Cells are cached by id and stage, because the same few
@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from localdiff.view.canvas_state import CanvasState
 from localdiff.view.palette import LEANING, NOISE, SETTLED, Palette
 from localdiff.view.pieces import Pieces
 from localdiff.view.sanitize import MISSING, safe_piece, safe_text
@@ -84,6 +85,63 @@ class CellMaker:
         noise = palette.glyphs.noise
         self.noise = Cell(Span(noise, text_width(noise), palette.stages[NOISE]), 1, True, 0)
         self.end = self._sign_cell("end")
+
+    def draft(
+        self,
+        ids: Sequence[int],
+        state: CanvasState,
+        *,
+        before: Sequence[int] | None,
+        end_ids: tuple[int, ...],
+        pad_id: int | None,
+    ) -> tuple[list[Cell], list[int]]:
+        """The cells of a canvas: noise is all alike, padding shows nothing, and nothing follows the end of turn.
+
+        Args:
+            ids: the draft, one id per position, or none for untouched noise; ignored where the stage is noise.
+            state: stages and end of the draft.
+            before: the draft that is on the screen; what differs from it is marked. None marks nothing.
+            pad_id: id that shows nothing.
+
+        Returns:
+            Cells, and for each of them the position that it belongs to.
+        """
+        if not ids:
+            return [self.noise] * len(state.stages), list(range(len(state.stages)))
+        cells: list[Cell] = []
+        owners: list[int] = []
+        stages, noise = state.stages, self.noise
+        position, end = 0, state.end
+        old = ids if before is None else before
+        changed = [was != now for was, now in zip(old[:end], ids[:end], strict=True)]
+        token_cells = self.tokens(ids[:end], stages[:end], changed)
+        while position < end:
+            stage = stages[position]
+            if stage == NOISE:
+                cells.append(noise)
+                owners.append(position)
+                position += 1
+                continue
+            token, piece = ids[position], token_cells[position]
+            if piece is None:
+                stop = position
+                while stop < end and stages[stop] != NOISE and token_cells[stop] is None:
+                    stop += 1
+                for part in self.byte_run(ids[position:stop], stages[position:stop], changed[position:stop]):
+                    cells += part
+                    owners += [position] * len(part)
+                    position += 1
+                continue
+            if token in end_ids:
+                piece = (self.end,)
+            if token != pad_id:
+                cells += piece
+                owners += [position] * len(piece)
+            position += 1
+        if end < len(stages):
+            cells.append(self.end)
+            owners.append(end)
+        return cells, owners
 
     def token(self, token: int, stage: int, changed: bool) -> tuple[Cell, ...] | None:
         """The cells of a token, underlined if it has `changed`; None for a byte piece, which is no text by itself."""

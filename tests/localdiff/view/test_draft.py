@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from localdiff.view.canvas_state import CanvasState
 from localdiff.view.cells import Cell, CellMaker
-from localdiff.view.draft import draft_cells
 from localdiff.view.palette import DARK, NOISE, SETTLED
 from tests.fakes.canvas import pieces_of
 
@@ -19,7 +18,7 @@ MAKER = CellMaker(pieces=pieces_of(PIECES.__getitem__, lambda token: token >= EN
 def drawn(ids: list[int], stages: list[int], end: int) -> dict[int, tuple[Cell, ...]]:
     """Cells by position."""
     state = CanvasState(stages=tuple(stages), settled=0, renoised=(False,) * len(ids), end=end)
-    cells, owners = draft_cells(ids, state, before=None, end_ids=(END,), pad_id=PAD, cells=MAKER)
+    cells, owners = MAKER.draft(ids, state, before=None, end_ids=(END,), pad_id=PAD)
     assert owners == sorted(owners)
     return {
         place: tuple(cell for cell, owner in zip(cells, owners, strict=True) if owner == place)
@@ -53,5 +52,5 @@ def test_noise_between_bytes_ends_a_character() -> None:
 
 def test_an_untouched_canvas_is_all_noise() -> None:
     state = CanvasState(stages=(NOISE,) * 3, settled=0, renoised=(False,) * 3, end=3)
-    cells, owners = draft_cells((), state, before=None, end_ids=(END,), pad_id=PAD, cells=MAKER)
+    cells, owners = MAKER.draft((), state, before=None, end_ids=(END,), pad_id=PAD)
     assert (cells, owners) == ([MAKER.noise] * 3, [0, 1, 2])
