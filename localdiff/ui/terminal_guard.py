@@ -34,10 +34,10 @@ class Keys(Protocol):
 class TerminalGuard:
     """Restores a terminal on every way out.
 
-    Between `start` and `stop`: a hangup and Ctrl-\\ end the process as always, after the terminal has been restored;
-    keys are not echoed into the picture; Ctrl-Z restores it before the process stops; and an exit that skips `stop`
-    still restores it. Signals are handled as in `TerminalSignals`. What was typed meanwhile never reaches a shell that
-    gets the terminal before `stop`.
+    Between `start` and `stop`, or within it: a hangup and Ctrl-\\ end the process as always, after the terminal has
+    been restored; keys are not echoed into the picture; Ctrl-Z restores it before the process stops; and an exit that
+    skips `stop` still restores it. Signals are handled as in `TerminalSignals`. What was typed meanwhile never reaches
+    a shell that gets the terminal before `stop`.
 
     Args:
         stream: the terminal that is drawn on, and that echoes keys.
@@ -64,6 +64,12 @@ class TerminalGuard:
         self._leave = leave or (lambda: PASTES_OFF if self._marks else "")
         self._signals = TerminalSignals(give_back=self._give_back, take=self._on_continued, undrawn=undrawn)
         self._started = self._was_away = False
+
+    def __enter__(self) -> None:
+        self.start()
+
+    def __exit__(self, *_exception: object) -> None:
+        self.stop()
 
     def start(self) -> None:
         """Take over the terminal."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
@@ -60,14 +59,11 @@ class Streams:
         """Inside it, what is typed is kept for the next line."""
         return nullcontext() if self.typed is None else self.typed.typing_ahead()
 
-    @contextmanager
-    def guarded(self) -> Iterator[None]:
+    def guarded(self) -> AbstractContextManager[None]:
         """Inside it, within the former, a shell that gets the terminal at Ctrl-Z gets it as it was before the chat."""
         if self.typed is None:
-            yield
-            return
-        with _guarded(self.user_output, self.typed):
-            yield
+            return nullcontext()
+        return TerminalGuard(stream=self.user_output.stderr.file, keys=self.typed)
 
     def typing_as_usual(self) -> AbstractContextManager[None]:
         """Inside it another program may read what is typed."""
@@ -100,7 +96,7 @@ def keyboard_reader(state: ChatState, typed: TypeAhead, *, private: bool) -> Rea
 
     def suspend() -> None:
         if sys.platform != "win32":
-            with _guarded(state.output, typed):
+            with TerminalGuard(stream=state.output.stderr.file, keys=typed):
                 os.kill(0, signal.SIGTSTP)  # the whole job, as the terminal itself does
 
     def sessions() -> list[str]:
@@ -124,13 +120,3 @@ def keyboard_reader(state: ChatState, typed: TypeAhead, *, private: bool) -> Rea
         suspend=None if sys.platform == "win32" else suspend,
         output=screen,
     )
-
-
-@contextmanager
-def _guarded(output: Output, keys: TypeAhead) -> Iterator[None]:
-    guard = TerminalGuard(stream=output.stderr.file, keys=keys)
-    guard.start()
-    try:
-        yield
-    finally:
-        guard.stop()
