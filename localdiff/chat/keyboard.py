@@ -78,7 +78,6 @@ class KeyboardReader:
         self._suspend = suspend
         self._pastes = Pastes()
         self._offering = Offering()
-        self._line = ""
         self._handled: list[int] = []
         self._session: PromptSession[Any] = PromptSession(
             message=PROMPT,
@@ -120,7 +119,7 @@ class KeyboardReader:
                     self._suspend()
                 ahead = self._ahead()
             elif typed is _EDITED:
-                line = self._folded(self._edit(self._line))
+                line = self._folded(self._edit(self._pastes.unfold(self._session.default_buffer.text)))
                 ahead = self._ahead()
             else:
                 if self._session.app.erase_when_done:  # by `_accept`: the line did not fit the screen
@@ -246,7 +245,6 @@ class KeyboardReader:
 
         @keys.add("c-g", filter=typing)
         def _editor(event: KeyPressEvent) -> None:
-            self._line = self._pastes.unfold(event.current_buffer.text)
             event.app.erase_when_done = True  # it is drawn again with what the editor made of it
             self._leave(event, _EDITED)
 

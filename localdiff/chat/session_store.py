@@ -138,7 +138,9 @@ class SessionStore:
         before, former_name = session.name, None
         try:
             if not session.turns and (before is None or _GIVEN_BY_US.fullmatch(before)):
-                self._discard(session)
+                if before is not None:
+                    self._delete_ours(before)
+                    session.name = None
                 return None
             make_private_folder(self._directory)
             if session.name is None:
@@ -207,12 +209,6 @@ class SessionStore:
     def _require_free(self, session: Session, name: str) -> None:
         if name != session.name and self.exists(name):
             raise UsageError(f"session `{name}` already exists", f"choose another name, or `/load {name}`")
-
-    def _discard(self, session: Session) -> None:
-        """Leaves no file of a session: there is nothing in it that could be continued."""
-        if session.name is not None:
-            self._delete_ours(session.name)
-            session.name = None
 
     def _delete_ours(self, name: str) -> None:
         """Deletes a file, unless another program has written to it since."""
