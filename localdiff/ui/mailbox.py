@@ -28,7 +28,7 @@ class Mailbox(Generic[T]):
             (self._kept if keep else self._latest).append(item)
             self._changed.notify()
 
-    def take(self, timeout: float | None = None) -> list[T]:
+    def take(self, timeout: float) -> list[T]:
         """Wait until there are items, the box is closed or `timeout` seconds are over; oldest first."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed.is_set() or self._kept or self._latest, timeout)

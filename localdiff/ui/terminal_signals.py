@@ -11,14 +11,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from types import FrameType, MappingProxyType
+from types import FrameType
 from typing import TypeAlias
 
 from localdiff.ui.interrupt import Handler
 
 Undrawn: TypeAlias = Callable[[], AbstractContextManager[None]]
 
-_NONE: Mapping[int, Handler] = MappingProxyType({})
 _PATIENCE = 1.0
 
 
@@ -58,12 +57,12 @@ class TerminalSignals:
         *,
         give_back: Callable[[], None],
         take: Callable[[], None],
-        more: Mapping[int, Handler] = _NONE,
+        more: Mapping[int, Handler] | None = None,
         undrawn: Undrawn = nullcontext,
     ) -> None:
         self._give_back = give_back
         self._take = take
-        self._more = more
+        self._more = more or {}
         self._undrawn = undrawn
         self._handled: list[int] = []
         self.is_ending = False
