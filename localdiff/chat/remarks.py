@@ -25,11 +25,12 @@ class Remark:
 
 
 def remarks(
-    reply: Reply, *, context: int, room_hint: str, stats: bool, width: int | None, dot: str
+    reply: Reply, *, replaces: bool, context: int, room_hint: str, stats: bool, width: int | None, dot: str
 ) -> Iterator[Remark]:
     """The lines under a reply.
 
     Args:
+        replaces: whether it answers once more; the answer before stays if this one is not kept.
         context: maximum tokens of prompt and answer together.
         room_hint: what makes room in it, in words.
         width: columns of the terminal, None for no limit.
@@ -40,6 +41,8 @@ def remarks(
         yield Remark("The reply is still empty. `/retry` tries again, `/edit` changes your message.")
     elif not reply.is_kept and reply.stats is not None:
         yield Remark("The reply ended before its answer began.")
+    if replaces and not reply.is_kept:
+        yield Remark("The previous answer is kept.")
     if reply.is_kept and reply.unsettled:
         yield Remark(_unsettled(reply.unsettled, reply.max_steps), "warning")
     if reply.stats is None:

@@ -16,7 +16,7 @@ from typing import Any
 from localdiff.chat.editor import edit_text
 from localdiff.chat.interfaces import ChatModel, LastRun, SaveTrace
 from localdiff.chat.interrupts import Interrupts
-from localdiff.chat.remarks import Remark, remarks
+from localdiff.chat.remarks import remarks
 from localdiff.chat.reply_runner import ReplyRunner
 from localdiff.chat.session import Attachment, Session, Turn, content_of
 from localdiff.chat.session_store import SessionStore
@@ -246,8 +246,7 @@ class ChatState:
         finally:
             self._take_reply(message, kept_turns, messages, options)
         if self.output.notes:
-            for remark in self._remarks(reply):
-                self._print(remark)
+            self._remark_on(reply, replaces=message.replaces > 0)
 
     def _take_reply(
         self, message: PendingMessage, kept_turns: int, messages: Sequence[Mapping[str, Any]], options: GenerateOptions
@@ -277,29 +276,23 @@ class ChatState:
         self.attachments = {path: file for path, file in self.attachments.items() if file not in message.files}
         self._unshown = self._save_error()
 
-    def _remarks(self, reply: Reply) -> list[Remark]:
+    def _remark_on(self, reply: Reply, *, replaces: bool) -> None:
+        """Print what is said under a reply."""
         stream = self.output.stderr
-        reply_remarks = list(
-            remarks(
-                reply,
-                context=self.context,
-                room_hint=self.room_hint,
-                stats=self.settings.display.stats,
-                width=stream.room,
-                dot=stream.dot(),
-            )
-        )
-        if self.unanswered is not None and self.unanswered.replaces:
-            reply_remarks.insert(1, Remark("The previous answer is kept."))
-        return reply_remarks
-
-    def _print(self, remark: Remark) -> None:
-        stream = self.output.stderr
-        if remark.tone == "hint":
-            self.output.hint(remark.text)
-        else:
-            style = {"dim": DIM, "warning": YELLOW}.get(remark.tone)
-            self.say(remark.text if style is None else stream.styled(remark.text, style))
+        for remark in remarks(
+            reply,
+            replaces=replaces,
+            context=self.context,
+            room_hint=self.room_hint,
+            stats=self.settings.display.stats,
+            width=stream.room,
+            dot=stream.dot(),
+        ):
+            if remark.tone == "hint":
+                self.output.hint(remark.text)
+            else:
+                style = {"dim": DIM, "warning": YELLOW}.get(remark.tone)
+                self.say(remark.text if style is None else stream.styled(remark.text, style))
 
 
 def stamp() -> str:
