@@ -1,8 +1,7 @@
 """The command `localdiff chat`, assembled from its parts.
 
     command     the command
-    request     what the command line asks for
-    session     which session is continued, and with which model
+    request     what the command line asks for: which session is continued, and with which model
     streams     where it is held: streams, and the keyboard
     trace       traces of replies
 

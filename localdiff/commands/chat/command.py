@@ -22,8 +22,7 @@ from localdiff.chat.session_store import SessionStore
 from localdiff.chat.session_text import damage_line, opened_line, saved_line
 from localdiff.chat.settings import ChatSettings
 from localdiff.chat.state import ChatState
-from localdiff.commands.chat.request import ChatRequest
-from localdiff.commands.chat.session import continued, remember, remembered, session_of, thinking_of
+from localdiff.commands.chat.request import ChatRequest, continued, remember, remembered, session_of, thinking_of
 from localdiff.commands.chat.streams import Streams, keyboard_reader
 from localdiff.commands.chat.trace import RecordableChatModel, ReplyTraces
 from localdiff.commands.live import live_view, mode_of
