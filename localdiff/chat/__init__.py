@@ -7,10 +7,9 @@
     reply_runner, reply_printer                   a reply while it grows, and its text on the screen
     markdown, remarks                             how it is rendered, and remarked on
     session, session_file, session_store          turns, their lines of JSON, the folder of such files
-    session_text                                  what is shown of sessions: tables, lines, earlier turns
-    settings                                      what `/set` changes
-    keyboard, pastes, typeahead, piped            terminal input, folded pastes, keys typed early; input from a pipe
-    line_display                                  how a line looks while it is typed
+    settings, session_text                        what `/set` changes; what is shown of sessions
+    keyboard, pastes, typeahead                   terminal input, folded pastes, keys typed early
+    line_display, line_reader                     how a line looks while it is typed; input without single keys
     interrupts                                    Ctrl-C, from the first line to the last
     completing, offering                          what Tab completes, and how it is offered
     history, editor                               earlier input, the user's editor

@@ -13,8 +13,8 @@ from typing import BinaryIO, TypeAlias
 
 from localdiff import paths
 from localdiff.chat.interfaces import OpenView, Reader
+from localdiff.chat.line_reader import LineReader
 from localdiff.chat.loop import Chat
-from localdiff.chat.piped import LineReader
 from localdiff.chat.reply_runner import ReplyRunner
 from localdiff.chat.session import Session
 from localdiff.chat.session_file import Opened

@@ -20,7 +20,7 @@ from prompt_toolkit.output import DummyOutput
 from localdiff.chat import loop, session, session_store, state
 from localdiff.chat.interrupts import Interrupts, LeaveAtOnce
 from localdiff.chat.keyboard import KeyboardReader
-from localdiff.chat.piped import LineReader
+from localdiff.chat.line_reader import LineReader
 from localdiff.events import RunFinished
 from localdiff.private_file import write_private
 from localdiff.ui.interrupt import IMPATIENCE

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from localdiff import paths
-from localdiff.chat import piped as typed
+from localdiff.chat import line_reader as typed
 from localdiff.chat import slash
 from localdiff.chat.interrupts import Interrupts
-from localdiff.chat.piped import LineReader
+from localdiff.chat.line_reader import LineReader
 from localdiff.errors import UsageError
 from localdiff.utf8 import MAX_BYTES
 from tests.screens.processes import Cli
