@@ -6,6 +6,7 @@ and is dropped; anything else that is malformed is refused.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import re
 from pathlib import Path
@@ -55,8 +56,9 @@ def read_stream(file: BinaryIO, name: str) -> Trace:
         OSError: it cannot be read.
         TraceError: as `read_trace`.
     """
-    data = bytearray(file.read(1))
-    if data != b"{":  # which a device may give for ever
+    # An editor of Windows may have put a byte order mark before it. A device may give bytes for ever.
+    data = bytearray(file.read(len(codecs.BOM_UTF8) + 1)).removeprefix(codecs.BOM_UTF8)
+    if not data.startswith(b"{"):
         raise _no_trace(name)
     while piece := file.read(min(_PIECE, MAX_BYTES + 1 - len(data))):
         data += piece

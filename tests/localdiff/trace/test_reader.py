@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import hashlib
 import io
@@ -244,6 +245,13 @@ def test_a_number_of_threads_that_no_machine_has_is_refused(threads: int) -> Non
 @pytest.mark.parametrize("data", [b"", b"\n", b"hello\n", b"\x00\xff\n", b"{}\n", b'{"trace":1}\n', b"no line end"])
 def test_what_is_no_trace_is_called_so(data: bytes) -> None:
     assert refusal(data) == "`t.jsonl` is not a trace"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_trace() -> None:
+    trace = read_stream(io.BytesIO(codecs.BOM_UTF8 + DATA), "t.jsonl")
+    assert trace == parse_trace(DATA, "t.jsonl")
+    with pytest.raises(TraceError, match="`t.jsonl` is not a trace"):
+        read_stream(io.BytesIO(codecs.BOM_UTF8), "t.jsonl")
 
 
 def test_bytes_that_are_no_text_are_damage() -> None:
