@@ -149,7 +149,8 @@ class SessionStore:
                 former_name = session.name
                 self._save_as_new(session, session.name)
             else:
-                self._identities[session.name] = _identity(write_private(self.path(session.name), encode(session)))
+                path = Path(os.path.realpath(self.path(session.name)))  # a link to a file elsewhere stays one
+                self._identities[session.name] = _identity(write_private(path, encode(session)))
         except OSError as error:
             session.name = before
             raise ResourceError(

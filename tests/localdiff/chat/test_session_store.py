@@ -325,6 +325,20 @@ def test_what_is_no_file_of_a_session_is_refused(store: SessionStore, kind: str)
         store.open("x")
 
 
+def test_a_link_stays_one_and_what_it_leads_to_is_written(store: SessionStore, tmp_path: Path) -> None:
+    store.save(session("one", name="x"))
+    target = tmp_path / "elsewhere.jsonl"
+    store.path("x").rename(target)
+    store.path("x").symlink_to(target)
+    kept = store.open("x").session
+    for text in ("two", "three"):
+        kept.turns.append(turn(text))
+        assert store.save(kept) is None
+    assert store.path("x").is_symlink()
+    assert [one.text for one in read(target.read_bytes(), "x").session.turns] == ["one", "two", "three"]
+    assert list(tmp_path.iterdir()) == [folder(store).parent, target]
+
+
 def test_turns_are_saved_as_they_come_and_gone_on_with(room: Room) -> None:
     room("First")
     shown = room("Second", resume=True)
