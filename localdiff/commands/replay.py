@@ -39,6 +39,8 @@ _SUFFIXES: Mapping[str, Form] = {
     ".svg": "svg",
     ".cast": "cast",
 }
+_UTF8: tuple[Form, ...] = ("html", "svg", "cast")
+"""Forms that are files of UTF-8 wherever they are written, and nothing for a terminal."""
 _FRAME_SECONDS = 1 / 30
 _WAIT_SECONDS = 3600.0
 """The longest wait for a key at a time: no clock waits for as long as a trace may claim that a step took."""
@@ -118,7 +120,7 @@ def replay(request: ReplayRequest, output: Output, *, keyboard: TextIO | None) -
     plays = form is None and can_play(keyboard, output.stdout)
     form = form or "text"
     on_terminal = output.stdout.terminal and request.output is None
-    if on_terminal and form in ("html", "svg", "cast"):
+    if on_terminal and form in _UTF8:
         raise UsageError(f"`--to {form}` would fill the terminal", f"add `-o FILE.{form}`, or send it into a pipe")
     trace = open_trace(request.file)
     if not trace.complete:
@@ -131,7 +133,10 @@ def replay(request: ReplayRequest, output: Output, *, keyboard: TextIO | None) -
     if request.output is not None:
         output_file(request.output, inputs=[request.file]).save(text)
         return 0
-    output.stdout.write(safe_text(text) if on_terminal else text)
+    if form in _UTF8:
+        output.stdout.write_utf8(text)
+    else:
+        output.stdout.write(safe_text(text) if on_terminal else text)
     if on_terminal and not text.endswith("\n"):
         output.stdout.write("\n")
     return 0

@@ -67,7 +67,9 @@ def write_diff(
         text = diff_page(*traces, comparison, names)
     else:
         text = report(*traces, comparison, names, width=output.stdout.room if file is None else None)
-    if file is None:
-        output.stdout.write(text)
-    else:
+    if file is not None:
         file.save(text)
+    elif form == "html":
+        output.stdout.write_utf8(text)
+    else:
+        output.stdout.write(text)

@@ -121,6 +121,12 @@ class Stream:
         text = json.dumps(value, indent=2, ensure_ascii=self.escapes_json, allow_nan=False)
         self.write(text.encode(errors="backslashreplace").decode() + "\n")
 
+    def write_utf8(self, text: str) -> None:
+        """Write a text that is UTF-8 because it says so itself, as a page does; the stream stays in that encoding."""
+        if isinstance(self.file, io.TextIOWrapper):
+            self.file.reconfigure(encoding="utf-8", errors="strict", newline="\n")
+        self.write(text)
+
     def write_path(self, path: Path) -> None:
         """Write a path and a newline: its exact bytes, which need not be text, but nothing that controls a terminal."""
         if self.terminal:

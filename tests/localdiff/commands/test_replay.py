@@ -59,6 +59,16 @@ def test_every_form_goes_where_it_should(cli: Cli, file: Path, tmp_path: Path, n
         assert Path(arguments[-1]).read_text() == piped.stdout
 
 
+@pytest.mark.parametrize("command", [["replay"], ["trace", "diff", "example"]])
+def test_a_page_is_utf8_as_it_says_whatever_stdout_is(command: list[str]) -> None:
+    page, plain = (
+        process(*command, "example", "--to", "html", env=environment(PYTHONIOENCODING=encoding)).stdout
+        for encoding in ("ascii", "utf-8")
+    )
+    assert page == plain
+    assert "←" in page
+
+
 def test_one_moment(cli: Cli, file: Path) -> None:
     text = cli("replay", str(file), "--to", "text", "--block", "2", "--step", "3").stdout
     assert " block 2/≤3 · step  3/48 " in text

@@ -110,6 +110,12 @@ def test_json_is_ascii_in_an_encoding_that_lacks_characters() -> None:
         assert json.loads(written) == {"text": "é😀"}
 
 
+def test_a_text_that_says_it_is_utf8_is_that() -> None:
+    pipe = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    decide(stdout=pipe, stderr=CapturedStream(), env={"PYTHONIOENCODING": "ascii"}).stdout.write_utf8("é✓\n")
+    assert pipe.buffer.getvalue() == "é✓\n".encode()  # type: ignore[attr-defined]
+
+
 def test_the_dot_is_what_the_stream_can_encode() -> None:
     assert Stream(file=io.TextIOWrapper(io.BytesIO(), encoding="ascii")).dot() == "-"
     assert Stream(file=io.TextIOWrapper(io.BytesIO(), encoding="utf-8")).dot() == "·"
