@@ -58,7 +58,7 @@ def answer(command: Any, shell: str, arguments: Sequence[str], env: Mapping[str,
     """
     words = list(arguments)
     if shell == "powershell":
-        words.append(env.get(WORD_VARIABLE, ""))
+        words.append(env.get(WORD_VARIABLE, "").lstrip("'\""))
     quote, cut = "", 0
     if shell == "bash" and words:
         quote = _open_quote(words[-1])
@@ -72,7 +72,10 @@ def answer(command: Any, shell: str, arguments: Sequence[str], env: Mapping[str,
         # A line is a record: what does not fit on one line is not offered.
         if candidate.value.isprintable():
             value = candidate.value[cut:]
-            value = _quoted_for_bash(value, quote) if shell == "bash" else value  # the others quote it themselves
+            if shell == "bash":
+                value = _quoted_for_bash(value, quote)
+            elif shell == "powershell":
+                value = _quoted_for_powershell(value)  # zsh and fish quote it themselves
             lines.append("\t".join((candidate.kind, value, first_sentence(candidate.help))).rstrip("\t"))
     return "".join(line + "\n" for line in lines)
 
@@ -274,6 +277,8 @@ def _bash_words(words: Sequence[str]) -> list[str]:
 
 
 def _unquoted(word: str) -> str:
+    if word.startswith('"'):  # in which `shlex` knows two of the four characters that a backslash escapes
+        word = re.sub(r"\\(.)", lambda pair: pair[1] if pair[1] in "$`" else pair[0], word)
     try:
         parts = shlex.split(word)
     except ValueError:  # a backslash at the end, or a quote that is still open
@@ -283,7 +288,9 @@ def _unquoted(word: str) -> str:
 
 def _open_quote(word: str) -> str:
     """The quote that a word begins with, if it is still open."""
-    return word[:1] if word[:1] in ("'", '"') and word.count(word[:1]) == 1 else ""
+    quote = word[:1]
+    rest = word if quote == "'" else re.sub(r"\\.", "", word)
+    return quote if quote in ("'", '"') and rest.count(quote) == 1 else ""
 
 
 def _quoted_for_bash(value: str, quote: str) -> str:
@@ -291,3 +298,9 @@ def _quoted_for_bash(value: str, quote: str) -> str:
     if quote == "'":
         return value.replace("'", "'\\''")
     return re.sub(r'([$`"\\])' if quote else r"([^\w@%+=:,./-])", r"\\\1", value)
+
+
+def _quoted_for_powershell(value: str) -> str:
+    """A word as PowerShell reads it, where quotation marks of typography are quotes as well."""
+    plain = re.fullmatch(r"[\w%+=:,./-]*", value)
+    return value if plain else "'" + re.sub(r"(['‘’‚‛])", r"\1\1", value) + "'"

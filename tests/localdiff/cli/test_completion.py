@@ -141,6 +141,9 @@ def test_words_as_each_shell_hands_them_over(
         (["a\\ "], [r"a\ model", r"a\ mod\$\"e\'l"]),
         (["'a "], ["a model", "a mod$\"e'\\''l"]),
         (['"a '], ["a model", r"a mod\$\"e'l"]),
+        ([r'"a mod\$'], [r"a mod\$\"e'l"]),
+        ([r'"a mod\$\"e'], [r"a mod\$\"e'l"]),
+        ([r'"a mod\$\"e' + "'l\""], [r"a\ mod\$\"e\'l"]),
         (["--model", "=", '"a mode'], ["a model"]),
         (["--model", "=", "a\\ mode"], [r"a\ model"]),
         (["--model=a\\ mode"], [r"--model=a\ model"]),
@@ -155,6 +158,17 @@ def test_what_is_more_than_a_word_is_quoted_for_bash(tmp_path: Path, words: list
     before = ["run"] if words[0].startswith("--") else ["run", "-m"]
     lines = answer(GROUP, "bash", [*before, *words], {"LOCALDIFF_HOME": str(tmp_path)}).splitlines()
     assert sorted(line.split("\t")[1] for line in lines if line.startswith("plain")) == sorted(values)
+
+
+@pytest.mark.parametrize("word", ["a", "'a ", '"a '])
+def test_what_is_more_than_a_word_is_quoted_for_powershell(tmp_path: Path, word: str) -> None:
+    for name in ("a model", "a’s $mod'l", "a4"):
+        (tmp_path / "models" / name).mkdir(parents=True)
+        (tmp_path / "models" / name / "quant.json").touch()
+    env = {"LOCALDIFF_HOME": str(tmp_path), "_LOCALDIFF_WORD": word}
+    lines = answer(GROUP, "powershell", ["run", "-m"], env).splitlines()
+    values = [line.split("\t")[1] for line in lines if line.startswith("plain")]
+    assert values == (["'a model'"] if " " in word else ["'a model'", "a4", "'a’’s $mod''l'"])
 
 
 def test_a_request_for_completions_runs_nothing_and_loads_nothing_heavy() -> None:
