@@ -141,7 +141,8 @@ def canceller(cancel: threading.Event, clock: Callable[[], float]) -> Callable[[
 def quit_as_terminated() -> Iterator[None]:
     """Inside it Ctrl-\\ does what `kill` does, if the program handles that: it loses nothing that is finished.
 
-    Off the main thread it does nothing, nor where Ctrl-\\ is ignored.
+    It stays so while the program ends because of it: a key that is held repeats, and must not break that off. Off the
+    main thread it does nothing, nor where Ctrl-\\ is ignored.
     """
     terminate = signal.getsignal(signal.SIGTERM)
     if (
@@ -152,10 +153,15 @@ def quit_as_terminated() -> Iterator[None]:
         yield
         return
     signal.signal(signal.SIGQUIT, terminate)
+    ends = False
     try:
         yield
+    except SystemExit:
+        ends = True
+        raise
     finally:
-        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+        if not ends:
+            signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from types import FrameType
 
 import pytest
 
-from localdiff.ui.interrupt import IMPATIENCE, cancel_on_interrupt, interruptible
+from localdiff.ui.interrupt import IMPATIENCE, cancel_on_interrupt, interruptible, quit_as_terminated
 from tests.fakes.clock import FakeClock
 from tests.screens.processes import ROOT, TIMEOUT, environment
 
@@ -34,6 +34,31 @@ def test_a_late_second_counts_as_a_first() -> None:
             signal.raise_signal(signal.SIGINT)
             clock.now += IMPATIENCE
     assert cancel.is_set()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such key")
+def test_ctrl_backslash_may_be_repeated_while_the_program_ends() -> None:
+    asked: list[int] = []
+
+    def terminate(number: int, _frame: FrameType | None) -> None:
+        asked.append(number)
+        if len(asked) == 1:
+            raise SystemExit(143)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGQUIT)}
+    try:
+        signal.signal(signal.SIGTERM, terminate)
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+        with quit_as_terminated():
+            pass
+        assert signal.getsignal(signal.SIGQUIT) is signal.SIG_DFL
+        with pytest.raises(SystemExit), quit_as_terminated():
+            signal.raise_signal(signal.SIGQUIT)
+        signal.raise_signal(signal.SIGQUIT)
+        assert asked == [signal.SIGQUIT] * 2
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_where_it_is_ignored_it_stays_so() -> None:
