@@ -36,6 +36,16 @@ class LocaldiffError(Exception):
     def __str__(self) -> str:
         return self.message  # those who pass it on may have reworded it
 
+    @property
+    def hint(self) -> str | None:
+        """As above; a traceback shows it as a note below the message."""
+        return self._hint
+
+    @hint.setter
+    def hint(self, hint: str | None) -> None:
+        self._hint = hint
+        self.__notes__ = [] if hint is None else [f"hint: {hint}"]
+
 
 class UsageError(LocaldiffError):
     """What the user typed, or gave as a prompt, cannot be used."""
@@ -178,6 +188,16 @@ def gpu_failure(error: BaseException) -> str | None:
     words = str(error).strip().partition("\n")[0]
     is_of_cuda = type(error).__name__ == "AcceleratorError" or words.startswith(_FAILURES)
     return words if isinstance(error, RuntimeError) and is_of_cuda else None
+
+
+def busy_gpu(words: str) -> str | None:
+    """What helps where a GPU failed in these words because it lets in no further program; None for any other."""
+    if "busy or unavailable" not in words:
+        return None
+    return (
+        "another program may have the GPU to itself: `nvidia-smi` shows which, and the compute mode; "
+        "`sudo nvidia-smi -c DEFAULT` lets programs share it, `--device cpu` avoids it"
+    )
 
 
 _kept: list[BaseException] = []
