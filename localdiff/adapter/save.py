@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -25,7 +26,7 @@ from localdiff.adapter.fresh import check_network, terms_of
 from localdiff.adapter.lowrank import LowRank
 from localdiff.adapter.targets import EXPERT_PARAMETERS, PREFIXES, targets
 from localdiff.adapter_reference import CONFIG_FILE, WEIGHTS_FILE
-from localdiff.errors import ArgumentError, UsageError, kind_of
+from localdiff.errors import ArgumentError, ResourceError, UsageError, kind_of, one_line
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.renaming import replace, temporary_file
 
@@ -52,6 +53,7 @@ def save_adapter(
 
     Raises:
         UsageError: the model has no adapter, or an argument is of another kind.
+        ResourceError: the files cannot be written.
     """
     check_network(network)
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
@@ -77,10 +79,19 @@ def save_adapter(
     config = _config({name: term for name, (_, term) in terms.items()}, base)
     config["target_modules"] = sorted(name for name, (experts, _) in terms.items() if experts is None)
     config["target_parameters"] = sorted(name for name, (experts, _) in terms.items() if experts is not None) or None
-    directory = Path(directory)
+    metadata = {"format": "pt", FINGERPRINT: fingerprint(network)}
+    try:
+        _write(Path(directory), tensors, metadata, config)
+    except (OSError, SafetensorError) as error:
+        raise ResourceError(
+            f"`{directory}` cannot be written: {one_line(error)}", "give `save_adapter` another directory"
+        ) from error
+
+
+def _write(directory: Path, tensors: dict[str, Tensor], metadata: dict[str, str], config: dict[str, Any]) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     with temporary_file(directory / WEIGHTS_FILE) as weights:
-        save_file(tensors, weights, metadata={"format": "pt", FINGERPRINT: fingerprint(network)})
+        save_file(tensors, weights, metadata=metadata)
         weights.chmod(0o644)  # safetensors makes files private
         replace(weights, directory / WEIGHTS_FILE)
     with temporary_file(directory / CONFIG_FILE) as text:

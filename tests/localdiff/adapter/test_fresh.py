@@ -15,7 +15,7 @@ from localdiff.adapter import add_adapter, save_adapter
 from localdiff.adapter.attach import attach
 from localdiff.adapter.fresh import terms_of
 from localdiff.adapter.lowrank import LowRank
-from localdiff.errors import UsageError
+from localdiff.errors import ResourceError, UsageError
 from localdiff.model.batched import batched_logits
 from quant.codecs import CODECS
 from quant.modules import QuantTensor, swap_modules
@@ -55,9 +55,17 @@ def test_a_disk_that_is_full_keeps_nothing_of_an_adapter(tmp_path: Path, monkeyp
     network = tiny.model()
     add_adapter(network, EVERYTHING, rank=3, alpha=6)
     monkeypatch.setattr("localdiff.adapter.save.save_file", fill)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(ResourceError, match="cannot be written: No space left on device"):
         save_adapter(network, tmp_path, base=None)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_no_place_for_an_adapter(tmp_path: Path) -> None:
+    network, taken = tiny.model(), tmp_path / "taken"
+    add_adapter(network, ["q_proj"], rank=2, alpha=2)
+    taken.touch()
+    with pytest.raises(ResourceError, match="`.*taken` cannot be written: File exists"):
+        save_adapter(network, taken, base=None)
 
 
 def test_every_factor_learns_and_no_weight_does() -> None:
