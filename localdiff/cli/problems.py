@@ -12,7 +12,15 @@ from difflib import get_close_matches
 
 import typer
 
-from localdiff.errors import LocaldiffError, ResourceError, UsageError, broken_package, gpu_failure, out_of_resources
+from localdiff.errors import (
+    LocaldiffError,
+    ResourceError,
+    UsageError,
+    broken_package,
+    busy_gpu,
+    gpu_failure,
+    out_of_resources,
+)
 from localdiff.identity import DEMO
 from localdiff.quoting import printable, shell_word
 from localdiff.ui.output import STDOUT_NAME
@@ -46,7 +54,9 @@ def worded(error: Exception) -> LocaldiffError:
     if (words := gpu_failure(error)) is not None:
         return ResourceError(
             f"the GPU failed ({words})",
-            "`localdiff doctor` examines it; `LOCALDIFF_CUDA_PLAIN=all` runs without kernels, `--device cpu` avoids it",
+            busy_gpu(words)
+            or "`localdiff doctor` examines it; `LOCALDIFF_CUDA_PLAIN=all` runs without kernels, `--device cpu` "
+            "avoids it",
         )
     if (broken := broken_package(error)) is not None:
         package, reason, advice = broken

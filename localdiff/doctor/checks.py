@@ -28,6 +28,7 @@ from localdiff.errors import (
     LocaldiffError,
     WeightsError,
     broken_package,
+    busy_gpu,
     gpu_failure,
     keep_what_failed,
     out_of_resources,
@@ -215,15 +216,15 @@ def _failed(check: Check, error: Exception) -> Finding:
             public="it failed",
             exit_code=error.exit_code,
         )
+    words = gpu_failure(error)  # CUDA's, which name nobody
     if (broken := broken_package(error)) is not None:
         _, reason, advice = broken
     else:
         reason = str(error).partition("\n")[0]
-        advice = (
+        advice = busy_gpu(words or "") or (
             "this is a bug or a broken driver: please report it with what `LOCALDIFF_DEBUG=1 localdiff doctor` shows"
         )
     kind = f"unexpected {type(error).__name__}"
-    words = gpu_failure(error)  # CUDA's, which name nobody
     public = kind if words is None else f"{kind}: {words}"
     return finding(status="fail", text=f"{kind}: {reason}", public=public, advice=advice)
 

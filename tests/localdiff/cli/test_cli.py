@@ -383,6 +383,15 @@ def test_a_gpu_that_fails_is_no_bug_of_the_command(cli: Cli, name: str, words: s
     assert "LOCALDIFF_CUDA_PLAIN=all" in result.stderr
 
 
+def test_a_gpu_that_another_program_has_to_itself_is_not_helped_without_kernels(cli: Cli) -> None:
+    words = "CUDA error: CUDA-capable device(s) is/are busy or unavailable"
+    cli.engine = ScriptedEngine(error=RuntimeError(words))
+    result = cli("run", "-m", "demo", "hi")
+    assert result.code == 4
+    assert result.stderr.startswith(f"error: the GPU failed ({words})\nhint: another program may have the GPU")
+    assert "LOCALDIFF_CUDA_PLAIN" not in result.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "fails"),
     [

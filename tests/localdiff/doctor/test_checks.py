@@ -66,6 +66,7 @@ def test_a_check_for_which_a_limit_is_too_low_is_no_bug(error: Exception, text: 
         (ModuleNotFoundError("No module named '_lzma'", name="_lzma"), "it is a part of Python that"),
         (ImportError("cannot import `x`", name="quant.jobs"), "this is a bug"),
         (RuntimeError("driver said no\nmore"), "LOCALDIFF_DEBUG=1 localdiff doctor"),
+        (RuntimeError("CUDA error: CUDA-capable device(s) is/are busy or unavailable"), "`nvidia-smi` shows which"),
     ],
 )
 def test_a_check_that_breaks(error: Exception, advice: str, capsys: pytest.CaptureFixture[str]) -> None:
