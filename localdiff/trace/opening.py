@@ -25,12 +25,14 @@ def open_trace(name: str) -> Trace:
         name: of a file; `-` is standard input and `example` ships with the package, `./-` and `./example` are files.
 
     Raises:
-        UsageError: there is no such file, or it cannot be read.
+        UsageError: the name is empty, there is no such file, or it cannot be read.
         TraceError: it is not a trace, is damaged, or has an unknown version.
         WeightsError: this installation has no example.
     """
     if name == STDIN:
         return _piped()
+    if not name:  # as of a variable that is not set; it would be the current folder
+        raise UsageError("the name of a trace is empty", f"give one; `{EXAMPLE}` ships with the package")
     return read_trace(example_path() if name == EXAMPLE else expanded(name))
 
 

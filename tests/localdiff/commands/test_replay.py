@@ -328,6 +328,12 @@ def test_the_example_is_found_by_its_name(cli: Cli, file: Path, monkeypatch: pyt
     assert cli("replay", "example").stdout == TEXT
 
 
+def test_an_empty_name_is_no_folder(cli: Cli) -> None:
+    for command in (["replay"], ["trace", "check"]):
+        result = cli(*command, "")
+        assert (result.code, result.stderr.splitlines()[0]) == (2, "error: the name of a trace is empty")
+
+
 def test_a_trace_through_a_pipe(cli: Cli, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = cli("replay", "-", stdin=DATA)
     assert (result.code, result.stdout, result.stderr) == (0, TEXT, "")
