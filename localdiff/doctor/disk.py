@@ -9,7 +9,7 @@ import math
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -30,7 +30,7 @@ OUTPUT_BYTES: Mapping[str, int] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Need:
-    """Bytes that a recipe would write: the download and the output."""
+    """Bytes that a recipe would write, to all disks or to one: the download and the output."""
 
     recipe: str
     download: int
@@ -56,11 +56,10 @@ def check_disk(need: Need | None, env: Mapping[str, str]) -> list[Finding]:
     models, downloads = (paths.nearest(folder) for folder in folders.values())
     same = models.stat().st_dev == downloads.stat().st_dev
     if not in_the_way and same and os.access(models, os.W_OK) == os.access(downloads, os.W_OK):
-        needed_bytes = None if need is None else need.download + need.output
-        return [_finding("models and downloads", models, needed_bytes, need, env)]
+        return [_finding("models and downloads", models, need, env)]
     separate = [
-        ("models", models, need.output if need else None),
-        ("downloads", downloads, need.download if need else None),
+        ("models", models, need and replace(need, download=0)),
+        ("downloads", downloads, need and replace(need, output=0)),
     ]
     return [
         _not_writable(
@@ -70,8 +69,8 @@ def check_disk(need: Need | None, env: Mapping[str, str]) -> list[Finding]:
             facts={"what": what},
         )
         if what in in_the_way
-        else _finding(what, directory, needed_bytes, need, env)
-        for what, directory, needed_bytes in separate
+        else _finding(what, directory, needed, env)
+        for what, directory, needed in separate
     ]
 
 
@@ -87,10 +86,9 @@ def _not_writable(what: str, why: str, *, advice: str, facts: Mapping[str, objec
     )
 
 
-def _finding(
-    what: str, directory: Path, needed_bytes: int | None, need: Need | None, env: Mapping[str, str]
-) -> Finding:
+def _finding(what: str, directory: Path, need: Need | None, env: Mapping[str, str]) -> Finding:
     free = shutil.disk_usage(directory).free
+    needed_bytes = None if need is None else need.download + need.output
     facts = {"what": what, "free_bytes": free, "needed_bytes": needed_bytes}
     there = f" ({paths.shown(directory, env)})"
     text = f"{shown_size(free)} free for {what}"
@@ -102,10 +100,8 @@ def _finding(
     command = f"`localdiff quantize --recipe {need.recipe}` takes {shown_size(needed_bytes)}"
     if free >= needed_bytes:
         return finding(status="ok", text=f"{text}{there}; {command} of it", public=f"{text}; {command} of it")
-    return finding(
-        status="warn",
-        text=f"{text}{there}, and {command}",
-        public=f"{text}, and {command}",
-        advice=f"`localdiff quantize --stream` takes less: {shown_size(need.output)} and one file of the download at a "
-        "time; `LOCALDIFF_HOME` and `HF_HOME` choose other disks",
-    )
+    advice = "`LOCALDIFF_HOME` and `HF_HOME` choose other disks"
+    if need.download and free > need.output:
+        kept = f"{shown_size(need.output)} and " if need.output else ""
+        advice = f"`localdiff quantize --stream` takes less: {kept}one file of the download at a time; {advice}"
+    return finding(status="warn", text=f"{text}{there}, and {command}", public=f"{text}, and {command}", advice=advice)

@@ -74,6 +74,30 @@ def test_one_disk(
     assert env["HOME"] not in (finding.public or "")
 
 
+ELSEWHERE = "`LOCALDIFF_HOME` and `HF_HOME` choose other disks"
+
+
+@pytest.mark.parametrize(
+    ("locked", "advice"),
+    [
+        ("models", f"`localdiff quantize --stream` takes less: one file of the download at a time; {ELSEWHERE}"),
+        ("downloads", ELSEWHERE),
+        (None, ELSEWHERE),
+    ],
+    ids=["a disk for downloads", "a disk for models", "a disk for both that does not hold the models"],
+)
+def test_streaming_is_advised_only_where_it_helps(
+    env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locked: str | None, advice: str
+) -> None:
+    folders = {"models": tmp_path / "home" / "models", "downloads": tmp_path / "hub"}
+    for folder in folders.values():
+        folder.mkdir(parents=True)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(0, 0, 10 * 10**9))
+    monkeypatch.setattr(os, "access", lambda path, _mode: path != folders.get(locked or ""))
+    found = check_disk(NEED, env | {"HF_HUB_CACHE": str(folders["downloads"])})
+    assert [finding.advice for finding in found if " free for " in finding.text] == [advice]
+
+
 @pytest.mark.parametrize("locked", ["models", "downloads"])
 def test_a_folder_that_cannot_be_written(
     env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locked: str
