@@ -11,19 +11,21 @@ import select
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from localdiff.doctor.finding import Finding
 from localdiff.ui.console import is_terminal
+from localdiff.ui.keyboard_modes import KeyboardModes
 from localdiff.ui.terminal import moves_cursor, terminal_size
+from localdiff.ui.terminal_signals import TerminalSignals
 from localdiff.view.layout import Tier, tier_of
 from localdiff.view.palette import resolve_palette
 
 if TYPE_CHECKING or sys.platform != "win32":
     import termios
-    import tty
 
 # DECRQM for mode 2026, synchronized output, and then DA1, which every terminal answers, so that nobody waits for an
 # answer that will not come.
@@ -128,19 +130,33 @@ def _ask(stream: TextIO, keyboard: TextIO) -> bool | None:
     try:
         if os.tcgetpgrp(descriptor) != os.getpgrp():
             return None  # a background process that changes the terminal would be stopped
-        before = termios.tcgetattr(descriptor)
-        tty.setcbreak(descriptor, termios.TCSANOW)
-    except (OSError, termios.error):
+    except OSError:
         return None
+    modes = KeyboardModes(keyboard, _key_by_key)
+    signals = TerminalSignals(give_back=modes.lend, take=modes.set)
+    answer = b""
     try:
-        stream.write(QUESTION)
-        stream.flush()
-        answer = _read_until_end(descriptor)
+        signals.start()
+        modes.set()
+        if modes.are_set:
+            stream.write(QUESTION)
+            stream.flush()
+            answer = _read_until_end(descriptor)
     finally:
-        # Unread input is a late answer, or keys; neither is for the shell.
-        termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
+        signals.end()
+        if modes.are_set:
+            with suppress(termios.error):  # unread input is a late answer, or keys; neither is for the shell
+                termios.tcflush(descriptor, termios.TCIFLUSH)
+        modes.restore()
+        signals.stop()
     match = _ANSWER.search(answer)
     return None if match is None else match[1] in (b"1", b"2")
+
+
+def _key_by_key(attributes: list[Any]) -> None:
+    if sys.platform != "win32":
+        attributes[3] &= ~(termios.ECHO | termios.ICANON)
+        attributes[6][termios.VMIN], attributes[6][termios.VTIME] = 1, 0
 
 
 def _read_until_end(descriptor: int) -> bytes:

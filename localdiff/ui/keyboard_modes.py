@@ -31,6 +31,11 @@ class KeyboardModes:
         self._change = change
         self._before: list[Any] | None = None
 
+    @property
+    def are_set(self) -> bool:
+        """Whether there is something to restore."""
+        return self._before is not None
+
     def set(self) -> None:
         """Change them, which they may be already: a shell that had the terminal meanwhile has set up its own."""
         if sys.platform == "win32" or is_in_background(self._keyboard):

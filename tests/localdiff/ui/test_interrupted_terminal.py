@@ -5,16 +5,19 @@ from __future__ import annotations
 import atexit
 import os
 import pty
+import select
 import signal
 import termios
 import tty
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any, TextIO
 
 import pytest
 
 from localdiff.chat import typeahead
 from localdiff.chat.typeahead import TypeAhead
+from localdiff.doctor.terminal import terminal_capabilities
 from localdiff.ui.keyboard_modes import KeyboardEcho
 from localdiff.ui.output import Output, Stream
 from localdiff.ui.progress_terminal import ProgressTerminal
@@ -171,6 +174,26 @@ def test_an_echo_that_is_turned_off_anew_while_it_is_restored_comes_back(
     monkeypatch.setattr(termios, "tcsetattr", stopped)
     echo.restore()
     assert termios.tcgetattr(terminal) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGQUIT, signal.SIGTSTP, signal.SIGINT])
+def test_a_terminal_that_is_asked_is_given_back_before_the_process_loses_it(
+    terminal: TextIO, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    before, handled, given_back = termios.tcgetattr(terminal), handlers(), []
+
+    def pressed(*_: object) -> tuple[list[int], list[int], list[int]]:
+        assert termios.tcgetattr(terminal) != before
+        signal.raise_signal(number)
+        return [], [], []
+
+    monkeypatch.setattr(select, "select", pressed)
+    monkeypatch.setattr(os, "kill", lambda _process, _number: given_back.append(termios.tcgetattr(terminal)))
+    with pytest.raises(KeyboardInterrupt) if number == signal.SIGINT else nullcontext():
+        assert terminal_capabilities(terminal, terminal, {"TERM": "xterm"}).synchronized is None
+    assert given_back == ([] if number == signal.SIGINT else [before])
+    assert termios.tcgetattr(terminal) == before
+    assert handlers() == handled
 
 
 def test_keys_come_back_where_ctrl_c_follows_their_change(terminal: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
