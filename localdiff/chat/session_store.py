@@ -78,7 +78,9 @@ class SessionStore:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise ResourceError(f"`{self._directory}` cannot be read: {error.strerror}") from error
+            raise ResourceError(
+                f"`{self._directory}` cannot be read: {error.strerror}", "`localdiff config paths` says what moves it"
+            ) from error
         for path in paths:
             name = path.name.removesuffix(SUFFIX)
             if path.name == name or not _is_name(name):

@@ -138,6 +138,14 @@ def test_the_latest_is_first_and_strangers_are_left_out(store: SessionStore) -> 
     assert [entry.name for entry in store.entries()] == ["new", "middle", "old"]
 
 
+def test_a_file_in_the_place_of_the_folder(store: SessionStore) -> None:
+    folder(store).parent.mkdir()
+    folder(store).touch()
+    with pytest.raises(ResourceError, match="cannot be read: Not a directory") as caught:
+        store.entries()
+    assert caught.value.hint == "`localdiff config paths` says what moves it"
+
+
 def test_there_is_nothing_without_a_folder(store: SessionStore) -> None:
     assert store.entries() == []
     assert not folder(store).exists()
