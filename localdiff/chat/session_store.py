@@ -151,7 +151,9 @@ class SessionStore:
                 former_name = session.name
                 self._save_as_new(session, session.name)
             else:
-                path = Path(os.path.realpath(self.path(session.name)))  # a link to a file elsewhere stays one
+                path = self.path(session.name)
+                if path.exists():
+                    path = Path(os.path.realpath(path))  # a link stays one, unless what it led to is gone
                 self._identities[session.name] = _identity(write_private(path, encode(session)))
         except OSError as error:
             session.name = before
