@@ -1,19 +1,15 @@
 """Streaming detokenization: ids to text while the reply is still growing, across the borders of blocks.
 
-Knows how the decoders of `tokenizer.json` depend on their neighbours; knows nothing about blocks, steps or
-terminals.
+Knows what in Gemma's vocabulary depends on neighbours; knows nothing about blocks, steps or terminals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Sequence
 
 from localdiff.events import Channel
 from localdiff.text.channels import ChannelSplitter
-from localdiff.text.tokenizer import REPLACEMENT, Tokenizer
-
-Reach: TypeAlias = Literal["local", "anchored", "whole"]
+from localdiff.text.tokenizer import Tokenizer
 
 
 class StreamDecoder:
@@ -22,38 +18,29 @@ class StreamDecoder:
     All texts from `push` and the one from `finish`, concatenated, equal the decoded whole exactly, control tokens
     included.
 
-    Two things are held back. Bytes at the end: a character of the vocabulary's `<0xE2>` tokens may go on, and
-    a run of them is decoded as a whole, so that one wrong byte spoils the run. And U+FFFD at the end, which
-    is what a partial character of a byte-level vocabulary decodes to.
+    Bytes at the end are held back: a character of the vocabulary's `<0xE2>` tokens may go on, and a run of them is
+    decoded as a whole, so that one wrong byte spoils the run.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._reach = reach(tokenizer.decoder_steps)
+        # In Gemma's decoder the text of an id depends on no neighbour, but for bytes; with any other, all is held back.
+        self._is_local = [step["type"] for step in tokenizer.decoder_steps] == ["Replace", "ByteFallback", "Fuse"]
         self._pending: list[int] = []
-        self._returned = 0  # characters of the text of `_pending` that were returned already
 
     def push(self, ids: Sequence[int]) -> str:
         """Takes more ids and returns the text that is now final, often nothing."""
         # An id without a token must not end a run of bytes here, since it does not in the decoded whole.
         self._pending += filter(self._tokenizer.is_known, ids)
-        if self._reach == "whole":
-            return ""
-        settled = len(self._pending)
+        settled = len(self._pending) if self._is_local else 0
         while settled and self._tokenizer.is_byte(self._pending[settled - 1]):
             settled -= 1
-        decoded = self._tokenizer.decode(self._pending[:settled], special=True)
-        final = decoded.rstrip(REPLACEMENT)
-        text = final[self._returned :]
-        self._returned = len(final)
-        if self._reach == "local" and len(final) == len(decoded):
-            del self._pending[:settled]
-            self._returned = 0
-        return text
+        final, self._pending = self._pending[:settled], self._pending[settled:]
+        return self._tokenizer.decode(final, special=True)
 
     def finish(self) -> str:
         """Returns the rest, when no more ids come; a partial character becomes U+FFFD."""
-        return self._tokenizer.decode(self._pending, special=True)[self._returned :]
+        return self._tokenizer.decode(self._pending, special=True)
 
 
 class ReplyDecoder:
@@ -84,32 +71,3 @@ class ReplyDecoder:
         """Returns the rest of each channel, when no more ids come."""
         texts = [(channel, decoder.finish()) for channel, decoder in self._decoders.items()]
         return [(channel, text) for channel, text in texts if text]
-
-
-def reach(steps: Sequence[Mapping[str, Any]]) -> Reach:
-    """How far the text of one id depends on its neighbours, for the decoder steps of a `tokenizer.json`.
-
-    Returns:
-        `local`: not at all, except in characters that span several ids.
-        `anchored`: the first id or the last one is treated differently, but more ids only ever append text.
-        `whole`: anything else; only the complete reply can be decoded.
-    """
-    result: Reach = "local" if steps else "anchored"  # without a decoder, tokens are joined with spaces
-    fused = False
-    for step in steps:
-        match step["type"]:
-            case "Fuse":
-                fused = True
-            case "ByteFallback" if not fused:
-                pass
-            case "ByteLevel" if not fused:
-                fused = True
-            case "Replace" if not fused or len(step["pattern"].get("String", "")) == 1:
-                pass
-            case "Metaspace" if not fused:
-                result = "anchored"
-            case "Strip":
-                result = "anchored" if fused else result
-            case _:
-                return "whole"
-    return result

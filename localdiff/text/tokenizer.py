@@ -189,10 +189,6 @@ class Tokenizer:
         for step in self.decoder_steps:
             if step["type"] == "Replace" and "String" in step["pattern"]:
                 token = token.replace(step["pattern"]["String"], step["content"])
-            elif step["type"] == "Metaspace":
-                token = token.replace(step["replacement"], " ")
-            elif step["type"] == "ByteLevel":
-                token = _from_byte_level(token)
         return token
 
     def _spell(self, text: str) -> list[int]:
@@ -255,23 +251,3 @@ def _flatten(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if spec["type"] == "Sequence":
         return [step for part in spec["decoders"] for step in _flatten(part)]
     return [spec]
-
-
-def _byte_level_alphabet() -> dict[str, int]:
-    """GPT-2's byte-level alphabet: printable bytes stand for themselves, the others for the code points from 256 on."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(256 + n): byte for n, byte in enumerate(others)}
-
-
-_BYTE_OF = _byte_level_alphabet()
-
-
-def _from_byte_level(token: str) -> str:
-    if any(character not in _BYTE_OF for character in token):
-        return token
-    raw = bytes(_BYTE_OF[character] for character in token)
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        return "".join(f"<0x{byte:02X}>" for byte in raw)

@@ -1,4 +1,4 @@
-"""Writes small `tokenizer.json` files of the kinds that matter: byte fallback, byte level, and others."""
+"""Writes small `tokenizer.json` files of the kinds that matter: byte fallback, as in Gemma, and others."""
 
 from __future__ import annotations
 
@@ -60,27 +60,6 @@ def gemma_like(directory: Path, *, flag_markers: bool = True, decoder: str = "ge
     backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
     plain = [token for token in CONTROL if token not in special]
     backend.add_tokens([AddedToken(text, normalized=False) for text in ("\n", "\n\n", "<unused0>", *plain)])
-    return _write(backend, directory)
-
-
-def byte_level(directory: Path) -> Path:
-    """BPE over bytes, in GPT-2's alphabet."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    merges = [("t", "h"), ("th", "e"), ("Ġ", "the"), ("Ã", "©")]
-    pieces = [*CONTROL, *alphabet, *(first + second for first, second in merges)]
-    backend = Tokenizer(models.BPE(vocab={piece: id for id, piece in enumerate(pieces)}, merges=merges))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in CONTROL])
-    return _write(backend, directory)
-
-
-def metaspace(directory: Path) -> Path:
-    """Pieces with a marked leading space, the first of which is dropped in decoding."""
-    pieces = [*CONTROL, "▁", "▁a", "▁b", "a", "b", "▁▁"]
-    backend = Tokenizer(models.WordLevel({piece: id for id, piece in enumerate(pieces)}, unk_token="<unk>"))
-    backend.decoder = decoders.Metaspace()
-    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in CONTROL])
     return _write(backend, directory)
 
 

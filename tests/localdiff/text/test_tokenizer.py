@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from localdiff.errors import ContextError, UsageError, WeightsError
 from localdiff.text.shield import Segment
 from localdiff.text.tokenizer import Tokenizer
-from tests.checkpoints.tokenizers import CONTROL, byte_level, gemma_like, metaspace
+from tests.checkpoints.tokenizers import CONTROL, gemma_like
 from tests.fakes.permissions import as_anyone
 from tests.screens.processes import ROOT
 
@@ -155,15 +155,6 @@ def test_pieces_show_one_id_each(tokenizer: Tokenizer, backend: tokenizers.Token
     ]
     assert tokenizer.piece(backend.get_vocab_size(with_added_tokens=True)) == "\ufffd"
     assert tokenizer.piece(-1) == "\ufffd"
-
-
-def test_pieces_of_other_kinds_of_vocabulary(tmp_path: Path) -> None:
-    level = Tokenizer(byte_level(tmp_path / "level"))
-    assert [level.piece(id) for id in level.encode("a the é€\n")] == [
-        *("a", " the", " ", "é", "<0xE2>", "<0x82>", "<0xAC>", "\n"),
-    ]
-    spaced = Tokenizer(metaspace(tmp_path / "meta"))
-    assert spaced.piece(id_of(spaced, "▁a")) == " a"
 
 
 def test_half_a_surrogate_pair_is_a_usage_error(tokenizer: Tokenizer) -> None:
