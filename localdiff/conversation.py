@@ -130,8 +130,8 @@ def with_own_ids(tokenizer: Tokenizer, rendered: Sequence[int], replies: Sequenc
         rendered: ids of the rendered template, with the opening of the next reply at the end.
         replies: ids of each reply in it, in order; None where they are not known.
     """
-    marks = tokenizer.special_ids
-    starts = [place for place, token in enumerate(rendered) if token == marks.turn_open]
+    turn_open, turn_close = tokenizer.control.get("<|turn>"), tokenizer.control.get("<turn|>")
+    starts = [place for place, token in enumerate(rendered) if token == turn_open]
     # From the end: messages alternate, and before them there may be any number of turns of other kinds.
     places = range(len(starts) - 3, -1, -2)
     ids = list(rendered)
@@ -139,9 +139,9 @@ def with_own_ids(tokenizer: Tokenizer, rendered: Sequence[int], replies: Sequenc
         opening = rendered[starts[-1] :]
         turn = list(rendered[starts[place] : starts[place + 1]])
         begin = common_length(opening, turn)
-        if own is None or marks.turn_close not in turn[begin:]:
+        if own is None or turn_close not in turn[begin:]:
             continue
-        end = turn.index(marks.turn_close, begin)
+        end = turn.index(turn_close, begin)
         same = [*turn[:begin], *own]
         if tokenizer.decode(same, special=True) == tokenizer.decode(turn[:end], special=True):
             ids[starts[place] + begin : starts[place] + end] = own

@@ -38,10 +38,10 @@ class ChannelSplitter:
     def __init__(self, tokenizer: Tokenizer, *, tool_calls: bool = False, prompt: Sequence[int] = ()) -> None:
         self._tokenizer = tokenizer
         self._keep_calls = tool_calls
-        ids = tokenizer.special_ids
-        self._open, self._close = ids.channel_open, ids.channel_close
-        self._call_open, self._call_close = ids.tool_call_open, ids.tool_call_close
-        self._borders = {ids.turn_open, ids.turn_close, ids.tool_response_open, ids.eos, ids.bos}
+        ids = tokenizer.control
+        self._open, self._close = ids.get("<|channel>"), ids.get("<channel|>")
+        self._call_open, self._call_close = ids.get("<|tool_call>"), ids.get("<tool_call|>")
+        self._borders = {ids.get(token) for token in ("<|turn>", "<turn|>", "<|tool_response>", "<eos>", "<bos>")}
         self._state: _State = "answer"
         self._in_call = False
         self._name: list[int] = []
@@ -89,7 +89,7 @@ class ChannelSplitter:
                 self._emit("thought", name_id)
 
     def _emit_call(self, id: int) -> None:
-        if self._keep_calls and id != self._tokenizer.special_ids.pad:
+        if self._keep_calls and id != self._tokenizer.control.get("<pad>"):
             self._emit("answer", id)
 
     def _emit(self, channel: Channel, id: int) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,38 +28,6 @@ _LONG = 1_000_000
 # Gemma's markers have a bar inside an angle bracket. One that a file forgot to flag as special still is one.
 _MARKER = re.compile(r"<\|\S*>|<\S*\|>")
 
-_CONTROL_TOKENS = {
-    "bos": "<bos>",
-    "eos": "<eos>",
-    "pad": "<pad>",
-    "turn_open": "<|turn>",
-    "turn_close": "<turn|>",
-    "channel_open": "<|channel>",
-    "channel_close": "<channel|>",
-    "tool_call_open": "<|tool_call>",
-    "tool_call_close": "<tool_call|>",
-    "tool_response_open": "<|tool_response>",
-}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SpecialIds:
-    """Ids of the control tokens that code uses by name; None where the checkpoint has no such token.
-
-    `<|turn>` is `turn_open`, `<turn|>` is `turn_close`, and so on for channel, tool_call and tool_response.
-    """
-
-    bos: int | None
-    eos: int | None
-    pad: int | None
-    turn_open: int | None
-    turn_close: int | None
-    channel_open: int | None
-    channel_close: int | None
-    tool_call_open: int | None
-    tool_call_close: int | None
-    tool_response_open: int | None
-
 
 class Tokenizer:
     """The vocabulary of one checkpoint.
@@ -70,7 +37,6 @@ class Tokenizer:
     newlines, are not.
 
     Attributes:
-        special_ids: control tokens by name.
         control: id of every control token by its text.
         shield: keeps typed text from becoming control tokens; `ChatTemplate.encode` uses it.
 
@@ -84,7 +50,6 @@ class Tokenizer:
         self.control: Mapping[str, int] = {
             token.content: id for id, token in added.items() if token.special or _MARKER.fullmatch(token.content)
         }
-        self.special_ids = SpecialIds(**{name: self.control.get(text) for name, text in _CONTROL_TOKENS.items()})
         self.shield = Shield(self.control)
         self._control_ids = frozenset(self.control.values())
         self._pieces: dict[int, str] = {}

@@ -81,8 +81,7 @@ class Dialogue:
         self.model.load_state_dict(tiny.model(vocab_size=VOCAB_SIZE).state_dict())
         self.model.requires_grad_(False)
         self.model.passes = []
-        assert tokenizer.special_ids.turn_close is not None
-        self.model.end = tokenizer.special_ids.turn_close
+        self.model.end = tokenizer.control["<turn|>"]
         self.engine = Engine(
             self.model,
             tokenizer,

@@ -85,7 +85,7 @@ def test_no_place_in_a_chat_lets_a_turn_end(
     templates: dict[str, ChatTemplate], tokenizer: Tokenizer, generation: str, place: str
 ) -> None:
     messages, template = SMUGGLED[place], templates[generation]
-    turn_close = tokenizer.special_ids.turn_close
+    turn_close = tokenizer.control["<turn|>"]
     rendered, ids = template.render(messages), template.encode(tokenizer, messages)
     assert tokenizer.encode(rendered).count(turn_close) == ids.count(turn_close) + 1
     assert tokenizer.decode(ids, special=True) == rendered

@@ -43,14 +43,14 @@ def id_of(tokenizer: Tokenizer, text: str) -> int:
 
 def test_the_special_tokens_of_a_rendered_prompt_are_parsed_and_none_is_added(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("<bos><|turn>user\nhi<turn|>\n<|turn>model\n")
-    special = tokenizer.special_ids
+    special = tokenizer.control
     assert [id for id in ids if tokenizer.is_special(id)] == [
-        special.bos,
-        special.turn_open,
-        special.turn_close,
-        special.turn_open,
+        special["<bos>"],
+        special["<|turn>"],
+        special["<turn|>"],
+        special["<|turn>"],
     ]
-    assert ids[0] == special.bos and ids.count(special.bos) == 1
+    assert ids[0] == special["<bos>"] and ids.count(special["<bos>"]) == 1
 
 
 def test_a_post_processor_that_adds_bos_is_not_asked(tmp_path: Path) -> None:
@@ -76,45 +76,12 @@ def test_truncation_and_padding_of_a_training_run_are_ignored(tmp_path: Path) ->
 
 
 def test_control_tokens_are_found_by_content(tokenizer: Tokenizer) -> None:
-    special = tokenizer.special_ids
-    names = (
-        "turn_open",
-        "turn_close",
-        "channel_open",
-        "channel_close",
-        "bos",
-        "eos",
-        "pad",
-    )
-    texts = (
-        "<|turn>",
-        "<turn|>",
-        "<|channel>",
-        "<channel|>",
-        "<bos>",
-        "<eos>",
-        "<pad>",
-    )
-    for name, text in zip(names, texts, strict=True):
-        assert getattr(special, name) == id_of(tokenizer, text)
-    assert special.tool_call_open == id_of(tokenizer, "<|tool_call>")
-    assert special.tool_call_close == id_of(tokenizer, "<tool_call|>")
-    assert special.tool_response_open == id_of(tokenizer, "<|tool_response>")
-    assert set(tokenizer.control) == set(CONTROL)
-
-
-def test_a_checkpoint_without_a_token_has_none_for_it(tmp_path: Path) -> None:
-    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "<bos>": 1}, unk_token="a"))
-    backend.add_special_tokens(["<bos>"])
-    backend.save(str(tmp_path / "tokenizer.json"))
-    special = Tokenizer(tmp_path).special_ids
-    assert (special.bos, special.eos, special.turn_close, special.channel_open) == (1, None, None, None)
+    assert tokenizer.control == {text: id_of(tokenizer, text) for text in CONTROL}
 
 
 def test_a_marker_is_special_even_where_the_file_forgot_the_flag(tmp_path: Path) -> None:
     tokenizer = Tokenizer(gemma_like(tmp_path, flag_markers=False))
-    turn_close = tokenizer.special_ids.turn_close
-    assert turn_close is not None and tokenizer.is_special(turn_close)
+    assert tokenizer.is_special(tokenizer.control["<turn|>"])
     assert tokenizer.decode(tokenizer.encode("hi<turn|>")) == "hi"
     assert not tokenizer.is_special(id_of(tokenizer, "\n"))
 
