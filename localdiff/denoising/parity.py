@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from localdiff.denoising.path import StepPath, int8_embedding
-from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.static.reading import Read, read_through_torch, read_through_triton
+from localdiff.kernels.decision import StepBuffers
 from localdiff.kernels.decision_layout import (
     ACCEPTED,
     ARGMAX,

@@ -23,9 +23,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import tests.gpu.kernels  # noqa: F401  # kernels are interpreted, and can be replaced
 from localdiff.bench.step.random_weights import random_model
-from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.static.program import Program, Shape
 from localdiff.denoising.static.reading import read_through_torch
+from localdiff.kernels.decision import StepBuffers
 from localdiff.model.cache import KVCache
 from localdiff.model.fused_layer_ops import FusedLayerOps
 from localdiff.model.layer_ops import set_layer_ops

@@ -22,9 +22,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from localdiff.bench.step.random_weights import stored_as
 from localdiff.bench.step.released import released_config
-from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.static.program import Program, Shape
 from localdiff.denoising.static.reading import read_through_triton
+from localdiff.kernels.decision import StepBuffers
 from localdiff.model.attention import attend_through_triton
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig

@@ -19,12 +19,13 @@ from localdiff.bench.step.ceilings import measure_ceilings
 from localdiff.bench.step.report_text import table
 from localdiff.bench.step.run import run
 from localdiff.bench.step.subject import real_subject
-from localdiff.denoising.static.buffers import Exchange, StepBuffers
+from localdiff.denoising.static.exchange import Exchange
 from localdiff.doctor.product import PRODUCTS, check_products
 from localdiff.doctor.torch_devices import check_devices, devices
 from localdiff.engine import Engine
 from localdiff.errors import ResourceError
 from localdiff.events import BlockCommitted, DenoiseStep, Event
+from localdiff.kernels.decision import StepBuffers
 from localdiff.load import kernels, open_weights, streaming
 from localdiff.load.devices import free_bytes
 from localdiff.load.skeleton import Skeleton

@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.static.program import Program, Shape
 from localdiff.denoising.static.reading import read_through_torch
+from localdiff.kernels.decision import StepBuffers
 from localdiff.kernels.decision_layout import CONTROLS
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig

@@ -3,7 +3,7 @@
     inputs, one copy ─► [ commit rows? ─ canvas ─► network ─► statistics ─► decision ─► soft ] ─► outcome, one copy
                               └────────────── canvas, draft, soft: stay on the device ──────────┘
 
-    buffers      the tensors that a step reads and writes
+    exchange     what the host sends to a step, and asks of it
     reading      statistics and decision, in Triton or in torch
     program      a step over these buffers and a cache: run once, then captured and replayed
     cuda_graphs  capture of CUDA graphs, and their memory

@@ -13,10 +13,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.static.cuda_graphs import GraphCapturer
 from localdiff.denoising.static.reading import Read
 from localdiff.diffusion.reading import top_probabilities
+from localdiff.kernels.decision import StepBuffers
 from localdiff.kernels.decision_layout import HEADER, LENGTH, OVERFLOW, PROBABILITY, ROWS, TAIL
 from localdiff.model.attention import attend_through_triton
 from localdiff.model.cache import KVCache

@@ -6,18 +6,16 @@ Shape letters: L canvas, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.step import event_rows
 from localdiff.diffusion.reading import LogitStatistics, read_logits
 from localdiff.diffusion.sampler import accept, renoise
 from localdiff.diffusion.search import inverse_cumulative
-from localdiff.kernels.decision import decide
+from localdiff.kernels.decision import StepBuffers, decide
 from localdiff.kernels.decision_layout import (
     BOUND,
     CONFIDENCE,
@@ -64,7 +62,7 @@ def read_through_triton(
         temperature=buffers.temperature,
         uniforms=buffers.uniforms if sampled else None,
     )
-    _decide(decide, stats, buffers)
+    decide(stats, buffers)
     process(
         logits,
         softcap=softcap,
@@ -84,7 +82,7 @@ def read_through_torch(
         temperature=buffers.temperature,
         noise=_Uniforms(buffers.uniforms) if sampled else None,
     )
-    _decide(decide_plainly, stats, buffers)
+    decide_plainly(stats, buffers)
     if as_probabilities:
         for scores, normalizer in zip(
             torch.split(logits, BLOCK), torch.split(stats.log_normalizer, BLOCK), strict=True
@@ -93,33 +91,13 @@ def read_through_torch(
     return stats.log_normalizer
 
 
-def _decide(decision: Callable[..., None], stats: LogitStatistics, buffers: StepBuffers) -> None:
-    decision(
-        buffers.controls,
-        stats,
-        fresh=buffers.fresh,
-        canvas=buffers.canvas,
-        draft=buffers.draft,
-        streak=buffers.streak,
-        outcome=buffers.outcome,
-    )
-
-
-def decide_plainly(
-    controls: Tensor,
-    stats: LogitStatistics,
-    *,
-    fresh: Tensor,
-    canvas: Tensor,
-    draft: Tensor,
-    streak: Tensor,
-    outcome: Tensor,
-) -> None:
+def decide_plainly(stats: LogitStatistics, buffers: StepBuffers) -> None:
     """What `localdiff.kernels.decision.decide` does, in torch; it does not make the host wait either."""
+    controls, streak, outcome = buffers.controls, buffers.streak, buffers.outcome
     in_fp32 = controls.view(torch.float32)
     entropy, ids = stats.entropy, stats.argmax.int()
     accepted = accept(entropy, in_fp32[BOUND])
-    same = (controls[STEP] > 1) & (ids == draft).all()
+    same = (controls[STEP] > 1) & (ids == buffers.draft).all()
     torch.where(same, streak + 1, torch.zeros_like(streak), out=streak)
     mean = entropy.mean()
     stable, confident = streak[0] >= controls[STABILITY], mean < in_fp32[CONFIDENCE]
@@ -132,9 +110,9 @@ def decide_plainly(
     )
     header = (stable, confident, stop, entropy.isfinite().all(), mean.view(torch.int32))
     outcome[: len(header)] = torch.stack([entry.int() for entry in header])
-    outcome[HEADER:] = event_rows(stats, accepted, canvas).flatten()
-    draft.copy_(ids)
-    canvas.copy_(renoise(stats.sampled, accepted, fresh))
+    outcome[HEADER:] = event_rows(stats, accepted, buffers.canvas).flatten()
+    buffers.draft.copy_(ids)
+    buffers.canvas.copy_(renoise(stats.sampled, accepted, buffers.fresh))
 
 
 class _Uniforms:

@@ -21,13 +21,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from localdiff.denoising.static.buffers import Exchange, StepBuffers
 from localdiff.denoising.static.cuda_graphs import GraphCapturer
+from localdiff.denoising.static.exchange import Exchange
 from localdiff.denoising.static.program import Program, Shape
 from localdiff.denoising.static.reading import Read
 from localdiff.denoising.step import BlockSettings, Step, not_numbers, step_event
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.schedule import temperature_at
+from localdiff.kernels.decision import StepBuffers
 from localdiff.kernels.decision_layout import (
     CONFIDENT,
     FINITE,

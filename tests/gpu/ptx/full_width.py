@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 
 from localdiff.bench.step.random_weights import random_model
-from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.static.program import Program, Shape
 from localdiff.denoising.static.reading import read_through_torch, read_through_triton
+from localdiff.kernels.decision import StepBuffers
 from localdiff.kernels.decision_layout import (
     BOUND,
     CONFIDENCE,

@@ -11,6 +11,8 @@ from torch import Tensor
 from localdiff.denoising import StepPath, parity
 from localdiff.denoising.parity import step_parity
 from localdiff.denoising.static import reading
+from localdiff.diffusion.reading import LogitStatistics
+from localdiff.kernels.decision import StepBuffers
 from localdiff.model import attention
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.fused_layer_ops import FusedLayerOps
@@ -228,8 +230,10 @@ def test_wrong_statistics_are_noticed(model: DiffusionGemma, monkeypatch: pytest
 def test_a_wrong_decision_is_noticed(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:
     right = reading.decide
 
-    def stale(*arguments: Any, canvas: Tensor, **options: Any) -> None:
-        right(*arguments, canvas=canvas.clone(), **options)
+    def stale(stats: LogitStatistics, buffers: StepBuffers) -> None:
+        old = buffers.canvas.clone()
+        right(stats, buffers)
+        buffers.canvas.copy_(old)
 
     only({"statistics of logits"}, monkeypatch)
     monkeypatch.setattr(reading, "decide", stale)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -85,10 +86,8 @@ def test_a_block_step_by_step(decide: Callable[..., None], rule: StopRule, kind:
         sampled, fresh = (torch.randint(1000, (LENGTH,), generator=generator) for _ in range(2))
         probability = torch.rand(LENGTH, generator=generator)
         decide(
-            controls(settings, rule, step),
             statistics(entropy, draft, probability, sampled),
-            fresh=fresh.int().to(DEVICE),
-            **state,
+            SimpleNamespace(controls=controls(settings, rule, step), fresh=fresh.int().to(DEVICE), **state),
         )
         accepted = accept(entropy, settings.entropy_bound)
         verdict = test.judge(draft, entropy)
@@ -122,7 +121,8 @@ def test_canvases_of_any_length(decide: Callable[..., None], length: int) -> Non
     }
     state = {name: whole[: sizes[name]] for name, whole in rooms.items()}
     fresh = (ids + 200).int().to(DEVICE)
-    decide(controls(settings, "both", 1), statistics(entropy, ids, entropy, ids + 100), fresh=fresh, **state)
+    buffers = SimpleNamespace(controls=controls(settings, "both", 1), fresh=fresh, **state)
+    decide(statistics(entropy, ids, entropy, ids + 100), buffers)
     accepted = accept(entropy, 2.5)
     assert torch.equal(state["canvas"].cpu(), renoise(ids + 100, accepted, ids + 200))
     rows = state["outcome"][layout.HEADER :].view(layout.ROWS, length).cpu()
@@ -140,14 +140,14 @@ def test_what_is_no_number_is_told(decide: Callable[..., None], value: float) ->
     entropy[5] = value
     outcome = torch.zeros(layout.outcome_size(LENGTH), dtype=torch.int32, device=DEVICE)
     ids = torch.zeros(LENGTH, dtype=torch.int64, device=DEVICE)
-    decide(
-        controls(SamplerSettings(), "both", 1),
-        statistics(entropy, ids, entropy, ids),
+    buffers = SimpleNamespace(
+        controls=controls(SamplerSettings(), "both", 1),
         fresh=ids.int(),
         canvas=ids.clone(),
         draft=ids.int(),
         streak=torch.zeros(1, dtype=torch.int32, device=DEVICE),
         outcome=outcome,
     )
+    decide(statistics(entropy, ids, entropy, ids), buffers)
     assert outcome[layout.FINITE] == 0
     assert outcome[layout.STOP] == 0

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from localdiff.denoising import BlockSettings
 from localdiff.denoising.static import steps
-from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.static.reading import read_through_torch
 from localdiff.denoising.static.steps import StaticSteps
 from localdiff.diffusion.noise import SeededNoise
@@ -29,6 +28,7 @@ from localdiff.diffusion.settings import SamplerSettings
 from localdiff.engine import Engine
 from localdiff.errors import WeightsError
 from localdiff.events import BlockCommitted, DenoiseStep, Event, RunFinished
+from localdiff.kernels.decision import StepBuffers
 from localdiff.kernels.decision_layout import MEAN_ENTROPY, bits_of
 from localdiff.model.cache import KVCache
 from tests.models import tiny

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from localdiff.bench.step.released import released_config
-from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.static.program import Program, Shape
 from localdiff.denoising.static.reading import read_through_triton
+from localdiff.kernels.decision import StepBuffers
 from localdiff.memory_account import PREFILL_CHUNK, HeldTensor, MemoryAccount
 from localdiff.model.cache import KVCache
 from quant.cuda import choice, tiles

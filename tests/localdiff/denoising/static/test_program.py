@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.static.cuda_graphs import GraphCapturer
 from localdiff.denoising.static.program import Program, Shape
 from localdiff.denoising.static.reading import read_through_torch
+from localdiff.kernels.decision import StepBuffers
 from localdiff.model.cache import KVCache
 from tests.gpu.kernels import needs_triton
 from tests.models import tiny

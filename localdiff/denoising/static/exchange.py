@@ -1,7 +1,7 @@
-"""The tensors that a static step reads and writes; their addresses never change.
+"""What the host sends to a static step, and asks of it.
 
-Knows what a step exchanges with the host (`localdiff.kernels.decision_layout` has the places in it); knows no model.
-Shape letters: L canvas, D width, C commit rows, K most probable ids.
+Knows copies between a step's buffers and host memory; knows no model.
+Shape letters: L canvas, C commit rows, K most probable ids.
 """
 
 from __future__ import annotations
@@ -11,31 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from localdiff.kernels.decision_layout import CONTROLS, TEMPERATURE, outcome_size
-
-
-class StepBuffers:
-    """Device-side buffers of a step.
-
-    Attributes:
-        inputs: int32 [8 + 2 L], sent by the host: controls, uniforms (fp32 by their bits), fresh noise.
-        controls, uniforms, fresh, temperature: parts of it.
-        canvas: int64 [L]; draft: int32 [L]; streak: int32 [1]: state handed from step to step.
-        soft: [L, D], soft embedding of the last step; zeros on the first, which is equivalent to none.
-        outcome: int32, the results for the host.
-    """
-
-    def __init__(self, length: int, width: int, dtype: torch.dtype, device: torch.device) -> None:
-        self.inputs = torch.zeros(CONTROLS + 2 * length, dtype=torch.int32, device=device)
-        self.controls = self.inputs[:CONTROLS]
-        self.temperature = self.controls[TEMPERATURE : TEMPERATURE + 1].view(torch.float32)
-        self.uniforms = self.inputs[CONTROLS : CONTROLS + length].view(torch.float32)
-        self.fresh = self.inputs[CONTROLS + length :]
-        self.canvas = torch.zeros(length, dtype=torch.int64, device=device)
-        self.draft = torch.zeros(length, dtype=torch.int32, device=device)
-        self.streak = torch.zeros(1, dtype=torch.int32, device=device)
-        self.soft = torch.zeros(length, width, dtype=dtype, device=device)
-        self.outcome = torch.zeros(outcome_size(length), dtype=torch.int32, device=device)
+from localdiff.kernels.decision import StepBuffers
+from localdiff.kernels.decision_layout import CONTROLS
 
 
 class Exchange:
