@@ -16,8 +16,7 @@ from torch import Tensor
 from localdiff.denoising.step import BlockSettings, Step, event_rows, not_numbers, step_event
 from localdiff.diffusion.noise import Noise
 from localdiff.diffusion.reading import ReadLogits, read_logits
-from localdiff.diffusion.sampler import accept, renoise
-from localdiff.diffusion.schedule import temperature_at
+from localdiff.diffusion.sampler import accept, renoise, temperature_at
 from localdiff.diffusion.stopping import StopTest
 from localdiff.kernels.decision_layout import ARGMAX, ENTROPY
 from localdiff.model.cache import KVCache

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from localdiff.diffusion.reading import LogitStatistics
-from localdiff.diffusion.schedule import temperature_at
+from localdiff.diffusion.sampler import temperature_at
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.diffusion.stopping import StopRule
 from localdiff.errors import WeightsError

@@ -1,10 +1,10 @@
 """The sampler: pure functions of tensors that turn logits into the next canvas.
 
-    settings, schedule     settings of a run, and the temperature of each step
-    noise, paired          sources of randomness: for one run, and for two that are compared
-    reading, search        statistics of logits in one pass; maxima and samples along long rows
-    sampler                accept and renoise
-    stopping               when a block is done
+    settings           of a run
+    noise              sources of randomness: for one run, and for two that are compared
+    reading, search    statistics of logits in one pass; maxima and samples along long rows
+    sampler            temperature, accept and renoise
+    stopping           when a block is done
 
 Knows no network, no text, no files.
 """

@@ -1,4 +1,4 @@
-"""Noise sources: one seeded source of randomness for a whole run.
+"""Noise sources: one seeded source of randomness for a whole run, or for two that are compared.
 
 Draws happen on the CPU, so that one seed means the same noise on every device.
 Shape letters: L canvas, R rows of a block, V vocabulary.
@@ -6,6 +6,7 @@ Shape letters: L canvas, R rows of a block, V vocabulary.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Protocol, final
 
 import torch
@@ -86,6 +87,26 @@ class SeededNoise:
         """Where a draw of this kind comes from."""
         del kind
         return self._generator
+
+
+class PairedNoise(SeededNoise):
+    """Draws that depend on the seed, the block, the step and nothing else, for two runs that are compared.
+
+    With one stream per run, the two would diverge at the first block for which one of them needs a step more.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self._seed = seed
+        self._block, self._step = 1, 0
+
+    def at(self, block: int, step: int) -> None:
+        """Draws for this step of this block from here on."""
+        self._block, self._step = block, step
+
+    def _stream(self, kind: str) -> torch.Generator:
+        name = f"{self._seed} {self._block} {self._step} {kind}".encode()
+        return torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(name).digest()[:8], "little") >> 1)
 
 
 class ReferenceNoise:

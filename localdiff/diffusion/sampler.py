@@ -1,8 +1,9 @@
-"""Accept and renoise: which drawn ids stay on the canvas for the next step.
+"""Temperature, accept and renoise: how hot a step is, and which drawn ids stay on the canvas for the next.
 
     canvas ──► denoiser ──► drawn ids ──► accept the surest ──► renoise the rest ──► next canvas
 
-The decision is taken anew in every step; nothing freezes.
+The temperature is high first, so that early steps explore, and low last, so that the draft settles. What is accepted is
+decided anew in every step; nothing freezes.
 Shape letters: L canvas.
 """
 
@@ -10,6 +11,20 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+from localdiff.diffusion.settings import SamplerSettings
+
+
+def temperature_at(step: int, settings: SamplerSettings) -> float:
+    """Temperature of denoise step `step`, counted from 1.
+
+    Linear in the steps that are left, as in the reference: `t_min + (t_max - t_min) * steps_left / schedule_steps`,
+    where the first step has all steps left and the last has one, so `t_min` itself is never reached. Computed in
+    fp32, because the reference divides its logits by an fp32 tensor.
+    """
+    steps_left = torch.tensor(settings.schedule_steps - step + 1, dtype=torch.float32)
+    temperature = settings.t_min + (settings.t_max - settings.t_min) * (steps_left / settings.schedule_steps)
+    return float(temperature)
 
 
 def accept(entropy: Tensor, entropy_bound: float | Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import torch
 
-from localdiff.diffusion.paired import PairedNoise
+from localdiff.diffusion.noise import PairedNoise
 from localdiff.engine import Engine, Prompt
 from localdiff.events import Event
 from localdiff.options import GenerateOptions

@@ -27,7 +27,7 @@ from localdiff.denoising.static.program import Program, Shape
 from localdiff.denoising.static.reading import Read
 from localdiff.denoising.step import BlockSettings, Step, not_numbers, step_event
 from localdiff.diffusion.noise import SeededNoise
-from localdiff.diffusion.schedule import temperature_at
+from localdiff.diffusion.sampler import temperature_at
 from localdiff.kernels.decision import StepBuffers
 from localdiff.kernels.decision_layout import (
     CONFIDENT,

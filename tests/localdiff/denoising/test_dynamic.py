@@ -17,7 +17,7 @@ from torch import Tensor
 from localdiff.denoising import BlockSettings, Step, dynamic
 from localdiff.denoising.dynamic import dynamic_steps
 from localdiff.diffusion.noise import Noise, SeededNoise
-from localdiff.diffusion.schedule import temperature_at
+from localdiff.diffusion.sampler import temperature_at
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.diffusion.stopping import StopRule, StopTest, Verdict
 from localdiff.errors import WeightsError

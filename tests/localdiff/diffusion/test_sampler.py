@@ -7,8 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localdiff.diffusion.sampler import accept, renoise
-from localdiff.diffusion.schedule import temperature_at
+from localdiff.diffusion.sampler import accept, renoise, temperature_at
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.diffusion.stopping import StopRule, StopTest
 from localdiff.errors import UsageError, WeightsError

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from localdiff.conversation import Conversation
-from localdiff.diffusion.noise import SeededNoise
-from localdiff.diffusion.paired import PairedNoise
+from localdiff.diffusion.noise import PairedNoise, SeededNoise
 from localdiff.engine import Engine
 from localdiff.errors import ContextError, UsageError, WeightsError
 from localdiff.events import (

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from localdiff.commands.record import conversation, header_of
-from localdiff.diffusion.paired import PairedNoise
+from localdiff.diffusion.noise import PairedNoise
 from localdiff.events import BlockStarted, DenoiseStep, Event
 from localdiff.options import GenerateOptions
 from localdiff.trace.hashing import Digests

@@ -22,8 +22,7 @@ from localdiff.denoising import BlockSettings
 from localdiff.denoising.static import steps
 from localdiff.denoising.static.reading import read_through_torch
 from localdiff.denoising.static.steps import StaticSteps
-from localdiff.diffusion.noise import SeededNoise
-from localdiff.diffusion.paired import PairedNoise
+from localdiff.diffusion.noise import PairedNoise, SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.engine import Engine
 from localdiff.errors import WeightsError
