@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from localdiff.model.config import ModelConfig
 from localdiff.model.layer_ops import UsesLayerOps
-from quant.modules.adapter_hook import AdapterHook
-from quant.modules.experts import RoutedExperts, sum_experts
+from quant.modules.experts import AdapterHook, RoutedExperts, sum_experts
 from quant.modules.linear import Linear
 
 

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from quant.cpu.products import DecodedProduct, ExpertProduct, expert_parts
 from quant.modules.activation import gelu
-from quant.modules.adapter_hook import AdapterHook
-from quant.modules.experts import RoutedExperts, pairs_by_expert
+from quant.modules.experts import AdapterHook, RoutedExperts, pairs_by_expert
 
 
 class CpuExperts(RoutedExperts):

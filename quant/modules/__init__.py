@@ -4,7 +4,6 @@
     tensor                         codes and scales as buffers
     activation                     GELU
     swap                           puts them in the place of the model's own
-    adapter_hook                   what an adapter adds inside of experts
 
 Plain and correct: each decodes what it needs, on its device, and multiplies. They know no names, files or canvases. The
 model's own embedding and linear layers are here, too, beside those that take their place.

@@ -2,13 +2,14 @@
 
 Knows which rows go where once they are routed; does not know how they were routed. Here one expert is decoded at a
 time: a whole layer in bf16 would take 1.5 GB. `sum_experts` serves the model's own experts as well.
-Shape letters: N rows, D width, E experts, K experts per row, I expert width.
+Shape letters: N rows, D width, E experts, K experts per row, I expert width, M rows of an expert.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +17,18 @@ from torch import Tensor, nn
 from quant.codecs.codec import Codec
 from quant.instructions import matmul_dtype
 from quant.modules.activation import gelu
-from quant.modules.adapter_hook import AdapterHook
 from quant.modules.linear import product
 from quant.modules.tensor import QuantTensor
+
+
+class AdapterHook(Protocol):
+    """Terms added to the two projections of an expert, such as an adapter's; None adds nothing."""
+
+    def gate_up(self, expert: int, x: Tensor, rows: Tensor) -> Tensor | None:
+        """What is added to gate and up rows: [M, 2I] for the inputs `x` [M, D], which are `rows` [M] of the pass."""
+
+    def down(self, expert: int, inner: Tensor, rows: Tensor) -> Tensor | None:
+        """What is added to the outputs: [M, D] for the inner rows [M, I]."""
 
 
 class RoutedExperts(nn.Module, ABC):
