@@ -2,8 +2,8 @@
 
     architecture, vocabulary, turns           shape, tokens and chat template
     rendering, batches                        examples as token ids; training canvases
-    train, trainer, work, journal             the command, its loop, its folder, its log
-    rollout, muon, team                       one update: the sampler's own canvases, optimizer, processes
+    train, trainer, work                      the command, its loop, its folder with the log
+    muon, team                                one update: optimizer, processes
     compiled_layer_ops                        layer ops under `torch.compile`
     mean, export                              from checkpoints of a training to the one that ships
     adapt                                     trains an adapter

@@ -8,7 +8,7 @@ on it; in two of these three the canvas is also the one that the sampler makes f
 Every update is a function of (seed, update number) alone, so an interrupted run continues exactly where it stopped.
 Noise and weights are drawn for a whole batch whoever computes it, so several processes do what one does, except for
 rounding and for the load balance of experts, which each process measures on its own rows.
-Shape letters: B batch, L canvas.
+Shape letters: B batch, L canvas, V vocabulary.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from torch import Tensor
 
 from localdiff.demo.training.batches import Batch, Batches
 from localdiff.demo.training.muon import Muon
-from localdiff.demo.training.rollout import next_canvases
 from localdiff.demo.training.team import Team
+from localdiff.diffusion.sampler import accept, renoise
+from localdiff.diffusion.search import inverse_cumulative
 from localdiff.model.batched import batched_logits, batched_soft_embedding
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
@@ -226,6 +227,24 @@ def corrupt(ids: Tensor, vocab_size: int, generator: torch.Generator) -> Tensor:
     level = (_MOST_NOISE * torch.rand(ids.shape[0], 1, generator=generator).sqrt()).clamp(max=1.0)
     noise = torch.randint(vocab_size, ids.shape, generator=generator)
     return torch.where(torch.rand(ids.shape, generator=generator) < level, noise, ids)
+
+
+def next_canvases(logits: Tensor, uniforms: Tensor, noise: Tensor, entropy_bound: float) -> Tensor:
+    """The sampler's next canvases [B, L], so that training sees those that generation makes.
+
+    Noise drawn independently per position seldom leaves clean what is copied from the prompt and noisy what follows
+    from it, as in most of the sampler's canvases, because the sampler accepts the surest positions first.
+
+    Args:
+        logits: [B, L, V], scaled by the temperature of the step.
+        uniforms: [B, L] in 0..1, one draw per position.
+        noise: [B, L] ids for the positions that are not accepted.
+    """
+    log_probs = logits.log_softmax(dim=-1)
+    probs = log_probs.exp()
+    entropy = -torch.linalg.vecdot(probs, log_probs)
+    drawn = inverse_cumulative(probs.flatten(0, 1), uniforms.flatten()).view_as(noise)
+    return renoise(drawn, accept(entropy, entropy_bound), noise)
 
 
 class _LoadBalance:

@@ -1,4 +1,4 @@
-"""The shared parts of training a model and an adapter: options, batches, and the work folder.
+"""The shared parts of training a model and an adapter: options, batches, and the work folder with its log.
 
 Knows command lines and folders; does not know what is trained, or on what.
 """
@@ -6,18 +6,22 @@ Knows command lines and folders; does not know what is trained, or on what.
 from __future__ import annotations
 
 import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
 from localdiff.demo.training.architecture import CANVAS_LENGTH
 from localdiff.demo.training.batches import Batches, Draw
-from localdiff.demo.training.journal import journal
 from localdiff.demo.training.team import Team
 from localdiff.demo.training.trainer import Trainer, TrainingOptions
 from localdiff.model.diffusion_gemma import DiffusionGemma
 
 STATE = "state.pt"
+_SHOWN_EVERY = 20
 
 
 def make_parser(module: str, about: str, *, updates: int, decay: int) -> argparse.ArgumentParser:
@@ -72,3 +76,29 @@ def train(trainer: Trainer, arguments: argparse.Namespace) -> None:
         trainer.compile()
     with journal(arguments.work / "log.jsonl", trainer.options.updates) as report:
         trainer.run(arguments.work / STATE, report)
+
+
+@contextmanager
+def journal(path: Path, updates: int) -> Iterator[Callable[[int, float, float], None]]:
+    """Appends a line of JSON to a file for every update, and prints a line of text for every twentieth.
+
+    What it yields reports the number of a finished update, from 1, its loss and its accuracy; seconds are those since
+    the journal was opened.
+    """
+    started = time.perf_counter()
+    with path.open("a", encoding="utf-8") as file:
+
+        def report(update: int, loss: float, accuracy: float) -> None:
+            seconds = time.perf_counter() - started
+            line = {
+                "update": update,
+                "loss": round(loss, 4),
+                "accuracy": round(accuracy, 4),
+                "seconds": round(seconds, 1),
+            }
+            file.write(json.dumps(line) + "\n")
+            if update % _SHOWN_EVERY == 0:
+                file.flush()
+                print(f"{update}/{updates}  loss {loss:.3f}  right {accuracy:.1%}  {seconds:.0f} s", flush=True)
+
+        yield report

@@ -14,9 +14,8 @@ import torch
 from localdiff.adapter import save_adapter
 from localdiff.demo.skills import large_sudoku
 from localdiff.demo.training import adapt, train
-from localdiff.demo.training.journal import journal
 from localdiff.demo.training.trainer import Trainer, TrainingOptions
-from localdiff.demo.training.work import STATE
+from localdiff.demo.training.work import STATE, journal
 from localdiff.engine import Engine
 from localdiff.model_reference import DEMO_DIRECTORY
 

@@ -12,9 +12,15 @@ import torch
 
 from localdiff.demo.training.architecture import CANVAS_LENGTH, config_json
 from localdiff.demo.training.batches import Batches
-from localdiff.demo.training.rollout import next_canvases
 from localdiff.demo.training.team import Team
-from localdiff.demo.training.trainer import Trainer, TrainingOptions, corrupt, initialise, position_weights
+from localdiff.demo.training.trainer import (
+    Trainer,
+    TrainingOptions,
+    corrupt,
+    initialise,
+    next_canvases,
+    position_weights,
+)
 from localdiff.diffusion.sampler import accept
 from localdiff.model.batched import batched_logits, batched_soft_embedding
 from localdiff.model.cache import KVCache
