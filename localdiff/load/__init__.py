@@ -14,19 +14,23 @@
     streaming    layers that a GPU has no room for, copied to it in turn
     offload      layers that are read from their files for each pass
     loader       all of these, in order
-    unloading    what is given back before another model is loaded
 
 Knows checkpoints, devices and bytes; knows nothing about generation.
 """
 
 from localdiff.load.described import described_weights
-from localdiff.load.devices import further_devices, resolve_device, resolve_dtype, unused_gpu
+from localdiff.load.devices import (
+    further_devices,
+    release_cached_memory,
+    resolve_device,
+    resolve_dtype,
+    unused_gpu,
+)
 from localdiff.load.loader import LoadedModel, load_model
 from localdiff.load.memory_plan import MemoryPlan, plan_memory
 from localdiff.load.placement import Placement
 from localdiff.load.stored import StoredWeights, open_weights
 from localdiff.load.threads import limit_threads
-from localdiff.load.unloading import release_cached_memory
 
 __all__ = [
     "LoadedModel",

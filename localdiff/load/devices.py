@@ -5,6 +5,7 @@ Knows the devices that torch sees; knows nothing about a model but the number of
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 
@@ -115,3 +116,19 @@ def free_bytes(device: torch.device) -> int | None:
         allowed = int(torch.cuda.get_per_process_memory_fraction(device) * total)
         return min(free + cached, max(0, allowed - used))
     return host_memory()[1] if device.type == "cpu" else None
+
+
+def release_cached_memory() -> None:
+    """Gives back what torch keeps for later, so that another model can be loaded.
+
+    Of each GPU, and of the host's page-locked memory, which others cannot use either; up to torch 2.11 the latter has
+    no public function.
+    """
+    gc.collect()
+    if not torch.cuda.is_available():
+        return
+    torch.cuda.empty_cache()
+    if hasattr(torch.accelerator, "empty_host_cache"):
+        torch.accelerator.empty_host_cache()
+    else:
+        torch._C._host_emptyCache()
