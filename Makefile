@@ -125,7 +125,7 @@ example-trace: setup  ## record the trace that ships with the package, after a n
 	$(MAKE) docs
 
 demo-values: setup  ## store what `localdiff doctor` compares with, after a new demo model
-	$(BIN)/python -m localdiff.doctor.write_values
+	$(BIN)/python -m localdiff.doctor.denoise
 
 kernels-aot: setup  ## compile every GPU kernel for sm_80 to sm_120, without a GPU, and report registers and spills
 	$(BIN)/python -m tests.gpu.kernels_aot

@@ -7,7 +7,6 @@
     torch_devices, recipes         ask torch and the memory account
     product, denoise, kernels      compute, and compare with what is right
     native_kernel                  compiles, and compares with exact sums
-    values, write_values           a stored step of the demo model, and the program that writes it
     pattern                        numbers that are the same everywhere
     field_report                   the findings without anything that names a person, a machine or a private model
 

@@ -21,7 +21,6 @@ from localdiff.doctor.finding import Finding
 from localdiff.doctor.hub import check_hub
 from localdiff.doctor.settings import check_settings, read_settings
 from localdiff.doctor.terminal import terminal_capabilities, terminal_finding
-from localdiff.doctor.values import load_values
 from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_model, check_weights
 from localdiff.errors import (
@@ -141,7 +140,7 @@ class Examination:
         return check_products([one.device for one in devices])
 
     def _denoise(self, devices: list[Device]) -> list[Finding]:
-        from localdiff.doctor.denoise import check_denoise
+        from localdiff.doctor.denoise import check_denoise, load_values
 
         return check_denoise(load_values(), [str(one.device) for one in devices])
 

@@ -1,33 +1,84 @@
 """One real denoise step of the demo model, through the engine that users run.
 
-Knows a prompt, fixed noise, and the stored draft of that step; knows nothing about how a step works.
+Knows a prompt, fixed noise, and the stored draft of that step; knows nothing about how a step works. To store it,
+`python -m localdiff.doctor.denoise` has to be run again whenever the demo model is replaced: the engine computes it on
+the CPU, and the tests compare that with the reference implementation.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import sys
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from localdiff.checkpoint_files import CHAT_TEMPLATE, CONFIG, GENERATION_CONFIG, TOKENIZER
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.pattern import integers
-from localdiff.doctor.values import Values, demo_digest
 from localdiff.engine import Engine
 from localdiff.errors import LocaldiffError, WeightsError
 from localdiff.events import DenoiseStep
 from localdiff.identity import DEMO
-from localdiff.model_reference import resolve_local
+from localdiff.model_reference import DEMO_DIRECTORY, resolve_local
 from localdiff.options import GenerateOptions
+from quant.hashing import file_sha256
+
+VALUES_FILE = Path(__file__).parent / "values.json"
+DEMO_FILES = (CHAT_TEMPLATE, CONFIG, GENERATION_CONFIG, "model.safetensors", TOKENIZER)
 
 PROMPT = "Spell the word canvas."
 AGREEMENT = 0.98
 """Share of the draft that must be the same: a tie between two ids may be broken differently on another machine."""
 NATS = 0.02
 """Largest difference of an entropy, in nats."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Values:
+    """The first denoise step of the demo model.
+
+    Attributes:
+        digest: that of the demo's files.
+        argmax_ids: the draft.
+        entropies: in nats, rounded.
+    """
+
+    digest: str
+    argmax_ids: tuple[int, ...]
+    entropies: tuple[float, ...]
+
+    def to_text(self) -> str:
+        """The content of the file, one value per line."""
+        lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in asdict(self).items())
+        return f"{{\n{lines}\n}}\n"
+
+
+def load_values(path: Path = VALUES_FILE) -> Values:
+    """The values that ship with the package."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return Values(
+        digest=content["digest"], argmax_ids=tuple(content["argmax_ids"]), entropies=tuple(content["entropies"])
+    )
+
+
+def demo_digest(directory: Path) -> str:
+    """SHA-256 over the files of the demo that decide what it computes.
+
+    Raises:
+        OSError: one of them cannot be read.
+    """
+    whole = hashlib.sha256()
+    for name in DEMO_FILES:
+        whole.update(f"{file_sha256(directory / name)}  {name}\n".encode())
+    return whole.hexdigest()
 
 
 class FixedNoise(SeededNoise):
@@ -71,7 +122,7 @@ def check_denoise(stored: Values, devices: Sequence[str]) -> list[Finding]:
         return [failed(text=text, advice=hint, public="the demo model cannot be read")]
     if digest != stored.digest:
         text = "the demo model is not the one whose values are stored, so there is nothing to compare with"
-        hint = "install localdiff again; in a clone, `python -m localdiff.doctor.write_values` stores new ones"
+        hint = "install localdiff again; in a clone, `python -m localdiff.doctor.denoise` stores new ones"
         return [failed(text=text, advice=hint, facts={"digest": digest, "stored": stored.digest})]
     return [_finding(stored, device, *first_step(device)) for device in devices]
 
@@ -96,3 +147,20 @@ def _finding(stored: Values, device: str, step: DenoiseStep, load_seconds: float
         advice="answers would be wrong: use another `--device`, try another version of torch, and please report it "
         "with `localdiff doctor --report`",
     )
+
+
+def write_values(path: Path = VALUES_FILE) -> Values:
+    """Compute and store the values."""
+    step, _ = first_step("cpu")
+    values = Values(
+        digest=demo_digest(DEMO_DIRECTORY),
+        argmax_ids=step.argmax_ids,
+        entropies=tuple(round(entropy, 5) for entropy in step.entropies),
+    )
+    path.write_text(values.to_text(), encoding="utf-8")
+    return values
+
+
+if __name__ == "__main__":
+    written = write_values()
+    print(f"{VALUES_FILE}: {len(written.argmax_ids)} positions", file=sys.stderr)

@@ -12,9 +12,16 @@ from safetensors.torch import load_file, save_file
 
 from localdiff import model_reference
 from localdiff.demo.training.vocabulary import VOCABULARY_SIZE
-from localdiff.doctor import denoise, write_values
-from localdiff.doctor.denoise import FixedNoise, check_denoise, first_step
-from localdiff.doctor.values import Values, demo_digest, load_values
+from localdiff.doctor import denoise
+from localdiff.doctor.denoise import (
+    FixedNoise,
+    Values,
+    check_denoise,
+    demo_digest,
+    first_step,
+    load_values,
+    write_values,
+)
 from localdiff.model_reference import DEMO_DIRECTORY
 from tests.checkpoints.layouts import Spec, write_checkpoint
 
@@ -64,7 +71,7 @@ def test_another_demo_has_no_values(values: Values, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(model_reference, "DEMO_DIRECTORY", write_checkpoint(Spec(canvas=16), tmp_path / "demo"))
     (finding,) = check_denoise(values, ["cpu"])
     assert (finding.status, finding.exit_code) == ("fail", 3)
-    assert "python -m localdiff.doctor.write_values" in (finding.advice or "")
+    assert "python -m localdiff.doctor.denoise" in (finding.advice or "")
 
 
 def test_no_demo_at_all(values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +82,7 @@ def test_no_demo_at_all(values: Values, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_values_are_written_and_read_back(values: Values, tmp_path: Path) -> None:
-    written = write_values.write_values(tmp_path / "values.json")
+    written = write_values(tmp_path / "values.json")
     read = load_values(tmp_path / "values.json")
     assert read == written
     assert len(read.argmax_ids) == len(read.entropies)
