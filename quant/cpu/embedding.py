@@ -37,7 +37,7 @@ class NativeEmbedding(QuantEmbedding):
         self.path = library.path(embedding.weight.codec.name)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return self._library.multiply(self._library.rows(hidden, nf4=False), self._stored[None], None, [len(hidden)])
+        return self._library.multiply(hidden, self._stored[None], None, [len(hidden)])
 
     def soft(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
         """See `ChunkedEmbedding.soft`; a row may lose up to `TAIL` of its probability."""

@@ -22,15 +22,14 @@ class NativeLinear(nn.Module):
         super().__init__()
         self._weights = linear.weight.encoded.contiguous()[None]
         self._shape = linear.weight.shape
-        self._is_nf4 = linear.weight.codec.name == "nf4"
         self._library = library
         self.path = library.path(linear.weight.codec.name)
 
     def forward(self, x: Tensor) -> Tensor:
         """`[…, in]` to `[…, out]`, in the type of `x`."""
         rows = x.reshape(-1, x.shape[-1])
-        y = self._library.multiply(self._library.rows(rows, nf4=self._is_nf4), self._weights, None, [len(rows)])
-        return y.to(x.dtype).view(*x.shape[:-1], y.shape[-1])
+        y = self._library.multiply(rows, self._weights, None, [len(rows)])
+        return y.view(*x.shape[:-1], y.shape[-1])
 
     def extra_repr(self) -> str:
         """Shape, for `print(model)`."""

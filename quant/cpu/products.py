@@ -56,13 +56,11 @@ class NativeProduct:
 
     def __init__(self, tensor: QuantTensor, library: NativeLibrary) -> None:
         self._weights = tensor.encoded.contiguous()
-        self._is_nf4 = tensor.codec.name == "nf4"
         self._library = library
         self.path = library.path(tensor.codec.name)
 
     def __call__(self, x: Tensor, chosen: Tensor | None, counts: Sequence[int]) -> Tensor:
-        rows = self._library.rows(x, nf4=self._is_nf4)
-        return self._library.multiply(rows, self._weights, chosen, counts).to(x.dtype)
+        return self._library.multiply(x, self._weights, chosen, counts)
 
 
 class DecodedProduct:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
@@ -42,21 +41,6 @@ class _Product(ctypes.Structure):
         *pointers("codes", "scales", "levels", "groups", "chosen", "starts", "result"),
         *integers("weights", "out", "in_", "is_bf16", "next"),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class NativeRows:
-    """Rows of activations [R, in] in int8, as the kernel reads them.
-
-    Attributes:
-        groups: U8 [R, in/64, 72]: codes in the order of the weights' codes, an fp32 scale, an int32 offset.
-        dtype: type of the activations, and of results.
-        is_nf4: whether they are in the order of nf4's codes.
-    """
-
-    groups: Tensor
-    dtype: torch.dtype
-    is_nf4: bool
 
 
 class NativeLibrary:
@@ -99,32 +83,17 @@ class NativeLibrary:
         """Whether a weight `[…, out, in]` divides into tiles, and is not too wide."""
         return shape[-2] % self.lanes == 0 and shape[-1] % GROUP == 0 and shape[-1] <= self.max_inputs
 
-    def rows(self, x: Tensor, *, nf4: bool) -> NativeRows:
-        """Rows [R, in] of any float type, rounded; `nf4` says what codes they will meet.
-
-        Raises:
-            ValueError: `in` does not divide into groups.
-        """
-        x = x.contiguous() if x.dtype in DTYPES else x.float().contiguous()
-        count, width = x.shape
-        if width % GROUP:
-            raise ValueError(f"rows of {width} inputs do not divide into groups of {GROUP}")
-        groups = torch.empty(count, width // GROUP, GROUP_BYTES, dtype=torch.uint8)
-        arguments = _Rows(*addresses((x, groups)), count, width, x.dtype == torch.bfloat16, nf4)
-        run(self._quantize, arguments, (x, groups), max_threads=1 + x.numel() // MIN_ACTIVATIONS_PER_THREAD)
-        return NativeRows(groups, x.dtype, nf4)
-
-    def multiply(self, rows: NativeRows, weights: Encoded, chosen: Tensor | None, counts: Sequence[int]) -> Tensor:
+    def multiply(self, x: Tensor, weights: Encoded, chosen: Tensor | None, counts: Sequence[int]) -> Tensor:
         """Multiplies rows with the weights that they are routed to.
 
         Args:
-            rows: R of them, made for the codes of `weights`.
+            x: [R, in] rows of any float type.
             weights: [E, out, in], contiguous, of a shape that `supports` is true for.
             chosen: int64 [P], a row's number for each product, in the order of weights; None where each has its own.
             counts: [E] how many of the products are with each weight.
 
         Returns:
-            [P, out] in the type of the rows.
+            [P, out] in the type of `x`.
 
         Raises:
             ValueError: arguments that do not belong together.
@@ -136,16 +105,33 @@ class NativeLibrary:
         pairs = sum(counts)
         if not self.supports((out, width)):
             raise ValueError(f"weights of {out} outputs and {width} inputs do not fit the kernel")
-        _check(rows, weights, chosen, counts, (number, out, width))
+        _check(x, weights, chosen, counts, (number, out, width))
+        groups = self.rounded(x, nf4=is_nf4)
         starts = torch.tensor([0, *accumulate(counts)], dtype=torch.int64)
-        result = torch.empty(pairs, out, dtype=rows.dtype)
-        tensors = (codes, scales, self._levels if is_nf4 else None, rows.groups, chosen, starts, result)
-        run(self._multiply, _Product(*addresses(tensors), number, out, width, rows.dtype == torch.bfloat16), tensors)
-        return result
+        result = torch.empty(pairs, out, dtype=x.dtype if x.dtype in DTYPES else torch.float32)
+        tensors = (codes, scales, self._levels if is_nf4 else None, groups, chosen, starts, result)
+        run(self._multiply, _Product(*addresses(tensors), number, out, width, result.dtype == torch.bfloat16), tensors)
+        return result.to(x.dtype)
+
+    def rounded(self, x: Tensor, *, nf4: bool) -> Tensor:
+        """Rows [R, in] in int8, as the kernel reads them.
+
+        Args:
+            nf4: whether in the order of nf4's codes.
+
+        Returns:
+            U8 [R, in/64, 72]: codes in the order of the weights' codes, an fp32 scale, an int32 offset.
+        """
+        x = x.contiguous() if x.dtype in DTYPES else x.float().contiguous()
+        count, width = x.shape
+        groups = torch.empty(count, width // GROUP, GROUP_BYTES, dtype=torch.uint8)
+        arguments = _Rows(*addresses((x, groups)), count, width, x.dtype == torch.bfloat16, nf4)
+        run(self._quantize, arguments, (x, groups), max_threads=1 + x.numel() // MIN_ACTIVATIONS_PER_THREAD)
+        return groups
 
 
 def _check(
-    rows: NativeRows, weights: Encoded, chosen: Tensor | None, counts: Sequence[int], shape: tuple[int, int, int]
+    x: Tensor, weights: Encoded, chosen: Tensor | None, counts: Sequence[int], shape: tuple[int, int, int]
 ) -> None:
     """The kernel reads where it is told to."""
     number, out, width = shape
@@ -153,16 +139,14 @@ def _check(
         raise ValueError("codes and scales should be contiguous")
     if weights.scales.shape != (number, out, width // GROUP) or weights.scales.dtype != torch.bfloat16:
         raise ValueError(f"scales {list(weights.scales.shape)} do not belong to codes {list(weights.codes.shape)}")
-    if rows.groups.shape[1] * GROUP != width:
-        raise ValueError(f"rows of {rows.groups.shape[1] * GROUP} inputs do not belong to weights of {width}")
-    if rows.is_nf4 != (weights.codes.dtype == torch.uint8):
-        raise ValueError("rows were made for the codes of the other format")
+    if x.shape[1] != width:
+        raise ValueError(f"rows of {x.shape[1]} inputs do not belong to weights of {width}")
     if len(counts) != number or min(counts) < 0:
         raise ValueError(f"counts should be {number} numbers of products")
     pairs = sum(counts)
-    if chosen is None and pairs != len(rows.groups):
-        raise ValueError(f"{pairs} products of {len(rows.groups)} rows need to be told which")
+    if chosen is None and pairs != len(x):
+        raise ValueError(f"{pairs} products of {len(x)} rows need to be told which")
     if chosen is not None and (chosen.shape != (pairs,) or chosen.dtype != torch.int64 or not chosen.is_contiguous()):
         raise ValueError(f"chosen should be int64 [{pairs}], contiguous")
-    if chosen is not None and pairs and not 0 <= int(chosen.min()) <= int(chosen.max()) < len(rows.groups):
-        raise ValueError(f"chosen should name rows from 0 to {len(rows.groups) - 1}")
+    if chosen is not None and pairs and not 0 <= int(chosen.min()) <= int(chosen.max()) < len(x):
+        raise ValueError(f"chosen should name rows from 0 to {len(x) - 1}")

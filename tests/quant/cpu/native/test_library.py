@@ -44,12 +44,6 @@ def expected_of(x: Tensor, codec: str, weights: Encoded, chosen: Tensor, counts:
     return torch.cat([these @ weight.T for these, weight in zip(rows, decoded(codec, weights), strict=True)])
 
 
-def multiplied(
-    library: NativeLibrary, x: Tensor, codec: str, weights: Encoded, chosen: Tensor | None, counts: list[int]
-) -> Tensor:
-    return library.multiply(library.rows(x, nf4=codec == "nf4"), weights, chosen, counts)
-
-
 @pytest.mark.parametrize("codec", ["nf4", "int8"])
 @settings(max_examples=40)
 @given(
@@ -66,7 +60,7 @@ def test_products_are_the_sums_of_whole_numbers(
     weights = random_weights(codec, (len(counts), tiles * library.lanes, groups * GROUP), generator)
     x = torch.randn(rows, groups * GROUP, generator=generator) * 10 ** torch.randn(rows, 1, generator=generator)
     chosen = torch.randint(0, rows, (sum(counts),), generator=generator)
-    result = multiplied(library, x, codec, weights, chosen, counts)
+    result = library.multiply(x, weights, chosen, counts)
     assert result.dtype == torch.float32
     assert relative(result, expected_of(x, codec, weights, chosen, counts)) < ROUNDING
 
@@ -82,7 +76,7 @@ def test_the_largest_codes_overflow_nothing(library: NativeLibrary, codec: str, 
         weights.codes.fill_(127 * signs[0])
     weights.scales.fill_(1.0)
     x = torch.full((5, shape[-1]), 127.0 * signs[1])
-    result = multiplied(library, x, codec, weights, None, [5])
+    result = library.multiply(x, weights, None, [5])
     largest = 127 * (127 if codec == "int8" else 1) * shape[-1]
     assert torch.allclose(result, torch.full_like(result, largest * signs[0] * signs[1]), rtol=1e-6)
 
@@ -93,7 +87,7 @@ def test_every_number_of_rows_has_its_own_way(library: NativeLibrary, codec: str
     weights = random_weights(codec, (1, 2 * library.lanes, 2 * GROUP), torch.Generator().manual_seed(1))
     for count in (*range(1, 18), 127, 128, 129):
         x = normal(count, 2 * GROUP, seed=count)
-        result = multiplied(library, x, codec, weights, None, [count])
+        result = library.multiply(x, weights, None, [count])
         assert relative(result, expected_of(x, codec, weights, torch.arange(count), [count])) < ROUNDING, count
 
 
@@ -109,8 +103,8 @@ def test_tiles_give_the_bits_that_vectors_give(
     x = normal(40, 3 * GROUP).to(dtype)
     x[3, 5] = torch.inf
     chosen = torch.arange(sum(counts)) * 7 % len(x)
-    found = multiplied(with_tiles, x, codec, weights, chosen, counts)
-    expected = multiplied(without, x, codec, weights, chosen, counts)
+    found = with_tiles.multiply(x, weights, chosen, counts)
+    expected = without.multiply(x, weights, chosen, counts)
     assert torch.equal(found.isnan(), expected.isnan())
     assert torch.equal(found.nan_to_num(), expected.nan_to_num())
 
@@ -119,8 +113,8 @@ def test_tiles_give_the_bits_that_vectors_give(
 def test_bf16_is_read_as_it_is_and_results_are_rounded_to_it_once(library: NativeLibrary, codec: str) -> None:
     weights = random_weights(codec, (2, 3 * library.lanes, 3 * GROUP), torch.Generator().manual_seed(2))
     x = normal(7, 3 * GROUP, seed=3).to(torch.bfloat16)
-    rough = multiplied(library, x, codec, weights, None, [3, 4])
-    exact = multiplied(library, x.float(), codec, weights, None, [3, 4])
+    rough = library.multiply(x, weights, None, [3, 4])
+    exact = library.multiply(x.float(), weights, None, [3, 4])
     assert rough.dtype == torch.bfloat16
     assert torch.equal(rough, exact.to(torch.bfloat16))
 
@@ -132,21 +126,21 @@ def test_halves_are_rounded_to_even(library: NativeLibrary) -> None:
     weights.scales.fill_(1.0)
     x = torch.zeros(2, GROUP, dtype=torch.bfloat16)
     x[:, :2], x[0, 2], x[1, 2] = 127, 3, 5
-    result = multiplied(library, x, "int8", weights, None, [2])
+    result = library.multiply(x, weights, None, [2])
     assert result.tolist() == [[256.0] * library.lanes, [260.0] * library.lanes]
 
 
 def test_rows_with_gaps(library: NativeLibrary) -> None:
     x = normal(6, 4 * GROUP)
     assert torch.equal(
-        library.rows(x[::2, : 2 * GROUP], nf4=True).groups, library.rows(x[::2, : 2 * GROUP].clone(), nf4=True).groups
+        library.rounded(x[::2, : 2 * GROUP], nf4=True), library.rounded(x[::2, : 2 * GROUP].clone(), nf4=True)
     )
 
 
 def test_what_is_too_small_for_a_scale_is_zero(library: NativeLibrary) -> None:
     weights = random_weights("nf4", (1, library.lanes, GROUP), torch.Generator().manual_seed(9))
     x = torch.full((2, GROUP), 1e-38)
-    assert multiplied(library, x, "nf4", weights, None, [2]).abs().max() == 0
+    assert library.multiply(x, weights, None, [2]).abs().max() == 0
 
 
 def test_threads_hold_what_they_work_on_when_the_caller_is_gone(
@@ -160,12 +154,13 @@ def test_threads_hold_what_they_work_on_when_the_caller_is_gone(
         works.extend(given)
         raise KeyboardInterrupt
 
-    rows = library.rows(normal(4, GROUP), nf4=True)
+    rounded_rows = [library.rounded(normal(4, GROUP), nf4=True)]
+    monkeypatch.setattr(library, "rounded", lambda *_, **__: rounded_rows[0])
     monkeypatch.setattr("quant.cpu.native.calls.parallel_for", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        library.multiply(rows, weights, None, [4])
-    alive = weakref.ref(rows.groups), weakref.ref(weights.codes)
-    del rows, weights
+        library.multiply(normal(4, GROUP), weights, None, [4])
+    alive = weakref.ref(rounded_rows.pop()), weakref.ref(weights.codes)
+    del weights
     gc.collect()
     assert all(reference() is not None for reference in alive)
     works.clear()
@@ -175,17 +170,16 @@ def test_threads_hold_what_they_work_on_when_the_caller_is_gone(
 
 def test_other_types_are_computed_in_fp32(library: NativeLibrary) -> None:
     x = normal(3, GROUP).to(torch.float16)
-    assert library.rows(x, nf4=True).dtype == torch.float32
-    assert torch.equal(library.rows(x, nf4=True).groups, library.rows(x.float(), nf4=True).groups)
+    assert torch.equal(library.rounded(x, nf4=True), library.rounded(x.float(), nf4=True))
 
 
 def test_the_same_bits_however_the_work_is_shared_out(library: NativeLibrary, threads: int) -> None:
     weights = random_weights("nf4", (5, 40 * library.lanes, 4 * GROUP), torch.Generator().manual_seed(4))
     x, counts = normal(31, 4 * GROUP, seed=5), [9, 0, 1, 17, 4]
-    result = multiplied(library, x, "nf4", weights, None, counts)
+    result = library.multiply(x, weights, None, counts)
     torch.set_num_threads(2)
-    assert torch.equal(result, multiplied(library, x, "nf4", weights, None, counts))
-    alone = [multiplied(library, row[None], "nf4", weights, None, [0, 0, 0, 1, 0]) for row in x[10:27]]
+    assert torch.equal(result, library.multiply(x, weights, None, counts))
+    alone = [library.multiply(row[None], weights, None, [0, 0, 0, 1, 0]) for row in x[10:27]]
     assert torch.equal(result[10:27], torch.cat(alone))
 
 
@@ -193,9 +187,9 @@ def test_many_rows_are_rounded_by_several_threads_to_the_same_bits(
     library: NativeLibrary, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = normal(37, 3 * GROUP, seed=8)
-    alone = library.rows(x, nf4=True).groups
+    alone = library.rounded(x, nf4=True)
     monkeypatch.setattr("quant.cpu.native.library.MIN_ACTIVATIONS_PER_THREAD", 1 << 10)
-    assert torch.equal(library.rows(x, nf4=True).groups, alone)
+    assert torch.equal(library.rounded(x, nf4=True), alone)
 
 
 @pytest.mark.parametrize("nf4", [True, False])
@@ -205,7 +199,7 @@ def test_rows_are_rounded_to_the_nearest_code_of_their_group(library: NativeLibr
     x[4, :GROUP] = torch.arange(GROUP) - 31.5  # halves, in units of a scale of exactly 1
     x[4, 0] = 127
     x[5] *= 1e-30
-    groups = library.rows(x, nf4=nf4).groups
+    groups = library.rounded(x, nf4=nf4)
     assert groups.shape == (19, 5, GROUP_BYTES)
     codes = groups[..., :GROUP].contiguous().view(torch.int8).float()
     scales = groups[..., GROUP : GROUP + 4].contiguous().view(torch.float32)
@@ -225,14 +219,14 @@ def test_a_row_that_is_not_finite_gives_results_that_are_no_numbers(
     weights = random_weights("nf4", (1, library.lanes, 2 * GROUP), torch.Generator().manual_seed(7))
     x = normal(3, 2 * GROUP).to(dtype)
     x[1, 70] = bad
-    result = multiplied(library, x, "nf4", weights, None, [3])
+    result = library.multiply(x, weights, None, [3])
     assert result[1].isnan().all()
     assert result[[0, 2]].isfinite().all()
 
 
 def test_no_rows(library: NativeLibrary) -> None:
     weights = random_weights("nf4", (2, library.lanes, GROUP), torch.Generator())
-    result = multiplied(library, torch.empty(0, GROUP), "nf4", weights, None, [0, 0])
+    result = library.multiply(torch.empty(0, GROUP), weights, None, [0, 0])
     assert result.shape == (0, library.lanes)
 
 
@@ -267,8 +261,7 @@ def _narrow(weights: Encoded) -> Encoded:
         (lambda a: a | {"width": 2 * GROUP}, "rows of 128 inputs do not belong to weights of 64"),
         (lambda a: a | {"counts": [4]}, "counts should be 2 numbers of products"),
         (lambda a: a | {"counts": [6, -2]}, "counts should be 2 numbers of products"),
-        (lambda a: a | {"width": 2 * GROUP + 1}, "rows of 129 inputs do not divide into groups"),
-        (lambda a: a | {"codec": "int8"}, "rows were made for the codes of the other format"),
+        (lambda a: a | {"width": 2 * GROUP + 1}, "rows of 129 inputs do not belong to weights of 64"),
         (lambda a: a | {"counts": [1, 2]}, "3 products of 4 rows need to be told which"),
         (lambda a: a | {"chosen": torch.zeros(3, dtype=torch.int64)}, "chosen should be int64 .4."),
         (lambda a: a | {"chosen": torch.zeros(4, dtype=torch.int32)}, "chosen should be int64"),
@@ -278,7 +271,7 @@ def _narrow(weights: Encoded) -> Encoded:
 )
 def test_nothing_is_read_beyond_its_end(library: NativeLibrary, change: object, words: str) -> None:
     weights = random_weights("nf4", (2, library.lanes, GROUP), torch.Generator())
-    given = change({"weights": weights, "width": GROUP, "counts": [1, 3], "chosen": None, "codec": "nf4"})
+    given = change({"weights": weights, "width": GROUP, "counts": [1, 3], "chosen": None})
     x = normal(4, given["width"])
     with pytest.raises(ValueError, match=words):
-        multiplied(library, x, given["codec"], given["weights"], given["chosen"], given["counts"])
+        library.multiply(x, given["weights"], given["chosen"], given["counts"])
