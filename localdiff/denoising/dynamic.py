@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from localdiff.denoising.step import BlockSettings, Step, event_rows, not_numbers, step_event
+from localdiff.denoising.step import BlockSettings, Step, event_rows, not_numbers, step_of
 from localdiff.diffusion.noise import Noise
 from localdiff.diffusion.reading import ReadLogits, read_logits
 from localdiff.diffusion.sampler import accept, renoise, temperature_at
@@ -68,20 +68,8 @@ def dynamic_steps(
         if not entropy.isfinite().all():
             raise not_numbers(step, block.number)
         verdict = test.judge(draft, entropy)
-        now = time.perf_counter()
-        event = step_event(
-            rows,
-            step,
-            block,
-            mean_entropy=verdict.mean_entropy,
-            stable=verdict.stable,
-            confident=verdict.confident,
-            seconds=now - began,
-            now=now,
-            top_ids=stats.top_ids,
-            top_probs=stats.top_probs,
-        )
-        yield Step(event=event, converged=verdict.stop)
+        top = stats.top_ids, stats.top_probs
+        yield step_of(rows, step, block, verdict, began=began, now=time.perf_counter(), top=top)
         if verdict.stop or step == settings.max_steps:
             return
         # e. Carry this step's prediction into the next, which begins with that, and free the logits.

@@ -15,7 +15,7 @@ from torch import Tensor
 from localdiff.diffusion.reading import LogitStatistics
 from localdiff.diffusion.sampler import temperature_at
 from localdiff.diffusion.settings import SamplerSettings
-from localdiff.diffusion.stopping import StopRule
+from localdiff.diffusion.stopping import StopRule, Verdict
 from localdiff.errors import WeightsError
 from localdiff.events import DenoiseStep
 from localdiff.kernels.decision_layout import ACCEPTED, ARGMAX, ENTROPY, PROBABILITY, ROWS, SAMPLED, SHOWN
@@ -49,7 +49,7 @@ class Step:
 
 
 def event_rows(stats: LogitStatistics, accepted: Tensor, shown: Tensor) -> Tensor:
-    """All that an event shows, as `step_event` takes it: a step needs one copy to the host.
+    """All that an event shows, as `step_of` takes it: a step needs one copy to the host.
 
     Args:
         accepted: bool [L]; shown: [L], the ids of the canvas that the step was given.
@@ -68,29 +68,27 @@ def event_rows(stats: LogitStatistics, accepted: Tensor, shown: Tensor) -> Tenso
     return torch.stack([rows[place] for place in range(ROWS)])
 
 
-def step_event(
+def step_of(
     rows: Tensor,
     step: int,
     block: BlockSettings,
+    verdict: Verdict,
     *,
-    mean_entropy: float,
-    stable: bool,
-    confident: bool,
-    seconds: float,
+    began: float,
     now: float,
-    top_ids: Tensor | None,
-    top_probs: Tensor | None,
-) -> DenoiseStep:
-    """The event of a step.
+    top: tuple[Tensor | None, Tensor | None],
+) -> Step:
+    """A step that is over.
 
     Args:
         rows: int32 [6, L] on the host, as `event_rows` packs them.
-        mean_entropy, stable, confident: as the stop test of this path found them, on whatever device it ran; a mean
-            that is computed again may be on the other side of the threshold.
-        seconds: duration of the step; now: when it was over, on the clock of `block.started`.
-        top_ids, top_probs: [L, K] on any device; None unless `block.record_top_k` asks for them.
+        verdict: of this path's stop test, on whatever device it ran; a mean that is computed again may be on the other
+            side of the threshold.
+        began, now: when the step began and when it was over, on the clock of `block.started`.
+        top: the most probable ids [L, K] and their probabilities, on any device; None unless `block.record_top_k` asks
+            for them.
     """
-    return DenoiseStep(
+    event = DenoiseStep(
         block=block.number,
         step=step,
         max_steps=block.sampler.max_steps,
@@ -101,14 +99,15 @@ def step_event(
         accepted=tuple(rows[ACCEPTED].bool().tolist()),
         sampled_ids=tuple(rows[SAMPLED].tolist()),
         shown_ids=tuple(rows[SHOWN].tolist()),
-        mean_entropy=mean_entropy,
-        stable=stable,
-        confident=confident,
-        seconds=seconds,
+        mean_entropy=verdict.mean_entropy,
+        stable=verdict.stable,
+        confident=verdict.confident,
+        seconds=now - began,
         elapsed=now - block.started,
-        top_ids=_nested(top_ids),
-        top_probs=_nested(top_probs),
+        top_ids=_nested(top[0]),
+        top_probs=_nested(top[1]),
     )
+    return Step(event=event, converged=verdict.stop)
 
 
 def not_numbers(step: int, block: int) -> WeightsError:

@@ -25,9 +25,10 @@ from localdiff.denoising.static.cuda_graphs import GraphCapturer
 from localdiff.denoising.static.exchange import Exchange
 from localdiff.denoising.static.program import Program, Shape
 from localdiff.denoising.static.reading import Read
-from localdiff.denoising.step import BlockSettings, Step, not_numbers, step_event
+from localdiff.denoising.step import BlockSettings, Step, not_numbers, step_of
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.sampler import temperature_at
+from localdiff.diffusion.stopping import Verdict
 from localdiff.kernels.decision import StepBuffers
 from localdiff.kernels.decision_layout import (
     CONFIDENT,
@@ -110,35 +111,29 @@ class StaticSteps:
             if is_ahead:
                 program = launch(step + 1)
             outcome = self._exchange.take(step)
-            top_ids, top_probs = self._exchange.top(step)
+            top = self._exchange.top(step)
             if not outcome[FINITE]:
                 raise not_numbers(step, block.number)
             if self._sparse is not None:
                 self._check_tail(program, outcome)
-            converged = bool(outcome[STOP])
-            if converged and is_ahead:
+            verdict = Verdict(
+                mean_entropy=float(outcome[MEAN_ENTROPY].view(torch.float32)),
+                stable=bool(outcome[STABLE]),
+                confident=bool(outcome[CONFIDENT]),
+                stop=bool(outcome[STOP]),
+            )
+            if verdict.stop and is_ahead:
                 noise.return_to(mark)
             now = time.perf_counter()
-            mean_entropy = float(outcome[MEAN_ENTROPY].view(torch.float32))
-            near_end = _may_end_next(mean_entropy, block)
-            goes_on = not converged and step < last
+            near_end = _may_end_next(verdict.mean_entropy, block)
+            goes_on = not verdict.stop and step < last
             if goes_on and not is_ahead:
                 # Ahead of the event, which the device need not wait for.
                 program = launch(step + 1)
-            event = step_event(
-                outcome[HEADER:].view(ROWS, -1),
-                step,
-                block,
-                mean_entropy=mean_entropy,
-                stable=bool(outcome[STABLE]),
-                confident=bool(outcome[CONFIDENT]),
-                seconds=now - began,
-                now=now,
-                top_ids=top_ids,
-                top_probs=top_probs,
-            )
+            rows = outcome[HEADER:].view(ROWS, -1)
+            taken = step_of(rows, step, block, verdict, began=began, now=now, top=top)
             began = now
-            yield Step(event=event, converged=converged)
+            yield taken
             if not goes_on:
                 return
 
