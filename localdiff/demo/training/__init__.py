@@ -4,7 +4,6 @@
     rendering, batches                        examples as token ids; training canvases
     train, trainer, work                      the command, its loop, its folder with the log
     muon, team                                one update: optimizer, processes
-    compiled_layer_ops                        layer ops under `torch.compile`
     mean, export                              from checkpoints of a training to the one that ships
     adapt                                     trains an adapter
 

@@ -30,7 +30,7 @@ from localdiff.diffusion.search import inverse_cumulative
 from localdiff.model.batched import batched_logits, batched_soft_embedding
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.model.layer_ops import set_layer_ops
+from localdiff.model.layer_ops import LayerOps, set_layer_ops
 from localdiff.model.moe import Router
 
 # Shares of updates: unconditioned, and conditioned on a prediction; the rest also take the sampler's canvas.
@@ -77,6 +77,17 @@ def initialise(config: ModelConfig, seed: int) -> DiffusionGemma:
     return model
 
 
+def compiled_layer_ops() -> LayerOps:
+    """Each layer op compiled separately, with its gradient; routing stays as it is.
+
+    Needs a C++ compiler. Shapes stay symbolic, so batches of all lengths share the compiled code.
+    """
+    compiled = LayerOps()
+    for name in ("norm", "qkv_norm_rope", "add_attention_and_norm", "gelu_mul", "merge_branches"):
+        setattr(compiled, name, torch.compile(getattr(LayerOps, name), dynamic=True))
+    return compiled
+
+
 class Trainer:
     """Owns the network's optimizers and the number of finished updates; trains every parameter with `requires_grad`."""
 
@@ -112,9 +123,7 @@ class Trainer:
 
     def compile(self) -> None:
         """Compiles the ops between a layer's GEMMs: faster from the second minute on."""
-        from localdiff.demo.training.compiled_layer_ops import CompiledLayerOps  # imports torch's compiler
-
-        set_layer_ops(self.model, CompiledLayerOps())
+        set_layer_ops(self.model, compiled_layer_ops())
 
     def run(self, checkpoint: Path, report: Callable[[int, float, float], None]) -> None:
         """Trains up to `options.updates`, saving to `checkpoint`; calls `report(update, loss, accuracy)` each time."""

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from localdiff.demo.training.architecture import config_json
-from localdiff.demo.training.trainer import initialise
+from localdiff.demo.training.trainer import compiled_layer_ops, initialise
 from localdiff.model.batched import batched_logits
 from localdiff.model.config import ModelConfig
 from localdiff.model.layer_ops import set_layer_ops
@@ -18,11 +18,9 @@ from localdiff.model.layer_ops import set_layer_ops
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
 def test_compiled_layer_ops_compute_what_plain_ones_do() -> None:
-    from localdiff.demo.training.compiled_layer_ops import CompiledLayerOps
-
     plain = initialise(ModelConfig.from_dict(config_json(64, 6)), seed=0)
     compiled = copy.deepcopy(plain)
-    set_layer_ops(compiled, CompiledLayerOps())
+    set_layer_ops(compiled, compiled_layer_ops())
     for rows, length in ((3, 8), (2, 13)):  # other shapes go through the same programs
         ids = torch.arange(rows * length).view(rows, length) % 64
         counts = torch.full((rows,), length)
