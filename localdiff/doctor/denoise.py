@@ -22,7 +22,7 @@ from torch import Tensor
 from localdiff.checkpoint_files import CHAT_TEMPLATE, CONFIG, GENERATION_CONFIG, TOKENIZER
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.doctor.finding import Finding
-from localdiff.doctor.pattern import integers
+from localdiff.doctor.product import integers
 from localdiff.engine import Engine
 from localdiff.errors import LocaldiffError, WeightsError
 from localdiff.events import DenoiseStep

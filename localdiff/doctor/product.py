@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from localdiff.bench.step.paths import path_of
 from localdiff.doctor.finding import Finding
-from localdiff.doctor.pattern import integers, uniform
 from quant.codecs import CODECS
 from quant.codecs.codec import GROUP, Codec, Encoded, codes_shape, scales_shape
 from quant.codecs.nf4 import LEVELS
@@ -33,6 +32,7 @@ LIMIT = 0.03
 
 _TYPICAL = {"nf4": 0.62, "int8": 73.0}
 """Root mean square of what random codes stand for, before scales; used to make outputs of order 1."""
+_MASK = 0xFFFFFFFF
 _SEED_X, _SEED_CODES, _SEED_SCALES, _SEED_ROUTE = 11, 23, 29, 37
 
 
@@ -73,6 +73,23 @@ PRODUCTS = (
     Product(name="nf4 linear", schemes={"weight": "nf4"}, build=_linear),
     Product(name="int8 linear", schemes={"weight": "int8"}, build=_linear),
 )
+
+
+def integers(count: int, seed: int) -> Tensor:
+    """[count] int64 on the CPU: integers from 0 to 2**32 - 1, a hash of their index and the seed.
+
+    They are the same on every machine and with every version of torch, to whose version a generator would tie stored
+    values.
+    """
+    value = (torch.arange(count, dtype=torch.int64) + seed * 1_000_003) & _MASK
+    for factor, shift in ((0x2C1B3C6D, 15), (0x297A2D39, 12), (0x1B873593, 16)):
+        value = ((value ^ (value >> shift)) * factor) & _MASK  # factors under 2**31, so that no product overflows
+    return value ^ (value >> 15)
+
+
+def uniform(shape: Sequence[int], seed: int) -> Tensor:
+    """fp32 `shape` on the CPU, multiples of 2**-15 from -1 to 1."""
+    return ((integers(math.prod(shape), seed) >> 16).to(torch.float32) / 32768 - 1).view(*shape)
 
 
 def inputs() -> tuple[Tensor, Tensor, Tensor]:

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from localdiff.doctor.pattern import integers, uniform
 from localdiff.doctor.product import (
     LIMIT,
     PRODUCTS,
@@ -17,10 +16,12 @@ from localdiff.doctor.product import (
     check_products,
     compute,
     inputs,
+    integers,
     make_fast,
     modules_of,
     reference_output,
     relative_error,
+    uniform,
 )
 from quant.codecs import CODECS
 from quant.codecs.codec import Encoded
