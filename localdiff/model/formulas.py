@@ -1,4 +1,4 @@
-"""The formulas of a layer: RMSNorm and RoPE; `quant.modules.activation` has GELU.
+"""The formulas of a layer: RMSNorm and RoPE; `quant.modules.linear` has GELU.
 
 Knows rows of activations; holds no weights.
 Shape letters: N rows, H heads, d head size.

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from localdiff.model.formulas import rms_norm, rotate
-from quant.modules.activation import gelu
+from quant.modules.linear import gelu
 
 
 class LayerOps:

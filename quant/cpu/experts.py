@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from quant.cpu.products import DecodedProduct, ExpertProduct, expert_parts
-from quant.modules.activation import gelu
 from quant.modules.experts import AdapterHook, RoutedExperts, pairs_by_expert
+from quant.modules.linear import gelu
 
 
 class CpuExperts(RoutedExperts):

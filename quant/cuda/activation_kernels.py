@@ -1,4 +1,4 @@
-"""Device code: the activation function of gated MLPs and experts; `quant.modules.activation` is its plain form."""
+"""Device code: the activation function of gated MLPs and experts; `quant.modules.linear` has its plain form."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
     linear, experts, embedding     the modules
     tensor                         codes and scales as buffers
-    activation                     GELU
     swap                           puts them in the place of the model's own
 
 Plain and correct: each decodes what it needs, on its device, and multiplies. They know no names, files or canvases. The

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from quant.codecs.codec import Codec
 from quant.instructions import matmul_dtype
-from quant.modules.activation import gelu
-from quant.modules.linear import product
+from quant.modules.linear import gelu, product
 from quant.modules.tensor import QuantTensor
 
 

@@ -1,4 +1,4 @@
-"""Linear layers without a bias: over a weight as it is, and over a quantized one.
+"""Linear layers without a bias: over a weight as it is, and over a quantized one; and the GELU between them.
 
 Shape letters: in, out features of the product.
 """
@@ -19,6 +19,11 @@ def product(x: Tensor, weight: Tensor) -> Tensor:
     if dtype == x.dtype:
         return F.linear(x, weight)
     return F.linear(x.to(dtype), weight.to(dtype)).to(x.dtype)
+
+
+def gelu(x: Tensor) -> Tensor:
+    """The tanh form of GELU; the erf form is a different model. Its device code is `quant.cuda.activation_kernels`."""
+    return F.gelu(x, approximate="tanh")
 
 
 class Linear(nn.Linear):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from quant.modules import RoutedExperts
-from quant.modules.activation import gelu
+from quant.modules.linear import gelu
 
 
 class AllExperts(RoutedExperts):
