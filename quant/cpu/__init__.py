@@ -8,7 +8,7 @@
     products               one stacked tensor of experts times the rows routed to each
     experts, linear, embedding    the modules
     parallel               small products distributed over threads
-    pages, allocator       pages of converted weights released, freed memory kept for the next pass
+    memory                 pages of converted weights released, freed memory kept for the next pass
     switches, choice       which module is replaced by which on this machine, and what attends
 
 Each computes what its plain counterpart computes, within an error that its module states, and describes how in `path`.

@@ -30,17 +30,16 @@ from math import prod
 import torch
 from torch import nn
 
-from quant.cpu.allocator import keep_freed_memory
 from quant.cpu.bitsandbytes_library import nf4_library
 from quant.cpu.embedding import Bf16Embedding, NativeEmbedding
 from quant.cpu.experts import CpuExperts
 from quant.cpu.int8_weight import has_int8_matmul, row_bytes
 from quant.cpu.linear import Int8Linear, LastRows, NativeLinear
+from quant.cpu.memory import keep_freed_memory, release_pages
 from quant.cpu.native.attention import NativeAttention
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.native.logits import NativeLogits
 from quant.cpu.native.support import native_library
-from quant.cpu.pages import release_pages
 from quant.cpu.products import DecodedProduct, ExpertProduct, Int8Product, NativeProduct
 from quant.cpu.switches import cpu_path, is_native_off
 from quant.instructions import has_amx, has_bf16_matmul

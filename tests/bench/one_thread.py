@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from quant.cpu.allocator import keep_freed_memory
+from quant.cpu.memory import keep_freed_memory
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.native.support import native_library
 from quant.unsupported import Unsupported

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from quant.codecs import CODECS
 from quant.cpu import choice
 from quant.cpu.choice import use_cpu_modules
-from quant.cpu.pages import release_pages
+from quant.cpu.memory import release_pages
 from quant.cpu.switches import CPU_PATH
 from quant.modules import QuantLinear, QuantTensor
 
