@@ -12,13 +12,14 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from localdiff.children import shielded_children
 from localdiff.denoising.dynamic import dynamic_steps
-from localdiff.denoising.native_reading import NativeReader
+from localdiff.denoising.native_reading import read_natively
 from localdiff.denoising.parity import step_parity
 from localdiff.denoising.path import StepPath, int8_embedding, native_logits_kernel
 from localdiff.denoising.static.cuda_graphs import GraphCapturer
@@ -204,7 +205,7 @@ class Denoiser:
         kernel = native_logits_kernel(self._model)
         if kernel is None:
             raise ValueError(f"{self.path.native_logits=}, but the kernel does not serve this model here")
-        return NativeReader(kernel)
+        return partial(read_natively, kernel)
 
     def _static_steps(self) -> StaticSteps:
         path = self.path

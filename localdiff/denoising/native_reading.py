@@ -12,37 +12,31 @@ from localdiff.diffusion.reading import LogitStatistics, read_logits, top_probab
 from quant.cpu.native.logits import NativeLogits
 
 
-class NativeReader:
+def read_natively(
+    kernel: NativeLogits,
+    logits: Tensor,
+    *,
+    softcap: float | None,
+    temperature: float,
+    noise: Noise | None,
+    record_top_k: int = 0,
+) -> LogitStatistics:
     """Does what `read_logits` does, through the kernel for noise that is drawn by one number a row."""
-
-    def __init__(self, kernel: NativeLogits) -> None:
-        self._kernel = kernel
-
-    def __call__(
-        self,
-        logits: Tensor,
-        *,
-        softcap: float | None,
-        temperature: float,
-        noise: Noise | None,
-        record_top_k: int = 0,
-    ) -> LogitStatistics:
-        """Reads raw logits [L, V] and overwrites them; see `read_logits`."""
-        if not (noise is None or isinstance(noise, SeededNoise)):
-            return read_logits(logits, softcap=softcap, temperature=temperature, noise=noise, record_top_k=record_top_k)
-        count = min(record_top_k, logits.shape[1])
-        top = logits.topk(count, dim=-1) if count else None  # before they are overwritten
-        uniforms = None if noise is None else noise.uniforms(len(logits))
-        found = self._kernel(logits, softcap=softcap, temperature=temperature, uniforms=uniforms)
-        top_probs = None
-        if top is not None:
-            top_probs = top_probabilities(top.values, found.argmax_prob, softcap=softcap, temperature=temperature)
-        return LogitStatistics(
-            entropy=found.entropy,
-            argmax=found.argmax,
-            argmax_prob=found.argmax_prob,
-            sampled=found.sampled,
-            log_normalizer=found.log_normalizer,
-            top_ids=None if top is None else top.indices,
-            top_probs=top_probs,
-        )
+    if not (noise is None or isinstance(noise, SeededNoise)):
+        return read_logits(logits, softcap=softcap, temperature=temperature, noise=noise, record_top_k=record_top_k)
+    count = min(record_top_k, logits.shape[1])
+    top = logits.topk(count, dim=-1) if count else None  # before they are overwritten
+    uniforms = None if noise is None else noise.uniforms(len(logits))
+    found = kernel(logits, softcap=softcap, temperature=temperature, uniforms=uniforms)
+    top_probs = None
+    if top is not None:
+        top_probs = top_probabilities(top.values, found.argmax_prob, softcap=softcap, temperature=temperature)
+    return LogitStatistics(
+        entropy=found.entropy,
+        argmax=found.argmax,
+        argmax_prob=found.argmax_prob,
+        sampled=found.sampled,
+        log_normalizer=found.log_normalizer,
+        top_ids=None if top is None else top.indices,
+        top_probs=top_probs,
+    )

@@ -13,7 +13,7 @@ from functools import partial
 import torch
 
 from localdiff.bench.step.released import released_config
-from localdiff.denoising.native_reading import NativeReader
+from localdiff.denoising.native_reading import read_natively
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.reading import read_logits
 from localdiff.hardware import cpu_name
@@ -30,7 +30,7 @@ def main() -> None:
         partial(
             read, (torch.randn(shape) * 8).bfloat16(), softcap=config.softcap, temperature=0.8, noise=SeededNoise(0)
         )
-        for read in (read_logits, NativeReader(library.logits))
+        for read in (read_logits, partial(read_natively, library.logits))
     ]
     print(f"{cpu_name()}, load {os.getloadavg()[0]:.1f}; the kernel: {library.instructions}")
     print(f"ms of one thread for {shape[0]} rows of {shape[1]:,} bf16 logits, least of {REPEATS}")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
 
 from localdiff.denoising import BlockSettings, Denoiser, Step, StepPath
-from localdiff.denoising.native_reading import NativeReader
+from localdiff.denoising.native_reading import read_natively
 from localdiff.diffusion.noise import Noise, ReferenceNoise, SeededNoise
-from localdiff.diffusion.reading import read_logits
+from localdiff.diffusion.reading import ReadLogits, read_logits
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
@@ -26,10 +27,10 @@ VOCAB = 512
 
 
 @pytest.fixture
-def reader() -> NativeReader:
+def reader() -> ReadLogits:
     library = native_library()
     assert isinstance(library, NativeLibrary)
-    return NativeReader(library.logits)
+    return partial(read_natively, library.logits)
 
 
 def logits_of(rows: int = 40, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -41,7 +42,7 @@ def logits_of(rows: int = 40, dtype: torch.dtype = torch.float32) -> Tensor:
 @pytest.mark.parametrize("softcap", [30.0, None])
 @pytest.mark.parametrize("record_top_k", [0, 3])
 def test_a_step_is_read_as_by_torch(
-    reader: NativeReader, noise: type[SeededNoise] | None, softcap: float | None, record_top_k: int
+    reader: ReadLogits, noise: type[SeededNoise] | None, softcap: float | None, record_top_k: int
 ) -> None:
     results = []
     for read in (reader, read_logits):
@@ -61,14 +62,14 @@ def test_a_step_is_read_as_by_torch(
 
 
 @needs_native
-def test_no_more_alternatives_than_ids(reader: NativeReader) -> None:
+def test_no_more_alternatives_than_ids(reader: ReadLogits) -> None:
     found = reader(logits_of(), softcap=30.0, temperature=0.8, noise=None, record_top_k=VOCAB + 1)
     assert found.top_ids is not None
     assert found.top_ids.shape == (40, VOCAB)
 
 
 @needs_native
-def test_noise_that_needs_probabilities_is_drawn_by_torch(reader: NativeReader) -> None:
+def test_noise_that_needs_probabilities_is_drawn_by_torch(reader: ReadLogits) -> None:
     drawn = [
         read(logits_of(), softcap=30.0, temperature=0.8, noise=ReferenceNoise(3, device=CPU, dtype=torch.float32))
         for read in (reader, read_logits)
