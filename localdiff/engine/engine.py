@@ -21,12 +21,11 @@ from localdiff.diffusion.settings import SamplerSettings
 from localdiff.diffusion.stopping import StopRule
 from localdiff.download_plan import ConfirmDownload, confirm_silently
 from localdiff.engine.arguments import check_noise, check_prefix_cache, check_rule, checked_run, positive
-from localdiff.engine.blame import adapter_may_be_at_fault
 from localdiff.engine.draft import draft_block
 from localdiff.engine.on_cpu import cpu_by_default, made_with_cpu_by_default
 from localdiff.engine.prefill import prefill
 from localdiff.engine.prefix_cache import PrefixCache
-from localdiff.engine.run import Run, end_ids_of
+from localdiff.engine.run import Run, adapter_may_be_at_fault, end_ids_of
 from localdiff.engine.stats import StatsKeeper
 from localdiff.errors import ContextError, UsageError
 from localdiff.events import BlockCommitted, Event, FinishReason, RunFinished, RunStarted, TextCommitted

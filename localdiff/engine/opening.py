@@ -17,8 +17,8 @@ from localdiff.adapter import open_adapter
 from localdiff.denoising import Denoiser, try_kernels, try_plainly
 from localdiff.download_plan import ConfirmDownload, confirm_silently
 from localdiff.engine.arguments import check_callable, check_flag, device_of, positive, reference_of, text_of
-from localdiff.engine.blame import adapter_may_be_at_fault
 from localdiff.engine.loadable import open_text
+from localdiff.engine.run import adapter_may_be_at_fault
 from localdiff.errors import UsageError
 from localdiff.fetching.source import find_source
 from localdiff.identity import ModelIdentity

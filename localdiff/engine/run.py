@@ -5,7 +5,8 @@ Knows limits and end tokens; knows nothing about the order of steps, which is th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,3 +76,14 @@ def end_ids_of(generation_config: Mapping[str, Any]) -> tuple[int, ...]:
             f"generation_config.json: eos_token_id={ids!r} must be a whole number or a list of them", hint
         )
     return tuple(end_ids)
+
+
+@contextmanager
+def adapter_may_be_at_fault(adapter: str | None) -> Iterator[None]:
+    """Has the hint of an error of weights name the adapter, if there is one."""
+    try:
+        yield
+    except WeightsError as error:
+        if adapter is not None:
+            error.hint = f"the adapter `{adapter}` makes values too large, or {error.hint}"
+        raise
