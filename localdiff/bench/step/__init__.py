@@ -2,9 +2,9 @@
 
     run                                   a measurement from start to end
     subject, random_weights, released     what is measured: a real model, or random weights at the released size
-    measure                               times prefill, denoise steps and commit passes
+    measure                               times the passes of a block, and counts how rows spread over the experts
     parts, paths                          the seconds of a step by part of the network, and the code path of each
-    work, routing                         bytes and operations of each part, and how rows spread over experts
+    work                                  bytes and operations of each part
     ceilings, memory                      what this machine can do at best, and what was used of it
     layers                                extrapolates from a few layers to all of them
     report, report_text                   every figure, and all of them as a table and as one line of JSON

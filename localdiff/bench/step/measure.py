@@ -16,12 +16,13 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from localdiff.bench.step.parts import PartClock, Place, waiter
-from localdiff.bench.step.routing import Routing
 from localdiff.denoising import BlockSettings, Denoiser, Step
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
@@ -231,6 +232,46 @@ class Stopwatch:
         work()
         self._wait()
         return time.perf_counter() - began
+
+
+class Routing:
+    """Counts how the rows of the passes that it watches spread over the experts.
+
+    While watching, it only keeps what the routers chose: counting launches kernels and waits for the device, and that
+    time would be charged to whatever part of the network is on the clock.
+    """
+
+    def __init__(self, network: DiffusionGemma) -> None:
+        self._routers = [layer.get_submodule("router") for layer in network.layers]
+        self._experts = network.config.num_experts
+        self._expert_ids: list[Tensor] = []
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Keeps what the routers choose inside."""
+        hooks = [
+            router.register_forward_hook(lambda _module, _inputs, routed: self._expert_ids.append(routed[0]))
+            for router in self._routers
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    @property
+    def experts_hit(self) -> float:
+        """Share of a layer's experts that get any row, over all layers and passes."""
+        return float((self._counts() > 0).float().mean())
+
+    @property
+    def busiest(self) -> int:
+        """Most rows that one expert got in one pass."""
+        return int(self._counts().max())
+
+    def _counts(self) -> Tensor:
+        """Rows [layers × passes, experts]."""
+        return torch.stack([torch.bincount(index.flatten(), minlength=self._experts) for index in self._expert_ids])
 
 
 def _median_pass(passes: list[dict[Place, float]]) -> dict[Place, float]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from localdiff.bench.step.routing import Routing
+from localdiff.bench.step.measure import Routing
 from localdiff.model.diffusion_gemma import DiffusionGemma
 
 
