@@ -6,7 +6,6 @@
     devices, disk, weights, hub    likewise
     torch_devices, recipes         ask torch and the memory account
     product, denoise, kernels      compute, and compare with what is right
-    native_kernel                  compiles, and compares with exact sums
     field_report                   the findings without anything that names a person, a machine or a private model
 
 Knows what to ask of whom; knows nothing about options. "It can be imported" is never taken for "it works".

@@ -130,7 +130,7 @@ class Examination:
         return Check(name=name, run=run, seconds=COMPUTING)
 
     def _native_kernel(self, devices: list[Device]) -> list[Finding]:
-        from localdiff.doctor.native_kernel import check_native_kernel
+        from localdiff.doctor.kernels import check_native_kernel
 
         return check_native_kernel([one.device for one in devices])
 

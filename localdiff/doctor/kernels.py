@@ -1,4 +1,4 @@
-"""The GPU's own path: whether its kernels run, and whether captured steps compute what launched ones do.
+"""The fast paths: the kernel in C on a CPU; a GPU's kernels, and whether captured steps compute what launched ones do.
 
 Knows the demo model and its steps as CUDA graphs; knows nothing about kernels. Layers and a first step are compared
 with what is right elsewhere.
@@ -18,14 +18,44 @@ from localdiff.events import DenoiseStep
 from localdiff.identity import DEMO
 from localdiff.options import GenerateOptions
 from localdiff.sizes import counted
+from quant.cpu.native.support import native_library
 from quant.cuda.support import why_unsupported
 from quant.cuda.timed import timed_count
+from quant.unsupported import Unsupported
 
 PROMPT = "Write a long story about a queen and a mill."
 OPTIONS = GenerateOptions(max_tokens=288, seed=0, context_size=512)
 """Three blocks, if the answer is as long on this GPU. A step is captured on its second run: one without a commit in the
 first block, and one with a commit, which begins each of the others, in the third."""
 GRAPHS = 2
+NATIVE = "native kernel on cpu"
+
+
+def check_native_kernel(devices: Sequence[torch.device]) -> list[Finding]:
+    """One finding where models compute on the CPU; its kernel makes no difference to a GPU.
+
+    Raises:
+        SwitchError: an environment variable has an invalid value.
+    """
+    return [] if any(device.type == "cuda" for device in devices) else [_native_finding()]
+
+
+def _native_finding() -> Finding:
+    library = native_library()
+    if not isinstance(library, Unsupported):
+        attention = library.attention.instructions
+        facts = {"instructions": library.instructions, "attention": attention}
+        text = f"compiled for {library.instructions} and {attention}; its products and attention are correct"
+        return Finding(subject=NATIVE, status="ok", text=text, facts=facts)
+    finding = partial(Finding, subject=NATIVE, facts={"instructions": None, "attention": None})
+    if not library.remedy:
+        return finding(status="skip", text=library.reason)
+    return finding(
+        status="warn",
+        text=f"{library.reason}, so a quantized model decodes its experts before it multiplies them",
+        advice=library.remedy,
+        public="the native kernel is not used",  # a compiler's message has paths in it
+    )
 
 
 def check_kernels(devices: Sequence[torch.device]) -> list[Finding]:

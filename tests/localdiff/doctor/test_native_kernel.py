@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from localdiff.doctor import native_kernel
+from localdiff.doctor import kernels
 from localdiff.doctor.checks import Examination
-from localdiff.doctor.native_kernel import check_native_kernel
+from localdiff.doctor.kernels import check_native_kernel
 from quant.cpu.native.build import TIMEOUT
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.native.support import native_library
@@ -27,7 +27,7 @@ def test_where_there_is_a_gpu_it_makes_no_difference() -> None:
 
 def test_the_doctor_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[torch.device]] = []
-    monkeypatch.setattr(native_kernel, "check_native_kernel", lambda devices: asked.append(list(devices)) or [])
+    monkeypatch.setattr(kernels, "check_native_kernel", lambda devices: asked.append(list(devices)) or [])
     examination = Examination(stderr=io.StringIO(), keyboard=None, env={"HOME": str(tmp_path), "PATH": str(tmp_path)})
     checks = {check.name: check for check in examination.checks()}
     assert checks["native kernel"].run() == []  # torch has not been asked for its devices
@@ -61,7 +61,7 @@ def test_a_kernel_that_is_right() -> None:
     ],
 )
 def test_what_is_missing(unsupported: Unsupported, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native_kernel, "native_library", lambda: unsupported)
+    monkeypatch.setattr(kernels, "native_library", lambda: unsupported)
     (finding,) = check_native_kernel([CPU])
     assert finding.status == status
     assert finding.text.startswith(unsupported.reason)
