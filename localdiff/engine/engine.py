@@ -135,13 +135,14 @@ class Engine:
                 confirm=confirm,
                 progress=progress,
             )
+        loaded, texts = opened.loaded, opened.texts
         return cls(
-            opened.network,
-            opened.tokenizer,
-            opened.template,
-            opened.generation_config,
+            loaded.network,
+            texts.tokenizer,
+            texts.template,
+            texts.generation_config,
             opened.identity,
-            layer_devices=opened.placement.layers,
+            layer_devices=loaded.placement.layers,
             denoiser=opened.denoiser,
             context_size=context_size,
         )

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -17,7 +16,7 @@ from localdiff.adapter import open_adapter
 from localdiff.denoising import Denoiser, try_kernels, try_plainly
 from localdiff.download_plan import ConfirmDownload, confirm_silently
 from localdiff.engine.arguments import check_callable, check_flag, device_of, positive, reference_of, text_of
-from localdiff.engine.loadable import open_text
+from localdiff.engine.loadable import TextFiles, open_text
 from localdiff.engine.run import adapter_may_be_at_fault
 from localdiff.errors import UsageError
 from localdiff.fetching.source import find_source
@@ -25,7 +24,6 @@ from localdiff.identity import ModelIdentity
 from localdiff.load import (
     LoadedModel,
     MemoryPlan,
-    Placement,
     StoredWeights,
     further_devices,
     limit_threads,
@@ -38,9 +36,6 @@ from localdiff.load import (
     unused_gpu,
 )
 from localdiff.load_progress import LoadProgress, tell_nobody
-from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.text.template import ChatTemplate
-from localdiff.text.tokenizer import Tokenizer
 from localdiff.verification_record import recorded_damage
 from quant.dtypes import short_name
 from quant.switch import SwitchError
@@ -52,13 +47,10 @@ _log = logging.getLogger(__name__)
 class OpenedModel:
     """What `Engine` takes, and where its layers compute."""
 
-    network: DiffusionGemma
+    loaded: LoadedModel
     denoiser: Denoiser
-    tokenizer: Tokenizer
-    template: ChatTemplate
-    generation_config: Mapping[str, Any]
+    texts: TextFiles
     identity: ModelIdentity
-    placement: Placement
 
 
 def open_model(
@@ -118,11 +110,9 @@ def open_model(
     except SwitchError as error:
         raise UsageError(error.message, error.hint) from error
     return OpenedModel(
-        network=loaded.network,
+        loaded=loaded,
         denoiser=denoiser,
-        tokenizer=texts.tokenizer,
-        template=texts.template,
-        generation_config=texts.generation_config,
+        texts=texts,
         identity=ModelIdentity(
             model=source.name,
             recipe=weights.recipe,
@@ -133,7 +123,6 @@ def open_model(
             adapter=adapter,
             adapter_directory=None if stored_adapter is None else stored_adapter.directory,
         ),
-        placement=loaded.placement,
     )
 
 
