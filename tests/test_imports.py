@@ -156,7 +156,7 @@ ALLOWED: dict[str, set[str]] = {
     "weight_hashes": {"directory_record", "quant"},
     "directory_record": {"private_file"},
     "diffusion": set(),
-    "model": {"quant.cuda", "quant.modules", "kernels"},
+    "model": {"quant.cpu", "quant.cuda", "quant.modules", "kernels"},
     "adapter": {"adapter_reference", "model", "quant", "quant.modules"},
     "adapter_reference": set(),
     "kernels": {"diffusion", "quant", "quant.cuda"},

@@ -15,7 +15,7 @@ B batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -26,30 +26,11 @@ from localdiff.model.cache import LayerCache
 from localdiff.model.config import LayerConfig, ModelConfig
 from localdiff.model.layers import RMSNorm
 from localdiff.model.projections import Projections, last_projection
+from quant.cpu.native.attention import KeysValues, NativeAttention
 from quant.modules.linear import Linear
 
 Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(q [..., H, N, d], k [..., K, N, d], v like k) -> [..., H, N, d], with a mask and perhaps a cache bound to it."""
-
-KeysValues: TypeAlias = tuple[Tensor, Tensor]
-"""Keys and values [K, T, d]."""
-
-
-class AttentionKernel(Protocol):
-    """What computes attention in place of torch, from keys where they lie.
-
-    Attributes:
-        path: how, in words.
-    """
-
-    path: str
-
-    def takes(self, q: Tensor, parts: Sequence[KeysValues]) -> bool:
-        """Whether it computes these; torch does where it does not."""
-
-    def __call__(self, q: Tensor, parts: Sequence[KeysValues], mask: Tensor | None) -> Tensor:
-        """As `attention`, over the keys of all parts in order."""
-
 
 MAX_SCORES = 8 * 1024 * 1024
 """Scores of one pass over the keys stay under this many elements (34 MB in fp32), whatever the context."""
@@ -90,7 +71,7 @@ class Attention(Projections):
         return q, k, v[0] if v else None
 
 
-def attend_cached(cache: LayerCache, length: int, commit_rows: int, kernel: AttentionKernel | None = None) -> Attend:
+def attend_cached(cache: LayerCache, length: int, commit_rows: int, kernel: NativeAttention | None = None) -> Attend:
     """Attention of `[commit rows | canvas rows]` through one layer's cache, for a single sequence.
 
     Commit rows read the cache before they are written into it: a ring would otherwise lose what the first of them
@@ -142,7 +123,7 @@ def attend_through_triton(cache: LayerCache, length: Tensor, commit_rows: int) -
 
 
 def _attend_parts(
-    q: Tensor, parts: Sequence[KeysValues], mask: Tensor | None, kernel: AttentionKernel | None
+    q: Tensor, parts: Sequence[KeysValues], mask: Tensor | None, kernel: NativeAttention | None
 ) -> Tensor:
     if kernel is not None and kernel.takes(q, parts):
         return kernel(q, parts, mask)

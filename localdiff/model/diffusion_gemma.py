@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor, nn
 
-from localdiff.model.attention import Attend, AttentionKernel, attend_cached, attend_through_triton
+from localdiff.model.attention import Attend, attend_cached, attend_through_triton
 from localdiff.model.block import Layer
 from localdiff.model.cache import KVCache
 from localdiff.model.config import LayerConfig, ModelConfig
@@ -30,6 +30,7 @@ from localdiff.model.fused_layer_ops import FusedLayerOps
 from localdiff.model.layers import RMSNorm
 from localdiff.model.projections import Projections
 from localdiff.model.self_conditioning import SelfConditioning
+from quant.cpu.native.attention import NativeAttention
 from quant.modules.embedding import TiedEmbedding
 
 
@@ -49,7 +50,7 @@ class DiffusionGemma(nn.Module):
         self.layers = nn.ModuleList(Layer(config, layer) for layer in config.layers)
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.attends_through_triton = False
-        self.attention_kernel: AttentionKernel | None = None
+        self.attention_kernel: NativeAttention | None = None
 
     @property
     def kernels(self) -> tuple[str, ...]:

@@ -18,16 +18,17 @@ from torch import Tensor
 from localdiff.bench.step.released import released_config
 from localdiff.hardware import cpu_name
 from localdiff.memory_account import PREFILL_CHUNK
-from localdiff.model.attention import AttentionKernel, attend_cached, causal_mask
+from localdiff.model.attention import attend_cached, causal_mask
 from localdiff.model.cache import LayerCache
 from localdiff.model.config import LayerConfig
+from quant.cpu.native.attention import NativeAttention
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.native.support import native_library
 from tests.bench.one_thread import REPEATS, milliseconds
 
 
 def attends(
-    layer: LayerConfig, heads: int, cached: int, commit: int, canvas: int, kernel: AttentionKernel | None
+    layer: LayerConfig, heads: int, cached: int, commit: int, canvas: int, kernel: NativeAttention | None
 ) -> Callable[[], Tensor]:
     """One layer's attention of commit or canvas rows behind `cached` positions, up to the output's projection."""
     cache = LayerCache(layer, cached + commit, torch.bfloat16, torch.device("cpu"))
