@@ -86,13 +86,8 @@ class Program:
         self._has_run = True
 
     def make_soft_exact(self) -> None:
-        """Recomputes the soft embedding of the last `run` exactly, where that was sparse.
-
-        Raises:
-            RuntimeError: it was not.
-        """
-        if self._soft_inputs is None:
-            raise RuntimeError("a soft embedding is made exact after a step that made a sparse one")
+        """Recomputes the soft embedding of the last `run`, which was sparse, exactly."""
+        assert self._soft_inputs is not None
         self._buffers.soft.copy_(self._model.soft_embedding(*self._soft_inputs))
 
     def _step(self, cache: KVCache) -> None:

@@ -94,8 +94,3 @@ def test_what_cannot_be_captured_is_run_every_time(
     assert caplog.messages == [
         "a denoise step could not be captured as a CUDA graph (operation not permitted when stream is capturing)"
     ]
-
-
-def test_only_a_sparse_soft_embedding_can_be_made_exact(program_of: Callable[..., Program]) -> None:
-    with pytest.raises(RuntimeError, match="after a step that made a sparse one"):
-        program_of(lambda: None, None).make_soft_exact()
