@@ -21,7 +21,6 @@ class NativeLinear(nn.Module):
     def __init__(self, linear: QuantLinear, library: NativeLibrary) -> None:
         super().__init__()
         self._weights = linear.weight.encoded.contiguous()[None]
-        self._shape = linear.weight.shape
         self._library = library
         self.path = library.path(linear.weight.codec.name)
 
@@ -30,10 +29,6 @@ class NativeLinear(nn.Module):
         rows = x.reshape(-1, x.shape[-1])
         y = self._library.multiply(rows, self._weights, None, [len(rows)])
         return y.view(*x.shape[:-1], y.shape[-1])
-
-    def extra_repr(self) -> str:
-        """Shape, for `print(model)`."""
-        return f"{list(self._shape)}"
 
 
 class LastRows:
@@ -65,7 +60,3 @@ class Int8Linear(nn.Module):
         """`[…, in]` to `[…, out]`, in the type of `x`."""
         y = self._weight.times(self._last.of(x), x.dtype)
         return y.view(*x.shape[:-1], y.shape[-1])
-
-    def extra_repr(self) -> str:
-        """Shape, for `print(model)`."""
-        return f"{list(self._weight.shape)}"
