@@ -236,6 +236,7 @@ def test_without_a_manifest_the_name_says_how_it_was_made(env: dict[str, str]) -
         ("b", {"model": "demo", "recipe": "int8", "revision": None}, "demo --recipe int8 -o {}/b"),
         (f"{RELEASED}-4bit", {"model": f"somebody/{RELEASED}"}, f"somebody/{RELEASED} --recipe 4bit"),
         (f"{RELEASED}-4bit", {"model": RELEASED}, None),
+        ("demo-int8", {"model": "demo", "recipe": "4bit"}, "demo --recipe 4bit -o {}/demo-int8"),
         ("demo-4bit", {"model": "./demo"}, None),
         ("demo-4bit", [], "demo --recipe 4bit"),
     ],

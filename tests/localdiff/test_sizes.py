@@ -19,6 +19,9 @@ from localdiff.sizes import counted, parse_size, rounded, shown_size
         ("500mb", 500 * 10**6),
         ("3KB", 3000),
         ("2TB", 2 * 10**12),
+        ("4KiB", 4 * 2**10),
+        ("5MiB", 5 * 2**20),
+        ("6TiB", 6 * 2**40),
     ],
 )
 def test_sizes_are_read(text: str, nbytes: int) -> None:

@@ -18,6 +18,7 @@ from localdiff.view.paragraphs import Passage, Transcript, finished_length, fini
         ("one\n\ntwo", "one\n\n"),
         ("one\n \t\ntwo\n\nthree", "one\n \t\ntwo\n\n"),
         ("```python\na = 1\n\nb = 2\n", ""),
+        ("```\ncode\n\n", ""),
         ("before\n\n```\ncode\n\ncode\n", "before\n\n"),
         ("```\ncode\n\n```\n\nafter", "```\ncode\n\n```\n\n"),
         ("~~~\n```\n\n~~~\n\nafter", "~~~\n```\n\n~~~\n\n"),
