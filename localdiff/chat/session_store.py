@@ -137,11 +137,11 @@ class SessionStore:
         Raises:
             ResourceError: the file cannot be written.
         """
-        before, former_name = session.name, None
+        former_name = None
         try:
-            if not session.turns and (before is None or _GIVEN_BY_US.fullmatch(before)):
-                if before is not None:
-                    self._delete_ours(before)
+            if not session.turns and (session.name is None or _GIVEN_BY_US.fullmatch(session.name)):
+                if session.name is not None:
+                    self._delete_ours(session.name)
                     session.name = None
                 return None
             make_private_folder(self._directory)
@@ -156,7 +156,6 @@ class SessionStore:
                     path = Path(os.path.realpath(path))  # a link stays one, unless what it led to is gone
                 self._identities[session.name] = _identity(write_private(path, encode(session)))
         except OSError as error:
-            session.name = before
             raise ResourceError(
                 f"the session cannot be saved: {error.strerror}", f"sessions are written to `{self._directory}`"
             ) from error

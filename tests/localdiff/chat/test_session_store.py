@@ -176,13 +176,27 @@ def test_renaming_takes_a_name_of_ours_away_and_leaves_one_that_was_given(store:
     with pytest.raises(UsageError, match="session `plans` already exists"):
         store.rename(kept, "plans")
     assert kept.name == "more"
+    store.reserve(kept, "more")
 
 
-def test_a_name_whose_file_is_gone_is_not_said_to_stay(store: SessionStore) -> None:
+@pytest.mark.parametrize("name", ["plans", None])
+def test_a_name_whose_file_is_gone_is_not_said_to_stay(store: SessionStore, name: str | None) -> None:
+    kept = session("one", name=name)
+    store.save(kept)
+    store.delete(str(kept.name))
+    assert store.rename(kept, "other") is None
+
+
+def test_a_session_that_cannot_be_renamed_has_the_name_that_it_had(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = session("one", name="plans")
     store.save(kept)
-    store.delete("plans")
-    assert store.rename(kept, "other") is None
+    with monkeypatch.context() as patch:
+        disk_is_full(patch, times=1)
+        with pytest.raises(ResourceError):
+            store.rename(kept, "other")
+    assert kept.name == "plans"
 
 
 def test_a_lone_surrogate_does_not_keep_a_session_from_its_file(store: SessionStore) -> None:
@@ -252,6 +266,10 @@ def test_where_a_file_lies_that_holds_no_session_is_said(store: SessionStore) ->
     with pytest.raises(UsageError) as caught:
         store.look("x")
     assert caught.value.hint == f"look at `{store.path('x')}`"
+    store.path("x").write_text(json.dumps(HEADER | {"session": 2}))
+    with pytest.raises(UsageError) as caught:
+        store.look("x")
+    assert caught.value.hint == "open it with the localdiff that wrote it"
 
 
 def test_a_damaged_file_is_kept_before_it_is_written_over(store: SessionStore) -> None:
@@ -466,7 +484,8 @@ def test_renaming_leaves_what_another_program_wrote(store: SessionStore) -> None
     store.save(ours)
     assert ours.name is not None
     theirs = store.path(ours.name)
-    theirs.write_bytes(theirs.read_bytes() + b"\n")
+    theirs.write_bytes(theirs.read_bytes().replace(b"one", b"two"))
+    os.utime(theirs, (1, 1))
     store.rename(ours, "plans")
     assert theirs.exists() and store.path("plans").exists()
 

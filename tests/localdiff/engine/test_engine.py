@@ -309,6 +309,14 @@ def test_a_run_that_another_one_has_overtaken_does_not_go_on(tmp_path: Path) -> 
     assert isinstance(finished, RunFinished)
 
 
+def test_the_next_run_may_start_as_soon_as_one_has_said_that_it_is_finished(tmp_path: Path) -> None:
+    engine = scripted(tmp_path, [A] * 8)
+    prefix_cache = engine.new_prefix_cache()
+    for event in engine.generate("hi", options(), prefix_cache=prefix_cache):
+        if isinstance(event, RunFinished):
+            list(engine.generate("hi", options(), prefix_cache=prefix_cache))
+
+
 def test_a_prompt_may_be_text_messages_or_ids(tmp_path: Path) -> None:
     engine = scripted(tmp_path, [A] * 8)
     ids = engine.tokenizer.encode("<bos><|turn>user\nhi<turn|>\n<|turn>model\n")
@@ -402,11 +410,13 @@ def test_a_cancel_drops_the_draft_and_keeps_committed_blocks(tmp_path: Path) -> 
     assert text_of(events) == "a" * 8
 
 
-def test_a_cancel_with_the_last_step_keeps_the_block(tmp_path: Path) -> None:
-    events = cancel_when(lambda event: isinstance(event, DenoiseStep) and event.step == 2, scripted(tmp_path, [A] * 8))
+@pytest.mark.parametrize(("last", "reason"), [(A, "cancelled"), (END, "end_of_turn")])
+def test_a_cancel_with_the_last_step_keeps_the_block(tmp_path: Path, last: int, reason: str) -> None:
+    engine = scripted(tmp_path, [*[A] * 7, last])
+    events = cancel_when(lambda event: isinstance(event, DenoiseStep) and event.step == 2, engine)
     assert [block.reason for block in of(BlockCommitted, events)] == ["converged"]
-    assert events[-1].reason == "cancelled"  # type: ignore[union-attr]
-    assert events[-1].token_ids == (A,) * 8  # type: ignore[union-attr]
+    assert events[-1].reason == reason  # type: ignore[union-attr]
+    assert len(events[-1].token_ids) == 8 - (last == END)  # type: ignore[union-attr]
 
 
 def test_the_figures_are_counted_once_and_agree(tmp_path: Path) -> None:
