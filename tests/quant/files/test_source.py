@@ -124,6 +124,14 @@ def test_a_file_that_shrank_since_it_was_planned_is_an_error(directory: Path) ->
         SourceReader(file, path)
 
 
+def test_a_file_that_shrinks_while_it_is_read_is_an_error(directory: Path) -> None:
+    file = read_source(directory)[0]
+    with SourceReader(file, directory / file.name) as reader:
+        os.truncate(directory / file.name, file.nbytes - 2)
+        with pytest.raises(SourceError, match="ends early"):
+            reader.sha256()
+
+
 def test_a_file_that_is_gone_is_an_error(directory: Path) -> None:
     file = read_source(directory)[0]
     with pytest.raises(SourceError, match="cannot be read"):

@@ -584,15 +584,24 @@ def test_a_manifest_over_its_error_limit_does_not_verify(source: Path, tmp_path:
     assert "0.13" in problems[0]
 
 
-def test_a_manifest_with_a_shape_that_its_codec_cannot_store_does_not_verify(source: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ((2, 3), "cannot hold what its manifest lists (shape=[2, 3]"),  # for its codec
+        ((1, 64), "does not hold the tensors that its manifest lists"),
+    ],
+)
+def test_a_manifest_with_another_shape_than_was_stored_does_not_verify(
+    source: Path, tmp_path: Path, shape: tuple[int, ...], words: str
+) -> None:
     output = tmp_path / "out"
     finish(make_job(source, output))
     manifest = read_manifest(output)
     name = "model.decoder.layers.1.experts.down_proj"
-    tensors = dict(manifest.tensors) | {name: replace(manifest.tensors[name], shape=(2, 3))}
+    tensors = dict(manifest.tensors) | {name: replace(manifest.tensors[name], shape=shape)}
     (output / "quant.json").write_text(replace(manifest, tensors=tensors).to_text())
     (problem,) = [checked.problem for checked in verify(output) if checked.problem]
-    assert "cannot hold what its manifest lists (shape=[2, 3]" in problem
+    assert words in problem
 
 
 @pytest.mark.parametrize(
