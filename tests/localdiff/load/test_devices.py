@@ -127,6 +127,32 @@ def test_open_model_says_so(
         assert caplog.messages == told
 
 
+@pytest.mark.parametrize(
+    ("device", "max_memory", "may_offload"),
+    [("auto", None, True), ("cuda", None, False), ("cuda", 10**9, True)],
+)
+def test_layers_stay_in_host_memory_only_where_nobody_named_a_device_or_a_limit_was_given(
+    weights: StoredWeights,
+    monkeypatch: pytest.MonkeyPatch,
+    gpus: Callable[[int], None],
+    device: str,
+    max_memory: int | None,
+    may_offload: bool,
+) -> None:
+    asked = {}
+
+    def plan(*_: object, **given: object) -> None:
+        asked.update(given)
+        raise ResourceError("stopped", "")
+
+    gpus(1)
+    monkeypatch.setattr(opening, "plan_memory", plan)
+    monkeypatch.setattr(opening, "resolve_device", lambda _: torch.device("cuda:0"))
+    with pytest.raises(ResourceError, match="stopped"):
+        Engine.load(weights.checkpoint.directory, device=device, offline=True, max_memory=max_memory)
+    assert asked["may_offload"] == may_offload
+
+
 def test_text_parameters_leave_vision_out(weights: StoredWeights) -> None:
     model = load_model(plan_memory(weights, CPU, torch.float32)).network
     assert weights.text_parameters() == sum(parameter.numel() for parameter in model.parameters())

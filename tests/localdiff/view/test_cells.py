@@ -55,6 +55,7 @@ def test_only_a_word_with_a_space_before_it_may_move_to_another_row() -> None:
 
 def test_long_words_come_in_chunks() -> None:
     assert [cell.span.text for cell in cells_of("internationalization")] == ["internat", "ionaliza", "tion"]
+    assert [cell.span.text for cell in maker().committed("日本abc")] == ["日", "本", "abc"]
 
 
 def test_a_newline_breaks_the_row_once_it_is_settled_and_no_sooner() -> None:
