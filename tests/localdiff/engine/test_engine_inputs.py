@@ -195,7 +195,9 @@ def test_runs_of_any_length_have_one_cache(engine: Engine) -> None:
     assert cache.capacity == engine.context_size(GenerateOptions())
     run(engine, "a much longer prompt", max_tokens=40)
     run(engine, max_tokens=8, context_size=40)
-    assert drafts(run(engine, max_tokens=8)) == drafts(first)
+    again = run(engine, max_tokens=8)
+    assert drafts(again) == drafts(first)
+    assert {event.cached_tokens for event in of(Prefilled, again)} == {0}
     assert engine._spare[0].kv_cache is cache
 
 
