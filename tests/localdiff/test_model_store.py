@@ -220,6 +220,7 @@ def test_without_a_manifest_the_name_says_how_it_was_made(env: dict[str, str]) -
     make(env, "diffusiongemma-26B-A4B-it-4bit.partial")
     (make(env, "other") / "quant.json").unlink()
     make(env, "demo-4bit.discarded")
+    make(env, ".hidden")
     gone, rebuilt, continued, alien = stored_models(env)
     assert rebuilt.command == "localdiff quantize demo --recipe int8 --force"
     assert continued.command == "localdiff quantize --recipe 4bit"

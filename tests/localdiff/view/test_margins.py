@@ -116,6 +116,7 @@ def test_the_footer_lists_the_latest_blocks() -> None:
     assert "steps … 13 14 15 16 " in footer(scene, 80)
     assert "steps 11 12 13 14 15 16 " in footer(scene, 120)
     assert "steps" not in footer(scene, 60)
+    assert "steps … 1000 1000 1000   " in footer(replace(scene, block_steps=(1000,) * 6), 80)
 
 
 def test_the_map_of_an_untouched_canvas_is_all_noise() -> None:
