@@ -182,14 +182,14 @@ os.environ["VISUAL"] = r'"C:\\Program Files\\edit.exe" -w'
 tell(*_command()[0])
 tell(*candidates('/file {tmp_path}/my', list)[1])
 tell(*candidates('/file "{tmp_path}/my n', list)[1])
-tell(*map(shell_word, [r"C:\\models\\x-4bit", r"C:\\my models\\x", "it's", "$HOME", "50% off"]))
+tell(*map(shell_word, [r"C:\\models\\x-4bit", r"C:\\my models\\x", "it's", "it's $5", "50% off"]))
 """
     assert code_there(code).splitlines() == [
         r"C:\Users\me\it's.txt|D:\my notes.txt",
         r"C:\Program Files\edit.exe|-w",
         f'"{tmp_path}/my folder/|"{tmp_path}/my notes.txt"',
         f'"{tmp_path}/my notes.txt"',
-        r"""C:\models\x-4bit|"C:\my models\x"|"it's"|'$HOME'|'50% off'""",
+        r"""C:\models\x-4bit|"C:\my models\x"|"it's"|'it''s $5'|'50% off'""",
     ]
 
 

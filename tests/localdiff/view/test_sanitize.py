@@ -46,6 +46,7 @@ def test_every_kind_of_character_comes_out_safe_in_final_text() -> None:
     assert {c for c in shown if is_control(c)} == {"\n", "\t"}
     assert not shown & BIDI
     assert shown & ZERO_WIDTH == set("\u200c\u200d")
+    assert not {c for c in shown if ord(c) & 0xFFFF >= 0xFFFE}, "these are no characters"
     assert "\ufe0f" in shown
 
 

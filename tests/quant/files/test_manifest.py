@@ -36,7 +36,7 @@ def test_every_flipped_bit_of_it_is_found() -> None:
     for position in range(len(content)):
         damaged = bytearray(content)
         damaged[position] ^= 1 << position % 8
-        with pytest.raises(DamagedError):
+        with pytest.raises(DamagedError, match=r"quant\.json"):
             read_bytes(bytes(damaged))
 
 
@@ -44,7 +44,7 @@ def read_bytes(content: bytes) -> Manifest:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DamagedError("not text") from error
+        raise DamagedError("`quant.json` is not text") from error
     return Manifest.from_text(text)
 
 
