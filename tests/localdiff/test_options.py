@@ -76,6 +76,8 @@ def test_a_whole_number_may_be_one_of_numpy_or_torch(number: Any) -> None:
         ({"steps": 10**11}, f"steps={10**11} must be <= 1000000"),
         ({"cap": 10**11}, f"cap={10**11} must be <= 1000000"),
         ({"stability": 10**11}, f"stability={10**11} must be <= 1000000"),
+        ({"record_top_k": -1}, "record_top_k=-1 must be >= 0"),
+        ({"record_top_k": 65}, "record_top_k=65 must be <= 64"),
         ({"seed": -1}, "seed=-1 must be >= 0"),
         ({"seed": 2**63}, f"seed={2**63} must be <= {MAX_SEED}"),
         ({"steps": 4.5}, "steps=4.5 must be a whole number"),
