@@ -12,7 +12,7 @@ import pytest
 from quant.errors import OutputError
 from quant.files.disk import Disk
 from quant.files.source import SourceFile, SourceStoppedError, read_source
-from quant.jobs.events import FileChecked, JobFinished, JobStopped, ShardStarted
+from quant.jobs.events import BytesDone, FileChecked, JobFinished, JobStarted, JobStopped, ShardStarted
 from quant.jobs.job import Job
 from quant.jobs.output import Output
 from quant.jobs.run import run
@@ -52,6 +52,12 @@ def run_until(job: Job, kind: type) -> list[object]:
     return events
 
 
+def test_while_a_shard_is_written(job: Job) -> None:
+    events = run_until(job, BytesDone)
+    assert [type(event) for event in events] == [JobStarted, ShardStarted, BytesDone, JobStopped]
+    assert events[-1] == JobStopped(finished=0)
+
+
 def test_while_the_result_is_checked(job: Job) -> None:
     events = run_until(job, FileChecked)
     assert events[-1] == JobStopped(finished=2)
@@ -82,6 +88,7 @@ def test_a_manifest_that_broke_before_the_output_was_in_its_place(job: Job, know
     if not knows_job:
         (directory / JOB_FILE).unlink()
     Output(job, Disk()).require_possible()
+    assert len(Output(job, Disk()).finished()) == (2 if knows_job else 0)
     again = list(run(job))
     assert len([event for event in again if isinstance(event, ShardStarted)]) == (0 if knows_job else 2)
     assert isinstance(again[-1], JobFinished) and not directory.exists()
@@ -100,6 +107,8 @@ def test_what_another_job_wrote_in_full_is_not_finished_for_this_one(job: Job) -
     other = replace(job, revision="b", force=True)
     assert Output(job, Disk()).finished() == {shard.file for shard in job.plan.shards}
     assert Output(other, Disk()).finished() == frozenset()
+    (partial_directory(job.output) / job.plan.shards[0].file).unlink()
+    assert Output(job, Disk()).finished() == {job.plan.shards[1].file}
     assert isinstance(list(run(other))[-1], JobFinished)
 
 
