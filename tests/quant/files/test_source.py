@@ -156,7 +156,7 @@ def entry(start: int, end: int, **changes: Any) -> dict[str, Any]:
         (50).to_bytes(8, "little") + b"{}",
         header({"a": entry(0, 9)}),
         header({"a": entry(1, 4)}),
-        header({"a": entry(0, 3), "b": entry(2, 4)}),
+        header({"a": entry(0, 2), "b": entry(1, 3)}),
         header({"a": entry(0, 2), "b": entry(3, 4)}),
         header({"a": entry(0, 4, dtype="Q4")}),
         header({"a": entry(0, 4, shape=[5])}),
