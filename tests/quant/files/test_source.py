@@ -175,7 +175,7 @@ def entry(start: int, end: int, **changes: Any) -> dict[str, Any]:
 def test_impossible_headers_are_named_errors(content: bytes) -> None:
     with pytest.raises(SourceError, match="bad.safetensors") as caught:
         parse_header("bad.safetensors", content, len(content) + 4)
-    assert not re.search("Error|object|NoneType", caught.value.message), "Python's own words"
+    assert not re.search("Error|object|None", caught.value.message), "Python's own words"
 
 
 @pytest.mark.parametrize("dtype", ["U32", "F8_E8M0"])
@@ -224,7 +224,7 @@ def test_a_damaged_index_is_an_error(directory: Path, index: str) -> None:
     (directory / "model.safetensors.index.json").write_text(index)
     with pytest.raises(SourceError, match="index.json` is damaged") as caught:
         read_source(directory)
-    assert not re.search("Error|object|NoneType", caught.value.message), "Python's own words"
+    assert not re.search("Error|object|None", caught.value.message), "Python's own words"
 
 
 @pytest.mark.parametrize(
