@@ -17,7 +17,7 @@ import torch
 from localdiff.checkpoint_files import MAX_SMALL, TEXT_FILES
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.engine import Engine, opening
-from localdiff.errors import WeightsError
+from localdiff.errors import UsageError, WeightsError
 from localdiff.load import LoadedModel
 from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.verification_record import record_damaged, record_verified
@@ -65,6 +65,13 @@ def test_a_model_is_on_the_device_where_it_was_placed(made: Path, monkeypatch: p
         adapter=None,
     )
     assert tried == [second] and opened.identity.device == "cuda:1"
+
+
+def test_a_switch_with_another_value_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_CPU_PATH", "x")
+    with pytest.raises(UsageError, match="^LOCALDIFF_CPU_PATH=x should be auto, plain or fast$") as caught:
+        Engine.load("demo", device="cpu", offline=True)
+    assert "unset, it leaves the choice to the program" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "chat_template.jinja"])
