@@ -64,7 +64,7 @@ def _settled_form(character: str) -> str:
 def _uncertain_form(character: str) -> str:
     settled = _settled_form(character)
     category = unicodedata.category(settled)
-    drawable = category[0] in "LNP" or category in {"Zs", "Sm", "Sc", "Sk"} or settled == MISSING
+    drawable = category[0] in "LNP" or category in {"Zs", "Sm", "Sc", "Sk"}
     return settled if drawable and character_width(settled) > 0 else MISSING
 
 
