@@ -81,6 +81,7 @@ def test_a_constant_temperature_replaces_both_ends_and_zero_turns_sampling_off()
 
 def test_settings_come_from_the_file_and_absent_or_null_keys_from_the_reference() -> None:
     assert SamplerSettings.from_config({}) == SamplerSettings()
+    assert SamplerSettings.from_config({"sampler_config": None}) == SamplerSettings()
     found = SamplerSettings.from_config(
         {
             "max_denoising_steps": 12,
