@@ -110,7 +110,8 @@ def test_it_is_told_when_it_was_read(tmp_path: Path, how: Any) -> None:
     assert [event.done for event in read] == [4, 8, 12, 16, 19]
     assert all(event.total == 19 for event in read)
     at = events.index(read[-1])
-    assert isinstance(events[at + 1], BlockStarted) and isinstance(events[at + 2], DenoiseStep)
+    started = events[at + 1]
+    assert isinstance(started, BlockStarted) and started.block == 1 and isinstance(events[at + 2], DenoiseStep)
     finished = events[-1]
     assert isinstance(finished, RunFinished)
     assert finished.stats.prompt_seconds == read[-1].seconds
