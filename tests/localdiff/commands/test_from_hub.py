@@ -114,7 +114,7 @@ def test_a_program_is_told_the_plan_and_may_refuse(server: Hub, tmp_path: Path) 
     assert plan.place == tmp_path / "hf" / "hub"
     assert not plan.continues
     assert plan.needed is not None and plan.needed > len(FILES[WEIGHTS])
-    assert plan.quantized is None or plan.quantized < len(FILES[WEIGHTS])
+    assert plan.quantized is not None and plan.quantized < len(FILES[WEIGHTS])
     engine = Engine.load("owner/demo", device="cpu", confirm=plans.append)
     assert (engine.identity.model, engine.identity.revision) == ("owner/demo", COMMIT)
     Engine.load("owner/demo", device="cpu", confirm=plans.append)
