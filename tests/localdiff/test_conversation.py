@@ -269,6 +269,11 @@ def test_a_reply_keeps_its_ids_under_either_of_its_names(chat: Dialogue) -> None
     assert found[0] == found[1] and find(letters, found[1])
 
 
+def test_a_reply_may_come_without_ids(chat: Dialogue) -> None:
+    messages = [{"role": role, "content": "hello"} for role in ("user", "assistant", "user")]
+    assert chat.conversation.prompt_ids(messages, OPTIONS) == chat.rendered(messages)
+
+
 def test_a_prompt_that_does_not_fit_changes_nothing(chat: Dialogue) -> None:
     chat.say("hi", LONG)
     before = chat.conversation.ids

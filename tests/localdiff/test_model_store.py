@@ -204,6 +204,12 @@ def test_a_manifest_that_lists_what_no_file_can_be_called_is_damage(env: dict[st
     assert (found.state, found.problem) == ("damaged", f"its manifest lists {name!r}, which is no name of a file")
 
 
+def test_a_manifest_that_says_no_size_of_a_file_is_damage(env: dict[str, str]) -> None:
+    listed = {"recipe": {"name": "4bit"}, "shards": {"model.safetensors": 1000}}
+    (make(env, "a-4bit") / "quant.json").write_text(json.dumps(listed))
+    assert find("a-4bit", env).state == "damaged"
+
+
 def test_a_name_in_a_remedy_is_a_word_for_a_shell(env: dict[str, str]) -> None:
     for name in ("my own.partial", "new\nline.partial", os.fsdecode(b"caf\xe9.partial")):
         make(env, name)
