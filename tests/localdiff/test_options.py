@@ -21,6 +21,7 @@ from localdiff.options import MAX_SEED, GenerateOptions
 def test_defaults_leave_the_sampler_to_the_model() -> None:
     options = GenerateOptions()
     assert (options.max_tokens, options.context_size, options.noise) == (1024, None, "seeded")
+    assert not (options.think or options.tool_calls or options.record_top_k)
     sampler = ("steps", "cap", "entropy_bound", "t_min", "t_max", "temperature", "stability", "confidence", "seed")
     assert all(getattr(options, name) is None for name in sampler)
 

@@ -84,6 +84,8 @@ def test_a_run_that_waits_shows_no_speed() -> None:
 def test_what_has_no_room_is_left_out_from_the_right() -> None:
     huge = replace(SCENE, tok_per_s=123456.0, block=replace(BLOCK, block=123, max_blocks=1234))
     assert header(huge, 80) == [" block 123/≤1234 · step  5/48 · 201/256 settled ·  9 renoised · 0.41 nats"]
+    huge = replace(huge, block=replace(BLOCK, block=1234567, max_blocks=12345678))
+    assert header(huge, 80) == [" block 1234567/≤12345678 · step  5/48 · 201/256 settled ·  9 renoised"]
 
 
 def test_an_untouched_canvas_has_no_mean() -> None:
