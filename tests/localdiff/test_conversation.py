@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from localdiff.conversation import Conversation
 from localdiff.errors import UsageError
-from localdiff.events import BlockCommitted, DenoiseStep, Event, Prefilled, RunFinished, RunStarted
+from localdiff.events import BlockCommitted, DenoiseStep, Event, Prefilled, RunFinished, RunStarted, TextCommitted
 from localdiff.options import GenerateOptions
 from tests.checkpoints.chats import GENERATIONS
 from tests.models.caches import assert_same, prefill
@@ -267,6 +267,20 @@ def test_a_reply_keeps_its_ids_under_either_of_its_names(chat: Dialogue) -> None
         reply = {"role": role, "content": "hello", "ids": letters}
         found.append(chat.conversation.prompt_ids([asked[0], reply, asked[1]], OPTIONS))
     assert found[0] == found[1] and find(letters, found[1])
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_tool_calls_are_in_the_answer_where_they_are_asked_for(chat: Dialogue, kept: bool) -> None:
+    call = "<|tool_call>call:f{}<tool_call|>"
+    chat.say("hi", f"yes.{call}", replace(OPTIONS, tool_calls=kept))
+    assert chat.messages[-1]["content"] == "yes." + call * kept
+
+
+def test_a_prompt_may_open_a_thought(chat: Dialogue) -> None:
+    prompt = chat.ids("<|turn>model\n<|channel>thought\n")
+    chat.model.begin, chat.model.reply = len(prompt), chat.ids("hm<channel|>yes.")
+    told = [event for event in chat.engine.generate(prompt, OPTIONS) if isinstance(event, TextCommitted)]
+    assert [(event.channel, event.text) for event in told] == [("thought", "hm"), ("answer", "yes.")]
 
 
 def test_a_reply_may_come_without_ids(chat: Dialogue) -> None:
