@@ -70,11 +70,13 @@ def test_no_more_alternatives_than_ids(reader: ReadLogits) -> None:
 
 @needs_native
 def test_noise_that_needs_probabilities_is_drawn_by_torch(reader: ReadLogits) -> None:
+    noises = (ReferenceNoise(3, device=CPU, dtype=torch.float32) for _ in range(2))
     drawn = [
-        read(logits_of(), softcap=30.0, temperature=0.8, noise=ReferenceNoise(3, device=CPU, dtype=torch.float32))
-        for read in (reader, read_logits)
+        read(logits_of(), softcap=30.0, temperature=0.8, noise=noise, record_top_k=2)
+        for read, noise in zip((reader, read_logits), noises, strict=True)
     ]
     assert torch.equal(drawn[0].sampled, drawn[1].sampled)
+    assert torch.equal(drawn[0].top_ids, drawn[1].top_ids)
     assert torch.equal(drawn[0].entropy, drawn[1].entropy), "not a bit differs"
 
 

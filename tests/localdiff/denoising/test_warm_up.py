@@ -7,6 +7,7 @@ from typing import get_args
 from unittest import mock
 
 import pytest
+import torch
 
 from quant.cuda import tiles
 from quant.cuda.tiles import MmaKind
@@ -31,6 +32,14 @@ def test_a_run_behind_it_is_the_same(tmp_path: Path) -> None:
 def test_an_id_of_padding_that_is_not_in_the_vocabulary_is_not_looked_up() -> None:
     denoiser = denoiser_of(tiny.model(pad_token_id=tiny.config().vocab_size), static=True)
     assert list(denoiser.warm_up())[-1] == 1
+
+
+def test_a_step_that_is_tried_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = tiny.model()
+    denoise = mock.Mock(wraps=network.denoise)
+    monkeypatch.setattr(network, "denoise", denoise)
+    denoiser_of(network).try_step([torch.device("cpu")] * len(network.layers))
+    assert denoise.call_count == 1
 
 
 @pytest.mark.slow
