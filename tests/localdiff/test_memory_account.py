@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from localdiff import memory_account
-from localdiff.memory_account import MemoryAccount, cache_bytes, held_by_plan
+from localdiff.memory_account import MemoryAccount, held_by_plan
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from quant.files.manifest import read_manifest
@@ -50,12 +50,11 @@ def test_the_cache_is_the_published_one(context: int, megabytes: float) -> None:
     assert released("4bit", context).cache == pytest.approx(megabytes * 1e6, rel=1e-3)
 
 
-@pytest.mark.parametrize("context", [300, 5000])
-def test_the_cache_is_what_the_model_allocates(context: int) -> None:
-    config = ModelConfig.from_dict(released_config())
-    cache = KVCache(config, context, torch.bfloat16, torch.device("meta"))
+@pytest.mark.parametrize(("context", "dtype"), [(300, torch.bfloat16), (5000, torch.bfloat16), (5000, torch.float32)])
+def test_the_cache_is_what_the_model_allocates(context: int, dtype: torch.dtype) -> None:
+    cache = KVCache(ModelConfig.from_dict(released_config()), context, dtype, torch.device("meta"))
     held = held_by_plan(describe_plan(RECIPES["bf16"]))
-    assert cache_bytes(held, context=context, window=1024) == held_by_cache(cache)
+    assert MemoryAccount.of(held, context=context, activation_bytes=dtype.itemsize).cache == held_by_cache(cache)
 
 
 def test_the_weights_of_a_quantized_checkpoint_are_its_bytes(tmp_path: Path) -> None:
