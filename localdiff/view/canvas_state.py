@@ -46,8 +46,6 @@ def state_of(scene: Scene) -> CanvasState:
 
 
 def _end(ids: tuple[int, ...], stages: tuple[int, ...], end_ids: tuple[int, ...]) -> int:
-    if not any(token in ids for token in end_ids):
-        return len(ids)
     for position, token in enumerate(ids):
         if token in end_ids and stages[position] <= LEANING:
             return position

@@ -236,7 +236,7 @@ def test_values_that_are_not_plain_are_a_usage_error(tmp_path: Path, fields: Any
     assert reason in failure.value.message
 
 
-@pytest.mark.parametrize("source", ["", "\n", "{% if messages | length > 9 %}{{ messages }}{% endif %}"])
+@pytest.mark.parametrize("source", ["", " \n\n", "{% if messages | length > 9 %}{{ messages }}{% endif %}"])
 def test_a_template_that_writes_nothing_is_an_error(tmp_path: Path, source: str) -> None:
     """As of a file that was cut off at its beginning: the model answered, and not what was asked."""
     with pytest.raises(WeightsError, match=r"chat_template.jinja` writes nothing for this conversation$") as caught:
