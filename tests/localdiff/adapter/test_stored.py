@@ -59,7 +59,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, file: str) -> None:
     directory = tmp_path / "adapter"
     save(directory, "q_proj")
     (directory / file).chmod(0)
-    with as_anyone(), pytest.raises(WeightsError, match=r"cannot be read: Permission denied$") as raised:
+    with as_anyone(), pytest.raises(WeightsError, match=r"(?m)cannot be read: Permission denied$") as raised:
         open_adapter(str(directory))
     (directory / file).chmod(0o755)
     assert raised.value.hint == "check its permissions"

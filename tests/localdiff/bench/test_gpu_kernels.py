@@ -104,7 +104,7 @@ def test_the_steps_of_a_block_behind_a_context_are_profiled(
     block_of = Stopwatch.block_of
 
     def watched(self: Stopwatch, denoiser: Any, steps: int) -> Any:
-        blocks.append((self._cache.length, steps))
+        blocks.append((self.cache.length, steps))
         return block_of(self, denoiser, steps)
 
     class Profiled:

@@ -129,7 +129,7 @@ def test_a_full_disk_is_a_sentence() -> None:
 
 def test_the_folder_that_a_link_leads_to_is_named(tmp_path: Path) -> None:
     (tmp_path / "answer.txt").symlink_to(tmp_path / "missing" / "answer.txt")
-    with pytest.raises(UsageError, match=f"^there is no folder `{tmp_path}/missing`$"):
+    with pytest.raises(UsageError, match=f"(?m)^there is no folder `{tmp_path}/missing`$"):
         output_file(tmp_path / "answer.txt")
 
 

@@ -187,5 +187,5 @@ def test_a_file_without_an_end_is_not_read_whole(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no named pipes in folders")
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "config.toml")
-    with pytest.raises(UsageError, match=r"^config\.toml is a pipe$"):
+    with pytest.raises(UsageError, match=r"(?m)^config\.toml is a pipe$"):
         read_file(tmp_path / "config.toml", "config.toml")

@@ -38,7 +38,7 @@ def test_what_does_not_hash_to_what_was_published_is_not_kept(use_hub: UseHub) -
     name, sizes = "model.safetensors", {name: len(data) for name, data in FILES.items()}
     with hub(model=Repository(files=FILES, wrong={name})) as server:
         cache = use_hub(server)
-        with pytest.raises(WeightsError, match=f"^`{name}` of `owner/model` is damaged$") as caught:
+        with pytest.raises(WeightsError, match=f"(?m)^`{name}` of `owner/model` is damaged$") as caught:
             transfer(look_up("owner/model"), sizes, tell_nobody)
         assert caught.value.hint == f"`{name}` was downloaded damaged and was deleted: run the same command again"
         server.repositories["owner/model"].wrong.clear()
@@ -52,9 +52,9 @@ def test_a_mirror_that_hands_out_another_commit_is_found_out(use_hub: UseHub) ->
     sizes = {name: len(data) for name, data in FILES.items()}
     with hub(model=Repository(files=FILES, says={"resolve": "c" * 40})) as server:
         use_hub(server)
-        with pytest.raises(WeightsError, match="^`owner/model` was changed on the Hub while it was downloaded$"):
+        with pytest.raises(WeightsError, match="(?m)^`owner/model` was changed on the Hub while it was downloaded$"):
             transfer(look_up("owner/model"), sizes, tell_nobody)  # as its branch may have been
-        words = f"^what answers at {server.url} hands out another commit of `owner/model` than the one it is asked for$"
+        words = f"^what answers at {server.url} hands out another commit of `owner/model` than the one it is asked for"
         for revision, names in ((COMMIT, FILES), ("main", ["model.safetensors"])):
             with pytest.raises(WeightsError, match=words):
                 transfer(look_up("owner/model", revision=revision), dict.fromkeys(names, 0), tell_nobody)

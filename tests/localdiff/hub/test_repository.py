@@ -188,7 +188,7 @@ def test_a_name_of_a_commit_that_is_not_text_is_named(use_hub: UseHub) -> None:
         use_hub(server)
         ref = download("config.json", "main").parents[2] / "refs" / "main"
         ref.write_bytes(b"\xff" * 40)
-        with pytest.raises(WeightsError, match=f"^`{ref}` is damaged: it is not text$") as raised:
+        with pytest.raises(WeightsError, match=f"(?m)^`{ref}` is damaged: it is not text$") as raised:
             look_up("owner/model")
     assert raised.value.hint == "delete it, then run the same command again"
 

@@ -111,7 +111,6 @@ def test_open_model_says_so(
     monkeypatch.setattr(opening, "unused_gpu", lambda _: "the GPU is not used")
     for device, told in (("cpu", []), ("auto", ["the GPU is not used"])):
         monkeypatch.setattr(opening, "load_model", lambda *_, **__: (_ for _ in ()).throw(ResourceError("stopped", "")))
-        monkeypatch.setattr(opening, "Tokenizer", lambda _: None)
         monkeypatch.setattr(opening, "resolve_device", lambda _: CPU)
         with pytest.raises(ResourceError, match="stopped"):
             opening.open_model(

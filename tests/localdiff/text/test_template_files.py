@@ -182,7 +182,7 @@ def test_a_template_that_fails_is_not_blamed_alone_for_an_unusual_message(tmp_pa
 
 
 def test_a_template_may_refuse_a_conversation(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="refuses the conversation: Roles must alternate, user first$"):
+    with pytest.raises(UsageError, match="(?m)refuses the conversation: Roles must alternate, user first$"):
         render(tmp_path, "{{ raise_exception('Roles must\\n alternate,\x1b user first.') }}")
 
 
@@ -239,6 +239,6 @@ def test_values_that_are_not_plain_are_a_usage_error(tmp_path: Path, fields: Any
 @pytest.mark.parametrize("source", ["", " \n\n", "{% if messages | length > 9 %}{{ messages }}{% endif %}"])
 def test_a_template_that_writes_nothing_is_an_error(tmp_path: Path, source: str) -> None:
     """As of a file that was cut off at its beginning: the model answered, and not what was asked."""
-    with pytest.raises(WeightsError, match=r"chat_template.jinja` writes nothing for this conversation$") as caught:
+    with pytest.raises(WeightsError, match=r"(?m)chat_template.jinja` writes nothing for this conversation$") as caught:
         render(tmp_path, source)
     assert (caught.value.hint or "").startswith("replace it with the `chat_template.jinja`")

@@ -185,7 +185,7 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged(directory: Path, tmp_
     (tmp_path / "tokenizer.json").chmod(0)
     with (
         as_anyone(),
-        pytest.raises(WeightsError, match=r"tokenizer.json` cannot be read: Permission denied$") as raised,
+        pytest.raises(WeightsError, match=r"(?m)tokenizer.json` cannot be read: Permission denied$") as raised,
     ):
         Tokenizer(tmp_path)
     assert raised.value.hint == "check its permissions"

@@ -97,7 +97,7 @@ def test_the_output_has_exactly_the_specified_files(source: Path, tmp_path: Path
 def test_stored_tensors_are_what_the_codecs_make_of_the_source(
     source: Path, tmp_path: Path, recipe: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quant.jobs.shard.row_slices", partial(row_slices, limit=2000))  # several for most tensors
+    monkeypatch.setattr("quant.files.reader.row_slices", partial(row_slices, limit=2000))  # several for most tensors
     output = tmp_path / "out"
     finish(make_job(source, output, recipe))
     manifest = read_manifest(output)

@@ -81,7 +81,7 @@ def test_context_longer_than_a_window_and_a_chunk(monkeypatch: pytest.MonkeyPatc
         f"prefill, {start} of 20 tokens" for start in (0, 8, 16)
     ]
     assert len(timings.steps.seconds) == 1
-    assert stopwatch._cache.length == 20
+    assert stopwatch.cache.length == 20
 
 
 def test_every_number_of_rows_is_warmed_up_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ def test_first_steps_that_commit_are_timed_where_a_run_has_them(
     assert len(fused.seconds) == COMMITS and min(fused.seconds) > 0
     assert {part for part, _ in fused.places} == set(PARTS)
     assert [block for block in committed if block[0]] == [(CANVAS, CANVAS, 1)] * (WARM_UP + 2 * COMMITS)
-    assert stopwatch._cache.length == 16
+    assert stopwatch.cache.length == 16
 
 
 def test_where_a_run_commits_in_passes_of_their_own_there_are_no_fused_steps() -> None:
