@@ -219,9 +219,10 @@ class _Parity:
             self._compare(name, lambda: op(self._fused, parts), op(PLAIN, parts.sum(dim=0).to(self._dtype)))
 
     def try_attention(self, config: LayerConfig) -> None:
-        """A block that is committed and a canvas; and short pieces of a prompt, whose keys are split on most GPUs."""
+        """A canvas, behind a committed block, too; and short pieces of a prompt, whose keys are split on most GPUs."""
         canvas = self._config.canvas_length
-        self._try_rows(config, 2 * canvas, commit_rows=canvas)
+        for commit_rows in (0, canvas):
+            self._try_rows(config, commit_rows + canvas, commit_rows=commit_rows)
         for share in _SHARES:
             rows = max(1, canvas // share)
             self._try_rows(config, rows, commit_rows=rows)
@@ -246,11 +247,11 @@ class _Parity:
         self._compare("attention", lambda: attended(fast=True), attended(fast=False))
 
     def try_projections(self, module: Projections, *, has_gate: bool) -> None:
-        """Several projections in one product, and a gate in the same launch: of a canvas, and of a short piece."""
-        fused = module.fused()
+        """Several projections in one product, and a gate in the same launch: of a step's rows, and of a short piece."""
+        fused, canvas = module.fused(), self._config.canvas_length
         if fused is None:
             return
-        for rows in (self._config.canvas_length, max(1, self._config.canvas_length // _SHARES[-1])):
+        for rows in (canvas, 2 * canvas, max(1, canvas // _SHARES[-1])):
             x = self._normal(rows, self._config.hidden_size)
             parts = tuple(projection(x) for projection in module.projections())
             self._compare("fused projections", partial(fused, x), parts)

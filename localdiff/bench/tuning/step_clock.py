@@ -15,6 +15,7 @@ import torch
 from localdiff.bench.step.measure import Stopwatch
 from localdiff.bench.step.subject import Subject
 from localdiff.diffusion.noise import SeededNoise
+from localdiff.errors import ResourceError
 
 Step: TypeAlias = Literal["step", "commit"]
 """A step as most are, or the first one of a block, which also commits the block before."""
@@ -50,10 +51,13 @@ class StepClock:
 
         Raises:
             RuntimeError: a kernel does not run.
+            ResourceError: the step could not be captured.
             WeightsError: the logits are NaN or infinite.
         """
         self.denoiser.forget_graphs()
         took = self._steps() if step == "step" else self._first_steps()
+        if not self.denoiser.path_taken.captured:  # launched kernel by kernel, it would be compared with replays
+            raise ResourceError("a step could not be captured as a CUDA graph, and is not timed without")
         return statistics.median(took[_NEW + WARM_UP :])
 
     def _steps(self) -> list[float]:
@@ -68,8 +72,10 @@ class StepClock:
         took = []
         for _ in range(_NEW + WARM_UP + TIMED):
             began = time.perf_counter()
-            for _ in self._stopwatch.block_of(self.denoiser, 1, self._committed):
-                pass
-            took.append(time.perf_counter() - began)
-            self._stopwatch.cache.rewind(self._context)
+            try:
+                for _ in self._stopwatch.block_of(self.denoiser, 1, self._committed):
+                    pass
+                took.append(time.perf_counter() - began)
+            finally:  # after a tile whose logits are NaN, too: the next one commits behind the same context
+                self._stopwatch.cache.rewind(self._context)
         return took

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import get_args
 from unittest import mock
 
 import pytest
@@ -13,13 +14,16 @@ from localdiff.bench.step.subject import Make, Subject, random_subject
 from localdiff.bench.tuning import search, step_clock
 from localdiff.bench.tuning import tune as module
 from localdiff.bench.tuning.search import Found, Outcome
+from localdiff.bench.tuning.step_clock import STEP_NAMES, StepClock
 from localdiff.bench.tuning.tune import forget, tune
-from localdiff.errors import ResourceError
+from localdiff.denoising import compare_kernels
+from localdiff.denoising.static.cuda_graphs import GraphCapturer
+from localdiff.errors import ResourceError, WeightsError
 from localdiff.load import kernels
 from localdiff.timed_tiles import AnyTile, keep_timed_tiles, read_timed_tiles, tiles_file
-from quant.cuda import timed
+from quant.cuda import parity, timed
 from quant.cuda.tiles import Tile
-from quant.cuda.timed import Product
+from quant.cuda.timed import Kind, Product, asked_for
 from tests.fakes.attention import patched
 from tests.gpu.kernels import needs_interpreter
 from tests.gpu.queue import Queue
@@ -35,13 +39,20 @@ USUAL, FAST = Tile(16, 64, 4), Tile(32, 64, 4)
 
 
 @pytest.fixture
-def queue(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Queue]:
+def on_card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Queue]:
     from tests.gpu.host import card
 
     monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
     monkeypatch.setattr(timed, "_timed", {})
-    with card() as made, patched(), mock.patch.object(kernels, "can_attend", lambda *_: True):
+    with card() as made, mock.patch.object(kernels, "can_attend", lambda *_: True):
         yield made
+
+
+@pytest.fixture
+def queue(on_card: Queue) -> Iterator[Queue]:
+    """Without the kernels of attention."""
+    with patched():
+        yield on_card
 
 
 def make() -> Make:
@@ -74,6 +85,57 @@ def test_each_timing_captures_a_step_anew_and_replays_it(queue: Queue, monkeypat
     assert not tuning.outcome.tried and tuning.outcome.left > 5 and tuning.file is None
     assert all(seconds > 0 for seconds in (*tuning.outcome.usual.values(), *tuning.outcome.tuned.values()))
     assert replays == [2] * 6, "both kinds of steps, and again with the usual tiles and with those that were found"
+
+
+@pytest.mark.slow
+def test_what_a_step_asks_a_tile_for_is_compared_with_the_plain_path(
+    on_card: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In both kinds of steps; and not only other numbers of rows, which may have other tiles."""
+    monkeypatch.setattr(step_clock, "WARM_UP", 0)
+    monkeypatch.setattr(step_clock, "TIMED", 1)
+    monkeypatch.setattr(parity, "_TOP_K", 2)  # as many experts as a row of this small model has; released, it has 8
+    subject = make()(lambda _: None)
+    with asked_for() as compared:
+        compare_kernels(subject.denoiser, subject.expectations)
+    clock = StepClock(subject, context=CONTEXT)
+    with asked_for() as asked:
+        for step in STEP_NAMES:
+            clock.seconds(step)
+    assert {product.kind for product in asked} == {*get_args(Kind)}
+    assert not {*asked} - {*compared}
+
+
+@pytest.mark.slow
+def test_a_step_that_fails_leaves_the_context_as_it_was(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "layer-ops")
+    monkeypatch.setattr(step_clock, "WARM_UP", 0)
+    monkeypatch.setattr(step_clock, "TIMED", 1)
+    subject = make()(lambda _: None)
+    clock, weight = StepClock(subject, context=CONTEXT), subject.network.norm.weight
+    right = weight.clone()
+    weight.fill_(float("nan"))
+    for _ in range(2):
+        with pytest.raises(WeightsError, match="NaN"):
+            clock.seconds("commit")
+    weight.copy_(right)
+    assert clock.seconds("commit") > 0
+
+
+@pytest.mark.slow
+def test_a_step_that_is_not_captured_is_not_timed(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "layer-ops")
+    monkeypatch.setattr(step_clock, "WARM_UP", 0)
+    monkeypatch.setattr(step_clock, "TIMED", 1)
+    clock = StepClock(make()(lambda _: None), context=CONTEXT)
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as patch, pytest.raises(ResourceError, match="could not be captured"):
+        patch.setattr(GraphCapturer, "_capture", refuse)
+        clock.seconds("step")
+    assert clock.seconds("step") > 0
 
 
 @pytest.fixture
