@@ -12,6 +12,7 @@ import importlib.util
 import json
 import logging
 import re
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -127,8 +128,26 @@ def keep_timed_tiles(device: torch.device, tiles: Mapping[Product, AnyTile]) -> 
         make_private_folder(file.parent)
         write_private(file, json.dumps(dataclasses.asdict(_content(device, tiles)), indent=1).encode())
     except OSError as error:
-        raise ResourceError(f"`{shown(file)}` cannot be written: {error.strerror or error}") from error
+        raise _not_written(file, error) from error
     return file
+
+
+def require_writable(device: torch.device) -> None:
+    """Checks that tiles can be kept; changes nothing that is kept.
+
+    Raises:
+        ResourceError: the file cannot be written.
+    """
+    file = tiles_file(device)
+    try:
+        make_private_folder(file.parent)
+        tempfile.TemporaryFile(dir=file.parent).close()
+    except OSError as error:
+        raise _not_written(file, error) from error
+
+
+def _not_written(file: Path, error: OSError) -> ResourceError:
+    return ResourceError(f"`{shown(file)}` cannot be written: {error.strerror or error}")
 
 
 def _content(device: torch.device, tiles: Mapping[Product, AnyTile]) -> _File:

@@ -19,10 +19,17 @@ from localdiff.bench.tuning.step_clock import StepClock
 from localdiff.denoising import ParityError, compare_kernels
 from localdiff.errors import ResourceError
 from localdiff.load import resolve_device
-from localdiff.timed_tiles import AnyTile, StaleTiles, keep_timed_tiles, read_timed_tiles, tiles_file
+from localdiff.timed_tiles import (
+    AnyTile,
+    StaleTiles,
+    keep_timed_tiles,
+    read_timed_tiles,
+    require_writable,
+    tiles_file,
+)
 from quant.cuda.support import why_unsupported
 from quant.cuda.tiles import mma_kind
-from quant.cuda.timed import Product, use_timed
+from quant.cuda.timed import Product, timed_count, use_timed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,14 +61,13 @@ def tune(make: Make, *, context: int, seconds: float, progress: Callable[[str], 
     _require_gpu(device)
     if (unsupported := why_unsupported(device)) is not None:
         raise ResourceError(unsupported.reason, unsupported.remedy)
+    require_writable(device)  # what is found in minutes could not be kept
     ends_at = time.monotonic() + seconds
-    before: dict[Product, AnyTile] = {}
-    with suppress(StaleTiles):
-        before = read_timed_tiles(device)
     try:
         subject = make(progress)
     except ParityError as error:
-        raise ResourceError(f"kernels compute wrong numbers here: {error}") from error
+        hint = "`localdiff tune --forget` goes back to the usual tiles" if timed_count(device) else None
+        raise ResourceError(f"kernels compute wrong numbers here: {error}", hint) from error
     if not subject.denoiser.path.captured or not subject.denoiser.path.fuses_commits:
         raise ResourceError("tiles are timed in captured steps", "unset `LOCALDIFF_CUDA_PLAIN`")
     machine = Machine(
@@ -72,6 +78,9 @@ def tune(make: Make, *, context: int, seconds: float, progress: Callable[[str], 
         require=lambda: torch.cuda.synchronize(device),
     )
     outcome = search(machine, ends_at=ends_at, progress=progress)
+    before: dict[Product, AnyTile] = {}
+    with suppress(StaleTiles):  # read only now: another recipe may have been tuned meanwhile, on a GPU of this name
+        before = read_timed_tiles(device)
     kept = {product: tile for product, tile in before.items() if product not in outcome.tried}
     if outcome.is_faster:
         kept |= {one.product: one.tile for one in outcome.found}

@@ -16,7 +16,7 @@ from localdiff.bench.tuning import tune as module
 from localdiff.bench.tuning.search import Found, Outcome
 from localdiff.bench.tuning.step_clock import STEP_NAMES, StepClock
 from localdiff.bench.tuning.tune import forget, tune
-from localdiff.denoising import compare_kernels
+from localdiff.denoising import ParityError, compare_kernels
 from localdiff.denoising.static.cuda_graphs import GraphCapturer
 from localdiff.errors import ResourceError, WeightsError
 from localdiff.load import kernels
@@ -187,6 +187,43 @@ def test_a_file_that_no_longer_counts_is_replaced(queue: Queue, found: Callable[
     found(outcome(tried=[NEW], tuned=0.9))
     tune(subject(), context=CONTEXT, seconds=60)
     assert read_timed_tiles(CARD) == {NEW: FAST}
+
+
+def test_what_was_kept_meanwhile_stays(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    def search(*_: object, **__: object) -> Outcome:
+        keep_timed_tiles(CARD, {OLD: FAST})  # as another process does, for another recipe
+        return outcome(tried=[NEW], tuned=0.9)
+
+    monkeypatch.setattr(module, "search", search)
+    monkeypatch.setattr(module, "StepClock", lambda *_, **__: None)
+    monkeypatch.setattr(module, "why_unsupported", lambda _: None)
+    tune(subject(), context=CONTEXT, seconds=60)
+    assert read_timed_tiles(CARD) == {OLD: FAST, NEW: FAST}
+
+
+def test_nothing_is_timed_that_could_not_be_kept(queue: Queue, found: Callable[[Outcome], None]) -> None:
+    found(outcome(tried=[NEW], tuned=0.9))
+    folder = tiles_file(CARD).parent
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.write_text("in the way")
+    with pytest.raises(ResourceError, match=r"cannot be written"):
+        tune(Make(CARD, lambda _: pytest.fail("nothing is made")), context=CONTEXT, seconds=60)
+
+
+def test_where_kept_tiles_may_be_what_is_wrong_the_hint_is_to_forget_them(
+    queue: Queue, found: Callable[[Outcome], None]
+) -> None:
+    found(outcome(tried=[NEW], tuned=0.9))
+
+    def wrong(_: object) -> Subject:
+        raise ParityError("numbers differ")
+
+    for tiles, hint in (({}, None), ({OLD: FAST}, "`localdiff tune --forget` goes back to the usual tiles")):
+        timed.use_timed(CARD, tiles)
+        with pytest.raises(ResourceError, match="kernels compute wrong numbers here: numbers differ") as raised:
+            tune(Make(CARD, wrong), context=CONTEXT, seconds=60)
+        assert raised.value.hint == hint
+        assert not [*tiles_file(CARD).parent.iterdir()], "the check leaves nothing behind"
 
 
 def test_steps_that_are_not_captured_are_not_timed(queue: Queue, found: Callable[[Outcome], None]) -> None:
