@@ -187,10 +187,13 @@ class CudaExperts(RoutedExperts):
 
     def _tile(self, dtype: torch.dtype, device: torch.device, pairs: int) -> ExpertTile:
         _, width, inner = self._down.shape
+        usual = tiles.EXPERTS[tiles.mma_kind(device)][self.activations]
+        # One that was timed without its table is not the same with it, nor the other way round.
+        weights = self._weights + ", no table" * (usual.byte_table and not self._has_byte_table)
         product = Product(
-            kind="experts", weights=self._weights, dtype=short_name(dtype), rows=pairs, columns=width, inputs=inner
+            kind="experts", weights=weights, dtype=short_name(dtype), rows=pairs, columns=width, inputs=inner
         )
-        return tile_of_product(product, device, tiles.EXPERTS[tiles.mma_kind(device)][self.activations])
+        return tile_of_product(product, device, usual)
 
     def block_rows(self, x: Tensor, pairs: int) -> int:
         """Rows of a block, the same in both GEMMs."""

@@ -22,7 +22,8 @@ class Product:
     """What a tile is asked for.
 
     Attributes:
-        weights: how they are stored and multiplied, such as `w4a16`; empty for attention.
+        weights: how they are stored and multiplied, such as `w4a16`, or `w4a16, no table` where a switch leaves the
+            table of bytes out; empty for attention.
         dtype: of the activations, such as `bf16`.
         rows: of the activations; of experts, pairs of a row and an expert.
         columns: of the result; of attention, the size of a head.

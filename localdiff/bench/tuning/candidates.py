@@ -87,7 +87,8 @@ def tiles_for(product: Product, usual: AnyTile, kind: MmaKind) -> Sequence[AnyTi
         several = SMALL_HEAD_TILES if product.columns <= 256 else LARGE_HEAD_TILES
     elif isinstance(usual, ExpertTile):
         several = EXPERT_TILES if product.weights.startswith("w") else UNQUANTIZED_TILES
-        several += BYTE_TABLE_TILES * (usual.byte_table and "w4" in product.weights)
+        has_table = usual.byte_table and "w4" in product.weights and "no table" not in product.weights
+        several += BYTE_TABLE_TILES * has_table
     elif product.kind == "soft":
         several = SOFT_TILES
     elif product.kind == "gated":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from localdiff.kernels.attention import AttentionTile, attend_rows
 from quant.codecs import CODECS
-from quant.cuda import timed
+from quant.cuda import tiles, timed
 from quant.cuda.embedding import CudaEmbedding
 from quant.cuda.experts import CudaExperts
 from quant.cuda.linear import CudaLinear, Weight
@@ -168,3 +168,15 @@ def test_what_is_asked_for_is_noted_while_somebody_listens_and_no_longer() -> No
     assert outer == inner
     tile_of_product(PRODUCT, DEVICE, Tile(64, 64, 4))
     assert outer == {PRODUCT: usual}
+
+
+@pytest.mark.parametrize(("has_table", "weights"), [(True, "w4a16"), (False, "w4a16, no table")])
+def test_experts_that_a_switch_leaves_without_a_table_are_another_product(
+    has_table: bool, weights: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = replace(tiles.EXPERTS[tiles.mma_kind(DEVICE)]["a16"], byte_table=True)
+    monkeypatch.setitem(tiles.EXPERTS[tiles.mma_kind(DEVICE)], "a16", usual)
+    fast = CudaExperts(plain_experts("nf4", "nf4"), byte_table=has_table)
+    with asked_for() as asked:
+        fast.block_rows(torch.zeros(1, WIDTH, device=DEVICE), ROWS)
+    assert {product.weights for product in asked} == {weights}

@@ -46,11 +46,12 @@ def test_what_only_an_h100_can_do_is_tried_there_alone() -> None:
         for of in (product("linear"), product("gated", columns=2112)):
             found = tiles_for(of, Tile(16, 64, 4), kind)
             assert any(isinstance(tile, Tile) and tile.overlaps for tile in found) is (kind == "wgmma")
-        nf4, int8 = (
-            tiles_for(product("experts", weights), tiles.EXPERTS[kind]["a16"], kind) for weights in ("w4a16", "w8a16")
+        nf4, *others = (
+            tiles_for(product("experts", weights), tiles.EXPERTS[kind]["a16"], kind)
+            for weights in ("w4a16", "w8a16", "w4a16, no table")
         )
         assert any(isinstance(tile, ExpertTile) and tile.byte_table for tile in nf4) is (kind == "wgmma")
-        assert not any(isinstance(tile, ExpertTile) and tile.byte_table for tile in int8)
+        assert not any(isinstance(tile, ExpertTile) and tile.byte_table for other in others for tile in other)
     nf4_linear = tiles_for(product("linear", "w4a16"), Tile(16, 64, 4), "wgmma")
     assert not any(isinstance(tile, Tile) and tile.overlaps for tile in nf4_linear)
 
