@@ -252,7 +252,7 @@ def tune_here(recipe: str, context: int, seconds: float, results: Results) -> in
     print(table(tuning, model), flush=True)
     for one in tuning.outcome.found:
         key = {"part": "tune", "name": product_name(one.product), "tile": tile_name(one.tile)}
-        results.add(key, usual=tile_name(one.usual), before=one.before, after=one.after)
+        results.add(key, usual=tile_name(one.usual), share=one.share)
     results.add({"part": "tune", "name": "all"}, usual=tuning.outcome.usual, tuned=tuning.outcome.tuned)
     return 0
 

@@ -24,7 +24,7 @@ def table(tuning: Tuning, model: str, width: int | None = None) -> str:
     if outcome.found:
         rows = [("product", "usual tile", "faster tile", "step")]
         for one in outcome.found:
-            change = f"{100 * (one.after / one.before - 1):+.1f} %"
+            change = f"{100 * (one.share - 1):+.1f} %"
             rows.append((product_name(one.product), tile_name(one.usual), tile_name(one.tile), change))
         lines += ["", *aligned(rows, "<<<>", width=width, headed=True), ""]
     for step, usual in outcome.usual.items():

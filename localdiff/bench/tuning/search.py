@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Protocol, cast
@@ -62,14 +62,13 @@ class Found:
     """A faster tile.
 
     Attributes:
-        before, after: seconds of the step that the product is in, with the usual tile and with this one.
+        share: of the time with the usual tile that the step takes with this one.
     """
 
     product: Product
     usual: AnyTile
     tile: AnyTile
-    before: float
-    after: float
+    share: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,10 +121,10 @@ def search(machine: Machine, *, ends_at: float, progress: Callable[[str], None] 
             tried.append(product)
             usual = cast(AnyTile, asked[product])
             head = f"{name}, product {number} of {len(products)} ({product_name(product)})"
-            tile, before, after = _Trial(machine, product, step, taken, progress, head).fastest(usual)
+            tile, share = _Trial(machine, product, step, taken, progress, head).fastest(usual)
             if tile != usual:
                 taken[product] = tile
-                found.append(Found(product=product, usual=usual, tile=tile, before=before, after=after))
+                found.append(Found(product=product, usual=usual, tile=tile, share=share))
     usual_times, tuned = _both(machine, taken, progress)
     return Outcome(found=found, tried=tried, left=len(left), usual=usual_times, tuned=tuned)
 
@@ -141,33 +140,37 @@ class _Trial:
     progress: Callable[[str], None]
     head: str
 
-    def fastest(self, usual: AnyTile) -> tuple[AnyTile, float, float]:
-        """The fastest tile that computes the right numbers, and seconds of a step with the usual one and with it."""
-        before = self._seconds(usual)
-        tile, after = self._faster(tiles_for(self.product, usual, self.machine.mma_kind), usual, before)
-        tile, after = self._faster(divisions_of(self.product, tile), tile, after)
-        return tile, before, after
+    def fastest(self, usual: AnyTile) -> tuple[AnyTile, float]:
+        """The fastest tile that computes the right numbers, and the time of a step with it as a share of the usual."""
+        tile, share = self._faster(tiles_for(self.product, usual, self.machine.mma_kind), usual)
+        tile, further = self._faster(divisions_of(self.product, tile), tile)
+        return tile, share * further
 
-    def _faster(self, tiles: Sequence[AnyTile], best: AnyTile, seconds: float) -> tuple[AnyTile, float]:
-        """The fastest of these tiles, and seconds of a step; the best one so far where none is faster."""
-        for tile, first in sorted(self._timed(tiles), key=itemgetter(1)):
-            if not _is_less(first, seconds):
-                break
-            # The fastest of many is partly luck: both are timed once more, one right after the other.
-            again, now = self._seconds(tile), self._seconds(best)
-            if _is_less(again, now) and self._is_right(tile):
-                return tile, again
-        return best, seconds
-
-    def _timed(self, tiles: Sequence[AnyTile]) -> Iterator[tuple[AnyTile, float]]:
+    def _faster(self, tiles: Sequence[AnyTile], best: AnyTile) -> tuple[AnyTile, float]:
+        """The fastest of these tiles and its share, or the best one so far where none is faster."""
+        before = self._seconds(best)
+        timed: list[tuple[AnyTile, float]] = []
         for number, tile in enumerate(tiles, 1):
             self.progress(f"{self.head}, tile {number} of {len(tiles)}")
-            try:
-                yield tile, self._seconds(tile)
-            except Exception as error:  # too large for this GPU, or for its compiler: they share no class
-                if not is_out_of_memory(error):
-                    self.machine.require()
-                _log.info("%s does not run here: %s", tile_name(tile), str(error).strip() or type(error).__name__)
+            if (seconds := self._seconds_if_it_runs(tile)) is not None:
+                timed.append((tile, seconds))
+        for tile, seconds in sorted(timed, key=itemgetter(1)):
+            if not _is_less(seconds, before):
+                break
+            # The fastest of many is partly luck: both are timed once more, one right after the other.
+            again, now = self._seconds_if_it_runs(tile), self._seconds(best)
+            if again is not None and _is_less(again, now) and self._is_right(tile):
+                return tile, again / now
+        return best, 1.0
+
+    def _seconds_if_it_runs(self, tile: AnyTile) -> float | None:
+        try:
+            return self._seconds(tile)
+        except Exception as error:  # too large for this GPU, or for its compiler: they share no class
+            if not is_out_of_memory(error):
+                self.machine.require()
+            _log.info("%s does not run here: %s", tile_name(tile), str(error).strip() or type(error).__name__)
+            return None
 
     def _seconds(self, tile: AnyTile) -> float:
         self._use(tile)

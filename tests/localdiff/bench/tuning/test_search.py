@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pytest
+import torch
 
 from localdiff.bench.tuning import search as module
 from localdiff.bench.tuning.candidates import AnyTile, divisions_of, tiles_for
@@ -80,7 +81,7 @@ def test_the_fastest_tile_of_each_product_is_taken() -> None:
         (WIDE, USUAL, BEST),
         (COMMITTED, USUAL, SECOND),
     ]
-    assert [round(one.before - one.after, 6) for one in outcome.found] == [0.1, 0.2]
+    assert [one.share for one in outcome.found] == pytest.approx([0.9, 0.9])
     assert outcome.tried == [WIDE, NARROW, COMMITTED] and outcome.left == 0, "the largest first, and each once"
     assert outcome.usual == {"step": 1.0, "commit": 2.0}
     assert outcome.tuned == pytest.approx({"step": 0.9, "commit": 1.8})
@@ -100,7 +101,8 @@ def test_every_tile_is_timed_beside_those_that_were_taken_before() -> None:
 def test_the_parts_of_the_fastest_are_tried_in_turn() -> None:
     three = divisions_of(WIDE, BEST)[2]
     steps = Steps({(WIDE, BEST): 0.1, (WIDE, three): 0.15, (WIDE, divisions_of(WIDE, USUAL)[1]): 0.5})
-    assert [one.tile for one in steps.search().found] == [three]
+    (found,) = steps.search().found
+    assert found.tile == three and found.share == pytest.approx(0.85)
 
 
 def test_what_saves_less_than_steps_differ_by_is_not_taken() -> None:
@@ -133,6 +135,20 @@ def test_a_tile_that_does_not_run_is_left_out(caplog: pytest.LogCaptureFixture) 
     with caplog.at_level("INFO"):
         assert [one.tile for one in steps.search().found] == [SECOND]
     assert caplog.messages == ["64 × 64, 4 warps, 3 stages does not run here: out of resource: shared memory"]
+
+
+def test_a_tile_that_does_not_run_a_second_time_is_left_out() -> None:
+    steps = Steps({(WIDE, BEST): 0.1, (WIDE, SECOND): 0.05})
+    right, seen = steps.seconds, []
+
+    def seconds(step: Step) -> float:
+        seen.append(steps.tiles.get(WIDE))
+        if steps.tiles.get(WIDE) == BEST and seen.count(BEST) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return right(step)
+
+    steps.seconds = seconds  # type: ignore[method-assign]
+    assert [one.tile for one in steps.search().found] == [SECOND]
 
 
 def test_where_the_gpu_computes_nothing_any_more_the_search_ends() -> None:

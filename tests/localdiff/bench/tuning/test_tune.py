@@ -156,7 +156,7 @@ def subject(**path: bool) -> Make:
 
 
 def outcome(*, tried: list[Product], tuned: float, tile: AnyTile = FAST) -> Outcome:
-    faster = [Found(product=NEW, usual=USUAL, tile=tile, before=1.0, after=0.9)] if NEW in tried else []
+    faster = [Found(product=NEW, usual=USUAL, tile=tile, share=0.9)] if NEW in tried else []
     return Outcome(
         found=faster, tried=tried, left=0, usual={"step": 1.0, "commit": 2.0}, tuned={"step": tuned, "commit": 2.0}
     )
