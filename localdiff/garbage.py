@@ -21,10 +21,15 @@ def claim() -> None:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Nothing is collected inside it; what is there at its end is never looked at again."""
+    """Nothing is collected inside it; what is there at its end is never looked at again.
+
+    Only the first time: the next time there may be a model, whose streamed layers are freed by collecting them.
+    """
+    global _claimed
     if not _claimed:
         yield
         return
+    _claimed = False
     gc.disable()
     try:
         yield

@@ -40,3 +40,24 @@ def test_somebody_elses_process_collects_its_garbage_as_ever() -> None:
     with importing():
         assert gc.isenabled()
     assert gc.get_freeze_count() == before
+
+
+def test_a_model_that_is_there_when_something_is_imported_again_is_collected() -> None:
+    program = """
+import gc, weakref
+from localdiff import garbage
+class Layer: pass
+garbage.claim()
+with garbage.importing():
+    pass
+layer = Layer()
+layer.present = layer
+alive = weakref.ref(layer)
+del layer
+with garbage.importing():
+    pass
+gc.collect()
+print(gc.get_freeze_count() > 0, alive())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment(), cwd=ROOT)
+    assert done.stdout == "True None\n"
