@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -47,3 +48,11 @@ def delete(file: Path) -> None:
 def delete_hint(file: Path) -> str:
     """The hint for a damaged file of the cache: were its link alone deleted, the client would make it again."""
     return f"delete `{file.resolve()}`, then run the same command again"
+
+
+def delete_abandoned(file: Path) -> None:
+    """Delete what the client's own downloads of a file have left that were killed; it is here by now."""
+    stored = file.resolve()
+    for unfinished in stored.parent.glob(f"{stored.name}.*.incomplete"):
+        with suppress(OSError):  # another user's, or open on Windows: nobody misses the space more than the file
+            unfinished.unlink()

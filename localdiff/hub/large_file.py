@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from localdiff.errors import WeightsError
-from localdiff.hub.cache import folder_of, size_of, unfinished_file
+from localdiff.hub.cache import delete, delete_abandoned, folder_of, size_of, unfinished_file
 from localdiff.hub.problems import deleted, is_of_the_network
 from quant.hashing import file_sha256
 
@@ -78,8 +78,10 @@ class LargeFile:
 
         wanted: dict[str, Any] = {"repo_id": self.repository, "filename": self.name, "revision": self.revision}
         seen = hf_hub_download(**wanted, library_name="localdiff", dry_run=True)
-        # Some mirrors have other names for what they store, and the client would not find it by this one.
-        if seen.will_download and (asked := self._asked()).etag == self.sha256:
+        asked = self._asked() if seen.will_download else None
+        # Some mirrors have other names for what they store: the client would not find it by this one, and fetches it.
+        by_client = asked is not None and asked.etag != self.sha256
+        if asked is not None and not by_client:
             folder = folder_of(self.repository)
             lock = folder.parent / ".locks" / folder.name / f"{self.sha256}.lock"  # the client's own
             lock.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +90,13 @@ class LargeFile:
             place = folder / "blobs" / self.sha256 if has_links else Path(seen.local_path)
             with WeakFileLock(lock):
                 self._fetch(asked, folder / "blobs", place)
-        return Path(hf_hub_download(**wanted, library_name="localdiff", tqdm_class=self.bar))
+        path = Path(hf_hub_download(**wanted, library_name="localdiff", tqdm_class=self.bar))
+        if by_client:
+            delete_abandoned(path)
+            if self.hashed and file_sha256(path) != self.sha256:
+                delete(path)
+                raise self._damaged()
+        return path
 
     def _asked(self) -> HfFileMetadata:
         from huggingface_hub import get_hf_file_metadata
@@ -121,7 +129,10 @@ class LargeFile:
                 return
             unfinished.unlink()
             if not had:  # else what an earlier process had left may have been wrong, and it is fetched once more
-                raise WeightsError(f"`{self.name}` of `{self.repository}` is damaged", deleted(self.name))
+                raise self._damaged()
+
+    def _damaged(self) -> WeightsError:
+        return WeightsError(f"`{self.name}` of `{self.repository}` is damaged", deleted(self.name))
 
     def _complete(self, xet: XetFileData | None, unfinished: Path) -> None:
         """Fetch what is missing of it."""

@@ -348,6 +348,25 @@ def test_what_was_left_of_a_file_that_has_changed_is_no_part_of_the_new_one(
     assert left.exists(), "somebody may ask for the other revision again; `hf cache prune` deletes it"
 
 
+@pytest.mark.parametrize("is_wrong", [True, False])
+def test_what_a_mirror_has_by_another_name_is_hashed_too_and_leaves_nothing_unfinished(
+    server: Hub, log: DownloadLog, tmp_path: Path, is_wrong: bool
+) -> None:
+    repository, name = server.repositories["owner/model"], "b" * 64
+    repository.hashes, repository.wrong = {FIRST: name}, {FIRST} if is_wrong else set()
+    blobs = tmp_path / "hf/hub/models--owner--model/blobs"
+    blobs.mkdir(parents=True)
+    (blobs / f"{name}.01234567.incomplete").write_bytes(b"x")  # of a process that was killed
+    with Downloads(look_up("owner/model"), log, workers=1, hashed=True) as downloads:
+        if is_wrong:
+            with pytest.raises(WeightsError, match=f"(?m)^`{FIRST}` of `owner/model` is damaged$"):
+                downloads.wait(FIRST)
+        else:
+            path = downloads.wait(FIRST)
+            assert path and path.read_bytes() == FILES[FIRST]
+    assert [file.name for file in blobs.iterdir()] == ([] if is_wrong else [name])
+
+
 def test_two_programs_that_want_the_same_file_fetch_it_once(server: Hub, tmp_path: Path) -> None:
     server.repositories["owner/model"].pace = 0.01
     with ExitStack() as stack:
