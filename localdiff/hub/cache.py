@@ -51,7 +51,7 @@ def delete_hint(file: Path) -> str:
 
 
 def delete_abandoned(file: Path) -> None:
-    """Delete what the client's own downloads of a file have left that were killed; it is here by now."""
+    """Delete what downloads of a file have left that were killed, those of the client among them; it is here by now."""
     stored = file.resolve()
     for unfinished in stored.parent.glob(f"{stored.name}.*.incomplete"):
         with suppress(OSError):  # another user's, or open on Windows: nobody misses the space more than the file

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from localdiff.errors import WeightsError
-from localdiff.hub.cache import delete, delete_abandoned, folder_of, size_of, unfinished_file
+from localdiff.hub.cache import delete, folder_of, size_of, unfinished_file
 from localdiff.hub.problems import deleted, is_of_the_network
 from quant.hashing import file_sha256
 
@@ -91,11 +91,9 @@ class LargeFile:
             with WeakFileLock(lock):
                 self._fetch(asked, folder / "blobs", place)
         path = Path(hf_hub_download(**wanted, library_name="localdiff", tqdm_class=self.bar))
-        if by_client:
-            delete_abandoned(path)
-            if self.hashed and file_sha256(path) != self.sha256:
-                delete(path)
-                raise self._damaged()
+        if by_client and self.hashed and file_sha256(path) != self.sha256:
+            delete(path)
+            raise self._damaged()
         return path
 
     def _asked(self) -> HfFileMetadata:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from localdiff.errors import LocaldiffError
+from localdiff.hub.cache import delete_abandoned
 from localdiff.hub.large_file import LargeFile
 from localdiff.hub.problems import not_the_hub
 from localdiff.hub.retries import FAILURES, with_retries
@@ -160,16 +161,20 @@ def _download(request: dict[str, Any], bar: type) -> Path:
     from huggingface_hub import hf_hub_download
 
     if request["sha256"] is not None:
-        return LargeFile(**request, bar=bar).fetch()
-    path = hf_hub_download(
-        request["repository"],
-        request["name"],
-        revision=request["revision"],
-        local_dir=request["directory"],
-        library_name="localdiff",
-        tqdm_class=bar,
-    )
-    return Path(path)
+        path = LargeFile(**request, bar=bar).fetch()
+    else:
+        path = Path(
+            hf_hub_download(
+                request["repository"],
+                request["name"],
+                revision=request["revision"],
+                local_dir=request["directory"],
+                library_name="localdiff",
+                tqdm_class=bar,
+            )
+        )
+    delete_abandoned(path)
+    return path
 
 
 if __name__ == "__main__":

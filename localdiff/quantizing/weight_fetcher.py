@@ -42,7 +42,11 @@ class WeightFetcher:
 
     def begin(self, names: Iterable[str]) -> None:
         """Start fetching files ahead, unless each is to be deleted before the next one arrives."""
-        if self._scratch is None and self._downloads is not None and self._origin.repository is not None:
+        if self._scratch is not None:
+            # Left by the client, for a file without a published hash, when it was killed: it never resumes these.
+            for path in (self._scratch / ".cache").rglob("*.incomplete"):
+                path.unlink()
+        elif self._downloads is not None and self._origin.repository is not None:
             files = self._origin.repository.files
             small = (CONFIG, INDEX_FILE, *self._origin.small_files)
             absent = {name for name, file in files.items() if file.local_path is None}

@@ -348,23 +348,36 @@ def test_what_was_left_of_a_file_that_has_changed_is_no_part_of_the_new_one(
     assert left.exists(), "somebody may ask for the other revision again; `hf cache prune` deletes it"
 
 
-@pytest.mark.parametrize("is_wrong", [True, False])
-def test_what_a_mirror_has_by_another_name_is_hashed_too_and_leaves_nothing_unfinished(
-    server: Hub, log: DownloadLog, tmp_path: Path, is_wrong: bool
-) -> None:
+def test_what_a_mirror_has_by_another_name_is_hashed_too(server: Hub, log: DownloadLog, tmp_path: Path) -> None:
     repository, name = server.repositories["owner/model"], "b" * 64
-    repository.hashes, repository.wrong = {FIRST: name}, {FIRST} if is_wrong else set()
+    repository.hashes, repository.wrong = {FIRST: name}, {FIRST}
+    blobs = tmp_path / "hf/hub/models--owner--model/blobs"
+    with Downloads(look_up("owner/model"), log, workers=1, hashed=True) as downloads:
+        with pytest.raises(WeightsError, match=f"(?m)^`{FIRST}` of `owner/model` is damaged$"):
+            downloads.wait(FIRST)
+        assert list(blobs.iterdir()) == []
+    repository.wrong.clear()
+    with Downloads(look_up("owner/model"), log, workers=1, hashed=True) as downloads:
+        path = downloads.wait(FIRST)
+    assert path and path.read_bytes() == FILES[FIRST]
+    assert [file.name for file in blobs.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["config.json", FIRST])
+def test_what_a_killed_process_of_the_client_has_left_goes_once_its_file_is_here(
+    server: Hub, log: DownloadLog, tmp_path: Path, name: str
+) -> None:
+    listed = look_up("owner/model")
+    stored = str(listed.files[name].sha256 or listed.files[name].blob)
     blobs = tmp_path / "hf/hub/models--owner--model/blobs"
     blobs.mkdir(parents=True)
-    (blobs / f"{name}.01234567.incomplete").write_bytes(b"x")  # of a process that was killed
-    with Downloads(look_up("owner/model"), log, workers=1, hashed=True) as downloads:
-        if is_wrong:
-            with pytest.raises(WeightsError, match=f"(?m)^`{FIRST}` of `owner/model` is damaged$"):
-                downloads.wait(FIRST)
-        else:
-            path = downloads.wait(FIRST)
-            assert path and path.read_bytes() == FILES[FIRST]
-    assert [file.name for file in blobs.iterdir()] == ([] if is_wrong else [name])
+    (blobs / f"{stored}.0123abcd.incomplete").write_bytes(b"half")
+    (blobs / f"{'c' * 64}.0123abcd.incomplete").write_bytes(b"half of another one")
+    (blobs / f"{stored}.4567abcd.incomplete").mkdir()  # cannot be deleted, as what another user has left
+    with Downloads(listed, log, workers=1) as downloads:
+        downloads.wait(name)
+    left = {stored, f"{'c' * 64}.0123abcd.incomplete", f"{stored}.4567abcd.incomplete"}
+    assert {file.name for file in blobs.iterdir()} == left
 
 
 def test_two_programs_that_want_the_same_file_fetch_it_once(server: Hub, tmp_path: Path) -> None:

@@ -75,9 +75,13 @@ def test_files_of_the_hub_stay_in_its_cache(server: Hub, tmp_path: Path) -> None
 def test_streaming_deletes_what_it_fetched_and_nothing_else(server: Hub, tmp_path: Path) -> None:
     origin = find_origin("owner/small", RECIPE)
     scratch = tmp_path / "out.partial" / "source.partial"
+    unfinished = scratch / ".cache" / "huggingface" / "download" / "x.incomplete"
+    unfinished.parent.mkdir(parents=True)
+    unfinished.touch()
     with Downloads(origin.repository, DownloadLog(), directory=scratch, workers=1) as downloads:  # type: ignore[arg-type]
         fetching = WeightFetcher(origin, downloads, scratch=scratch, stopped=lambda: False)
         fetching.begin([FIRST])
+        assert not unfinished.exists()
         assert server.fetched() == []
         with fetching.open(first(origin)) as path:
             assert path == scratch / FIRST
