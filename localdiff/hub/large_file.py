@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from localdiff.errors import WeightsError
 from localdiff.hub.cache import delete, folder_of, size_of, unfinished_file
@@ -158,26 +158,45 @@ class LargeFile:
             raise OSError(f"hf_xet: {error}") from error
 
     def _get(self, unfinished: Path) -> None:
-        """Fetch what is missing by plain HTTP; where the line breaks down, wait for it, as `hf_xet` does."""
-        from huggingface_hub.file_download import http_get
+        """Fetch what is missing by plain HTTP."""
+        from huggingface_hub import file_download
 
-        waits = iter(OUTAGE_WAITS)
+        with unfinished.open("ab") as file:
+            file_download.http_get(
+                self._url,
+                file,
+                resume_size=file.tell(),
+                headers=self._headers,
+                expected_size=self.nbytes,
+                displayed_filename=self.name,
+                tqdm_class=self.bar,
+            )
+
+
+def wait_out_outages() -> None:
+    """Have the client wait for a line that breaks down, as `hf_xet` does, in its own downloads, too.
+
+    It would give up within seconds, or at once, and delete what it has of a file.
+    """
+    from huggingface_hub import file_download
+
+    get = file_download.http_get
+
+    def patient(url: str, temp_file: BinaryIO, *, resume_size: int = 0, **options: Any) -> None:
+        if "_nb_retries" in options:  # a further try of the client's own, within the first
+            return get(url, temp_file, resume_size=resume_size, **options)
+        waits, start = iter(OUTAGE_WAITS), temp_file.tell() - resume_size
         while True:
-            with unfinished.open("ab") as file:
-                had = file.tell()
-                try:
-                    return http_get(
-                        self._url,
-                        file,
-                        resume_size=had,
-                        headers=self._headers,
-                        expected_size=self.nbytes,
-                        tqdm_class=self.bar,
-                    )
-                except Exception as error:
-                    if file.tell() > had:
-                        waits = iter(OUTAGE_WAITS)
-                    if not is_of_the_network(error) or (wait := next(waits, None)) is None:
-                        raise
-            _log.warning("the connection broke off: `%s` goes on in %.0f s", self.name, wait)
+            had = temp_file.tell()
+            try:
+                return get(url, temp_file, resume_size=had - start, **options)
+            except Exception as error:
+                if temp_file.tell() > had:
+                    waits = iter(OUTAGE_WAITS)
+                if not is_of_the_network(error) or (wait := next(waits, None)) is None:
+                    raise
+            name = options.get("displayed_filename", url)
+            _log.warning("the connection broke off: `%s` goes on in %.0f s", name, wait)
             time.sleep(wait)
+
+    file_download.http_get = patient

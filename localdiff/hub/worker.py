@@ -23,7 +23,7 @@ from typing import Any, TextIO
 
 from localdiff.errors import LocaldiffError
 from localdiff.hub.cache import delete_abandoned
-from localdiff.hub.large_file import LargeFile
+from localdiff.hub.large_file import LargeFile, wait_out_outages
 from localdiff.hub.problems import not_the_hub
 from localdiff.hub.retries import FAILURES, with_retries
 
@@ -104,6 +104,7 @@ def main() -> None:
     reports = Reports(os.fdopen(os.dup(1), "w", encoding="utf-8"))
     os.dup2(2, 1)
     _require_names()
+    wait_out_outages()
     requests: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
     with suppress(BrokenPipeError):  # nobody reads any more

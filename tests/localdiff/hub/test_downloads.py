@@ -16,15 +16,17 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import httpx2
 import pytest
+from huggingface_hub import file_download
 from huggingface_hub.utils._xet_progress_reporting import XetDownloadProgressReporter
 
 from localdiff.errors import LocaldiffError, WeightsError
 from localdiff.hub.cache import linked_sha256, unfinished_file
 from localdiff.hub.downloads import Downloads
-from localdiff.hub.large_file import OUTAGE_WAITS, LargeFile
+from localdiff.hub.large_file import OUTAGE_WAITS, LargeFile, wait_out_outages
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import look_up
 from localdiff.hub.worker import Notes, Reports, progress_bar
@@ -110,6 +112,8 @@ def test_a_line_that_is_down_is_waited_for(
 ) -> None:
     waited: list[float] = []
     monkeypatch.setattr(time, "sleep", waited.append)
+    monkeypatch.setattr(file_download, "http_get", file_download.http_get)
+    wait_out_outages()
     use_hub(nobody())
     file = LargeFile(
         repository="owner/model",
@@ -361,6 +365,16 @@ def test_what_a_mirror_has_by_another_name_is_hashed_too(server: Hub, log: Downl
         path = downloads.wait(FIRST)
     assert path and path.read_bytes() == FILES[FIRST]
     assert [file.name for file in blobs.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("mirror", [{"hashes": {FIRST: "b" * 64}}, {"has_sizes": False}])
+def test_a_connection_to_a_mirror_that_is_reset_goes_on_where_it_was(
+    server: Hub, log: DownloadLog, mirror: dict[str, Any]
+) -> None:
+    server.repositories["owner/model"] = Repository(files=dict(FILES), resets={FIRST: [300_000]}, **mirror)
+    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
+        path = downloads.wait(FIRST)
+    assert path and path.read_bytes() == FILES[FIRST]
 
 
 @pytest.mark.parametrize("name", ["config.json", FIRST])
