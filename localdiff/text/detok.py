@@ -11,6 +11,8 @@ from localdiff.events import Channel
 from localdiff.text.channels import ChannelSplitter
 from localdiff.text.tokenizer import Tokenizer
 
+_LOCAL = ("Replace", "ByteFallback", "Fuse")
+
 
 class StreamDecoder:
     """Decodes ids to text as they come. What was returned never changes, and never ends within a character.
@@ -24,8 +26,7 @@ class StreamDecoder:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        # In Gemma's decoder the text of an id depends on no neighbour, but for bytes; with any other, all is held back.
-        self._is_local = [step["type"] for step in tokenizer.decoder_steps] == ["Replace", "ByteFallback", "Fuse"]
+        self._is_local = is_local([step["type"] for step in tokenizer.decoder_steps])
         self._pending: list[int] = []
 
     def push(self, ids: Sequence[int]) -> str:
@@ -41,6 +42,14 @@ class StreamDecoder:
     def finish(self) -> str:
         """Returns the rest, when no more ids come; a partial character becomes U+FFFD."""
         return self._tokenizer.decode(self._pending, special=True)
+
+
+def is_local(steps: Sequence[str]) -> bool:
+    """Whether the text of an id depends on no neighbour, but for bytes, as with Gemma's `Replace, ByteFallback, Fuse`.
+
+    With any other decoder, such as one that strips the first blank, all is held back until the end.
+    """
+    return bool(steps) and {*steps[:-1]} <= {*_LOCAL} - {"Fuse"} and steps[-1] in _LOCAL
 
 
 class ReplyDecoder:

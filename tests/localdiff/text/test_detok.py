@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localdiff.text.channels import ChannelSplitter
-from localdiff.text.detok import ReplyDecoder, StreamDecoder
+from localdiff.text.detok import ReplyDecoder, StreamDecoder, is_local
 from localdiff.text.tokenizer import Tokenizer
 from tests.checkpoints.tokenizers import CONTROL, gemma_like, no_decoder, size_of, word_pieces
 
@@ -128,6 +128,22 @@ def test_a_vocabulary_that_tidies_up_is_decoded_at_the_end(tokenizers: dict[str,
     decoder = StreamDecoder(tokenizer)
     assert decoder.push(ids) == ""
     assert decoder.finish() == tokenizer.decode(ids)
+
+
+@pytest.mark.parametrize(
+    ("steps", "local"),
+    [
+        (["Replace", "ByteFallback", "Fuse"], True),
+        (["ByteFallback", "Replace", "Fuse"], True),
+        (["Replace", "ByteFallback"], True),
+        (["Replace", "ByteFallback", "Fuse", "Strip"], False),
+        (["Fuse", "Replace"], False),
+        (["ByteLevel"], False),
+        ([], False),
+    ],
+)
+def test_a_reply_grows_where_no_id_depends_on_its_neighbours(steps: list[str], local: bool) -> None:
+    assert is_local(steps) is local
 
 
 # The reply
