@@ -312,9 +312,13 @@ def test_a_run_that_another_one_has_overtaken_does_not_go_on(tmp_path: Path) -> 
 def test_the_next_run_may_start_as_soon_as_one_has_said_that_it_is_finished(tmp_path: Path) -> None:
     engine = scripted(tmp_path, [A] * 8)
     prefix_cache = engine.new_prefix_cache()
+    finished = []
     for event in engine.generate("hi", options(), prefix_cache=prefix_cache):
         if isinstance(event, RunFinished):
-            list(engine.generate("hi", options(), prefix_cache=prefix_cache))
+            *_, last = engine.generate("hi", options(), prefix_cache=prefix_cache)
+            finished += [event, last]
+    first, second = finished
+    assert isinstance(second, RunFinished) and second.reason == first.reason
 
 
 def test_a_prompt_may_be_text_messages_or_ids(tmp_path: Path) -> None:
