@@ -52,13 +52,13 @@ class StepRequest:
     json: bool = False
 
     def __post_init__(self) -> None:
-        _require_between("--context", self.context, 1, MAX_POSITIONS)
-        _require_between("--steps", self.steps, 1, MAX_STEPS)
+        require_between("--context", self.context, 1, MAX_POSITIONS)
+        require_between("--steps", self.steps, 1, MAX_STEPS)
         if self.layers is not None:
             hint = (
                 f"{MIN_LAYERS} is the smallest number with a layer of every kind, from which the others are estimated"
             )
-            _require_between("--layers", self.layers, MIN_LAYERS, LAYERS, hint)
+            require_between("--layers", self.layers, MIN_LAYERS, LAYERS, hint)
         if self.choice.model is None:
             if self.choice.revision is not None:
                 raise UsageError("`--revision` is that of a model, and none is named", "`-m` names one")
@@ -129,6 +129,7 @@ def bench_step(request: StepRequest, output: Output, *, ask: AskUser | None = No
     return 0
 
 
-def _require_between(option: str, value: int, minimum: int, maximum: int, hint: str | None = None) -> None:
+def require_between(option: str, value: int, minimum: int, maximum: int, hint: str | None = None) -> None:
+    """Raises a `UsageError` unless the value of an option is within its range."""
     if not minimum <= value <= maximum:
         raise UsageError(f"`{option} {value}` should be from {minimum:,} to {maximum:,}", hint)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from localdiff.commands.bench_step import require_between
 from localdiff.errors import UsageError
 from localdiff.garbage import importing
 from localdiff.paths import shown
@@ -42,12 +43,8 @@ class TuneRequest:
 
     def __post_init__(self) -> None:
         recipe_named(self.recipe)
-        for option, value, least, most in (
-            ("--context", self.context, 1, MAX_POSITIONS),
-            ("--layers", self.layers, MIN_LAYERS, LAYERS),
-        ):
-            if not least <= value <= most:
-                raise UsageError(f"`{option} {value}` should be from {least:,} to {most:,}")
+        require_between("--context", self.context, 1, MAX_POSITIONS)
+        require_between("--layers", self.layers, MIN_LAYERS, LAYERS)
         if not self.minutes > 0:
             raise UsageError(f"`--minutes {self.minutes:g}` should be more than 0")
 
