@@ -1,6 +1,6 @@
 """The search for faster tiles: one product after the other, by the time of a whole step.
 
-    products that a step asks for ─► each with all its tiles ─► the fastest, timed again ─► compared with the plain path
+    products that a step asks for ─► each with all its tiles ─► the fastest, by turns ─► compared with the plain path
 
 Knows the order and when a tile is taken; knows neither what is timed nor files.
 """
@@ -8,6 +8,7 @@ Knows the order and when a tile is taken; knows neither what is timed nor files.
 from __future__ import annotations
 
 import logging
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,10 @@ from quant.cuda.timed import Kind, Product, asked_for
 
 LEAST_GAIN = 0.003
 """Share of a step's time that a tile must save; medians of the same step differ by about as much."""
+TURNS = 5
+"""How often a tile that seems faster is timed beside the one before it; it must be faster each time."""
+TILES_PER_BASE = 4
+"""How many tiles are compared with one timing of the tile before them: a GPU's clock falls as it gets warm."""
 FINAL_ROUNDS = 3
 """How often the steps are timed in the end, with the usual tiles and with those that were found, by turns."""
 ORDER: tuple[Kind, ...] = ("experts", "linear", "gated", "soft", "attention")
@@ -148,20 +153,35 @@ class _Trial:
 
     def _faster(self, tiles: Sequence[AnyTile], best: AnyTile) -> tuple[AnyTile, float]:
         """The fastest of these tiles and its share, or the best one so far where none is faster."""
-        before = self._seconds(best)
-        timed: list[tuple[AnyTile, float]] = []
-        for number, tile in enumerate(tiles, 1):
-            self.progress(f"{self.head}, tile {number} of {len(tiles)}")
+        base = 0.0
+        shares: list[tuple[AnyTile, float]] = []
+        for number, tile in enumerate(tiles):
+            self.progress(f"{self.head}, tile {number + 1} of {len(tiles)}")
+            if number % TILES_PER_BASE == 0:
+                base = self._seconds(best)
             if (seconds := self._seconds_if_it_runs(tile)) is not None:
-                timed.append((tile, seconds))
-        for tile, seconds in sorted(timed, key=itemgetter(1)):
-            if not _is_less(seconds, before):
+                shares.append((tile, seconds / base))
+        for tile, share in sorted(shares, key=itemgetter(1)):
+            if not _saves(share):
                 break
-            # The fastest of many is partly luck: both are timed once more, one right after the other.
-            again, now = self._seconds_if_it_runs(tile), self._seconds(best)
-            if again is not None and _is_less(again, now) and self._is_right(tile):
-                return tile, again / now
+            self.progress(f"{self.head}, {tile_name(tile)} by turns")
+            by_turns = self._share_by_turns(tile, best)
+            if by_turns is not None and self._is_right(tile):
+                return tile, by_turns
         return best, 1.0
+
+    def _share_by_turns(self, tile: AnyTile, best: AnyTile) -> float | None:
+        """The median share of a step's time, or None if it is not less in every turn: the least of many is luck."""
+        shares = []
+        for turn in range(TURNS):
+            before = self._seconds(best) if turn % 2 else None  # whichever comes first has the cooler GPU
+            if (seconds := self._seconds_if_it_runs(tile)) is None:
+                return None
+            shares.append(seconds / (before or self._seconds(best)))
+            if shares[-1] >= 1:
+                return None
+        share = statistics.median(shares)
+        return share if _saves(share) else None
 
     def _seconds_if_it_runs(self, tile: AnyTile) -> float | None:
         try:
@@ -219,5 +239,5 @@ def _rank(product: Product) -> tuple[int, int]:
     return ORDER.index(product.kind), -product.columns * product.inputs
 
 
-def _is_less(seconds: float, than: float) -> bool:
-    return seconds < than * (1 - LEAST_GAIN)
+def _saves(share: float) -> bool:
+    return share < 1 - LEAST_GAIN

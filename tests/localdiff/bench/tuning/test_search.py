@@ -3,75 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import pytest
 import torch
 
 from localdiff.bench.tuning import search as module
-from localdiff.bench.tuning.candidates import AnyTile, divisions_of, tiles_for
-from localdiff.bench.tuning.search import LEAST_GAIN, Machine, Outcome, product_name, search
+from localdiff.bench.tuning.candidates import divisions_of, tiles_for
+from localdiff.bench.tuning.search import LEAST_GAIN, TILES_PER_BASE, TURNS, Outcome, product_name
 from localdiff.bench.tuning.step_clock import Step
-from quant.cuda.parity import ParityError
-from quant.cuda.tiles import Tile
-from quant.cuda.timed import Product, tile_of_product
-from tests.gpu.kernels import DEVICE
-
-USUAL = Tile(16, 64, 4)
-
-
-def product(rows: int, columns: int = 2816) -> Product:
-    return Product(kind="linear", weights="w8a16", dtype="bf16", rows=rows, columns=columns, inputs=704)
-
-
-WIDE, NARROW, COMMITTED = product(256, 5632), product(256), product(512)
-OF_STEP: dict[Step, tuple[Product, ...]] = {"step": (NARROW, WIDE), "commit": (COMMITTED, NARROW)}
-BEST, SECOND = Tile(64, 64, 4), Tile(128, 64, 4)
-
-
-@dataclass
-class Steps:
-    """A GPU whose steps take a second, and less or more for some tiles.
-
-    Attributes:
-        gains: seconds that a product's tile saves; None if it does not run.
-        wrong: tiles whose numbers are wrong.
-        dead: whether the GPU computes nothing any more after a tile that does not run.
-    """
-
-    gains: Mapping[tuple[Product, AnyTile], float | None]
-    wrong: tuple[AnyTile, ...] = ()
-    dead: bool = False
-    tiles: Mapping[Product, AnyTile] = field(default_factory=dict)
-    timed: list[Mapping[Product, AnyTile]] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
-
-    def use(self, tiles: Mapping[Product, AnyTile]) -> None:
-        self.tiles = dict(tiles)
-
-    def seconds(self, step: Step) -> float:
-        self.timed.append(self.tiles)
-        total = 1.0 if step == "step" else 2.0
-        for of in OF_STEP[step]:
-            tile_of_product(of, DEVICE, USUAL)
-            gain = self.gains.get((of, self.tiles.get(of, USUAL)), 0.0)
-            if gain is None:
-                raise ValueError("out of resource: shared memory")
-            total -= gain
-        return total
-
-    def check(self) -> None:
-        if any(tile in self.wrong for tile in self.tiles.values()):
-            raise ParityError("numbers differ")
-
-    def require(self) -> None:
-        if self.dead:
-            raise RuntimeError("CUDA error: an illegal memory access was encountered")
-
-    def search(self, *, ends_at: float = float("inf")) -> Outcome:
-        machine = Machine(clock=self, mma_kind="mma.sync", use=self.use, check=self.check, require=self.require)
-        return search(machine, ends_at=ends_at, progress=self.told.append)
+from quant.cuda.timed import Product
+from tests.localdiff.bench.tuning.steps import BEST, COMMITTED, NARROW, OF_STEP, SECOND, USUAL, WIDE, Steps, product
 
 
 def test_the_fastest_tile_of_each_product_is_taken() -> None:
@@ -122,6 +63,35 @@ def test_luck_is_not_taken() -> None:
 
     steps.seconds = seconds  # type: ignore[method-assign]
     assert [one.tile for one in steps.search().found] == [SECOND]
+
+
+def test_what_is_slower_in_one_turn_of_five_is_not_taken() -> None:
+    steps = Steps({(WIDE, BEST): 0.1, (WIDE, SECOND): 0.05})
+    right, seen = steps.seconds, []
+
+    def seconds(step: Step) -> float:
+        seen.append(steps.tiles.get(WIDE) == BEST)
+        return right(step) + (0.2 if seen[-1] and seen.count(True) == 1 + TURNS else 0)
+
+    steps.seconds = seconds  # type: ignore[method-assign]
+    assert [one.tile for one in steps.search().found] == [SECOND]
+
+
+def test_turns_are_begun_by_either_tile() -> None:
+    steps = Steps({(WIDE, BEST): 0.1})
+    steps.search()
+    by_turns = [BEST, USUAL, USUAL, BEST] * 2 + [BEST, USUAL]
+    timed = [tiles.get(WIDE, USUAL) for tiles in steps.timed]
+    assert any(timed[start : start + len(by_turns)] == by_turns for start in range(len(timed)))
+
+
+def test_a_gpu_that_gets_slower_meanwhile_hides_no_tile() -> None:
+    steps = Steps({(WIDE, SECOND): 0.01})
+    right = steps.seconds
+    steps.seconds = lambda step: right(step) * 1.003 ** len(steps.timed)  # type: ignore[method-assign]
+    tiles = tiles_for(WIDE, USUAL, "mma.sync")
+    assert tiles.index(SECOND) == TILES_PER_BASE, "four have been timed since the usual one"
+    assert SECOND in [one.tile for one in steps.search().found]
 
 
 def test_a_tile_that_computes_wrong_numbers_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
