@@ -15,7 +15,8 @@ import torch
 
 HAS_CARD = torch.cuda.is_available()
 HAS_TRITON = importlib.util.find_spec("triton") is not None
-DEVICE = torch.device("cuda" if HAS_CARD else "cpu")
+DEVICE = torch.device("cuda", 0) if HAS_CARD else torch.device("cpu")
+"""With an index, as tensors on it name it, and as what is kept for a device is found."""
 
 EMULATED = int(os.environ.get("EMULATED_GPU") or "0")
 """The compute capability of an emulated GPU, as 86; 0 where there is none."""
