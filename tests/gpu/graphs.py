@@ -18,6 +18,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from localdiff.denoising.static import cuda_graphs
+
 Launch: TypeAlias = Callable[[], None]
 
 REFUSED = {"_local_scalar_dense", "item", "nonzero", "masked_select", "unique", "_unique2", "equal", "is_nonzero"}
@@ -45,10 +47,11 @@ class Graph:
         assert capture_error_mode == "thread_local", "another thread may allocate meanwhile"
         self.used_pool = pool
         self.card.begin(self)
+        self.card.draws_for_graph = True
         self._mode.__enter__()
 
     def capture_end(self) -> None:
-        """Ends it; where an operation was refused, the stream is told, and the allocator is not."""
+        """Ends it; where an operation was refused, the stream is told, and allocator and generator are not."""
         if self.card.recording is not self:
             raise RuntimeError("operation failed: the stream is not capturing")
         self._mode.__exit__(None, None, None)
@@ -56,8 +59,10 @@ class Graph:
         if self._mode.is_broken:
             if self.card.is_told_of_broken_ones:
                 self.card.end_allocating(0, self.used_pool)
+                self.card.draws_for_graph = False
             raise RuntimeError("operation failed due to a previous error during capture")
         self.card.end_allocating(0, self.used_pool)
+        self.card.draws_for_graph = False
         self.has_ended = True
 
     def pool(self) -> object:
@@ -80,6 +85,7 @@ class Graph:
         """Does what was recorded."""
         assert not self.is_reset, "a graph is replayed that was given up"
         assert self.card.recording is None, "a graph is replayed while another is recorded"
+        self.card.assert_draws()
         self.replays += 1
         with torch._C.DisableTorchFunction():
             for launch in self.launches:
@@ -93,7 +99,9 @@ class Recorder:
         graphs: all that were made.
         recording: the one that is being recorded.
         released: pools whose recording broke off, and that were given back.
-        is_told_of_broken_ones: whether the end of a broken recording reaches the allocator, as since torch 2.13.
+        draws_for_graph: whether the default generator is marked as drawing for a recording.
+        is_told_of_broken_ones: whether the end of a broken recording reaches allocator and generator, as since torch
+            2.13.
     """
 
     is_told_of_broken_ones = False
@@ -102,6 +110,7 @@ class Recorder:
         self.graphs: list[Graph] = []
         self.recording: Graph | None = None
         self.released: list[object] = []
+        self.draws_for_graph = False
         self._allocating: list[object] = []
 
     def graph(self) -> Graph:
@@ -135,6 +144,11 @@ class Recorder:
         """Nothing is being recorded, and the allocator serves everybody again."""
         assert self.recording is None, "the stream is still recording"
         assert not self._allocating, "the allocator is still recording"
+        self.assert_draws()
+
+    def assert_draws(self) -> None:
+        """Random numbers may be drawn, outside of recordings."""
+        assert not self.draws_for_graph, "Offset increment outside graph capture encountered unexpectedly."
 
 
 class _Recording(TorchDispatchMode):
@@ -213,6 +227,7 @@ def recorded_by(card: Recorder) -> Iterator[None]:
         # The allocator of a real card knows neither these pools nor, perhaps, this device.
         patches.enter_context(mock.patch.object(torch._C, "_cuda_endAllocateToPool", card.end_allocating))
         patches.enter_context(mock.patch.object(torch._C, "_cuda_releasePool", card.release))
+        patches.enter_context(mock.patch.object(cuda_graphs, "_MARKS_GENERATOR", not card.is_told_of_broken_ones))
         yield
 
 

@@ -19,6 +19,7 @@ from localdiff.bench.step.ceilings import measure_ceilings
 from localdiff.bench.step.report_text import table
 from localdiff.bench.step.run import run
 from localdiff.bench.step.subject import real_subject
+from localdiff.denoising.static.cuda_graphs import _unmark_generator
 from localdiff.denoising.static.exchange import Exchange
 from localdiff.doctor.product import PRODUCTS, check_products
 from localdiff.doctor.torch_devices import check_devices, devices
@@ -362,3 +363,4 @@ class TestTheCard:
             with pytest.raises(RuntimeError, match="previous error"):
                 graph.capture_end()
             torch._C._cuda_endAllocateToPool(0, graph.used_pool)
+        _unmark_generator()

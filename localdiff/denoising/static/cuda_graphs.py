@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeAlias
@@ -19,6 +20,8 @@ Work: TypeAlias = Callable[[], None]
 _log = logging.getLogger(__name__)
 _capturing = threading.Lock()
 """One capture at a time: each waits for the device first, which breaks what another thread is capturing there."""
+_MARKS_GENERATOR = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
+"""Whether a capture that breaks off leaves the default generator of its GPU marked as drawing for a graph."""
 _KEEPS_MEMORY = torch.__version__.split("+")[0] == "2.13.0"
 """Whether a graph whose capture broke off keeps the memory of its pool. Releasing a pool twice breaks the allocator, so
 this is about one version, and not about all later ones."""
@@ -89,6 +92,8 @@ class GraphCapturer:
             with suppress(RuntimeError):  # of a capture that is broken, over, or had not begun
                 graph.capture_end()  # the stream would go on capturing
             self._give_up(graph, has_begun=has_begun)
+            if _MARKS_GENERATOR:
+                _unmark_generator()
             raise
 
     def _give_up(self, graph: torch.cuda.CUDAGraph, *, has_begun: bool) -> None:
@@ -123,6 +128,24 @@ class GraphCapturer:
             graph.reset()
         self._graphs.clear()
         self._pool = torch.cuda.graph_pool_handle()
+
+
+def _unmark_generator() -> None:
+    """Lets the default generator of the current device draw again, after a capture that broke off.
+
+    Each capture marks it, and `capture_end` takes that back, but not where a capture is broken: that line is behind the
+    one that fails. Then every operation that draws on the GPU fails ("offset increment outside graph capture"), and in
+    some versions every replay. So one more capture is begun, of nothing, and ended.
+    """
+    graph = torch.cuda.CUDAGraph()
+    # Where this one cannot begin either, the generator was not marked, or nothing works on this GPU any more.
+    with suppress(RuntimeError), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that the graph is empty
+        try:
+            graph.capture_begin(pool=torch.cuda.graph_pool_handle(), capture_error_mode="thread_local")
+        finally:
+            with suppress(RuntimeError):
+                graph.capture_end()
 
 
 def _has_ended(graph: torch.cuda.CUDAGraph) -> bool:

@@ -55,7 +55,7 @@ def test_what_could_not_be_captured_for_one_cache_says_nothing_of_the_next(graph
     assert capturer.capture(work) is None and capturer.has_failed
     capturer.forget()
     assert not capturer.has_failed
-    assert capturer.capture(lambda: None) is graphs[1]
+    assert capturer.capture(lambda: None) is graphs[-1]
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no such thing"), KeyboardInterrupt("by hand")], ids=type)
@@ -71,9 +71,11 @@ def test_a_recording_that_broke_off_leaves_the_allocator_and_the_next_one_alone(
 ) -> None:
     """The end of a recording fails where a card refused something before.
 
-    Then the allocator goes on recording in torch 2.12, and keeps the memory in 2.13.0; since then `reset` frees it.
+    Then allocator and generator go on recording in torch 2.12; in 2.13.0 the former keeps the memory, and since then
+    `reset` frees it.
     """
     monkeypatch.setattr(Recorder, "is_told_of_broken_ones", version != "2.12")
+    monkeypatch.setattr(cuda_graphs, "_MARKS_GENERATOR", version == "2.12")
     monkeypatch.setattr(cuda_graphs, "_KEEPS_MEMORY", version == "2.13.0")
     number = torch.ones(1)
 
@@ -90,12 +92,42 @@ def test_a_recording_that_broke_off_leaves_the_allocator_and_the_next_one_alone(
     else:
         with pytest.raises(KeyboardInterrupt, match="by hand"):
             capturer.capture(interrupted)
-    (broken,) = graphs
+    broken = graphs[0]
     assert broken.is_reset is not (is_broken and version == "2.12"), "torch may still point at a graph that broke"
     assert broken.card.released == [broken.used_pool] * (is_broken and version != "2.14")
     broken.card.assert_idle()
-    assert capturer.capture(lambda: None) is graphs[1]
-    assert graphs[1].used_pool is not broken.used_pool
+    assert capturer.capture(lambda: None) is graphs[-1]
+    assert graphs[-1].used_pool is not broken.used_pool
+
+
+def test_what_was_captured_before_is_replayed_after_a_recording_that_broke_off(graphs: list[Any]) -> None:
+    """Up to torch 2.12 its replay would fail, too: it has the generator that the broken one has left marked."""
+    number = torch.ones(1)
+
+    def whole() -> None:
+        number.add_(1)
+
+    def broken() -> None:
+        number.item()
+
+    capturer = GraphCapturer(CARD)
+    graph = capturer.capture(whole)
+    assert graph is not None and capturer.capture(broken) is None
+    graph.replay()
+    assert number == 2
+
+
+def test_a_card_that_captures_nothing_any_more_is_told_so_once(
+    graphs: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first error counts, not that of what would let the generator draw again."""
+
+    def begin(graph: Graph, **how: Any) -> None:
+        raise RuntimeError(f"CUDA error: broken, {len(graphs)} graphs")
+
+    with mock.patch.object(Graph, "capture_begin", begin):
+        assert GraphCapturer(CARD).capture(lambda: None) is None
+    assert "(CUDA error: broken, 1 graphs)" in caplog.text and len(graphs) == 2
 
 
 @pytest.mark.parametrize(
@@ -130,7 +162,7 @@ def test_an_interrupt_at_either_end_gets_through(
         capturer.capture(work)
     graphs[0].card.assert_idle()
     assert not capturer.has_failed
-    assert capturer.capture(lambda: None) is graphs[1]
+    assert capturer.capture(lambda: None) is graphs[-1]
 
 
 def test_it_records_on_its_card_and_comes_back_to_the_stream_it_came_from(graphs: list[Any]) -> None:
@@ -172,6 +204,7 @@ def test_it_records_on_its_card_and_comes_back_to_the_stream_it_came_from(graphs
         ("synchronize", None),
         ("graph", None),
         ("work", None),
+        ("graph", None),  # of nothing, for the generator of this card
         ("left stream", "own stream of cuda:1"),
         ("left stream", "current stream of cuda:1"),
         ("left device", CARD),
