@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,13 @@ def open_text(weights: StoredWeights) -> TextFiles:
     """The files beside the weights.
 
     Raises:
-        WeightsError: one is missing or damaged.
+        WeightsError: one is missing or damaged, or they do not belong together.
     """
     texts = TextFiles(
         tokenizer=_tokenizer(weights), template=_template(weights), generation_config=_generation_config(weights)
     )
+    with suppress(UsageError), weights.reading(TOKENIZER):  # a template may refuse all that has no system prompt
+        texts.template.require_tokens(texts.tokenizer)
     if unknown := unknown_settings(texts.generation_config):
         names = ", ".join(f"`{name}`" for name in unknown)
         _log.warning("%s has settings that localdiff does not know and ignores: %s", GENERATION_CONFIG, names)
@@ -109,15 +112,18 @@ def require_text(weights: StoredWeights) -> None:
     A tokenizer may be missing, because it can be added later, and without one so may the template.
 
     Raises:
-        WeightsError: a file is damaged, or the template is missing or fails on the simplest conversation.
+        WeightsError: a file is damaged, the template is missing or fails on the simplest conversation, or the tokenizer
+            lacks control tokens that it writes.
     """
     absent = lacking(weights.checkpoint.directory)
-    if TOKENIZER not in absent:
-        _tokenizer(weights)
+    tokenizer = None if TOKENIZER in absent else _tokenizer(weights)
     if TOKENIZER not in absent or CHAT_TEMPLATE not in absent:
         chat_template = _template(weights)
         with weights.reading(CHAT_TEMPLATE, TOKENIZER_CONFIG):
             _require_rendering(chat_template)
+        if tokenizer is not None:
+            with weights.reading(TOKENIZER):
+                chat_template.require_tokens(tokenizer)
     _generation_config(weights)
 
 

@@ -12,7 +12,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from localdiff.checkpoint_files import CHAT_TEMPLATE, TOKENIZER_CONFIG, read_object, read_small, require_readable
+from localdiff.checkpoint_files import (
+    CHAT_TEMPLATE,
+    TOKENIZER,
+    TOKENIZER_CONFIG,
+    read_object,
+    read_small,
+    require_readable,
+)
 from localdiff.errors import UsageError, WeightsError, kind_of, one_line
 from localdiff.text.shield import Shield
 
@@ -30,6 +37,9 @@ SPARE_CHARACTERS = 1_000_000
 _TOKENS = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
 # Where that file may name more of them, by the name that a template knows them by.
 _MORE_TOKENS = ("extra_special_tokens", "model_specific_special_tokens")
+
+# What the templates of the family write around a message, in whatever they are asked.
+_MARKERS = ("<|turn>", "<turn|>", "<|channel>", "<channel|>")
 
 _REPLACE = f"replace it with the `{CHAT_TEMPLATE}` of the checkpoint it belongs to"
 _UNUSUAL = "it may not take a message that is not just a role and a text as `content`"
@@ -129,6 +139,22 @@ class ChatTemplate:
         shield = tokenizer.shield
         text = self.render(messages, think=think, shield=shield)
         return tokenizer.encode_segments(shield.segments(text), max_tokens=max_tokens)
+
+    def require_tokens(self, tokenizer: Tokenizer) -> None:
+        """Refuse a tokenizer without control tokens that the template writes: the model would read them spelled out.
+
+        Raises:
+            WeightsError: it does, or as `render` of the simplest conversation.
+            UsageError: as `render`.
+        """
+        text = self.render([{"role": "user", "content": "Hi"}])
+        expected = [token for token in (self._tokens.get("bos_token"), *_MARKERS) if token and token in text]
+        if missing := [token for token in expected if token not in tokenizer.control]:
+            names = ", ".join(f"`{token}`" for token in missing)
+            raise WeightsError(
+                f"`{tokenizer.path}` lacks {names}, which the chat template writes",
+                f"use the `{TOKENIZER}` that was published with the weights",
+            )
 
     def _failure(self, verb: str, error: Exception, hint: str) -> WeightsError:
         line = getattr(error, "lineno", None)

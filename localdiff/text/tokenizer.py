@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,10 @@ _LONG = 1_000_000
 # Gemma's markers have a bar inside an angle bracket. One that a file forgot to flag as special still is one.
 _MARKER = re.compile(r"<\|\S*>|<\S*\|>")
 
+# A letter, a blank and a line, and characters that few vocabularies have: all that a vocabulary does is done to it.
+_SAMPLE = "A a, b.\n  1 é€ \U0001f600"
+_FETCH = "the file may be cut off; fetch it again"
+
 
 class Tokenizer:
     """The vocabulary of one checkpoint.
@@ -39,13 +44,16 @@ class Tokenizer:
     Attributes:
         control: id of every control token by its text.
         shield: keeps typed text from becoming control tokens; `ChatTemplate.encode` uses it.
+        path: its file.
 
     Raises:
-        WeightsError: `tokenizer.json` is missing or cannot be read.
+        WeightsError: `tokenizer.json` is missing, cannot be read, or fails on a short text. So does every method where
+            it fails on another.
     """
 
     def __init__(self, directory: Path) -> None:
-        self._backend = _read(Path(directory) / TOKENIZER)
+        self.path = Path(directory) / TOKENIZER
+        self._backend = _read(self.path)
         added = self._backend.get_added_tokens_decoder()
         self.control: Mapping[str, int] = {
             token.content: id for id, token in added.items() if token.special or _MARKER.fullmatch(token.content)
@@ -53,6 +61,7 @@ class Tokenizer:
         self.shield = Shield(self.control)
         self._control_ids = frozenset(self.control.values())
         self._pieces: dict[int, str] = {}
+        self.decode([*self.encode(_SAMPLE), *self._model_ids(_SAMPLE)])  # or it would fail after minutes of loading
 
     def is_special(self, id: int) -> bool:
         """Whether `id` is a control token."""
@@ -75,7 +84,8 @@ class Tokenizer:
             UsageError: `text` holds a lone surrogate.
         """
         _refuse_surrogates(text)
-        return self._backend.encode(text, add_special_tokens=False).ids
+        with self._working():
+            return self._backend.encode(text, add_special_tokens=False).ids
 
     def encode_literal(self, text: str, *, max_tokens: int | None = None) -> list[int]:
         """The ids of literal text, without control tokens: `<turn|>` is encoded as its characters.
@@ -115,7 +125,8 @@ class Tokenizer:
             special: write control tokens as text; otherwise they are left out.
         """
         text_ids = ids if special else [id for id in ids if id not in self._control_ids]
-        return self._backend.decode(list(text_ids), skip_special_tokens=False)
+        with self._working():
+            return self._backend.decode(list(text_ids), skip_special_tokens=False)
 
     def piece(self, id: int) -> str:
         """The text of one id on a canvas.
@@ -173,11 +184,17 @@ class Tokenizer:
 
     def _model_ids(self, text: str) -> list[int]:
         normalizer, pre_tokenizer = self._backend.normalizer, self._backend.pre_tokenizer
-        normal = text if normalizer is None else normalizer.normalize_str(text)
-        words = [normal]
-        if pre_tokenizer is not None:
-            words = [word for word, _ in pre_tokenizer.pre_tokenize_str(normal)]
-        return [token.id for word in words for token in self._backend.model.tokenize(word)]
+        with self._working():
+            normal = text if normalizer is None else normalizer.normalize_str(text)
+            words = [normal]
+            if pre_tokenizer is not None:
+                words = [word for word, _ in pre_tokenizer.pre_tokenize_str(normal)]
+            return [token.id for word in words for token in self._backend.model.tokenize(word)]
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        with _file_at_fault(self.path, "fails on a text"):
+            yield
 
 
 def _read(path: Path) -> tokenizers.Tokenizer:
@@ -189,17 +206,28 @@ def _read(path: Path) -> tokenizers.Tokenizer:
             hint="give the directory of a complete checkpoint, or its name on the Hub",
         )
     require_readable(path)
-    try:
+    with _file_at_fault(path, "is not a tokenizer that can be read"):
         backend = tokenizers.Tokenizer.from_str(read_small(path).decode())
-    except Exception as error:  # the library raises plain `Exception` for any error in the file
-        raise WeightsError(
-            f"`{path}` is not a tokenizer that can be read: {one_line(error)}",
-            hint="the file may be cut off; fetch it again",
-        ) from error
     # The file may carry settings of a training run, which would truncate or pad prompts.
     backend.no_truncation()
     backend.no_padding()
     return backend
+
+
+@contextmanager
+def _file_at_fault(path: Path, what: str) -> Iterator[None]:
+    """Context of a call of the library, which raises plain `Exception` for any error in the file.
+
+    Its Rust code also panics, for settings that it does not check; that is no `Exception`.
+    """
+    try:
+        yield
+    except MemoryError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise WeightsError(f"`{path}` {what}: {one_line(error)}", _FETCH) from error
 
 
 def _refuse_surrogates(text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -17,8 +18,9 @@ import torch
 from localdiff.checkpoint_files import MAX_SMALL, TEXT_FILES
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.engine import Engine, opening
+from localdiff.engine.loadable import require_text
 from localdiff.errors import UsageError, WeightsError
-from localdiff.load import LoadedModel
+from localdiff.load import LoadedModel, open_weights
 from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.verification_record import record_damaged, record_verified
 from quant import MANIFEST_FILE
@@ -151,6 +153,30 @@ def test_a_file_of_published_weights_has_to_be_fetched_again(tmp_path: Path) -> 
     directory = shutil.copytree(DEMO_DIRECTORY, tmp_path / "copy")
     (directory / "tokenizer.json").write_text("{")
     assert refusal(directory).hint == "the file may be cut off; fetch it again"
+
+
+@pytest.mark.parametrize("lost", ["<|turn>", "<bos>"])
+def test_a_tokenizer_without_the_control_tokens_of_the_template_is_refused(tmp_path: Path, lost: str) -> None:
+    directory = shutil.copytree(DEMO_DIRECTORY, tmp_path / "copy")
+    file = directory / "tokenizer.json"
+    content = json.loads(file.read_text("utf-8"))
+    content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] != lost]
+    file.write_text(json.dumps(content), "utf-8")
+    refused = refusal(directory)
+    assert refused.message == f"`{file}` lacks `{lost}`, which the chat template writes"
+    assert refused.hint == "use the `tokenizer.json` that was published with the weights"
+    with pytest.raises(WeightsError, match=re.escape(refused.message)):
+        require_text(open_weights(directory))
+    (directory / "chat_template.jinja").write_text("{{ messages[0].content }}")
+    Engine.load(directory, device="cpu")  # nothing that this template writes is lacking
+
+
+def test_a_template_that_wants_a_system_prompt_is_loaded(tmp_path: Path) -> None:
+    directory = shutil.copytree(DEMO_DIRECTORY, tmp_path / "copy")
+    wants = "{% if messages[0].role != 'system' %}{{ raise_exception('no system prompt') }}{% endif %}"
+    file = directory / "chat_template.jinja"
+    file.write_text(wants + file.read_text())
+    Engine.load(directory, device="cpu")
 
 
 def test_a_setting_that_is_not_known_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
