@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from localdiff.cli.help import Command, is_typed
 from localdiff.config import KEYS, Settings, load_settings
-from localdiff.config.settings import excludes
 from localdiff.errors import ArgumentError, LocaldiffError
 
 if TYPE_CHECKING:
@@ -26,22 +25,13 @@ be drawn, whereas a typed `--live on` must be obeyed."""
 _META = "localdiff.settings"
 
 
-def settings_of(context: Any) -> Settings:
-    """The settings that hold for a command, read once.
+def live_setting(context: Any) -> LiveOption | None:
+    """The settings' value for drawing the live canvas, or None if they have none.
 
     Raises:
         UsageError: a file or a variable holds an invalid setting.
     """
-    root = context.find_root()
-    if _META not in root.meta:
-        root.meta[_META] = load_settings()
-    settings: Settings = root.meta[_META]
-    return settings
-
-
-def live_setting(context: Any) -> LiveOption | None:
-    """The settings' value for drawing the live canvas, or None if they have none."""
-    value = settings_of(context).explicit_value("ui.live")
+    value = _settings_of(context).explicit_value("ui.live")
     return None if value is None else cast("LiveOption", value)  # the key has the same choices; a test checks that
 
 
@@ -52,12 +42,12 @@ def origins_of(context: Any, *, typed: str) -> dict[str, str]:
         context: that of a command that `configured` made.
         typed: what to say of a value that was typed.
     """
-    origins = {}
+    settings, origins = _settings_of(context), {}
     for parameter, name in _by_parameter(context.command).items():
         if is_typed(context, parameter):
             origins[KEYS[name].word] = typed
-        elif settings_of(context).explicit_value(name) is not None and context.params.get(parameter) is not None:
-            origins[KEYS[name].word] = settings_of(context)[name].where
+        elif settings.explicit_value(name) is not None:
+            origins[KEYS[name].word] = settings[name].where
     return origins
 
 
@@ -73,7 +63,7 @@ class Configured(Command):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse, with settings as defaults of what was not typed."""
         if not ctx.resilient_parsing:
-            ctx.default_map = _Defaults(self, ctx)
+            ctx.default_map = _Defaults(ctx)
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -87,10 +77,10 @@ class Configured(Command):
             return super().invoke(ctx)
         except ArgumentError as error:
             if error.hint is None:
-                error.hint = _places(self, ctx, error.values)
+                error.hint = _places(ctx, error.values)
             raise
         except LocaldiffError as error:
-            if (places := _places(self, ctx, _blamed_settings(self, ctx, error))) is not None:
+            if (places := _places(ctx, _blamed_settings(ctx, error))) is not None:
                 error.hint = places if error.hint is None else f"{error.hint}; {places}"
             raise
 
@@ -107,21 +97,30 @@ def configured(*names: str) -> type[Configured]:
 
 
 class _Defaults:
-    """Where Typer looks up the default of an option that was not typed; reads the settings on first use."""
+    """Where Typer looks up the default of an option that was not typed, after it has taken all that were."""
 
-    def __init__(self, command: Configured, context: Any) -> None:
+    def __init__(self, context: Any) -> None:
         self._context = context
-        self._names = _by_parameter(command)
+        self._names = _by_parameter(context.command)
 
     def get(self, parameter: str) -> Any:
         """The value of a setting that is set and that nothing typed excludes, else None."""
         name = self._names.get(parameter)
-        if name is None or any(
-            is_typed(self._context, other) and excludes(other_name, self._context.params.get(other), name)
-            for other, other_name in self._names.items()
-        ):
-            return None
-        return settings_of(self._context).explicit_value(name)
+        return None if name is None else _settings_of(self._context).explicit_value(name)
+
+
+def _settings_of(context: Any) -> Settings:
+    """The settings that hold for a command beside what was typed; they are read once.
+
+    Raises:
+        UsageError: a file or a variable holds an invalid setting.
+    """
+    root = context.find_root()
+    if _META not in root.meta:
+        root.meta[_META] = load_settings()
+    settings: Settings = root.meta[_META]
+    names = _by_parameter(context.command)
+    return settings.beside({name: context.params.get(each) for each, name in names.items() if is_typed(context, each)})
 
 
 def _by_parameter(command: Configured) -> dict[str, str]:
@@ -130,27 +129,27 @@ def _by_parameter(command: Configured) -> dict[str, str]:
     return {parameter.name: flags[flag] for parameter in command.params for flag in parameter.opts if flag in flags}
 
 
-def _blamed_settings(command: Configured, context: Any, error: LocaldiffError) -> Iterator[str]:
+def _blamed_settings(context: Any, error: LocaldiffError) -> Iterator[str]:
     """The settings that an error is about: it quotes the value, or says what else the option could be.
 
     Errors about a model or a device come from many places that know no settings, and quote what they were given. Other
     values are words that mean something else as well: `bf16` is a recipe too.
     """
-    text = f"{error.message} {error.hint or ''}"
-    for name in command.settings:
+    text, settings = f"{error.message} {error.hint or ''}", _settings_of(context)
+    for name in context.command.settings:
         key = KEYS[name]
-        is_quoted = key.kind in ("text", "device") and f"`{settings_of(context).explicit_value(name)}`" in error.message
+        is_quoted = key.kind in ("text", "device") and f"`{settings.explicit_value(name)}`" in error.message
         if is_quoted or re.search(rf"`{key.flag}[ `]", text):
             yield key.word
 
 
-def _places(command: Configured, context: Any, named: Iterable[str]) -> str | None:
+def _places(context: Any, named: Iterable[str]) -> str | None:
     """The origins of the values that an error names."""
-    names = _by_parameter(command)
-    words = {KEYS[name].word: (parameter, name) for parameter, name in names.items()}
-    places = []
-    for word in named:
-        parameter, name = words.get(word, ("", ""))
-        if name and not is_typed(context, parameter) and settings_of(context).explicit_value(name) is not None:
-            places.append(f"`{word}` is set in {settings_of(context)[name].where}")
+    settings = _settings_of(context)
+    names = {KEYS[name].word: name for name in _by_parameter(context.command).values()}
+    places = [
+        f"`{word}` is set in {settings[names[word]].where}"
+        for word in named
+        if word in names and settings.explicit_value(names[word]) is not None
+    ]
     return "; ".join(places) or None

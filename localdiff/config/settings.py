@@ -2,7 +2,7 @@
 
     flag  >  LOCALDIFF_* variable  >  config.toml  >  default
 
-Knows precedence below the flag; knows nothing about flags, which belong to the command line.
+Knows precedence; knows nothing about flags, which belong to the command line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from localdiff.errors import ArgumentError, UsageError
 from localdiff.options import GenerateOptions
 
 Origin: TypeAlias = Literal["default", "file", "variable"]
-_STRENGTH: tuple[Origin, ...] = ("default", "file", "variable")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +47,29 @@ class Setting:
 
 
 class Settings(dict[str, Setting]):
-    """All settings, by the names of `KEYS`."""
+    """All settings, by the names of `KEYS`: each from the strongest origin whose value nothing stronger excludes.
+
+    Args:
+        origins: what the file and the variables set, the stronger one first.
+        typed: values of flags, by name of the setting. They are not among these settings, but exclude some.
+    """
+
+    def __init__(self, *origins: Mapping[str, Setting], typed: Mapping[str, Value | None] | None = None) -> None:
+        stronger, chosen = dict(typed or {}), dict[str, Setting]()
+        for origin in origins:
+            added = {
+                name: setting
+                for name, setting in origin.items()
+                if name not in stronger and not _is_excluded(setting, stronger)
+            }
+            chosen |= added
+            stronger |= {name: setting.value for name, setting in added.items()}
+        super().__init__({name: chosen.get(name, Setting(key=key, value=key.default)) for name, key in KEYS.items()})
+        self._origins = origins
+
+    def beside(self, typed: Mapping[str, Value | None]) -> Settings:
+        """The settings in force beside these values of flags, by name of the setting."""
+        return Settings(*self._origins, typed=typed)
 
     def explicit_value(self, name: str) -> Value | None:
         """The value of a setting if a file or a variable gave it, else None."""
@@ -89,32 +110,22 @@ def check_file(text: str, shown: str, changed: str) -> Settings:
 
 
 def _in_force(entries: Mapping[str, Entry], env: Mapping[str, str]) -> Settings:
-    settings = {name: Setting(key=key, value=key.default) for name, key in KEYS.items()}
-    for name, entry in entries.items():
-        settings[name] = Setting(key=KEYS[name], value=entry.value, origin="file", entry=entry)
-    for name, value in read_environment(env).items():
-        settings[name] = Setting(key=KEYS[name], value=value, origin="variable")
-    for name in KEYS:
-        if _is_outranked(settings[name], settings):
-            settings[name] = Setting(key=KEYS[name], value=KEYS[name].default)
+    variables = {
+        name: Setting(key=KEYS[name], value=value, origin="variable") for name, value in read_environment(env).items()
+    }
+    file = {
+        name: Setting(key=KEYS[name], value=entry.value, origin="file", entry=entry) for name, entry in entries.items()
+    }
+    settings = Settings(variables, file)
     _require_together(settings)
-    return Settings(settings)
+    return settings
 
 
-def excludes(name: str, value: Value | None, other: str) -> bool:
-    """Whether this value of a setting excludes any value of another."""
-    return other in EXCLUDES.get(name, ()) and value is not None and not (name == "generate.temperature" and not value)
-
-
-def _is_outranked(setting: Setting, settings: Mapping[str, Setting]) -> bool:
-    """Whether a stronger origin has set something that excludes this; a temperature of 0 excludes nothing."""
-    if setting.origin == "default" or (setting.key.name == "generate.temperature" and not setting.value):
-        return False
-    strength = _STRENGTH.index(setting.origin)
-    return any(
-        _STRENGTH.index(other.origin) > strength and excludes(name, other.value, setting.key.name)
-        for name, other in settings.items()
-    )
+def _is_excluded(setting: Setting, stronger: Mapping[str, Value | None]) -> bool:
+    """Whether one of these values excludes a setting; a temperature of 0 goes with any schedule."""
+    name = setting.key.name
+    pairs = ((other, stronger[other]) for other in EXCLUDES.get(name, ()) if other in stronger)
+    return any(("generate.temperature", 0) not in ((name, setting.value), pair) for pair in pairs)
 
 
 def _require_together(settings: Mapping[str, Setting]) -> None:

@@ -102,6 +102,7 @@ def test_a_flag_wins_over_a_variable_and_that_over_the_file(
     ("text", "arguments", "schedule"),
     [
         ("temperature = 0.5", ["--t-min", "0.1"], (None, 0.1, None)),
+        ("temperature = 0", ["--t-min", "0.1"], (0, 0.1, None)),
         ("t_min = 0.1\nt_max = 0.9", ["--temperature", "0.5"], (0.5, None, None)),
         ("t_min = 0.1\nt_max = 0.9", ["--temperature", "0"], (0, 0.1, 0.9)),
         ("t_min = 0.1", ["--t-max", "0.9"], (None, 0.1, 0.9)),
@@ -112,6 +113,20 @@ def test_a_flag_puts_out_of_force_what_it_excludes(
 ) -> None:
     options = asked(f"[generate]\n{text}\n", *arguments).options
     assert (options.temperature, options.t_min, options.t_max) == schedule
+
+
+@pytest.mark.parametrize("text", ["t_max = 0.9", "temperature = 0\nt_max = 0.9"])
+def test_what_a_flag_puts_out_of_force_excludes_nothing(
+    asked: Callable[..., RunRequest], cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("LOCALDIFF_TEMPERATURE", "0.5")
+    options = asked(f"[generate]\n{text}\n", "--t-min", "0.1").options
+    assert (options.temperature, options.t_min, options.t_max) == (0 if "temperature" in text else None, 0.1, 0.9)
+    result = cli("run", "--t-min", "1", "hi")
+    line = 2 + text.count("\n")
+    assert f"error: `--t-min 1` must be <= t_max=0.9\nhint: `t_max` is set in {home / 'config.toml'}:{line}\n" in (
+        result.stderr
+    )
 
 
 def test_the_recipe_of_quantize(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
