@@ -138,8 +138,10 @@ def _longer_options(error: typer.TyperException) -> list[str]:
     option, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
     if option is None or context is None:
         return []
-    names = (name for parameter in context.command.params for name in (*parameter.opts, *parameter.secondary_opts))
-    return [name for name in names if name.startswith("--") and name.startswith(option) and name != option]
+    names = [name for parameter in context.command.params for name in (*parameter.opts, *parameter.secondary_opts)]
+    if option in names:  # it is known, and lacks its value
+        return []
+    return [name for name in names if name.startswith("--") and name.startswith(option)]
 
 
 def _similar_options(error: typer.TyperException) -> list[str]:

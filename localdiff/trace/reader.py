@@ -180,7 +180,7 @@ class _Body:
 
 
 def _no_trace(name: str) -> TraceError:
-    return TraceError(f"`{name}` is not a trace", "`localdiff run --record FILE` records one")
+    return TraceError(f"`{name}` is not a trace", "`localdiff run --record FILE PROMPT` records one")
 
 
 def _damaged(name: str, number: int, reason: str) -> TraceError:

@@ -202,6 +202,7 @@ def test_help_of_run_says_what_each_limit_does(cli: Cli) -> None:
         (["run", "--t-min", "low", "hi"], "`--t-min low` should be a number", "`localdiff run --help`"),
         (["run", "--noise", "pink", "hi"], "`--noise`: 'pink' is not one of", "`localdiff run --help`"),
         (["run", "--seed"], "option '--seed' requires an argument", "`localdiff run --help`"),
+        (["run", "--record"], "option '--record' requires an argument", "`localdiff run --help`"),
         (["-m", "demo", "hi"], "no such option: -m", "options follow the command: `localdiff run -m …`"),
         (["--sead", "1"], "no such option: --sead", "`localdiff --help` shows what it takes"),
         (["quantize", "--json"], "no such option: --json", "`localdiff quantize --help` shows what it takes"),
