@@ -8,6 +8,7 @@ Shape letters: E experts, r rank, in, out features of a projection.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from localdiff.adapter.config import HINT, AdapterConfig
 from localdiff.adapter.keys import Factor, Key, find_place, parse, released_name
 from localdiff.adapter.save import FINGERPRINT
 from localdiff.adapter.targets import EXPERT_PARAMETERS, Side, Target, matches, targets
-from localdiff.adapter_reference import WEIGHTS_FILE
+from localdiff.adapter_reference import HUB_ID, WEIGHTS_FILE
 from localdiff.checkpoint_files import require_readable, require_utf8
 from localdiff.errors import WeightsError
 from localdiff.identity import DEMO
@@ -143,7 +144,7 @@ class StoredAdapter:
                 )
             return
         base, public_names = self.config.base, [name for name in names if is_public_name(name)]
-        if base is None or not is_public_name(base) or not public_names:
+        if base is None or not is_public_name(base) or os.path.isdir(base) or not public_names:
             return
         if base.lower() not in {name.lower() for name in public_names}:
             raise WeightsError(
@@ -214,8 +215,7 @@ class StoredAdapter:
 
 def is_public_name(name: str) -> bool:
     """Whether a model's name means the same on every machine: `demo` or `owner/name` on the Hub, but not a path."""
-    owner, slash, rest = name.partition("/")
-    return name == DEMO or (bool(slash and owner and rest) and "/" not in rest and owner not in (".", "..", "~"))
+    return name == DEMO or HUB_ID.fullmatch(name) is not None
 
 
 def _by_expert(b: Tensor, rank: int) -> Tensor:

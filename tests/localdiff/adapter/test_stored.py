@@ -319,13 +319,21 @@ def test_other_weights_of_the_same_shape_are_another_base(tmp_path: Path) -> Non
         ("meta/other", ("google/diffusiongemma",), True),
         ("google/diffusiongemma", ("./models/mine", "mine"), False),
         ("/home/somebody/models/mine", ("google/diffusiongemma",), False),
+        ("~somebody/mine", ("google/diffusiongemma",), False),
+        (".cache/mine", ("google/diffusiongemma",), False),
+        ("my models/mine", ("google/diffusiongemma",), False),
+        ("C:/mine", ("google/diffusiongemma",), False),
+        ("models/here", ("google/diffusiongemma",), False),
+        ("models/elsewhere", ("google/diffusiongemma",), True),
         ("", ("google/diffusiongemma",), False),
         (None, ("demo",), False),
     ],
 )
 def test_names_tell_another_base_where_weights_do_not(
-    tmp_path: Path, base: str | None, names: tuple[str, ...], refused: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: str | None, names: tuple[str, ...], refused: bool
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("models/here").mkdir(parents=True)
     save(tmp_path, "q_proj")
     edit_tensors(tmp_path, lambda t: None, keep_metadata=False)
     edit_config(tmp_path, base_model_name_or_path=base)
