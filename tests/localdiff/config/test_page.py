@@ -6,7 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+import typer
 
+from localdiff.cli import app
+from localdiff.cli.configured import Configured
+from localdiff.cli.lazy import loaded
 from localdiff.config import KEYS
 from localdiff.config.environment import OTHER_VARIABLES
 from localdiff.config.file import read_file
@@ -29,6 +33,18 @@ def row(key: Key) -> str:
 def test_every_setting_is_listed() -> None:
     rows = [line for line in PAGE.splitlines() if re.match(r"\| `[a-z_.]+` \| `LOCALDIFF_", line)]
     assert rows == [row(key) for key in KEYS.values()]
+
+
+def test_every_command_that_reads_settings_is_named() -> None:
+    (named,) = re.findall(r"^Settings apply to .*?^$", PAGE, re.MULTILINE | re.DOTALL)
+    commands = {name: loaded(command) for name, command in typer.main.get_group(app).commands.items()}
+    reading = {
+        name
+        for name, command in commands.items()
+        if any(isinstance(one, Configured) for one in (command, *getattr(command, "commands", {}).values()))
+    }
+    assert {"run", "bench", "tune"} < reading
+    assert {name for name in reading if f"`{name}`" not in named} == set()
 
 
 def test_every_other_variable_is_listed() -> None:
