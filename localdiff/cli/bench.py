@@ -39,14 +39,7 @@ def add_to(app: typer.Typer) -> None:
 def step_command(
     context: typer.Context,
     model: Annotated[
-        str | None,
-        typer.Option(
-            "-m",
-            "--model",
-            metavar="MODEL",
-            help="Measure this model, named as for run. Default: random weights.",
-            rich_help_panel=options.MODEL,
-        ),
+        str | None, options.model_option("Measure this model, named as for run. Default: random weights.")
     ] = None,
     revision: options.Revision = None,
     offline: options.Offline = False,

@@ -37,6 +37,30 @@ LIVE = "Live canvas (on stderr, where that is a terminal)"
 QUIET = "Print only errors on stderr."
 """Help of `-q`, which some commands have in no panel."""
 
+
+def file_name(text: str) -> Path:
+    """The name of a file.
+
+    Raises:
+        UsageError: it is empty, or that of a folder.
+    """
+    if not text:
+        raise UsageError("the name of a file is empty", "give one, or leave out the option")
+    if text.endswith(("/", os.sep)):
+        raise UsageError(f"`{text}` is the name of a folder", f"name a file in it: `{text}FILE`")
+    return Path(text)
+
+
+def model_option(help: str) -> Any:
+    """The option that names a model, where it has a help text of its own."""
+    return typer.Option("-m", "--model", metavar="MODEL", help=help, rich_help_panel=MODEL)
+
+
+def output_option(help: str, panel: str | None = None) -> Any:
+    """The option that names the file of a result."""
+    return typer.Option("-o", "--output", metavar="FILE", parser=file_name, help=help, rich_help_panel=panel)
+
+
 PromptText: TypeAlias = Annotated[
     str | None,
     typer.Argument(metavar="PROMPT", help="The prompt. Piped input is added after a blank line.", show_default=False),
@@ -54,14 +78,10 @@ System: TypeAlias = Annotated[str | None, typer.Option("-s", "--system", metavar
 Think: TypeAlias = Annotated[bool, typer.Option("--think/--no-think", help="Let the model think before it answers.")]
 Model: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "-m",
-        "--model",
-        metavar="MODEL",
-        help="demo (the small model of this package), a name that `localdiff models` lists, a directory, or a Hub id "
-        "such as OWNER/NAME. Default: the quantized released model, else the only other quantized model here; never "
-        "demo, quantized or not.",
-        rich_help_panel=MODEL,
+    model_option(
+        "demo (the small model of this package), a name that `localdiff models` lists, a directory, or a Hub id such "
+        "as OWNER/NAME. Default: the quantized released model, else the only other quantized model here; never demo, "
+        "quantized or not."
     ),
 ]
 Adapter: TypeAlias = Annotated[
@@ -258,19 +278,6 @@ def grouped(command: Callable[..., int]) -> Callable[..., int]:
     options = chain.from_iterable(fields.get(each.name, [each]) for each in parameters)
     vars(flat)["__signature__"] = Signature(list(options))
     return flat
-
-
-def file_name(text: str) -> Path:
-    """The name of a file.
-
-    Raises:
-        UsageError: it is empty, or that of a folder.
-    """
-    if not text:
-        raise UsageError("the name of a file is empty", "give one, or leave out the option")
-    if text.endswith(("/", os.sep)):
-        raise UsageError(f"`{text}` is the name of a folder", f"name a file in it: `{text}FILE`")
-    return Path(text)
 
 
 def events_name(text: str) -> str:

@@ -43,13 +43,9 @@ def run_command(
     ] = "seeded",
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            parser=options.file_name,
-            help="Write the text, or the --json object, to FILE and not to stdout; FILE appears when it is complete.",
-            rich_help_panel=options.OUTPUT,
+        options.output_option(
+            "Write the text, or the --json object, to FILE and not to stdout; FILE appears when it is complete.",
+            options.OUTPUT,
         ),
     ] = None,
     json: Annotated[

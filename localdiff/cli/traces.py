@@ -28,6 +28,9 @@ _FORM = "Other formats"
 _RUN = "Both runs"
 _RESULT = "Result"
 
+_PAGE = "Write to FILE; .html makes it a page."
+"""Help of `-o`, which `trace diff` has in no panel."""
+
 _Quiet: TypeAlias = Annotated[bool, typer.Option("-q", "--quiet", help=options.QUIET)]
 
 
@@ -60,15 +63,7 @@ def replay_command(
         ),
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            parser=options.file_name,
-            help="Write to FILE; without --to, its suffix decides the format.",
-            rich_help_panel=_FORM,
-        ),
+        Path | None, options.output_option("Write to FILE; without --to, its suffix decides the format.", _FORM)
     ] = None,
     block: Annotated[
         int | None,
@@ -128,12 +123,7 @@ def diff_command(
         Literal["text", "html"] | None,
         typer.Option(help="text, or html for a page with both runs side by side."),
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o", "--output", metavar="FILE", parser=options.file_name, help="Write to FILE; .html makes it a page."
-        ),
-    ] = None,
+    output: Annotated[Path | None, options.output_option(_PAGE)] = None,
     quiet: _Quiet = False,
 ) -> int:
     """Compare two traces: where they diverge, steps, entropy, final tokens that differ, and time.
@@ -154,14 +144,7 @@ def check_command(
         bool, typer.Option("--rerun", help="Also run it again from its header, and compare every value.")
     ] = False,
     model: Annotated[
-        str | None,
-        typer.Option(
-            "-m",
-            "--model",
-            metavar="MODEL",
-            help="With --rerun: use this model instead of the one named in the trace.",
-            rich_help_panel=options.MODEL,
-        ),
+        str | None, options.model_option("With --rerun: use this model instead of the one named in the trace.")
     ] = None,
     adapter: Annotated[
         str | None,
@@ -208,16 +191,7 @@ def pair_command(
             help="Instead of recipes: the model without this adapter, and with it. Named as for run.",
         ),
     ] = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            "-m",
-            "--model",
-            metavar="MODEL",
-            help="What was quantized: a Hub id, a directory, or demo.",
-            rich_help_panel=options.MODEL,
-        ),
-    ] = MODEL,
+    model: Annotated[str, options.model_option("What was quantized: a Hub id, a directory, or demo.")] = MODEL,
     offline: options.Offline = False,
     yes: options.Yes = False,
     device: options.Device = "auto",
@@ -239,17 +213,7 @@ def pair_command(
         Literal["text", "html"] | None,
         typer.Option(help="text, or html for a page with both runs side by side.", rich_help_panel=_RESULT),
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            parser=options.file_name,
-            help="Write to FILE; .html makes it a page.",
-            rich_help_panel=_RESULT,
-        ),
-    ] = None,
+    output: Annotated[Path | None, options.output_option(_PAGE, _RESULT)] = None,
     keep: Annotated[
         Path | None,
         typer.Option(
