@@ -148,8 +148,10 @@ class Manifest:
         }
         if self.encoding != FIRST_ENCODING:
             content["encoding"] = self.encoding
-        content["checksum"] = hashlib.sha256(_text(content).encode()).hexdigest()
-        return _text(content)
+        text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+        # The first of the keys, which are sorted: its line is put on top, since to write all again takes as long.
+        checksum = f'  "checksum": "{hashlib.sha256(text.encode()).hexdigest()}",\n'
+        return text.replace("{\n", "{\n" + checksum, 1)
 
     @classmethod
     def from_text(cls, text: str) -> Self:
@@ -237,10 +239,6 @@ def stored_parts(name: str, scheme: str, shape: tuple[int, ...], dtype: str) -> 
 
 def _json(entries: Mapping[str, Any]) -> dict[str, Any]:
     return {name: entry.to_json() for name, entry in entries.items()}
-
-
-def _text(content: dict[str, Any]) -> str:
-    return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def _string(value: Any) -> str:

@@ -8,8 +8,8 @@ A safetensors file is `u64 header length | JSON header | data`; offsets in the h
 from __future__ import annotations
 
 import json
+import re
 import stat
-import unicodedata
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -22,6 +22,7 @@ from quant.errors import FormError, SourceError, reason
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
 MAX_HEADER = 100_000_000
+_IN_NO_NAME = re.compile(r"[/\\\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _MAX_NAME = 255
 """Bytes of a file's name, on all common file systems; of a longer one they do not say that it is missing."""
 HINT = "download the weights again, or point to a complete copy"
@@ -247,9 +248,7 @@ def parse_index(content: bytes) -> dict[str, str]:
 
 def is_file_name(name: object) -> bool:
     """Whether this can be the name of a file: without a directory, control characters or surrogates, nor too long."""
-    if not isinstance(name, str) or name in ("", ".", ".."):
-        return False
-    if any(character in "/\\" or unicodedata.category(character) in ("Cc", "Cs") for character in name):
+    if not isinstance(name, str) or name in ("", ".", "..") or _IN_NO_NAME.search(name):
         return False
     return len(name.encode()) <= _MAX_NAME
 

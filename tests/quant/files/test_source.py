@@ -235,7 +235,11 @@ def test_names_of_files(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", ".", "..", "a/b", "/a", "a\\b", "a\0", "a\n", "\x7f", "\ud800", "é" * 128, None, 1, ["a"]]
+    "name",
+    [
+        *("", ".", "..", "a/b", "/a", "a\\b", "a\0", "a\n", "\x1f", "\x7f", "\x9f", "\ud800", "\udfff"),
+        *("é" * 128, None, 1, ["a"]),
+    ],
 )
 def test_what_is_no_name_of_a_file(name: object) -> None:
     assert not is_file_name(name)
