@@ -12,7 +12,7 @@
     kernels      what all passes take besides: attention, the ops between GEMMs, fused projections
     threads      one thread for small models on a CPU, and for no model more than there are cores
     streaming    layers that a GPU has no room for, copied to it in turn
-    offload      layers that are read from their files for each pass
+    hooks        layers on several devices, and layers that are read from their files for each pass
     loader       all of these, in order
 
 Knows checkpoints, devices and bytes; knows nothing about generation.

@@ -128,11 +128,11 @@ def place(demand: Demand, budgets: Sequence[Budget], *, may_offload: bool, host_
     Raises:
         ResourceError: it does not fit, with the numbers.
     """
-    placement = streamed(demand, _place(demand, budgets, may_offload=may_offload), host_free)
+    placement = streamed_if_it_fits(demand, _place(demand, budgets, may_offload=may_offload), host_free)
     if placement.is_on_one_device or not placement.offloaded:
         return placement
     try:
-        alone = streamed(demand, _place(demand, budgets[:1], may_offload=may_offload), host_free)
+        alone = streamed_if_it_fits(demand, _place(demand, budgets[:1], may_offload=may_offload), host_free)
     except ResourceError:  # of the keys and values of all layers
         return placement
     is_faster = _copy_seconds(demand, alone) <= _copy_seconds(demand, placement)
@@ -183,7 +183,7 @@ def _place(demand: Demand, budgets: Sequence[Budget], *, may_offload: bool) -> P
     raise _too_large(demand, main, _on_main(demand, head, 0), may_offload)
 
 
-def streamed(demand: Demand, placement: Placement, host_free: int | None) -> Placement:
+def streamed_if_it_fits(demand: Demand, placement: Placement, host_free: int | None) -> Placement:
     """The same placement, with the layers that do not stay on a GPU streamed from host memory, where it has the room.
 
     Args:

@@ -184,7 +184,7 @@ class Skeleton:
         progress("weights", done / total)
         network.load_state_dict(state, strict=not placement.offloaded, assign=True)
         if not placement.is_whole and not placement.streamed:
-            from localdiff.load.offload import FileWeights, dispatch
+            from localdiff.load.hooks import FileWeights, dispatch
 
             dispatch(network, placement, FileWeights(self.weights, later, dtype))
 

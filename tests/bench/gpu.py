@@ -55,7 +55,7 @@ from tests.bench.gpu_results import Results
 TESTS = ("tests/localdiff/denoising", "tests/localdiff/kernels", "tests/quant/cuda", "tests/gpu/test_kernels_aot.py")
 CHECKS = (
     *TESTS,
-    "tests/localdiff/load/test_offload.py",
+    "tests/localdiff/load/test_hooks.py",
     "tests/localdiff/load/test_streaming.py",
     "tests/quant/modules/test_modules.py",
     "tests/quant/codecs/test_nf4.py",

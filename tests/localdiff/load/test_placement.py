@@ -20,7 +20,7 @@ from localdiff.load.placement import (
     cost,
     place,
     place_in_best_order,
-    streamed,
+    streamed_if_it_fits,
 )
 from localdiff.memory_account import MemoryAccount
 from localdiff.model.residence import Residence
@@ -206,7 +206,7 @@ def test_layers_are_streamed_where_host_memory_has_the_room_and_some_to_spare(
     free: int | None, is_streamed: bool
 ) -> None:
     placement = Placement(main=CARD, layers=(CARD,) * 4, offloaded=(2, 3))
-    assert streamed(FOUR, placement, free) == replace(placement, streamed=is_streamed)
+    assert streamed_if_it_fits(FOUR, placement, free) == replace(placement, streamed=is_streamed)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_layers_are_streamed_where_host_memory_has_the_room_and_some_to_spare(
     ids=["on a CPU", "on two GPUs", "nothing offloaded"],
 )
 def test_nothing_else_is_streamed(placement: Placement) -> None:
-    assert streamed(FOUR, placement, 10**12) == placement
+    assert streamed_if_it_fits(FOUR, placement, 10**12) == placement
 
 
 def test_the_cost_on_a_cpu() -> None:
