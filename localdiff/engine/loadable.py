@@ -73,7 +73,7 @@ def require_weights(weights: StoredWeights) -> None:
     Raises:
         WeightsError: they are not, or `config.json` is not that of a model.
     """
-    Skeleton.of(weights, torch.device("cpu"), torch.float32)
+    Skeleton.of(weights, torch.float32)
 
 
 def require_copies(weights: StoredWeights) -> None:
@@ -82,12 +82,12 @@ def require_copies(weights: StoredWeights) -> None:
     Raises:
         WeightsError: one differs, or as there.
     """
-    Skeleton.of(weights, torch.device("cpu"), torch.float32).require_copies()
+    Skeleton.of(weights, torch.float32).require_copies()
 
 
 def copies(weights: StoredWeights) -> Mapping[str, str]:
     """Copies of tied tensors → what they are copies of; the same errors as `require_weights`."""
-    return Skeleton.of(weights, torch.device("cpu"), torch.float32).copies
+    return Skeleton.of(weights, torch.float32).copies
 
 
 def require_same_ends(weights: StoredWeights, pairs: Mapping[str, str], ends: Mapping[str, Sequence[bytes]]) -> None:

@@ -55,7 +55,7 @@ def load_model(plan: MemoryPlan, *, names: Sequence[str] = (), progress: LoadPro
         SwitchError: an environment variable has an invalid value.
     """
     skeleton, placement = plan.skeleton, plan.placement
-    device = skeleton.device
+    device = placement.main
     if warning := plan.cost:
         _log.warning("%s", warning)
     skeleton.require_copies()

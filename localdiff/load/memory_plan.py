@@ -6,7 +6,7 @@ Knows names, shapes and dtypes of a checkpoint, and how much memory devices have
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -39,10 +39,7 @@ class MemoryPlan:
     @property
     def needed(self) -> int:
         """Bytes of memory that it takes; on a CPU with the files that are mapped."""
-        account = self.demand.account
-        if self.skeleton.device.type == "cpu":
-            return self.skeleton.nbytes + account.cache + account.buffers
-        return account.total
+        return self.demand.account.total + self.demand.mapped
 
     @property
     def free(self) -> int | None:
@@ -82,10 +79,10 @@ def plan_memory(
         WeightsError: the checkpoint or the adapter is incomplete, or another model's.
         ResourceError: the model does not fit.
     """
-    skeleton = Skeleton.of(weights, device, dtype)
+    skeleton = Skeleton.of(weights, dtype)
     config = skeleton.network.config
     fitting = None if adapter is None else Adapter(adapter, config, dtype)
-    demand = skeleton.demand(context, fitting)
+    demand = skeleton.demand(device, context, fitting)
     devices = [_budget(device, max_memory)]
     if not devices[0].holds(demand.account.total):  # asking a GPU for its memory takes half a GB of it: a context
         devices += [_budget(there, max_memory) for there in further]
@@ -101,7 +98,7 @@ def plan_memory(
             "use a smaller recipe (`localdiff quantize`) or a smaller `--context`",
         )
     return MemoryPlan(
-        skeleton=replace(skeleton, device=placement.main),
+        skeleton=skeleton,
         adapter=fitting,
         demand=demand,
         budgets=budgets,

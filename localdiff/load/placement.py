@@ -58,12 +58,14 @@ class Demand:
         name: its recipe.
         context: positions that the KV cache is made for.
         account: all of it on one device.
+        mapped: bytes of weights besides, which a CPU computes with in the pages of their files.
         layers: the part of `account` that belongs to each layer.
     """
 
     name: str
     context: int
     account: MemoryAccount
+    mapped: int = 0
     layers: tuple[LayerDemand, ...]
 
     @property

@@ -37,7 +37,6 @@ class Skeleton:
     Attributes:
         source_of: stored name of each parameter.
         copies: stored name of a copy that the model does not hold → stored name of what it is a copy of.
-        device: where the weights go, as far as they fit.
         dtype: type of activations and of weights that are not quantized.
     """
 
@@ -45,11 +44,10 @@ class Skeleton:
     weights: StoredWeights
     source_of: Mapping[str, str]
     copies: Mapping[str, str]
-    device: torch.device
     dtype: torch.dtype
 
     @classmethod
-    def of(cls, weights: StoredWeights, device: torch.device, dtype: torch.dtype) -> Skeleton:
+    def of(cls, weights: StoredWeights, dtype: torch.dtype) -> Skeleton:
         """The skeleton of a checkpoint.
 
         Raises:
@@ -67,14 +65,7 @@ class Skeleton:
         matching = match_tensors(network, weights.shapes)
         if skipped := matching.skipped():
             _log.info("%s: %s", weights.checkpoint.directory, skipped)
-        return cls(
-            network=network,
-            weights=weights,
-            source_of=matching.source_of,
-            copies=matching.tied,
-            device=device,
-            dtype=dtype,
-        )
+        return cls(network=network, weights=weights, source_of=matching.source_of, copies=matching.tied, dtype=dtype)
 
     def require_copies(self) -> None:
         """Refuses copies that differ: the reference would compute with both.
@@ -97,10 +88,10 @@ class Skeleton:
         """Bytes of all tensors in the model."""
         return sum(self.weights.nbytes(source, self.dtype) for source in self.source_of.values())
 
-    def demand(self, context: int, adapter: Adapter | None = None) -> Demand:
-        """The memory that the model needs. On a CPU only what is not mapped counts: the rest stays in the file."""
+    def demand(self, device: torch.device, context: int, adapter: Adapter | None = None) -> Demand:
+        """The memory that the model needs on a device, of which the account of a CPU leaves out what stays mapped."""
         weights, config, dtype = self.weights, self.network.config, self.dtype
-        on_cpu = self.device.type == "cpu"
+        on_cpu = device.type == "cpu"
         tensors = [
             HeldTensor(
                 name=source,
@@ -128,6 +119,7 @@ class Skeleton:
             name=weights.recipe,
             context=context,
             account=memory,
+            mapped=self.nbytes - sum(tensor.nbytes for tensor in tensors),
             layers=tuple(
                 LayerDemand(
                     weights=sum(tensor.nbytes for tensor in layer) + adapter_bytes[index],

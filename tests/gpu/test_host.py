@@ -141,7 +141,7 @@ def test_layers_that_are_streamed_compute_what_those_that_stay_do(
 ) -> None:
     monkeypatch.setattr(streaming, "MIN_BYTES", 1)
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "layer-ops")
-    demand = Skeleton.of(open_weights(directory), CARD, torch.float32).demand(CONTEXT)
+    demand = Skeleton.of(open_weights(directory), torch.float32).demand(CARD, CONTEXT)
     budget = demand.account.total - 1
     engine = Engine.load(directory, device="cuda", dtype="fp32", context_size=CONTEXT, max_memory=budget)
     assert str(engine.denoiser) == "static step, logits in Triton, commit fused, attention in Triton"
@@ -163,7 +163,7 @@ def test_layers_are_streamed_beside_layers_that_stay(
     plain = write_checkpoint(replace(SPEC, layers="sfsf"), tmp_path / "plain")
     directory = quantize(plain, tmp_path / "4bit", "4bit")
     expected = conversation(Engine.load(directory, device="cpu", dtype="fp32", context_size=CONTEXT), queue, 1)
-    demand = Skeleton.of(open_weights(directory), CARD, torch.float32).demand(CONTEXT)
+    demand = Skeleton.of(open_weights(directory), torch.float32).demand(CARD, CONTEXT)
     budget = demand.account.total - min(layer.weights for layer in demand.layers)
     engine = Engine.load(directory, device="cuda", dtype="fp32", context_size=CONTEXT, max_memory=budget)
     places = [layer.experts.weights()[0].untyped_storage().data_ptr() for layer in engine.model.layers]

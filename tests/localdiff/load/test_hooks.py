@@ -168,7 +168,7 @@ def test_a_tiny_budget_gives_the_same_text_and_tells_the_cost(
 ) -> None:
     model, dtype = str(directories[form]), "fp32"
     everything = Engine.load(model, device="cpu", dtype=dtype, context_size=64)
-    demand = Skeleton.of(open_weights(directories[form]), CPU, torch.float32).demand(64)
+    demand = Skeleton.of(open_weights(directories[form]), torch.float32).demand(CPU, 64)
     kept = sum(layer.weights for layer in demand.layers)
     budget = demand.account.total - kept // 2
     with caplog.at_level(logging.WARNING, logger="localdiff.load"):
@@ -233,7 +233,7 @@ def test_a_card_with_a_budget_gives_the_same_text(
 ) -> None:
     model = str(directories[form])
     everything = Engine.load(model, device="cuda:0", dtype="fp32", context_size=64)
-    demand = Skeleton.of(open_weights(directories[form]), torch.device("cuda:0"), torch.float32).demand(64)
+    demand = Skeleton.of(open_weights(directories[form]), torch.float32).demand(torch.device("cuda:0"), 64)
     budget = demand.account.total - sum(layer.weights for layer in demand.layers) // 2
     little = Engine.load(model, device="cuda:0", dtype="fp32", context_size=64, max_memory=budget)
     assert "stay in host memory and are copied to `cuda:0` in every pass" in caplog.text

@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from localdiff.adapter import open_adapter
 from localdiff.errors import ResourceError, WeightsError
 from localdiff.load import load_model, memory_plan, open_weights, plan_memory
 from localdiff.load.checkpoint import Checkpoint
@@ -21,6 +22,7 @@ from localdiff.load.placement import Demand
 from localdiff.load.skeleton import Skeleton
 from localdiff.load.stored import StoredWeights
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.model_reference import DEMO_DIRECTORY
 from tests.checkpoints.layouts import Spec, write_checkpoint
 
 CPU = torch.device("cpu")
@@ -255,7 +257,7 @@ def test_what_does_not_fit_the_first_gpu_begins_on_the_one_with_most_memory(
     with nullcontext() if fits else pytest.raises(ResourceError, match=f"`cuda:{first}` has") as refused:
         plan = plan_memory(weights, gpu, torch.bfloat16, further=others, context=64, may_offload=True)
     if refused is None:
-        assert plan.placement.is_whole and plan.placement.main == plan.skeleton.device == torch.device("cuda", first)
+        assert plan.placement.is_whole and plan.placement.main == torch.device("cuda", first)
         assert plan.free == free[plan.placement.main]
 
 
@@ -279,8 +281,19 @@ def test_mapped_weights_take_no_memory(written: Path) -> None:
     assert mapped.account.total == mapped.account.cache + mapped.account.buffers
 
 
+def test_a_model_needs_the_memory_of_its_adapter_too() -> None:
+    weights = open_weights(DEMO_DIRECTORY)
+    bare, adapted = (
+        plan_memory(weights, CPU, torch.float32, context=64, adapter=adapter)
+        for adapter in (None, open_adapter("sudoku"))
+    )
+    assert adapted.adapter is not None
+    terms = sum(adapted.adapter.nbytes(layer) for layer in (None, *range(len(adapted.placement.layers))))
+    assert adapted.needed - bare.needed == terms > 0
+
+
 def load_demand(directory: Path, dtype: torch.dtype) -> Demand:
-    return Skeleton.of(open_weights(directory), CPU, dtype).demand(64)
+    return Skeleton.of(open_weights(directory), dtype).demand(CPU, 64)
 
 
 def test_sizes_whose_product_is_beyond_any_memory_are_refused(edited: Callable[..., Path]) -> None:

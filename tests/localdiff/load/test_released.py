@@ -47,8 +47,8 @@ def network() -> DiffusionGemma:
 def demand(recipe: str, context: int) -> Demand:
     weights = Described(recipe)
     names = {name: name for name in weights.shapes}
-    empty = Skeleton(network=network(), weights=weights, source_of=names, copies={}, device=CARD, dtype=torch.bfloat16)
-    return empty.demand(context)
+    empty = Skeleton(network=network(), weights=weights, source_of=names, copies={}, dtype=torch.bfloat16)
+    return empty.demand(CARD, context)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
