@@ -150,16 +150,25 @@ def read_source(directory: Path) -> tuple[SourceFile, ...]:
     for name in sorted(set(weight_map.values())) or [SINGLE_FILE]:
         path = directory / name
         try:
-            status = path.stat()
-            if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait
+            if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait
                 raise SourceError(f"`{path}` is not a file", HINT)
-            with path.open("rb") as file:
-                start = read_start(name, file.read)
+            files.append(described_file(path))
         except OSError as error:
             raise SourceError(f"the weight file `{path}` cannot be read ({error.strerror})", HINT) from error
-        tensors = parse_header(name, start, status.st_size)
-        files.append(SourceFile(name=name, nbytes=status.st_size, sha256=None, tensors=tensors))
     return check_complete(files, weight_map, str(directory))
+
+
+def described_file(path: Path) -> SourceFile:
+    """A weight file, from its header.
+
+    Raises:
+        SourceError: it is damaged.
+        OSError: it cannot be read.
+    """
+    name, nbytes = path.name, path.stat().st_size
+    with path.open("rb") as file:
+        start = read_start(name, file.read)
+    return SourceFile(name=name, nbytes=nbytes, sha256=None, tensors=parse_header(name, start, nbytes))
 
 
 def check_complete(files: Iterable[SourceFile], weight_map: Mapping[str, str], where: str) -> tuple[SourceFile, ...]:

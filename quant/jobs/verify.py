@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
@@ -17,9 +18,11 @@ from quant.dtypes import HEADER_DTYPES
 from quant.errors import SourceError
 from quant.files.manifest import FileEntry, Manifest, ShardEntry, read_manifest
 from quant.files.reader import SourceReader
-from quant.files.source import HeaderEntry, SourceFile, StoredTensor, parse_header, read_start
+from quant.files.source import HeaderEntry, StoredTensor, described_file
 from quant.hashing import file_sha256
 from quant.jobs.events import FileChecked
+
+T = TypeVar("T", bound=FileEntry)
 
 AGAIN = "run the `localdiff quantize` command that made it again: from the same source, only what is damaged is rebuilt"
 _WORST_COUNT = 5
@@ -37,9 +40,9 @@ def verify(directory: Path) -> Iterator[FileChecked]:
     """
     manifest = read_manifest(directory)
     for name, shard in manifest.shards.items():
-        yield _checked(directory / name, shard.nbytes, partial(_shard_problem, directory / name, shard, manifest))
+        yield _checked(directory / name, shard, partial(_shard_problem, manifest))
     for name, file in manifest.files.items():
-        yield _checked(directory / name, file.nbytes, partial(_file_problem, directory / name, file))
+        yield _checked(directory / name, file, _file_problem)
 
 
 def worst_tensors(manifest: Manifest) -> tuple[tuple[str, str, float], ...]:
@@ -50,15 +53,15 @@ def worst_tensors(manifest: Manifest) -> tuple[tuple[str, str, float], ...]:
     return tuple(errors[:_WORST_COUNT])
 
 
-def _checked(path: Path, nbytes: int, find_problem: Callable[[], str | None]) -> FileChecked:
-    name, is_barred = path.name, False
+def _checked(path: Path, entry: T, find_problem: Callable[[Path, T], str | None]) -> FileChecked:
+    name, nbytes, is_barred = path.name, entry.nbytes, False
     try:
         if not path.is_file():
             problem: str | None = f"`{name}` is missing"
         elif path.stat().st_size != nbytes:
             problem = f"`{name}` has {path.stat().st_size} bytes instead of {nbytes}"
         else:
-            problem = find_problem()
+            problem = find_problem(path, entry)
     except OSError as error:
         problem, is_barred = f"`{name}` cannot be read: {error.strerror}", isinstance(error, PermissionError)
     return FileChecked(file=name, nbytes=nbytes, problem=problem, is_barred=is_barred)
@@ -70,7 +73,7 @@ def _file_problem(path: Path, entry: FileEntry) -> str | None:
     return None
 
 
-def _shard_problem(path: Path, entry: ShardEntry, manifest: Manifest) -> str | None:
+def _shard_problem(manifest: Manifest, path: Path, entry: ShardEntry) -> str | None:
     name = path.name
     members = {tensor: stored for tensor, stored in manifest.tensors.items() if stored.shard == name}
     try:
@@ -78,14 +81,12 @@ def _shard_problem(path: Path, entry: ShardEntry, manifest: Manifest) -> str | N
     except ValueError as error:
         return f"`{name}` cannot hold what its manifest lists ({error})"
     try:
-        with path.open("rb") as file:
-            start = read_start(name, file.read)
-        tensors = parse_header(name, start, entry.nbytes)
-        if {HeaderEntry(name=tensor.name, dtype=tensor.dtype, shape=tensor.shape) for tensor in tensors} != expected:
+        file = described_file(path)
+        held = {HeaderEntry(name=tensor.name, dtype=tensor.dtype, shape=tensor.shape) for tensor in file.tensors}
+        if held != expected:
             return f"`{name}` does not hold the tensors that its manifest lists"
-        source = SourceFile(name=name, nbytes=entry.nbytes, sha256=None, tensors=tensors)
-        with SourceReader(source, path) as reader:
-            not_finite = [tensor.name for tensor in tensors if not _is_finite(reader, tensor)]
+        with SourceReader(file, path) as reader:
+            not_finite = [tensor.name for tensor in file.tensors if not _is_finite(reader, tensor)]
             if reader.sha256() != entry.sha256:
                 return f"`{name}` does not match its manifest (SHA-256 differs)"
     except SourceError as error:
