@@ -21,16 +21,16 @@ from localdiff.events import (
     DenoiseStep,
     Event,
     Prefilled,
-    RunFinished,
     RunStarted,
-    RunStats,
     TextCommitted,
 )
 from localdiff.view.pieces import Pieces
+from tests.fakes.engine import finished
 
 PAD, END, CHANNEL = 0, 1, 2
 MAX_ENTROPY = 12.48
 BOUND = 0.1
+PROMPT_SECONDS = 0.4
 
 _PIECES = re.compile(r"<\|?\w+\|?>|\n+|\d| ?[^\W\d_]{1,6}|[^\S\n]+|[^\w\s]|_|\w")
 
@@ -185,17 +185,7 @@ class Script:
             if whole[printed:]:
                 yield TextCommitted(block=number, channel="answer", text=whole[printed:])
                 printed = len(whole)
-        ids = tuple(answer[:-1])
-        passes = sum(block.steps for block in stats)
-        yield RunFinished(
-            reason="end_of_turn",
-            token_ids=ids,
-            stats=RunStats(
-                prompt_tokens=self.prompt, prompt_seconds=0.4, tokens=len(ids), seconds=elapsed,
-                tok_per_s=len(ids) / elapsed, denoise_passes=passes, commit_passes=len(chunks),
-                tokens_per_step=len(ids) / passes, peak_bytes=None, blocks=tuple(stats),
-            ),
-        )  # fmt: skip
+        yield finished("end_of_turn", answer[:-1], stats, prompt_tokens=self.prompt, prompt_seconds=PROMPT_SECONDS)
 
     def _steps(
         self, rng: random.Random, block: int, target: list[int], noise: tuple[int, ...], before: float

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from localdiff.diffusion.settings import SamplerSettings
-from localdiff.events import Event, FinishReason, Prefilled, RunFinished, RunStarted, RunStats
+from localdiff.events import Event, FinishReason, Prefilled, RunStarted
 from localdiff.options import CONTEXT_SIZE, GenerateOptions
-from tests.fakes.engine import IDENTITY, Block, FakePieces, ScriptedEngine
+from tests.fakes.engine import IDENTITY, Block, FakePieces, ScriptedEngine, finished
 
 TOKENS_A_MESSAGE = 6
 
@@ -95,7 +95,7 @@ class ScriptedChatModel:
             if isinstance(event, RunStarted) and 0 < held < total:
                 yield Prefilled(done=held, total=total, cached_tokens=held, seconds=0.0)
             if isinstance(event, Prefilled) and cancel.is_set():
-                yield RunFinished(reason="cancelled", token_ids=(), stats=_nothing(total))
+                yield finished("cancelled", (), (), prompt_tokens=total, prompt_seconds=0.1)
                 return
 
     def count(self, text: str, *, max_tokens: int | None = None) -> int:
@@ -110,21 +110,6 @@ class ScriptedChatModel:
     def prompt_ids(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> list[int]:
         """One id a character."""
         return [ord(character) for message in messages for character in message["content"]]
-
-
-def _nothing(prompt_tokens: int) -> RunStats:
-    return RunStats(
-        prompt_tokens=prompt_tokens,
-        prompt_seconds=0.1,
-        tokens=0,
-        seconds=0.0,
-        tok_per_s=0.0,
-        denoise_passes=0,
-        commit_passes=0,
-        tokens_per_step=0.0,
-        peak_bytes=None,
-        blocks=(),
-    )
 
 
 def chat_model_of(script: Mapping[str, Any]) -> ScriptedChatModel:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from localdiff.diffusion.settings import SamplerSettings
@@ -197,21 +197,34 @@ class ScriptedEngine:
                 yield TextCommitted(block=number, channel=channel, text=text)
 
     def _finished(self, reason: FinishReason, kept: list[int], done: list[BlockStats]) -> RunFinished:
-        seconds = sum(block.seconds for block in done)
-        passes = sum(block.steps for block in done)
-        return RunFinished(
-            reason=reason,
-            token_ids=tuple(kept),
-            stats=RunStats(
-                prompt_tokens=self.prompt_tokens,
-                prompt_seconds=PROMPT_SECONDS,
-                tokens=len(kept),
-                seconds=seconds,
-                tok_per_s=len(kept) / seconds,
-                denoise_passes=passes,
-                commit_passes=max(len(done) - 1, 0),
-                tokens_per_step=len(kept) / passes,
-                peak_bytes=self.peak_bytes,
-                blocks=tuple(done),
-            ),
-        )
+        return finished(reason, kept, done, prompt_tokens=self.prompt_tokens, peak_bytes=self.peak_bytes)
+
+
+def finished(
+    reason: FinishReason,
+    ids: Sequence[int],
+    blocks: Sequence[BlockStats],
+    *,
+    prompt_tokens: int,
+    prompt_seconds: float = PROMPT_SECONDS,
+    peak_bytes: int | None = None,
+) -> RunFinished:
+    """The end of a run of these blocks, with its figures; rates are 0 where no step was taken."""
+    seconds = sum(block.seconds for block in blocks)
+    passes = sum(block.steps for block in blocks)
+    return RunFinished(
+        reason=reason,
+        token_ids=tuple(ids),
+        stats=RunStats(
+            prompt_tokens=prompt_tokens,
+            prompt_seconds=prompt_seconds,
+            tokens=len(ids),
+            seconds=seconds,
+            tok_per_s=len(ids) / seconds if seconds else 0.0,
+            denoise_passes=passes,
+            commit_passes=max(len(blocks) - 1, 0),
+            tokens_per_step=len(ids) / passes if passes else 0.0,
+            peak_bytes=peak_bytes,
+            blocks=tuple(blocks),
+        ),
+    )

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from localdiff.events import BlockCommitted, BlockStarted, BlockStats, DenoiseStep, Event, RunFinished, TextCommitted
 from localdiff.identity import ModelIdentity
 from localdiff.options import CONTEXT_SIZE, GenerateOptions
-from tests.fakes.canvas import SCRIPTS, Script, Vocabulary
-from tests.fakes.engine import IDENTITY
+from tests.fakes.canvas import PROMPT_SECONDS, SCRIPTS, Script, Vocabulary
+from tests.fakes.engine import IDENTITY, finished
 
 
 @dataclass(kw_only=True)
@@ -99,8 +99,4 @@ class CanvasPlayer:
             seconds = at / self.script.steps_per_second
             yield BlockCommitted(block=event.block, token_ids=(), steps=at, seconds=seconds, reason="cancelled")
             done.append(BlockStats(steps=at, seconds=seconds, reason="cancelled"))
-        finished = [event for event in self.script.events() if isinstance(event, RunFinished)][0]
-        seconds = sum(block.seconds for block in done)
-        rate = len(kept) / seconds if seconds else 0.0
-        stats = replace(finished.stats, tokens=len(kept), seconds=seconds, tok_per_s=rate, blocks=tuple(done))
-        yield RunFinished(reason="cancelled", token_ids=tuple(kept), stats=stats)
+        yield finished("cancelled", kept, done, prompt_tokens=self.script.prompt, prompt_seconds=PROMPT_SECONDS)

@@ -17,9 +17,7 @@ from localdiff.events import (
     DenoiseStep,
     Event,
     Prefilled,
-    RunFinished,
     RunStarted,
-    RunStats,
     TextCommitted,
 )
 from localdiff.options import GenerateOptions
@@ -28,7 +26,7 @@ from localdiff.trace.reader import parse_trace
 from localdiff.trace.recorder import Recorder
 from localdiff.trace.trace import Trace
 from tests.fakes.canvas import pieces_of
-from tests.fakes.engine import ScriptedEngine
+from tests.fakes.engine import ScriptedEngine, finished
 from tests.screens import hostile
 
 HEADER = Header(
@@ -137,23 +135,7 @@ def condensing(
         )
         text = "".join(f" {WORDS[token - 2]}" for token in final[:cut] if token != END)
         yield TextCommitted(block=block, channel="answer", text=text)
-    passes = blocks * steps
-    yield RunFinished(
-        reason="end_of_turn",
-        token_ids=tuple(kept),
-        stats=RunStats(
-            prompt_tokens=20,
-            prompt_seconds=0.25,
-            tokens=len(kept),
-            seconds=clock,
-            tok_per_s=len(kept) / clock,
-            denoise_passes=passes,
-            commit_passes=blocks - 1,
-            tokens_per_step=len(kept) / passes,
-            peak_bytes=None,
-            blocks=tuple(done),
-        ),
-    )
+    yield finished("end_of_turn", kept, done, prompt_tokens=20, prompt_seconds=0.25)
 
 
 def _step(
