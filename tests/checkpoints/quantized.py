@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from quant.files.source import read_source
 from quant.jobs.job import Job
@@ -12,19 +15,32 @@ from quant.jobs.verify import verify
 from quant.planning.plan import make_plan
 from quant.recipe import RECIPES, Recipe
 
+SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+"""What a job makes of the files of `tests.checkpoints.weights`."""
 
-def quantize(source: Path, output: Path, recipe: str | Recipe) -> Path:
-    """Quantizes the weights of a directory, copies its other files, or repairs what is there; returns `output`."""
+
+def make_job(source: Path, output: Path, recipe: str | Recipe = "4bit", **changes: Any) -> Job:
+    """The job that quantizes the weights of a directory; `changes` are fields of it."""
     job = Job(
         plan=make_plan(RECIPES[recipe] if isinstance(recipe, str) else recipe, read_source(source)),
         output=output,
         open_source=lambda file: nullcontext(source / file.name),
         tool="test",
-        files={path.name: path.read_bytes for path in source.iterdir() if "safetensors" not in path.name},
-        damaged=damaged_files(output) if output.exists() else frozenset(),
     )
-    list(run(job))
+    return replace(job, **changes)
+
+
+def quantize(source: Path, output: Path, recipe: str | Recipe) -> Path:
+    """Quantizes the weights of a directory, copies its other files, or repairs what is there; returns `output`."""
+    files = {path.name: path.read_bytes for path in source.iterdir() if "safetensors" not in path.name}
+    damaged = damaged_files(output) if output.exists() else frozenset[str]()
+    list(run(make_job(source, output, recipe, files=files, damaged=damaged)))
     return output
+
+
+def tree(directory: Path) -> Mapping[str, bytes]:
+    """Every file below a directory: its name there → what is in it."""
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def damaged_files(output: Path) -> frozenset[str]:

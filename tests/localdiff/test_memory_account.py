@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,11 +13,10 @@ from localdiff.memory_account import MemoryAccount, held_by_plan
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from quant.files.manifest import read_manifest
-from quant.files.source import read_source
-from quant.jobs.job import Job
 from quant.jobs.run import run
-from quant.planning.plan import describe_plan, make_plan
+from quant.planning.plan import describe_plan
 from quant.recipe import RECIPES
+from tests.checkpoints.quantized import make_job
 from tests.checkpoints.released import released_config
 from tests.checkpoints.weights import write_small_weights
 from tests.models.held import held_by_cache, held_by_manifest
@@ -58,13 +56,7 @@ def test_the_cache_is_what_the_model_allocates(context: int, dtype: torch.dtype)
 
 
 def test_the_weights_of_a_quantized_checkpoint_are_its_bytes(tmp_path: Path) -> None:
-    source = write_small_weights(tmp_path / "model")
-    job = Job(
-        plan=make_plan(RECIPES["4bit"], read_source(source)),
-        output=tmp_path / "out",
-        open_source=lambda file: nullcontext(source / file.name),
-        tool="test",
-    )
+    job = make_job(write_small_weights(tmp_path / "model"), tmp_path / "out")
     list(run(job))
     manifest = read_manifest(tmp_path / "out")
     loaded = sum(value.nbytes for shard in manifest.shards for value in load_file(tmp_path / "out" / shard).values())

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
 
 from quant.files.manifest import read_manifest
-from quant.files.source import read_source
-from quant.jobs.job import Job
 from quant.jobs.pool import available_workers
 from quant.jobs.run import run
-from quant.planning.plan import make_plan, working_bytes
-from quant.recipe import RECIPES
+from quant.planning.plan import working_bytes
 from tests.checkpoints.full_width import write_full_width
+from tests.checkpoints.quantized import make_job
 from tests.models.held import held_by_manifest
 from tests.models.process_memory import anonymous_bytes, needs_status
 
@@ -26,13 +23,7 @@ def test_memory_is_that_of_a_few_slices(tmp_path: Path) -> None:
     source = tmp_path / "model"
     shapes = write_full_width(source, layers=1, only="experts.gate_up_proj")
     workers = available_workers(torch.device("cpu"))
-    job = Job(
-        plan=make_plan(RECIPES["4bit-small"], read_source(source)),
-        output=tmp_path / "out",
-        open_source=lambda file: nullcontext(source / file.name),
-        tool="test",
-        workers=workers,
-    )
+    job = make_job(source, tmp_path / "out", "4bit-small", workers=workers)
     before = anonymous_bytes()
     peak = max(anonymous_bytes() for _ in run(job))
     assert list(shapes.values()) == [(128, 1408, 2816)]

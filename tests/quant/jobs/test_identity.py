@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,10 @@ from quant.names import JOB_FILE
 from quant.planning.plan import make_plan
 from quant.recipe import RECIPES
 from tests.checkpoints.manifest import MANIFEST
+from tests.checkpoints.quantized import SHARDS
+from tests.checkpoints.quantized import make_job as job_of
 from tests.checkpoints.weights import write_small_weights
 
-SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 MADE = Identity(
     tool="localdiff 0.1.0",
     encoding=1,
@@ -47,15 +47,8 @@ def source(tmp_path: Path) -> Path:
 
 
 def make_job(source: Path, output: Path, **changes: Any) -> Job:
-    job = Job(
-        plan=make_plan(RECIPES["4bit"], read_source(source)),
-        output=output,
-        open_source=lambda file: nullcontext(source / file.name),
-        tool="test 1",
-        model="org/model",
-        files={"config.json": (source / "config.json").read_bytes},
-    )
-    return replace(job, **changes)
+    files = {"config.json": (source / "config.json").read_bytes}
+    return job_of(source, output, **({"model": "org/model", "files": files} | changes))
 
 
 def finish(job: Job) -> list[JobEvent]:

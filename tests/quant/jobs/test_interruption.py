@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
@@ -16,13 +16,14 @@ from quant import MANIFEST_FILE
 from quant.errors import OutputError
 from quant.files.disk import Disk
 from quant.files.manifest import read_manifest
-from quant.files.source import SourceFile, read_source
+from quant.files.source import SourceFile
 from quant.jobs.job import Job
 from quant.jobs.run import run
 from quant.jobs.verify import verify
 from quant.names import SCRATCH, partial_directory
-from quant.planning.plan import make_plan
 from quant.recipe import Recipe, Rule
+from tests.checkpoints.quantized import SHARDS, tree
+from tests.checkpoints.quantized import make_job as job_of
 
 RECIPE = Recipe(
     name="x",
@@ -89,22 +90,8 @@ class StoppingDisk(Disk):
         super().remove(path)
 
 
-Tree: TypeAlias = Mapping[str, bytes]
-
-
-def tree(directory: Path) -> Tree:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
-
-
 def make_job(source: Path, output: Path, recipe: Recipe = RECIPE, **changes: object) -> Job:
-    job = Job(
-        plan=make_plan(recipe, read_source(source)),
-        output=output,
-        open_source=lambda file: nullcontext(source / file.name),
-        tool="test",
-        files={"config.json": b"{}"},
-    )
-    return replace(job, **changes)  # type: ignore[arg-type]
+    return job_of(source, output, recipe, **({"files": {"config.json": b"{}"}} | changes))
 
 
 @pytest.fixture
@@ -140,7 +127,7 @@ def replacing_beside_an_unfinished_job(source: Path, output: Path) -> Job:
 
 def repairing(source: Path, output: Path) -> Job:
     list(run(make_job(source, output)))
-    shard = output / "model-00002-of-00002.safetensors"
+    shard = output / SHARDS[1]
     shard.write_bytes(shard.read_bytes()[:-1] + b"!")
     return make_job(source, output, damaged=frozenset({shard.name}))
 
@@ -245,11 +232,11 @@ def test_interruptions_can_follow_each_other(source: Path, tmp_path: Path) -> No
 def test_a_stopped_process_leaves_finished_shards_that_are_not_made_again(source: Path, tmp_path: Path) -> None:
     job = make_job(source, tmp_path / "out")
     operations = 0
-    while not (tmp_path / "out.partial" / "model-00001-of-00002.safetensors.json").exists():
+    while not (tmp_path / "out.partial" / f"{SHARDS[0]}.json").exists():
         operations += 1
         with pytest.raises(Stopped):
             list(run(job, disk=StoppingDisk(operations, by_half=False)))
-    shard = tmp_path / "out.partial" / "model-00001-of-00002.safetensors"
+    shard = tmp_path / "out.partial" / SHARDS[0]
     before = shard.stat().st_ino
     list(run(job))
     assert (tmp_path / "out" / shard.name).stat().st_ino == before

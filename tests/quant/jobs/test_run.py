@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -41,10 +41,9 @@ from quant.jobs.run import run
 from quant.jobs.verify import verify, worst_tensors
 from quant.planning.plan import make_plan
 from quant.recipe import RECIPES
-from tests.checkpoints.quantized import damaged_files
+from tests.checkpoints.quantized import SHARDS, damaged_files, tree
+from tests.checkpoints.quantized import make_job as job_of
 from tests.checkpoints.weights import small_weights, write_small_weights
-
-SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 
 
 @pytest.fixture
@@ -53,22 +52,8 @@ def source(tmp_path: Path) -> Path:
 
 
 def make_job(source: Path, output: Path, recipe: str = "4bit", **changes: object) -> Job:
-    def open_source(file: SourceFile) -> AbstractContextManager[Path]:
-        return nullcontext(source / file.name)
-
-    job = Job(
-        plan=make_plan(RECIPES[recipe], read_source(source)),
-        output=output,
-        open_source=open_source,
-        tool="test 1",
-        model="org/model",
-        files={"config.json": (source / "config.json").read_bytes, "NOTICE": b"changed"},
-    )
-    return replace(job, **changes)  # type: ignore[arg-type]
-
-
-def content(directory: Path) -> Mapping[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir()}
+    files = {"config.json": (source / "config.json").read_bytes, "NOTICE": b"changed"}
+    return job_of(source, output, recipe, **({"model": "org/model", "files": files} | changes))
 
 
 def finish(job: Job) -> list[JobEvent]:
@@ -88,7 +73,7 @@ def count(events: list[JobEvent], kind: type[JobEvent]) -> int:
 def test_the_output_has_exactly_the_specified_files(source: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     finish(make_job(source, output))
-    assert set(content(output)) == {*SHARDS, "model.safetensors.index.json", "quant.json", "config.json", "NOTICE"}
+    assert set(tree(output)) == {*SHARDS, "model.safetensors.index.json", "quant.json", "config.json", "NOTICE"}
     assert {path.name for path in tmp_path.iterdir()} == {"model", "out"}
     assert (output / "config.json").read_bytes() == (source / "config.json").read_bytes()
 
@@ -127,7 +112,7 @@ def test_the_manifest_tells_where_everything_came_from(source: Path, tmp_path: P
     job = make_job(source, output, revision="abc")
     finish(job)
     manifest = read_manifest(output)
-    assert (manifest.tool, manifest.model, manifest.revision) == ("test 1", "org/model", "abc")
+    assert (manifest.tool, manifest.model, manifest.revision) == ("test", "org/model", "abc")
     assert manifest.recipe == job.plan.recipe
     assert {name: entry.sha256 for name, entry in manifest.sources.items()} == {
         name: hashlib.sha256((source / name).read_bytes()).hexdigest()
@@ -155,7 +140,7 @@ def test_the_plans_sizes_are_the_real_ones(source: Path, tmp_path: Path) -> None
 def test_two_runs_give_the_same_bytes_whatever_the_number_of_workers(source: Path, tmp_path: Path) -> None:
     finish(make_job(source, tmp_path / "one"))
     finish(make_job(source, tmp_path / "three", workers=3))
-    assert content(tmp_path / "one") == content(tmp_path / "three")
+    assert tree(tmp_path / "one") == tree(tmp_path / "three")
 
 
 def test_torch_has_its_threads_back_afterwards(source: Path, tmp_path: Path) -> None:
@@ -208,7 +193,7 @@ def test_a_cancelled_job_keeps_what_is_finished_and_is_continued(source: Path, t
     assert not output.exists()
     again = finish(job)
     assert again[0] == JobStarted(source_bytes=job.plan.shards[1].source.nbytes)
-    assert content(output) == content(tmp_path / "whole")
+    assert tree(output) == tree(tmp_path / "whole")
 
 
 def test_a_file_that_is_not_needed_any_more_is_not_opened(source: Path, tmp_path: Path) -> None:
@@ -244,7 +229,7 @@ def test_nothing_is_left_of_an_unfinished_job_that_another_one_replaces(source: 
     (tmp_path / "out.partial" / "OLD").write_bytes(b"old")
     finish(make_job(source, tmp_path / "out", "int8", force=True))
     finish(make_job(source, tmp_path / "fresh", "int8"))
-    assert content(tmp_path / "out") == content(tmp_path / "fresh")
+    assert tree(tmp_path / "out") == tree(tmp_path / "fresh")
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -306,11 +291,11 @@ def test_a_job_of_which_nothing_is_finished_is_in_nobodys_way(source: Path, tmp_
 def test_a_finished_output_is_refused_and_left_alone(source: Path, tmp_path: Path) -> None:
     job, output = make_job(source, tmp_path / "out"), tmp_path / "out"
     finish(job)
-    before = content(output)
+    before = tree(output)
     with pytest.raises(OutputError, match="already exists") as caught:
         finish(job)
     assert "--force" in (caught.value.hint or "")
-    assert content(output) == before
+    assert tree(output) == before
     assert {path.name for path in tmp_path.iterdir()} == {"model", "out"}
 
 
@@ -323,9 +308,9 @@ def test_force_replaces_a_finished_output(source: Path, tmp_path: Path) -> None:
 
 def test_an_unfinished_replacement_leaves_the_old_output_in_place(source: Path, tmp_path: Path) -> None:
     finish(make_job(source, tmp_path / "out"))
-    before = content(tmp_path / "out")
+    before = tree(tmp_path / "out")
     list(run(make_job(source, tmp_path / "out", "int8", force=True), cancelled=lambda: True))
-    assert content(tmp_path / "out") == before
+    assert tree(tmp_path / "out") == before
 
 
 def test_a_directory_of_something_else_is_refused_even_with_force(source: Path, tmp_path: Path) -> None:
@@ -333,7 +318,7 @@ def test_a_directory_of_something_else_is_refused_even_with_force(source: Path, 
     (tmp_path / "out" / "diary.txt").write_text("dear")
     with pytest.raises(OutputError, match="not a quantized model"):
         finish(make_job(source, tmp_path / "out", force=True))
-    assert content(tmp_path / "out") == {"diary.txt": b"dear"}
+    assert tree(tmp_path / "out") == {"diary.txt": b"dear"}
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -349,7 +334,7 @@ def test_a_directory_that_appears_meanwhile_is_left_alone(source: Path, tmp_path
     (output / "thesis.txt").write_text("years of work")
     with pytest.raises(OutputError, match="exists and is not a quantized model"):
         list(events)
-    assert content(output) == {"thesis.txt": b"years of work"}
+    assert tree(output) == {"thesis.txt": b"years of work"}
     (output / "thesis.txt").unlink()
     finish(make_job(source, output, force=force))
 
@@ -360,12 +345,12 @@ def test_a_finished_output_that_appears_meanwhile_is_replaced_only_by_force(sour
     events = run(make_job(source, output))
     next(event for event in events if isinstance(event, FileChecked))
     other.rename(output)
-    before = content(output)
+    before = tree(output)
     with pytest.raises(OutputError, match="already exists"):
         list(events)
     with pytest.raises(OutputError, match="already exists"):
         next(run(make_job(source, output)))  # before anything is read again
-    assert content(output) == before
+    assert tree(output) == before
     finish(make_job(source, output, force=True))
     assert read_manifest(output).recipe.name == "4bit"
 
@@ -486,7 +471,7 @@ def test_each_kind_of_damage_is_found(source: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     finish(make_job(source, output))
     assert [checked.problem for checked in verify(output)] == [None] * 5
-    for name, before in content(output).items():
+    for name, before in tree(output).items():
         for position in range(0, len(before), len(before) // 15 + 1):
             damaged = bytearray(before)
             damaged[position] ^= 1 << position % 8
@@ -545,7 +530,7 @@ def test_what_the_disk_did_not_keep_is_not_published(source: Path, tmp_path: Pat
 def test_a_rerun_rebuilds_only_the_damaged_shard(source: Path, tmp_path: Path) -> None:
     job, output = make_job(source, tmp_path / "out"), tmp_path / "out"
     finish(job)
-    before = content(output)
+    before = tree(output)
     path = output / SHARDS[1]
     damaged = bytearray(path.read_bytes())
     damaged[-9] ^= 4
@@ -554,7 +539,7 @@ def test_a_rerun_rebuilds_only_the_damaged_shard(source: Path, tmp_path: Path) -
     events = finish(replace(job, damaged=damaged_files(output)))
     assert not any(isinstance(event, FileChecked) for event in events[: events.index(first(events, JobStarted))])
     assert [event.shard for event in events if isinstance(event, ShardStarted)] == [SHARDS[1]]
-    assert content(output) == before
+    assert tree(output) == before
 
 
 def test_a_repair_refuses_weights_that_are_not_those_of_the_rest(source: Path, tmp_path: Path) -> None:
@@ -572,11 +557,11 @@ def test_a_repair_refuses_weights_that_are_not_those_of_the_rest(source: Path, t
 def test_a_rerun_repairs_a_small_file(source: Path, tmp_path: Path) -> None:
     job, output = make_job(source, tmp_path / "out"), tmp_path / "out"
     finish(job)
-    before = content(output)
+    before = tree(output)
     (output / "config.json").write_text("{}")
     events = finish(replace(job, damaged=frozenset({"config.json"})))
     assert count(events, ShardStarted) == 0
-    assert content(output) == before
+    assert tree(output) == before
 
 
 def test_a_manifest_over_its_error_limit_does_not_verify(source: Path, tmp_path: Path) -> None:
@@ -683,10 +668,10 @@ def test_an_output_is_not_repaired_in_the_place_of_an_unfinished_job(source: Pat
     finish(make_job(source, output))
     list(run(make_job(source, output, "int8", force=True), cancelled=lambda: True))
     (output / SHARDS[1]).write_bytes(b"x")
-    before = content(output), content(unfinished)
+    before = tree(output), tree(unfinished)
     with pytest.raises(OutputError, match="is damaged, and .* holds an unfinished job"):
         finish(make_job(source, output, damaged=damaged_files(output)))
-    assert (content(output), content(unfinished)) == before
+    assert (tree(output), tree(unfinished)) == before
 
 
 def test_a_job_without_workers_or_files_is_refused(source: Path, tmp_path: Path) -> None:

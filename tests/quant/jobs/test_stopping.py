@@ -11,32 +11,20 @@ import pytest
 
 from quant.errors import OutputError
 from quant.files.disk import Disk
-from quant.files.source import SourceFile, SourceStoppedError, read_source
+from quant.files.source import SourceFile, SourceStoppedError
 from quant.jobs.events import BytesDone, FileChecked, JobFinished, JobStarted, JobStopped, ShardStarted
 from quant.jobs.job import Job
 from quant.jobs.output import Output
 from quant.jobs.run import run
 from quant.names import JOB_FILE, MANIFEST_FILE, SCRATCH, discarded_directory, partial_directory
-from quant.planning.plan import make_plan
-from quant.recipe import RECIPES
+from tests.checkpoints.quantized import SHARDS, make_job
 from tests.checkpoints.weights import write_small_weights
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     source = write_small_weights(tmp_path / "model")
-
-    @contextmanager
-    def open_source(file: SourceFile) -> Iterator[Path]:
-        yield source / file.name
-
-    return Job(
-        plan=make_plan(RECIPES["4bit"], read_source(source)),
-        output=tmp_path / "out",
-        open_source=open_source,
-        tool="test 1",
-        files={"config.json": (source / "config.json").read_bytes},
-    )
+    return make_job(source, tmp_path / "out", files={"config.json": (source / "config.json").read_bytes})
 
 
 def when(events: list[object], kind: type) -> Callable[[], bool]:
@@ -152,7 +140,7 @@ def test_what_is_finished_can_be_told_without_touching_anything(job: Job, tmp_pa
     events: list[object] = []
     for event in run(job, cancelled=lambda: sum(isinstance(event, ShardStarted) for event in events) == 2):
         events.append(event)
-    assert finished() == {"model-00001-of-00002.safetensors"}
+    assert finished() == {SHARDS[0]}
     assert Output(replace(job, model="other"), Disk()).finished() == frozenset()
     run_until(job, FileChecked)
     assert finished() == {shard.file for shard in job.plan.shards}

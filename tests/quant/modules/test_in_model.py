@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,10 @@ from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.codecs import CODECS
 from quant.codecs.codec import Encoded
 from quant.files.manifest import Manifest, read_manifest
-from quant.files.source import read_source
-from quant.jobs.job import Job
-from quant.jobs.run import run
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, swap_modules
-from quant.planning.plan import make_plan
 from quant.recipe import RECIPES
 from tests.checkpoints.layouts import QUANTIZABLE, write_checkpoint
+from tests.checkpoints.quantized import quantize
 
 
 @pytest.fixture(scope="module")
@@ -32,15 +28,8 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     return Checkpoint(write_checkpoint(QUANTIZABLE, tmp_path_factory.mktemp("checkpoint")))
 
 
-def quantize(source: Path, output: Path, recipe: str) -> tuple[Manifest, dict[str, Tensor]]:
-    job = Job(
-        plan=make_plan(RECIPES[recipe], read_source(source)),
-        output=output,
-        open_source=lambda file: nullcontext(source / file.name),
-        tool="test",
-    )
-    list(run(job))
-    manifest = read_manifest(output)
+def stored(source: Path, output: Path, recipe: str) -> tuple[Manifest, dict[str, Tensor]]:
+    manifest = read_manifest(quantize(source, output, recipe))
     return manifest, {name: part for shard in manifest.shards for name, part in load_file(output / shard).items()}
 
 
@@ -56,7 +45,7 @@ def logits(model: DiffusionGemma) -> Tensor:
 @pytest.mark.parametrize("recipe", RECIPES)
 @torch.no_grad()
 def test_quantized_modules_against_decoded_weights(checkpoint: Checkpoint, tmp_path: Path, recipe: str) -> None:
-    manifest, parts = quantize(checkpoint.directory, tmp_path / "out", recipe)
+    manifest, parts = stored(checkpoint.directory, tmp_path / "out", recipe)
     config = ModelConfig.from_dict(checkpoint.config())
     with torch.device("meta"):
         decoded, quantized = DiffusionGemma(config), DiffusionGemma(config)

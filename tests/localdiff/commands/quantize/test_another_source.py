@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,25 +18,11 @@ from quant.jobs import identity
 from quant.jobs.events import JobEvent, ShardWritten
 from quant.jobs.job import Job
 from quant.jobs.run import run
+from tests.checkpoints.quantized import SHARDS, tree
 from tests.checkpoints.weights import write_small_text, write_small_weights
 from tests.screens.processes import Cli
 
-SHARD = "model-00001-of-00002.safetensors"
 LONG_AGO = 1_600_000_000
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    return write_small_text(write_small_weights(tmp_path / "a" / "small"))
-
-
-@pytest.fixture
-def output(home: Path) -> Path:
-    return home / "models" / "small-4bit"
-
-
-def tree(directory: Path) -> Mapping[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def age(directory: Path) -> None:
@@ -57,7 +43,7 @@ def test_other_weights_of_the_same_name_and_sizes_are_not_taken_for_those_it_was
     age(other)
     assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
     if damaged:
-        damage(output / SHARD)
+        damage(output / SHARDS[0])
     before = tree(output)
     result = cli("quantize", str(other), "--yes", stdin=b"")
     assert (result.code, result.stdout) == (2, "")
@@ -103,7 +89,7 @@ def test_what_is_refused_is_refused_before_anybody_is_asked(
     cli: Cli, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
-    damage(output / SHARD)
+    damage(output / SHARDS[0])
     with monkeypatch.context() as patch:  # a later version that would store the same weights otherwise
         patch.setattr(identity, "ENCODING", 2)
         result = cli("quantize", str(source), "--yes", stdin=b"")

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,26 +29,12 @@ from quant.jobs.events import FileChecked, JobEvent
 from quant.jobs.job import Job
 from quant.jobs.run import run
 from quant.jobs.verify import verify
+from tests.checkpoints.quantized import SHARDS, tree
 from tests.checkpoints.weights import write_small_text, write_small_weights
 from tests.fakes.permissions import as_anyone
 from tests.screens.processes import Cli, Result
 
-SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 NAME = "small-4bit"
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    return write_small_text(write_small_weights(tmp_path / "small"))
-
-
-@pytest.fixture
-def output(home: Path) -> Path:
-    return home / "models" / NAME
-
-
-def tree(directory: Path) -> Mapping[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def flip(path: Path, position: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 from collections import namedtuple
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,18 +17,13 @@ from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.model_store import MODEL
 from localdiff.ui.output import Output, Stream
 from quant.files.manifest import read_manifest
+from tests.checkpoints.quantized import SHARDS, tree
 from tests.checkpoints.weights import write_small_text, write_small_weights
 from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub, nobody
 from tests.localdiff.conftest import UseHub
 from tests.screens.processes import Cli
 
 FIRST, VISION, LAST = (f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3))
-SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
-
-
-@pytest.fixture
-def output(home: Path) -> Path:
-    return home / "models" / "small-4bit"
 
 
 @pytest.fixture
@@ -38,10 +33,6 @@ def server(tmp_path: Path, use_hub: UseHub) -> Iterator[Hub]:
     with hub(small=Repository(files=files, license="apache-2.0")) as running:
         use_hub(running)
         yield running
-
-
-def tree(directory: Path) -> Mapping[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def cache(tmp_path: Path) -> Path:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.checkpoints.layouts import QUANTIZABLE, write_checkpoint
+from tests.checkpoints.quantized import SHARDS, tree
 from tests.checkpoints.weights import write_small_weights
 from tests.fakes.hub import Hub, Repository, hub
 from tests.localdiff.conftest import point_at
@@ -27,12 +28,6 @@ PATIENCE = 120.0
 
 # A request is given up after half a minute; here it never is, so that whoever ends sooner did not wait for that.
 PATIENT = "from localdiff.hub import repository; repository._TIMEOUT = 600; from localdiff.__main__ import main; main()"
-
-SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
-
-
-def tree(directory: Path) -> Mapping[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from localdiff.model_store import find
-from tests.checkpoints.weights import write_small_weights
+from tests.checkpoints.quantized import tree
 from tests.screens.processes import Cli
 
 NAME = "small-4bit"
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    return write_small_weights(tmp_path / "small")
-
-
-@pytest.fixture
-def output(home: Path) -> Path:
-    return home / "models" / NAME
-
-
-def tree(directory: Path) -> Mapping[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def test_what_is_in_the_way_is_refused_before_anything_is_planned(cli: Cli, source: Path, tmp_path: Path) -> None:
