@@ -193,10 +193,15 @@ def trace_of(events: Iterable[Event], header: Header = HEADER, *, pieces: dict[i
     return parse_trace(record(events, header, pieces=pieces), "test.jsonl")
 
 
+def recorded(header: Header = HEADER, **shape: int) -> bytes:
+    """The file of a `condensing` run."""
+    header = dataclasses.replace(header, record_top_k=shape.get("record_top_k", 0))
+    return record(condensing(**shape), header, pieces=word_pieces())
+
+
 def condensed(header: Header = HEADER, **shape: int) -> Trace:
     """The trace of a `condensing` run."""
-    header = dataclasses.replace(header, record_top_k=shape.get("record_top_k", 0))
-    return trace_of(condensing(**shape), header, pieces=word_pieces())
+    return parse_trace(recorded(header, **shape), "test.jsonl")
 
 
 def hostile_trace() -> Trace:

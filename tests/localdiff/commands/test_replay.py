@@ -18,12 +18,12 @@ import pytest
 from localdiff.commands.replay import ReplayRequest
 from localdiff.events import DenoiseStep
 from localdiff.trace import opening
-from tests.fakes.traces import condensing, record, trace_of, word_pieces
+from tests.fakes.traces import condensed, condensing, record, recorded, word_pieces
 from tests.screens import hostile
 from tests.screens.processes import TIMEOUT, Cli, Terminal, environment, process, terminal
 
-DATA = record(condensing(blocks=3, steps=4, length=24), pieces=word_pieces())
-TEXT = trace_of(condensing(blocks=3, steps=4, length=24), pieces=word_pieces()).text()
+DATA = recorded(blocks=3, steps=4, length=24)
+TEXT = condensed(blocks=3, steps=4, length=24).text()
 
 
 @pytest.fixture

@@ -28,14 +28,14 @@ from quant.hashing import file_sha256
 from tests.checkpoints.manifest import MANIFEST
 from tests.checkpoints.weights import write_small_weights
 from tests.fakes.engine import IDENTITY, Block, ScriptedEngine
-from tests.fakes.traces import HEADER, condensing, record, word_pieces
+from tests.fakes.traces import HEADER, condensing, record, recorded, word_pieces
 from tests.screens.processes import CapturedStream, Cli
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "run.jsonl"
-    path.write_bytes(record(condensing(), pieces=word_pieces()))
+    path.write_bytes(recorded())
     return path
 
 
@@ -51,7 +51,7 @@ def text_of(stream: Stream) -> str:
 
 def test_diff_as_text_and_as_a_page(cli: Cli, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = tmp_path / "other.jsonl"
-    other.write_bytes(record(condensing(seed=3), pieces=word_pieces()))
+    other.write_bytes(recorded(seed=3))
     result = cli("trace", "diff", str(file), str(other))
     assert (result.code, result.stderr) == (0, "")
     assert "The runs begin from different noise and diverge in block 1 at step 1" in result.stdout
@@ -116,7 +116,7 @@ class Rerun:
 def nameless(file: Path) -> None:
     """The trace without hashes, so that any model will do."""
     header = dataclasses.replace(HEADER, model=dataclasses.replace(HEADER.model, weights=None, tokenizer=None))
-    file.write_bytes(record(condensing(), header, pieces=word_pieces()))
+    file.write_bytes(recorded(header))
 
 
 def test_rerun_says_that_all_is_the_same(file: Path, streams: Output) -> None:
@@ -140,7 +140,7 @@ def test_a_later_reply_of_a_chat_may_differ_on_the_same_machine(file: Path, stre
     messages = (Message(role="user", content="Hi"), Message(role="assistant", content="Hello."))
     plain = dataclasses.replace(HEADER.model, weights=None, tokenizer=None)
     header = dataclasses.replace(HEADER, model=plain, messages=messages)
-    file.write_bytes(record(condensing(), header, pieces=word_pieces()))
+    file.write_bytes(recorded(header))
     request = trace_check.CheckRequest(file=str(file), rerun=True)
     with pytest.raises(TraceError) as caught:
         trace_check.trace_check(request, streams, load=Rerun(IDENTITY, change=True))
@@ -209,7 +209,7 @@ def test_rerun_loads_what_the_trace_names_unless_told_otherwise(
         model=dataclasses.replace(HEADER.model, revision="abc"),
         machine=dataclasses.replace(HEADER.machine, device="cuda"),
     )
-    (tmp_path / "run.jsonl").write_bytes(record(condensing(), header, pieces=word_pieces()))
+    (tmp_path / "run.jsonl").write_bytes(recorded(header))
     choices: list[tuple[ModelChoice, int]] = []
 
     def load(choice: ModelChoice, *, context_size: int, loading: object) -> None:

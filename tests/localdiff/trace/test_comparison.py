@@ -16,7 +16,7 @@ from localdiff.trace.reader import parse_trace
 from localdiff.trace.trace import Trace
 from localdiff.view.widths import text_width
 from tests.fakes.trace_pair import CHANGES, A, B, changed, recipe
-from tests.fakes.traces import HEADER, condensed, condensing, hostile_trace, record, trace_of, word_pieces
+from tests.fakes.traces import HEADER, condensed, condensing, hostile_trace, recorded, trace_of, word_pieces
 from tests.screens import hostile
 from tests.screens.markup import Elements, words_of
 
@@ -158,7 +158,7 @@ def test_a_report_of_many_differences_ends() -> None:
 
 
 def test_traces_that_end_anywhere_are_compared() -> None:
-    lines = record(condensing(blocks=2, steps=2, length=8), pieces=word_pieces()).splitlines(keepends=True)
+    lines = recorded(blocks=2, steps=2, length=8).splitlines(keepends=True)
     for cut in range(1, len(lines) + 1):
         trace = parse_trace(b"".join(lines[:cut]), "cut")
         for pair in ((trace, A), (A, trace), (trace, trace)):
@@ -168,7 +168,7 @@ def test_traces_that_end_anywhere_are_compared() -> None:
 
 
 def cut_short(lines: int) -> Trace:
-    whole = record(condensing(blocks=3, steps=4, length=24), pieces=word_pieces())
+    whole = recorded(blocks=3, steps=4, length=24)
     return parse_trace(b"".join(whole.splitlines(keepends=True)[:lines]), "cut")
 
 
@@ -219,7 +219,7 @@ def test_an_adapter_is_named_as_a_user_would() -> None:
     adapted = dataclasses.replace(
         HEADER, model=dataclasses.replace(HEADER.model, adapter=Adapter(name="sudoku", files="ab12"))
     )
-    other = trace_of(list(condensing(blocks=3, steps=4, length=24)), adapted, pieces=word_pieces())
+    other = condensed(adapted, blocks=3, steps=4, length=24)
     assert ("model adapter", "none", "sudoku, ab12") in compare(A, other).settings
 
 

@@ -15,7 +15,7 @@ from localdiff.trace.header import Adapter
 from localdiff.trace.page.page import page
 from localdiff.trace.reader import parse_trace
 from tests.fakes.engine import Block, ScriptedEngine
-from tests.fakes.traces import HEADER, condensed, condensing, hostile_trace, record, scripted, trace_of, word_pieces
+from tests.fakes.traces import HEADER, condensed, condensing, hostile_trace, recorded, scripted, trace_of, word_pieces
 from tests.screens.markup import Elements, words_of
 
 TRACE = condensed(blocks=3, steps=5, length=32)
@@ -124,7 +124,7 @@ def test_a_demo_is_called_one() -> None:
 
 
 def test_a_trace_that_ends_anywhere_has_a_page() -> None:
-    lines = record(condensing(blocks=2, steps=2, length=8), pieces=word_pieces()).splitlines(keepends=True)
+    lines = recorded(blocks=2, steps=2, length=8).splitlines(keepends=True)
     for cut in range(1, len(lines)):
         text = page(parse_trace(b"".join(lines[:cut]), "cut"))
         assert "This trace ends early" in text

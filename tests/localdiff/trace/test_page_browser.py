@@ -14,7 +14,7 @@ from localdiff.events import BlockCommitted, DenoiseStep, RunFinished
 from localdiff.trace.page.page import page
 from localdiff.trace.reader import parse_trace
 from localdiff.trace.trace import Trace
-from tests.fakes.traces import END, HEADER, PAD, condensed, condensing, hostile_trace, record, trace_of, word_pieces
+from tests.fakes.traces import END, HEADER, PAD, condensed, condensing, hostile_trace, recorded, trace_of, word_pieces
 from tests.screens.browser import Browser, executable
 
 pytestmark = pytest.mark.skipif(executable() is None, reason="there is no Chromium here")
@@ -328,7 +328,7 @@ def test_bytes_are_shown_as_their_character_and_padding_as_a_dot(show: Show) -> 
 
 @pytest.mark.slow
 def test_traces_that_end_early_open(show: Show) -> None:
-    lines = record(condensing(blocks=2, steps=2, length=8), pieces=word_pieces()).splitlines(keepends=True)
+    lines = recorded(blocks=2, steps=2, length=8).splitlines(keepends=True)
     for cut in (1, 3, 4, 6, 9):
         browser = show(parse_trace(b"".join(lines[:cut]), "cut"))
         assert browser.errors == []

@@ -23,9 +23,9 @@ from localdiff.events import DenoiseStep, Event
 from localdiff.trace.reader import parse_trace, read_stream, read_trace
 from localdiff.trace.trace import Trace
 from tests.fakes.engine import Block, ScriptedEngine
-from tests.fakes.traces import HEADER, condensing, record, scripted, single, trace_of, word_pieces
+from tests.fakes.traces import HEADER, condensing, record, recorded, scripted, single, trace_of, word_pieces
 
-DATA = record(condensing(), pieces=word_pieces())
+DATA = recorded()
 
 
 def refusal(data: bytes) -> str:
