@@ -204,8 +204,8 @@ def condensed(header: Header = HEADER, **shape: int) -> Trace:
     return parse_trace(recorded(header, **shape), "test.jsonl")
 
 
-def hostile_trace() -> Trace:
-    """A run all of whose texts would like to do something to whoever shows them."""
+def hostile_recording() -> bytes:
+    """The file of a run all of whose texts would like to do something to whoever shows them."""
     pieces = {token: hostile.PIECES[token % len(hostile.PIECES)] for token in range(200)}
     header = dataclasses.replace(
         HEADER,
@@ -216,7 +216,12 @@ def hostile_trace() -> Trace:
         gold=hostile.TEXT,
     )
     events = [
-        dataclasses.replace(event, text=hostile.TEXT) if type(event).__name__ == "TextCommitted" else event
+        dataclasses.replace(event, text=hostile.TEXT) if isinstance(event, TextCommitted) else event
         for event in condensing()
     ]
-    return trace_of(events, header, pieces=pieces)
+    return record(events, header, pieces=pieces)
+
+
+def hostile_trace() -> Trace:
+    """The trace of a `hostile_recording`."""
+    return parse_trace(hostile_recording(), "hostile.jsonl")

@@ -151,6 +151,17 @@ class Terminal:
         """Press keys; `\\x03` is Ctrl-C."""
         os.write(self.master, keys)
 
+    def resize(self, columns: int, rows: int) -> None:
+        """Pull at the window."""
+        self.screen.resize(rows, columns)
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def read_on(self, seconds: float) -> None:
+        """Read what comes within some time."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self._read(0.05)
+
     def hold(self) -> None:
         """Press Ctrl-S, and read until nothing has come for a while: whoever draws waits for the terminal by then."""
         self.type(b"\x13")

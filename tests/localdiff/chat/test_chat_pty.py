@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
-import struct
 import termios
 import time
 from collections.abc import Iterator
@@ -31,7 +29,7 @@ PARAGRAPH = "First part, done.\n\n"
 PARAGRAPHS = BLOCKS | {"replies": [[{"text": PARAGRAPH}, {"text": "Second.", "steps": 10_000}]]}
 LONG_PROMPT = {"prompt_pause": 0.5, "tokens_a_message": 4000}
 PASTE = b"\x1b[200~one\n/exit\nthree\x1b[201~"
-CTRL_C, CTRL_D, CTRL_G, CTRL_S, CTRL_U, ENTER = b"\x03", b"\x04", b"\x07", b"\x13", b"\x15", b"\r"
+CTRL_C, CTRL_D, CTRL_G, CTRL_U, ENTER = b"\x03", b"\x04", b"\x07", b"\x15", b"\r"
 
 
 class Chats:
@@ -102,12 +100,6 @@ def wait_for_last(chat: Terminal, line: str) -> None:
     chat.wait_until(lambda: chat.lines()[-1] == line, f"{line!r}, at the end,")
 
 
-def settle(chat: Terminal, seconds: float = 0.4) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        chat._read(0.05)
-
-
 def test_a_turn_and_ctrl_d(chats: Chats) -> None:
     chat = chats(script=HELLO)
     before = mode(chat)
@@ -155,7 +147,7 @@ def test_fetched_from_the_background_in_a_reply_it_has_the_keyboard_to_itself(ch
     assert mode(chat) & termios.ECHO
     chat.type(ENTER)
     chat.wait_for("back")
-    settle(chat)
+    chat.read_on(0.4)
     assert not mode(chat) & termios.ECHO
     chat.type(PASTE)
     over.touch()
@@ -441,10 +433,8 @@ def test_a_terminal_that_is_closed_ends_the_chat_and_not_the_session(chats: Chat
 def test_termination_does_not_wait_for_a_terminal_that_is_held(chats: Chats, live: str) -> None:
     chat = chats("--live", live, script=PARAGRAPHS)
     say(chat, "Hi")
-    chat.wait_for("First part, done.")
-    time.sleep(1)  # for the step that commits it; a slower machine takes longer to show it, too
-    chat.type(CTRL_S)
-    time.sleep(0.3)  # until it is held, and the reply goes on behind that
+    chat.wait_for("block 2" if live == "on" else "First part, done.")  # once it is committed
+    chat.hold()
     os.kill(chat.child.pid, signal.SIGTERM)
     assert chat.child.wait(TIMEOUT) == 143
     assert [line.get("answer") for line in chats.session()] == [None, "First part, done.\n\n"]
@@ -518,14 +508,12 @@ def test_the_window_may_be_pulled_at(chats: Chats) -> None:
     chat = chats(script=chats.held())
     for columns, rows in ((60, 20), (100, 30), (80, 24)):
         chat.type(b"words ")
-        chat.screen.resize(rows, columns)
-        fcntl.ioctl(chat.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        settle(chat, 0.3)
+        chat.resize(columns, rows)
+        chat.read_on(0.3)
     chat.type(ENTER)
     chat.wait_for("First part")
-    chat.screen.resize(18, 50)
-    fcntl.ioctl(chat.master, termios.TIOCSWINSZ, struct.pack("HHHH", 18, 50, 0, 0))
-    settle(chat, 0.6)
+    chat.resize(50, 18)
+    chat.read_on(0.6)
     chats.let_go()
     chat.wait_for("23 tok ·")  # the footer of a narrow terminal
     wait_for_last(chat, ">>>")
@@ -580,7 +568,7 @@ def test_no_key_is_echoed_between_loading_and_the_first_prompt(chats: Chats) -> 
     while b">>>" not in chat.raw:  # prompt-toolkit is imported meanwhile
         assert not mode(chat) & termios.ECHO
         assert time.monotonic() < deadline, chat.lines()
-        settle(chat, 0.002)
+        chat.read_on(0.002)
     chat.type(CTRL_D)
     assert chat.finish() == 0
 
@@ -636,7 +624,7 @@ def test_a_paste_that_a_terminal_does_not_keep_whole_does_not_swallow_the_keys_a
     say(chat, "Hi")
     chat.wait_for("First part")
     chat.type(b"\x1b[200~" + b"word " * 1200 + b"\x1b[201~")
-    settle(chat)  # until the system has handed all of it to the terminal, which is full
+    chat.read_on(0.4)  # until the system has handed all of it to the terminal, which is full
     chats.let_go()
     chat.wait_for("word word")
     assert b"the terminal kept only the beginning of this paste" in chat.raw
@@ -731,7 +719,7 @@ def test_lines_are_lines_where_nobody_sees_what_is_typed(chats: Chats, tmp_path:
         chat = terminal("chat", script=script, stdout=file.fileno(), stderr=file.fileno(), env=chats.environment)
         chats.running.append(chat)
         say(chat, "Hi")
-        settle(chat, 1.0)
+        chat.read_on(1.0)
         say(chat, "Ho")  # during the reply
         chat.type(CTRL_D)
         assert chat.finish() == 0

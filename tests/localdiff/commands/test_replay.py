@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 import termios
-import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ import pytest
 from localdiff.commands.replay import ReplayRequest
 from localdiff.events import DenoiseStep
 from localdiff.trace import opening
-from tests.fakes.traces import condensed, condensing, record, recorded, word_pieces
+from tests.fakes.traces import condensed, condensing, hostile_recording, record, recorded, word_pieces
 from tests.screens import hostile
 from tests.screens.processes import TIMEOUT, Cli, Terminal, environment, process, terminal
 
@@ -116,14 +115,8 @@ def test_a_terminal_is_not_filled_with_what_is_for_a_file(cli: Cli, file: Path, 
 
 
 def test_a_terminal_gets_text_that_does_nothing(cli: Cli, tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    events = [
-        replace(event, text=hostile.TEXT) if type(event).__name__ == "TextCommitted" else event
-        for event in condensing()
-    ]
     file = tmp_path / "hostile.jsonl"
-    file.write_bytes(record(events, pieces=dict(enumerate(hostile.PIECES * 9))))
+    file.write_bytes(hostile_recording())
     for form in ("text", "json"):
         shown = cli("replay", str(file), "--to", form, terminals="stdout").stdout
         assert hostile.is_tame(shown)
@@ -285,8 +278,7 @@ def test_termination_does_not_wait_for_a_terminal_that_is_held(file: Path, is_pa
     screen = paused_player(file) if is_paused else terminal("replay", str(file), script={}, columns=100, rows=24)
     screen.wait_for("block 1/≤3 · step")
     before = termios.tcgetattr(screen.master)
-    screen.type(b"\x13")
-    time.sleep(0.3)  # until it is held, and a player that goes on waits for it
+    screen.hold()
     os.kill(screen.child.pid, signal.SIGTERM)
     assert screen.child.wait(TIMEOUT) == 143
     assert not before[3] & termios.ECHO and termios.tcgetattr(screen.master)[3] & termios.ECHO

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from xml.etree import ElementTree
 
@@ -24,7 +23,7 @@ from localdiff.trace.timeline import Timeline
 from localdiff.view.layout import Size
 from localdiff.view.palette import DARK
 from localdiff.view.style import row_text
-from tests.fakes.traces import condensed, condensing, trace_of
+from tests.fakes.traces import condensed, hostile_trace
 from tests.screens import hostile
 
 TRACE = condensed(blocks=2, steps=4, length=40)
@@ -92,12 +91,7 @@ def test_a_recording_draws_the_same_screens() -> None:
 
 
 def test_hostile_text_stays_text_in_every_form() -> None:
-    pieces = {token: hostile.PIECES[token % len(hostile.PIECES)] for token in range(200)}
-    events = [
-        dataclasses.replace(event, text=hostile.TEXT) if type(event).__name__ == "TextCommitted" else event
-        for event in condensing()
-    ]
-    trace = trace_of(events, pieces=pieces)
+    trace = hostile_trace()
     line = Timeline(trace.events)
     view = ReplayView(trace, DARK)
     animated = svg_animation(line, view, SIZE, DARK)

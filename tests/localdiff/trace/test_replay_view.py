@@ -15,7 +15,7 @@ from localdiff.view.ansi import encode_row
 from localdiff.view.layout import Size
 from localdiff.view.palette import ASCII, DARK, MONO, Palette
 from localdiff.view.style import row_text, row_width
-from tests.fakes.traces import HEADER, condensed, condensing, trace_of
+from tests.fakes.traces import HEADER, condensed, hostile_trace, trace_of
 from tests.screens import hostile
 
 TRACE = condensed(blocks=3, steps=4, length=40)
@@ -118,17 +118,7 @@ def test_the_end_of_a_text_without_blanks_is_shown_too() -> None:
 
 
 def test_hostile_pieces_text_and_questions_do_nothing() -> None:
-    pieces = {token: hostile.PIECES[token % len(hostile.PIECES)] for token in range(200)}
-    header = dataclasses.replace(
-        HEADER,
-        messages=(Message(role="user", content=hostile.TEXT),),
-        model=dataclasses.replace(HEADER.model, name=hostile.TEXT),
-    )
-    events = [
-        dataclasses.replace(event, text=hostile.TEXT) if type(event).__name__ == "TextCommitted" else event
-        for event in condensing()
-    ]
-    trace = trace_of(events, header, pieces=pieces)
+    trace = hostile_trace()
     view, line = ReplayView(trace, MONO), Timeline(trace.events)
     for index in range(len(line)):
         rows, _ = view.rows(Player(timeline=line, index=index), Size(90, 30))

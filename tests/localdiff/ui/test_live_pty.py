@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shlex
 import signal
-import struct
 import termios
 import time
 from pathlib import Path
@@ -34,13 +32,6 @@ def everything(run: Terminal) -> list[str]:
     return rows + run.lines()
 
 
-def read_on(run: Terminal, seconds: float) -> None:
-    """Read what comes within some time."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        run._read(0.05)
-
-
 def echoes(run: Terminal) -> bool:
     return bool(termios.tcgetattr(run.master)[3] & termios.ECHO)
 
@@ -58,8 +49,7 @@ def pull(run: Terminal, columns: int, rows: int) -> None:
     while run._read(0):
         pass
     run.wait_until(lambda: run.raw.endswith(SYNC_OFF.encode()) or run.child.poll() is not None)
-    run.screen.resize(rows, columns)
-    fcntl.ioctl(run.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    run.resize(columns, rows)
 
 
 def assert_restored(run: Terminal) -> None:
@@ -191,7 +181,7 @@ def test_resized(size: tuple[int, int]) -> None:
     marks = {120: "back to noise", 80: "renoised", 60: " renoised", 40: "b1 s4/48", 22: "b1 s4/48"}
     run.wait_for("block 1 · step 4/48" if rows == 5 else marks[columns])
     run.wait_until(lambda: run.raw.count(SYNC_OFF.encode()) > before and run.raw.endswith(SYNC_OFF.encode()), "a frame")
-    read_on(run, 0.3)
+    run.read_on(0.3)
     lines = run.lines()
     assert sum("4/48" in line for line in lines) == 1, lines
     run.child.send_signal(signal.SIGTERM)
@@ -204,7 +194,7 @@ def test_resized_all_the_time() -> None:
     run.wait_for("settled")
     for columns, rows in ((90, 24), (100, 30), (130, 40), (131, 20), (140, 8), (150, 24)) * 3:
         pull(run, columns, rows)
-        read_on(run, 0.1)
+        run.read_on(0.1)
     assert run.finish() == 0
     words = " ".join(everything(run)).split()
     assert words.count("canvas,") >= 2
