@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+import pytest
 
 from localdiff.ui.mailbox import Mailbox
+
+TIMEOUT = 30.0
+HANGING = 600.0
+"""Seconds that nobody waits who is woken."""
+
+
+def in_background(run: Callable[[], object]) -> None:
+    threading.Thread(target=run, daemon=True).start()
 
 
 def test_the_latest_wins() -> None:
@@ -25,49 +37,42 @@ def test_what_is_kept_stays_in_order_and_ends_what_came_before() -> None:
     assert box.take(0) == ["first", "second", "newest"]
 
 
-def test_taking_waits_for_something_to_come() -> None:
+def test_whoever_takes_is_woken_by_what_comes() -> None:
+    """Each item comes once the one before it was taken: the reader waits for most of them."""
     box: Mailbox[int] = Mailbox()
-    taken: list[list[int]] = []
-    reader = threading.Thread(target=lambda: taken.append(box.take(30)))
-    reader.start()
-    box.put(1)
-    reader.join(30)
-    assert taken == [[1]]
+    taken: SimpleQueue[list[int]] = SimpleQueue()
+    in_background(lambda: [taken.put(box.take(HANGING)) for _ in range(100)])
+    for number in range(100):
+        box.put(number)
+        assert taken.get(timeout=TIMEOUT) == [number]
 
 
-def test_closing_wakes_whoever_waits_and_loses_nothing() -> None:
+@pytest.mark.parametrize("wait", [Mailbox.pause, Mailbox.take], ids=lambda wait: wait.__name__)
+def test_closing_wakes_whoever_waits(wait: Callable[[Mailbox[int], float], object]) -> None:
+    woken: SimpleQueue[object] = SimpleQueue()
+    for _ in range(20):  # of which most wait by the time they are closed
+        box: Mailbox[int] = Mailbox()
+        in_background(lambda box=box: woken.put(wait(box, HANGING)))
+        box.close()
+        assert not woken.get(timeout=TIMEOUT)
+
+
+def test_closing_loses_nothing() -> None:
     box: Mailbox[int] = Mailbox()
-    woken: list[str] = []
-
-    def wait() -> None:
-        box.pause(30)
-        woken.append("paused")
-
-    sleeper = threading.Thread(target=wait)
-    sleeper.start()
     box.put(1, keep=True)
     box.close()
-    sleeper.join(30)
-    assert woken == ["paused"]
     assert box.closed
-    assert box.take(30) == [1]
-    assert box.take(30) == []
+    assert box.take(HANGING) == [1]
+    assert box.take(HANGING) == []
 
 
 def test_a_pause_is_not_ended_by_what_comes_meanwhile() -> None:
     box: Mailbox[int] = Mailbox()
     woken = threading.Event()
-
-    def wait() -> None:
-        box.pause(30)
-        woken.set()
-
-    sleeper = threading.Thread(target=wait)
-    sleeper.start()
+    in_background(lambda: (box.pause(HANGING), woken.set()))
     for item in range(100):
         box.put(item, keep=item % 2 == 0)
     assert not woken.wait(0.1)
     box.close()
-    sleeper.join(30)
-    assert woken.is_set()
+    assert woken.wait(TIMEOUT)
     assert len(box.take(0)) == 51

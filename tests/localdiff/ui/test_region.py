@@ -9,7 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from wcwidth import wcswidth
 
-from localdiff.ui.region import CURSOR_ON, ERASE_BELOW, LEAVE, RESTORE, SYNC_OFF, SYNC_ON, WRAP_OFF, WRAP_ON, Region
+from localdiff.ui.region import (
+    CURSOR_OFF,
+    CURSOR_ON,
+    ERASE_BELOW,
+    LEAVE,
+    RESTORE,
+    SYNC_OFF,
+    SYNC_ON,
+    WRAP_OFF,
+    WRAP_ON,
+    Region,
+)
 from localdiff.view.layout import Size
 from tests.screens.terminal import FakeTerminal
 
@@ -61,7 +72,7 @@ def test_only_rows_that_changed_are_sent() -> None:
     drawing = Drawing()
     drawing.frame("one", "two", "three")
     sent = drawing.frame("one", "TWO", "three")
-    assert "TWO" in sent and "one" not in sent and "three" not in sent
+    assert "TWO" in sent and "one" not in sent and "three" not in sent and CURSOR_OFF not in sent
     assert drawing.frame("one", "TWO", "three") == ""
 
 
