@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from localdiff.bench.step.ceilings import Ceilings
 from localdiff.bench.step.layers import extrapolate
-from localdiff.bench.step.measure import CLOCKED, Timings
+from localdiff.bench.step.measure import Steps, Timings
 from localdiff.bench.step.memory import MemoryUse
 from localdiff.bench.step.parts import PARTS, Part, Place
 from localdiff.bench.step.subject import Subject
@@ -43,44 +43,61 @@ class Report:
     """The figures of a measurement. Seconds, bytes, operations.
 
     Attributes:
+        measured: the steps as they were timed; the figures below are those of all layers.
         step: median of a denoise step, with the 10th and 90th percentile.
         commit: median of a commit pass.
         fused: median of a first step that also commits the block before; None where a run has separate commit passes.
-        is_extrapolated: whether some layers were left out and extrapolated from the others.
-        parts: in the order of `PARTS`; they are those of another step, the median one of `clocked_steps` that the clock
-            of parts slowed down, and add up to `together`, its seconds.
-        work: the least work of a step; `commit_work` the same of a commit pass.
-        floor: lower bound on the seconds of a step on this machine.
-        tokens_per_second: steps per block → committed tokens per second. A block of n steps is n steps and a commit
-            pass, or, where there are fused steps, one of those and n - 1 others.
+        parts: in the order of `PARTS`; they are those of another step, the median one of `CLOCKED` that the clock of
+            parts slowed down.
+        commit_work: the least work of a commit pass; `commit_floor` the seconds that it takes at best.
     """
 
     subject: Subject
     hardware: str
     threads: int
     context: int
-    timed_steps: int
+    measured: Steps
     step: float
     step_percentiles: tuple[float, float]
     first_step: float
     commit: float
     fused: float | None
     prefill: float
-    prefill_rate: float
-    is_extrapolated: bool
     parts: tuple[PartFigures, ...]
-    clocked_steps: int
-    together: float
-    work: Work
     commit_work: Work
-    floor: float
     commit_floor: float
-    tokens_per_second: dict[int, float]
     ceilings: Ceilings
     memory: MemoryUse
-    mean_entropy: float
-    experts_hit: float
-    busiest: int
+
+    @property
+    def together(self) -> float:
+        """Seconds of all parts."""
+        return sum(part.seconds for part in self.parts)
+
+    @property
+    def work(self) -> Work:
+        """The least work of a step."""
+        return sum((part.work for part in self.parts), Work())
+
+    @property
+    def floor(self) -> float:
+        """Lower bound on the seconds of a step on this machine."""
+        return sum(part.floor for part in self.parts)
+
+    @property
+    def prefill_rate(self) -> float:
+        """Tokens of the context that are read per second."""
+        return self.context / self.prefill
+
+    @property
+    def tokens_per_second(self) -> dict[int, float]:
+        """Steps per block → committed tokens per second.
+
+        A block of n steps is n steps and a commit pass, or, where there are fused steps, one of those and n - 1 others.
+        """
+        canvas = self.subject.stands_for.config.canvas_length
+        besides = self.commit if self.fused is None else self.fused - self.step
+        return {count: canvas / (count * self.step + besides) for count in STEP_COUNTS}
 
 
 def make_report(
@@ -95,66 +112,47 @@ def make_report(
     threads: int,
 ) -> Report:
     """All figures, for the model that the subject stands for."""
-    here, there = subject.built.layers, subject.stands_for.layers
     steps, commits, fused_steps = timings.steps, timings.commits, timings.fused
-    is_extrapolated = len(here) != len(there)
 
     def of_all_layers(places: Mapping[Place, float]) -> Mapping[Place, float]:
-        return extrapolate(places, here, there) if is_extrapolated else places
+        if not subject.is_cut:
+            return places
+        return extrapolate(places, subject.built.layers, subject.stands_for.layers)
 
     def factor(places: Mapping[Place, float]) -> float:
         """The ratio by which the parts of layers that were left out make a pass longer."""
         return sum(of_all_layers(places).values()) / sum(places.values())
 
-    step_places, step_factor, commit_factor = of_all_layers(steps.places), factor(steps.places), factor(commits.places)
-    canvas = subject.stands_for.config.canvas_length
+    step_factor, commit_factor = factor(steps.places), factor(commits.places)
     canvas_pass = Pass(
         config=subject.stands_for.config,
         schemes=subject.stands_for.schemes,
         itemsize=subject.dtype.itemsize,
-        rows=canvas,
+        rows=subject.stands_for.config.canvas_length,
         context=context,
         experts_hit=steps.experts_hit,
     )
-    step_work, commit_work = canvas_pass.work(), replace(canvas_pass, is_canvas=False).work()
-    step = statistics.median(steps.seconds) * step_factor
+    commit_work = replace(canvas_pass, is_canvas=False).work()
     # A single step has no deciles; twice the same has those that it should have.
     several = steps.seconds if len(steps.seconds) > 1 else 2 * steps.seconds
     deciles = statistics.quantiles(several, n=10, method="inclusive")
-    commit = statistics.median(commits.seconds) * commit_factor
-    fused = None if fused_steps is None else statistics.median(fused_steps.seconds) * factor(fused_steps.places)
-    parts = _parts(step_places, step_work, ceilings, paths)
-    prefill = timings.prefill * commit_factor
     return Report(
         subject=subject,
         hardware=hardware,
         threads=threads,
         context=context,
-        timed_steps=len(steps.seconds),
-        step=step,
+        measured=steps,
+        step=statistics.median(steps.seconds) * step_factor,
         step_percentiles=(deciles[0] * step_factor, deciles[-1] * step_factor),
         first_step=steps.first * step_factor,
-        commit=commit,
-        fused=fused,
-        prefill=prefill,
-        prefill_rate=context / prefill,
-        is_extrapolated=is_extrapolated,
-        parts=parts,
-        clocked_steps=CLOCKED,
-        together=sum(step_places.values()),
-        work=sum(step_work.values(), Work()),
+        commit=statistics.median(commits.seconds) * commit_factor,
+        fused=None if fused_steps is None else statistics.median(fused_steps.seconds) * factor(fused_steps.places),
+        prefill=timings.prefill * commit_factor,
+        parts=_parts(of_all_layers(steps.places), canvas_pass.work(), ceilings, paths),
         commit_work=sum(commit_work.values(), Work()),
-        floor=sum(part.floor for part in parts),
         commit_floor=sum(_floor(place, work, ceilings) for place, work in commit_work.items()),
-        tokens_per_second={
-            count: canvas / (count * step + commit if fused is None else (count - 1) * step + fused)
-            for count in STEP_COUNTS
-        },
         ceilings=ceilings,
         memory=memory,
-        mean_entropy=steps.mean_entropy,
-        experts_hit=steps.experts_hit,
-        busiest=steps.busiest,
     )
 
 

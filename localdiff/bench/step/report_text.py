@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from localdiff import __version__
+from localdiff.bench.step.measure import CLOCKED
 from localdiff.bench.step.parts import PARTS
 from localdiff.bench.step.report import Report
 from localdiff.sizes import counted, shown_size
@@ -30,13 +31,16 @@ _PREFIXES: Mapping[str, tuple[float, str]] = {"T": (1e12, "G"), "G": (1e9, "M")}
 def table(report: Report, width: int = WIDTH[1]) -> str:
     """The report for people, in lines of at most `width` columns, but no fewer than the columns of figures need."""
     width = min(max(width, WIDTH[0]), WIDTH[1])
-    lines = [*_subject(report), *_columns(report), "", *_below(report)]
     margin = max(len(part) for part in PARTS) + 2
-    lines += ["", "computed by", *(f"{part.part:<{margin}}{part.path}" for part in report.parts if part.path), ""]
-    indents = [margin if line.startswith(PARTS) else 0 for line in lines]
-    totals = list(_totals(report))
-    every = zip([*lines, *totals], [*indents, *[_MARGIN] * len(totals)], strict=True)
-    return "".join(f"{part}\n" for line, indent in every for part in folded(line, width, indent=indent))
+    paths = [f"{part.part:<{margin}}{part.path}" for part in report.parts if part.path]
+    blocks = (
+        ([*_subject(report), *_columns(report), "", *_below(report), "", "computed by"], 0),
+        (paths, margin),
+        (["", *_totals(report)], _MARGIN),
+    )
+    return "".join(
+        f"{row}\n" for lines, indent in blocks for line in lines for row in folded(line, width, indent=indent)
+    )
 
 
 def _flops(rate: float) -> str:
@@ -45,34 +49,35 @@ def _flops(rate: float) -> str:
 
 
 def _subject(report: Report) -> Iterator[str]:
-    subject = report.subject
+    subject, steps = report.subject, report.measured
     yield f"{subject.name}, recipe {subject.recipe}, {short_name(subject.dtype)} on {subject.device}"
     yield f"{report.hardware}, torch {torch.__version__}"
     yield (
         f"context {counted(report.context, 'token')}, canvas {subject.built.config.canvas_length}; "
-        f"{counted(report.timed_steps, 'step')} timed; mean entropy {report.mean_entropy:.2f} nats; "
-        f"{100 * report.experts_hit:.0f} % of the experts used, at most {counted(report.busiest, 'row')} each"
+        f"{counted(len(steps.seconds), 'step')} timed; mean entropy {steps.mean_entropy:.2f} nats; "
+        f"{100 * steps.experts_hit:.0f} % of the experts used, at most {counted(steps.busiest, 'row')} each"
     )
-    if report.is_extrapolated:
+    if subject.is_cut:
         here, there = len(subject.built.layers), len(subject.stands_for.layers)
         yield f"EXTRAPOLATED: {here} layers were measured, times are estimated for {there}"
     yield ""
 
 
 def _below(report: Report) -> Iterator[str]:
+    subject = report.subject
     yield (
-        f"The parts are those of another step, the middle one of {report.clocked_steps} with a clock at each border "
+        f"The parts are those of another step, the middle one of {CLOCKED} with a clock at each border "
         f"between two parts; it took {report.together / report.step:.2f} times the denoise step below. "
         "Shares are of all parts together."
     )
-    if report.subject.device.type == "cuda":
+    if subject.device.type == "cuda":
         yield (
             "On this device that step is launched kernel by kernel, with a wait at each border: where a part is short, "
             "its ms and its share are those of its launches rather than of its work."
         )
-    if report.subject.device.type == "cpu":
+    if subject.device.type == "cpu":
         yield "Self-conditioning may take longer where predictions are less sure, that is, where they have more nats."
-    if report.is_extrapolated:
+    if subject.is_cut:
         yield "Bytes, operations and floors are those of all layers; memory and the time to load are not."
     if report.step < report.floor or report.commit < report.commit_floor:
         yield "A time below its floor: ceilings are the best of a few short trials, which other work may have slowed."
@@ -134,10 +139,10 @@ def json_line(report: Report, command: str) -> str:
         "threads": report.threads,
         "layers": len(subject.stands_for.layers),
         "layers_measured": len(subject.built.layers),
-        "extrapolated": report.is_extrapolated,
+        "extrapolated": subject.is_cut,
         "canvas": subject.built.config.canvas_length,
         "context": report.context,
-        "steps_timed": report.timed_steps,
+        "steps_timed": len(report.measured.seconds),
         "step_seconds": report.step,
         "step_seconds_p10": report.step_percentiles[0],
         "step_seconds_p90": report.step_percentiles[1],
@@ -153,7 +158,7 @@ def json_line(report: Report, command: str) -> str:
         "operations": round(report.work.operations),
         "parts": parts,
         "parts_seconds": report.together,
-        "parts_steps": report.clocked_steps,
+        "parts_steps": CLOCKED,
         "ceilings": {"copied_bytes_per_s": report.ceilings.copy_rate, "operations_per_s": report.ceilings.products},
         "tok_per_s": {str(count): rate for count, rate in report.tokens_per_second.items()},
         "prefill_seconds": report.prefill,
@@ -163,9 +168,9 @@ def json_line(report: Report, command: str) -> str:
         "mapped_bytes": report.memory.mapped,
         "device_peak_bytes": report.memory.device_peak,
         "load_seconds": subject.load_seconds,
-        "mean_entropy": report.mean_entropy,
-        "experts_hit": report.experts_hit,
-        "busiest_expert_rows": report.busiest,
+        "mean_entropy": report.measured.mean_entropy,
+        "experts_hit": report.measured.experts_hit,
+        "busiest_expert_rows": report.measured.busiest,
     }
     return json.dumps(_short(values))
 

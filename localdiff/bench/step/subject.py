@@ -85,6 +85,11 @@ class Subject:
     load_seconds: float
     expectations: Sequence[Expectation] = ()
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether layers were left out, whose times are extrapolated from those of the others."""
+        return len(self.built.layers) != len(self.stands_for.layers)
+
 
 Progress: TypeAlias = Callable[[str], None]
 T = TypeVar("T")

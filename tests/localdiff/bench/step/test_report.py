@@ -17,7 +17,7 @@ from tests.localdiff.bench.step.small import ALL_LAYERS, CANVAS, CEILINGS
 
 def test_figures_of_a_whole_model() -> None:
     figures = report()
-    assert not figures.is_extrapolated
+    assert not figures.subject.is_cut
     assert figures.step == pytest.approx(1.2)
     assert figures.step_percentiles == pytest.approx((1.04, 1.36))
     assert figures.commit == pytest.approx(0.6)
@@ -67,13 +67,13 @@ def test_it_is_said_where_predictions_decide_the_time_of_self_conditioning() -> 
 def test_a_time_below_its_floor_is_explained() -> None:
     figures = report()
     assert "below its floor" not in table(figures)
-    assert "A time below its floor" in table(dataclasses.replace(figures, floor=1.01 * figures.step))
+    assert "A time below its floor" in table(dataclasses.replace(figures, step=0.99 * figures.floor))
     assert "A time below its floor" in table(dataclasses.replace(figures, commit_floor=1.01 * figures.commit))
 
 
 def test_figures_for_layers_that_were_left_out() -> None:
     whole, cut = report(), report(layers=4)
-    assert cut.is_extrapolated
+    assert cut.subject.is_cut
     measured, all_of_it = 0.01 * 6 * 4 + 0.6, 0.01 * 6 * ALL_LAYERS + 0.6
     assert cut.step == pytest.approx(1.2 * all_of_it / measured)
     assert cut.commit == pytest.approx(0.6 * ALL_LAYERS / 4)
