@@ -241,7 +241,8 @@ def test_parts_are_those_of_a_step_that_there_was() -> None:
     assert _median_pass(passes) is passes[0]
 
 
-def test_paths_are_named() -> None:
+def test_paths_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instructions, "has_bf16_matmul", lambda: True)
     quantized = paths_of(small_subject("4bit").network, torch.float32)
     plain = paths_of(small_subject("bf16", dtype="bf16").network, torch.bfloat16)
     assert quantized["experts"] == quantized["head"] == "decoded to fp32, multiplied through torch"
