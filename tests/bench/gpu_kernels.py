@@ -79,7 +79,7 @@ def kernels(recipe: str, context: int, steps: int, results: Results) -> int:
         print(f"left out: {error.message}")
         return 0
     subject = make(lambda _: None)
-    watch = Stopwatch(subject.network, subject.denoiser, subject.dtype, subject.device, context=context)
+    watch = Stopwatch(subject, context=context)
     with torch.inference_mode():
         watch.prefill()
         events = watch.block_of(watch.denoiser, WARM_UP_REPLAYED + steps)

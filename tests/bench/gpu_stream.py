@@ -51,5 +51,5 @@ def stream(recipe: str, context: int, steps: int, results: Results) -> int:
 
 
 def _milliseconds(subject: Subject, context: int, steps: int) -> float:
-    watch = Stopwatch(subject.network, subject.denoiser, subject.dtype, subject.device, context=context)
+    watch = Stopwatch(subject, context=context)
     return 1e3 * statistics.median(watch.measure(steps).steps.seconds)

@@ -114,7 +114,7 @@ def our_seconds(recipe: str, layers: int, context: int, steps: int, device: str)
     make = random_subject(recipe=recipe, layers=layers, context=context, device=device, dtype="bf16")
     subject = make(lambda _: None)
     forget_device_peak(subject.device)
-    watch = Stopwatch(subject.network, subject.denoiser, subject.dtype, subject.device, context=context)
+    watch = Stopwatch(subject, context=context)
     return list(watch.measure(steps).steps.seconds), str(watch.denoiser)
 
 

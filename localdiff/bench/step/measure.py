@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from localdiff.bench.step.parts import PartClock, Place, waiter
+from localdiff.bench.step.subject import Progress, Subject
 from localdiff.denoising import BlockSettings, Denoiser, Step
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
@@ -90,28 +91,19 @@ class Stopwatch:
     """Times the passes of a loaded model.
 
     Args:
-        dtype: that of the activations.
         context: tokens in the cache before the canvas.
 
     Attributes:
+        denoiser: takes the steps.
         cache: what passes read and write.
     """
 
-    def __init__(
-        self,
-        network: DiffusionGemma,
-        denoiser: Denoiser,
-        dtype: torch.dtype,
-        device: torch.device,
-        *,
-        context: int,
-        progress: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self._network, self._context, self._progress = network, context, progress
-        config = network.config
+    def __init__(self, subject: Subject, *, context: int, progress: Progress = lambda _: None) -> None:
+        self._network, self._context, self._progress = subject.network, context, progress
+        config, device = subject.network.config, subject.device
         self._wait = waiter(device)
-        self.denoiser, self._launched = denoiser, denoiser.without_graphs()
-        self.cache = KVCache(config, context + config.canvas_length, dtype, device)
+        self.denoiser, self._launched = subject.denoiser, subject.denoiser.without_graphs()
+        self.cache = KVCache(config, context + config.canvas_length, subject.dtype, device)
         generator = torch.Generator().manual_seed(_SEED)
         ids = torch.randint(config.vocab_size, (context + config.canvas_length,), generator=generator).to(device)
         self._chunks, self._block = torch.split(ids[:context], PREFILL_CHUNK), ids[context:]

@@ -48,14 +48,7 @@ def run(
         hint = "`LOCALDIFF_CUDA_PLAIN=all` measures the plain path"
         raise ResourceError(f"kernels compute wrong numbers here: {error}", hint) from error
     forget_device_peak(where)  # while weights are converted and compared, there is more on it than in a step
-    stopwatch = Stopwatch(
-        subject.network,
-        subject.denoiser,
-        subject.dtype,
-        subject.device,
-        context=context,
-        progress=progress,
-    )
+    stopwatch = Stopwatch(subject, context=context, progress=progress)
     timings = stopwatch.measure(steps)
     path = stopwatch.denoiser.path_taken
     count = timed_count(subject.device)

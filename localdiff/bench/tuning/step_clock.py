@@ -38,7 +38,7 @@ class StepClock:
     def __init__(self, subject: Subject, *, context: int) -> None:
         self.denoiser = subject.denoiser
         self._context = context
-        self._stopwatch = Stopwatch(subject.network, subject.denoiser, subject.dtype, subject.device, context=context)
+        self._stopwatch = Stopwatch(subject, context=context)
         config = subject.network.config
         self._committed: Sequence[int] = SeededNoise(1).canvas(config.canvas_length, config.vocab_size).tolist()
         with torch.inference_mode():

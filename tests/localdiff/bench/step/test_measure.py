@@ -73,9 +73,7 @@ def test_a_small_model_is_measured(recipe: str, dtype: str) -> None:
 def test_context_longer_than_a_window_and_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localdiff.bench.step.measure.PREFILL_CHUNK", 8)
     subject, told = small_subject(), list[str]()
-    stopwatch = Stopwatch(
-        subject.network, subject.denoiser, subject.dtype, subject.device, context=20, progress=told.append
-    )
+    stopwatch = Stopwatch(subject, context=20, progress=told.append)
     timings = stopwatch.measure(1)
     assert [line for line in told if line.startswith("prefill")] == [
         f"prefill, {start} of 20 tokens" for start in (0, 8, 16)
@@ -88,7 +86,7 @@ def test_every_number_of_rows_is_warmed_up_before_it_is_timed(monkeypatch: pytes
     """A GPU compiles and tunes kernels for a number of rows when it first meets it."""
     monkeypatch.setattr("localdiff.bench.step.measure.PREFILL_CHUNK", 16)
     subject = small_subject()
-    stopwatch = Stopwatch(subject.network, subject.denoiser, subject.dtype, subject.device, context=37)
+    stopwatch = Stopwatch(subject, context=37)
     passes: list[tuple[bool, int]] = []
     is_timed = False
 
@@ -118,9 +116,7 @@ FUSING = [{"fuses_commits": True}, {"static": True, "fuses_commits": True}]
 def stopwatch_with(context: int = 16, **how: bool) -> Stopwatch:
     """One whose steps are computed in a way that this device would not choose."""
     subject = small_subject()
-    return Stopwatch(
-        subject.network, denoiser_of(subject.network, **how), subject.dtype, subject.device, context=context
-    )
+    return Stopwatch(dataclasses.replace(subject, denoiser=denoiser_of(subject.network, **how)), context=context)
 
 
 @pytest.mark.parametrize("how", FUSING, ids=str)
@@ -223,12 +219,7 @@ def test_clocked_steps_are_read_as_the_timed_ones_are(monkeypatch: pytest.Monkey
 def test_the_timed_steps_are_those_of_an_answer() -> None:
     """Seconds are a clock's; what is computed under it is what `dynamic_steps` computes."""
     subject = small_subject()
-    entropies = [
-        Stopwatch(subject.network, subject.denoiser, subject.dtype, subject.device, context=8)
-        .measure(2)
-        .steps.mean_entropy
-        for _ in range(2)
-    ]
+    entropies = [Stopwatch(subject, context=8).measure(2).steps.mean_entropy for _ in range(2)]
     assert entropies[0] == entropies[1]
 
 
