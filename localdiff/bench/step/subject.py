@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 import torch
@@ -138,29 +139,11 @@ def random_subject(
     chosen = recipe_named(recipe)
     kind = torch.bfloat16 if dtype == "auto" else dtype_named(dtype)
     built, stands_for = (_blueprint(configure(count), chosen) for count in (layers, all_layers))
-
-    def refuse_if_too_large(where: torch.device) -> torch.device:
-        _refuse_if_too_large(built, chosen.name, context, where, kind)
-        return where
-
-    where = _where_it_fits(_devices(device), refuse_if_too_large)
+    where = _where_it_fits(_devices(device), partial(_with_room, built, chosen.name, context, kind))
 
     def make(progress: Progress) -> Subject:
-        limit_threads(sum(parameter.numel() for parameter in _sketch(built.config).parameters()), where)
         began = time.perf_counter()
-        network = random_model(
-            built.config,
-            chosen,
-            kind,
-            where,
-            progress=lambda done, of: progress(f"making random weights, {done} of {of} tensors"),
-        )
-        if where.type == "cpu":
-            replace_cpu_modules(
-                network, progress=lambda done, of: progress(f"preparing weights for this CPU, {done} of {of}")
-            )
-        expectations = replace_gpu_modules(network, where) if where.type == "cuda" else ()
-        take_kernels(network, where)
+        network, expectations = _random_network(built.config, chosen, kind, where, progress)
         denoiser = Denoiser.for_device(network, where)
         compare_kernels(denoiser, expectations)
         return Subject(
@@ -235,15 +218,14 @@ def real_subject(
         limit_threads(weights.text_parameters(), where)
         began = time.perf_counter()
         loaded = load_model(planned)
-        network = loaded.network
-        denoiser = Denoiser.for_device(network, where)
+        denoiser = Denoiser.for_device(loaded.network, where)
         compare_kernels(denoiser, loaded.expectations)
-        source_of = planned.skeleton.source_of
-        built = Blueprint(network.config, {name: weights.scheme(stored) for name, stored in source_of.items()})
+        schemes = {name: weights.scheme(stored) for name, stored in planned.skeleton.source_of.items()}
+        built = Blueprint(loaded.network.config, schemes)
         return Subject(
             name=source.name,
             recipe=weights.recipe,
-            network=network,
+            network=loaded.network,
             denoiser=denoiser,
             dtype=planned.skeleton.dtype,
             device=where,
@@ -275,6 +257,27 @@ def _where_it_fits(devices: Sequence[torch.device], attempt: Callable[[torch.dev
         return attempt(roomiest)
 
 
+def _random_network(
+    config: ModelConfig, recipe: Recipe, dtype: torch.dtype, device: torch.device, progress: Progress
+) -> tuple[DiffusionGemma, Sequence[Expectation]]:
+    """A network as the loader leaves one, and plain results that its fast modules have given, too."""
+    limit_threads(sum(parameter.numel() for parameter in _sketch(config).parameters()), device)
+    network = random_model(
+        config,
+        recipe,
+        dtype,
+        device,
+        progress=lambda done, of: progress(f"making random weights, {done} of {of} tensors"),
+    )
+    if device.type == "cpu":
+        replace_cpu_modules(
+            network, progress=lambda done, of: progress(f"preparing weights for this CPU, {done} of {of}")
+        )
+    expectations = replace_gpu_modules(network, device) if device.type == "cuda" else ()
+    take_kernels(network, device)
+    return network, expectations
+
+
 def _blueprint(config: ModelConfig, recipe: Recipe) -> Blueprint:
     return Blueprint(config, stored_as(_sketch(config), recipe))
 
@@ -284,7 +287,8 @@ def _sketch(config: ModelConfig) -> DiffusionGemma:
         return DiffusionGemma(config)
 
 
-def _refuse_if_too_large(built: Blueprint, recipe: str, context: int, device: torch.device, dtype: torch.dtype) -> None:
+def _with_room(built: Blueprint, recipe: str, context: int, dtype: torch.dtype, device: torch.device) -> torch.device:
+    """The device, if random weights fit it."""
     tensors, schemes = [], built.schemes
     for name, tensor in _sketch(built.config).state_dict().items():
         shape = tuple(tensor.shape)
@@ -307,3 +311,4 @@ def _refuse_if_too_large(built: Blueprint, recipe: str, context: int, device: to
             f"`{device}` has {shown_size(free)} free",
             "`--layers 6` measures a fifth of the layers and estimates the rest; a smaller `--recipe` takes less",
         )
+    return device
