@@ -6,11 +6,12 @@ work, so that it is freed as soon as its owner is.
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TypeAlias
 
 import torch
@@ -58,6 +59,7 @@ class GraphCapturer:
         try:
             with (
                 _capturing,
+                _nothing_collected(),
                 torch.cuda.device(self._device),
                 # Comes back to this stream even if Ctrl-C comes while the other one is being entered.
                 torch.cuda.stream(torch.cuda.current_stream(self._device)),
@@ -128,6 +130,21 @@ class GraphCapturer:
             graph.reset()
         self._graphs.clear()
         self._pool = torch.cuda.graph_pool_handle()
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Python collects no garbage inside: a graph in it that torch destroyed would break a capture of this thread.
+
+    Since 2.9 or so torch allows for that (https://github.com/pytorch/pytorch/pull/161037 shows the failure).
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _unmark_generator() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -238,3 +239,34 @@ def test_forgotten_recordings_are_given_up_and_their_memory_is_not_used_again(gr
         capturer.forget()
     assert [graph.is_reset for graph in graphs] == [True, True]
     assert graphs[0].used_pool is not graphs[1].used_pool
+
+
+@pytest.mark.parametrize("is_enabled", [True, False], ids=["enabled", "disabled"])
+def test_no_garbage_is_collected_during_a_recording(graphs: list[Any], is_enabled: bool) -> None:
+    """What is collected may be a graph of another model, whose end would break the recording."""
+
+    class Garbage:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            destroyed.append(len(graphs))
+
+    def work() -> None:
+        Garbage()
+        assert [[] for _ in range(1000)]  # each of which Python would collect for
+        assert not destroyed
+        raise RuntimeError("broke off")
+
+    destroyed: list[int] = []
+    thresholds = gc.get_threshold()
+    gc.set_threshold(1)
+    (gc.enable if is_enabled else gc.disable)()
+    try:
+        assert GraphCapturer(CARD).capture(work) is None
+        assert gc.isenabled() is is_enabled
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.enable()
+    gc.collect()
+    assert destroyed
