@@ -23,6 +23,8 @@ from quant.dtypes import short_name
 MAX_HEAD_DIM = 512
 """With larger heads, a program's rows and keys would not fit the shared memory of every GPU, in two-byte types."""
 MAX_SPLITS = 8
+_REACH = 1 << 31
+"""Numbers that offsets from the first row reach: in the kernels they have 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,9 @@ def attend_rows(
 
     Returns:
         [H, N, d] in the dtype of `q`, a view of [N, H, d].
+
+    Raises:
+        ValueError: there are too many rows for one pass; of the released model more than 262,144.
     """
     from localdiff.kernels.attention_kernels import attention_kernel, combine_kernel
 
@@ -95,6 +100,9 @@ def attend_rows(
     k, v = _alike(k, v)
     if q.stride(-1) != 1:
         q = q.contiguous()
+    most = _REACH // max(heads * size, q.stride(1), k.stride(1))
+    if rows > most:
+        raise ValueError(f"{rows=} should be at most {most}: give them in several passes")
     out = q.new_empty(rows, heads, size)
     if not rows:
         return out.transpose(0, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, get_args
+from unittest import mock
 
 import pytest
 import torch
@@ -235,3 +236,24 @@ def test_which_rows_a_card_has_the_memory_for() -> None:
     assert can_attend(torch.bfloat16, 512) and can_attend(torch.bfloat16, 256)
     assert not can_attend(torch.bfloat16, 1024)
     assert not can_attend(torch.float32, 256)
+
+
+@pytest.mark.parametrize("stacked", [1, 2], ids=["alone", "stacked"])
+def test_more_rows_than_offsets_reach_are_refused(stacked: int) -> None:
+    """Their last numbers would be read and written somewhere before the first ones; nothing is computed here."""
+    from localdiff.kernels import attention, attention_kernels
+
+    heads, size, most = 16, 512, 262_144 // stacked
+
+    def attend(count: int) -> Tensor:
+        q, k = (
+            torch.empty(count, stacked * each, size, device="meta")[:, :each].transpose(0, 1) for each in (heads, 2)
+        )
+        slots = torch.empty(2, 0, size, device="meta")
+        length = torch.empty((), dtype=torch.int32, device="meta")
+        return attention.attend_rows(q, k, k, keys=slots, values=slots, length=length, commit_rows=count, window=None)
+
+    with mock.patch.object(attention_kernels, "attention_kernel", mock.MagicMock()) as kernel:
+        assert attend(most).shape == (heads, most, size) and kernel.__getitem__.call_count == 1
+        with pytest.raises(ValueError, match=f"rows={most + 1} should be at most {most}:"):
+            attend(most + 1)
