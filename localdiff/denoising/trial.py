@@ -34,7 +34,7 @@ def try_kernels(
 ) -> bool:
     """Whether kernels run and compute what they should; if not, models loaded from now on use none on this device.
 
-    Where they do not with tiles that were timed on this GPU, they are tried with the usual ones.
+    Where they do not with tiles that were timed on its GPUs, they are tried with the usual ones.
 
     Args:
         progress: called with the share of the trial that is over; what it raises is no kernel's error.
@@ -48,13 +48,15 @@ def try_kernels(
         try:
             share = next(shares, None)
         except Exception as error:  # of a compiler, of a launch, or results that are no numbers: they share no class
-            if is_out_of_memory(error) or not _still_works(device):
+            devices = {device, *(expectation.device for expectation in expectations)}  # of a model on several GPUs
+            if is_out_of_memory(error) or not all(map(_still_works, devices)):
                 raise
-            if timed_count(device):
+            if any(map(timed_count, devices)):
                 _log.warning(
                     "a GPU kernel fails with the tiles that were timed here (%s): the usual ones are taken", error
                 )
-                use_timed(device, {})
+                for one in devices:
+                    use_timed(one, {})
                 shares = _trial(denoiser, expectations)
                 continue
             exclude(device, error)

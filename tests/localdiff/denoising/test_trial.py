@@ -209,7 +209,7 @@ def test_kernels_that_compute_wrong_numbers_are_not_used(
         right = opening.load_model
 
         def load_model(*arguments: Any, **options: Any) -> LoadedModel:
-            expectation: Any = SimpleNamespace(name="experts", check=differing)
+            expectation: Any = SimpleNamespace(name="experts", device=CPU, check=differing)
             return dataclasses.replace(right(*arguments, **options), expectations=(expectation,))
 
         monkeypatch.setattr(opening, "load_model", load_model)
@@ -279,3 +279,40 @@ def test_a_gpu_that_computes_nothing_any_more_is_not_loaded_again(monkeypatch: p
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
     assert not try_kernels(denoiser, card)
     assert why_unsupported(card) is not None
+
+
+def test_of_a_model_on_several_gpus_each_must_compute_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An illegal access leaves the other GPU as it was, and the model would be loaded again in vain."""
+    card, other = torch.device("cuda", 0), torch.device("cuda", 1)
+    error = RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    def synchronize(device: torch.device) -> None:
+        if device == other:
+            raise error
+
+    def check() -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+    expectation: Any = SimpleNamespace(name="experts", device=other, check=check)
+    denoiser: Any = SimpleNamespace(path=StepPath(), has_kernels=False, parity=dict)
+    with pytest.raises(RuntimeError) as raised:
+        try_kernels(denoiser, card, expectations=[expectation])
+    assert raised.value is error and why_unsupported(card) is None
+
+
+def test_tiles_that_were_timed_on_a_further_gpu_may_be_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    card, other = torch.device("cuda", 0), torch.device("cuda", 1)
+    monkeypatch.setattr(timed, "_timed", {})
+    timed.use_timed(other, {PRODUCT: Tile(32, 64, 4)})
+
+    def check() -> float:
+        if timed.timed_count(other):
+            raise RuntimeError("out of resource: shared memory")
+        return 0.0
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+    expectation: Any = SimpleNamespace(name="experts", device=other, check=check)
+    denoiser: Any = SimpleNamespace(path=StepPath(), has_kernels=False, parity=dict)
+    assert try_kernels(denoiser, card, expectations=[expectation])
+    assert why_unsupported(card) is None and timed.timed_count(other) == 0
