@@ -11,6 +11,7 @@ import torch
 
 from localdiff.bench.step.random_weights import random_model
 from localdiff.denoising import BlockSettings, Denoiser
+from localdiff.denoising.static.cuda_graphs import GraphCapturer
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.model.cache import KVCache
@@ -149,3 +150,25 @@ def test_memory_does_not_grow_from_block_to_block() -> None:
         before = torch.cuda.memory_allocated()
         blocks(model, BLOCKS, denoiser=denoiser)
         assert torch.cuda.memory_allocated() <= before + 1_000_000
+
+
+@pytest.mark.skipif(not HAS_CARD, reason="`test_cuda_graphs` does the same with a stand-in for a card")
+def test_a_recording_that_breaks_off_leaves_the_card_as_it_was() -> None:
+    number = torch.zeros(1, device=DEVICE)
+
+    def counted() -> None:
+        number.add_(1)
+
+    def waiting() -> None:
+        number.item()
+
+    capturer = GraphCapturer(DEVICE)
+    before = capturer.capture(counted)
+    assert capturer.capture(waiting) is None
+    after = capturer.capture(counted)
+    assert before is not None and after is not None
+    before.replay()
+    after.replay()
+    assert number.item() == 2
+    assert torch.randn(8, device=DEVICE).isfinite().all()
+    torch.cuda.empty_cache()
