@@ -132,8 +132,13 @@ def one_line(error: BaseException) -> str:
     What the system says has neither its number nor the path, which our own messages name.
     """
     words = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
-    text = "".join(c if c.isprintable() else " " for c in words)
+    text = "".join(c if c.isprintable() else " " for c in without_password(words))
     return " ".join(text.split())[:200].rstrip(".")
+
+
+def without_password(text: str) -> str:
+    """A text with `****` for the name and the password in each address, as of a mirror or a proxy that wants them."""
+    return re.sub(r"(?<=://)[^\s/]*@", "****@", text)
 
 
 _ALLOCATIONS = (

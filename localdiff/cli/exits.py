@@ -29,6 +29,7 @@ from localdiff.errors import (
     UsageError,
     WeightsError,
     keep_what_failed,
+    without_password,
 )
 from localdiff.ui.output import Color, Output, decide
 
@@ -127,7 +128,7 @@ class Invocation:
     def _report(self, error: Exception) -> int:
         if is_set("LOCALDIFF_DEBUG"):
             with suppress(OSError):
-                traceback.print_exception(error)
+                print(without_password("".join(traceback.format_exception(error))), end="", file=sys.stderr)
         keep_what_failed(error)
         user_error = worded(error)
         if isinstance(user_error, UsageError) and user_error.hint is None:

@@ -6,6 +6,7 @@ Knows what an address is; asks nothing.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import threading
 from urllib.parse import urlsplit
@@ -69,7 +70,12 @@ def _is_time_limit(text: str) -> bool:
 
 def no_address(endpoint: str) -> UsageError:
     """The error that an endpoint is no address."""
-    return UsageError(f"`HF_ENDPOINT={endpoint}` is no address", ADDRESS)
+    return UsageError(f"`HF_ENDPOINT={shown(endpoint)}` is no address", ADDRESS)
+
+
+def shown(endpoint: str) -> str:
+    """An endpoint for messages, without the name and the password that a mirror may want; it may be no address."""
+    return re.sub(r"^([^/@]*://)?.*@", r"\1****@", endpoint, flags=re.DOTALL)
 
 
 def is_readable(endpoint: str) -> bool:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from localdiff.errors import LocaldiffError, ResourceError, WeightsError, one_line
-from localdiff.hub.endpoint import is_address, is_readable, no_address
+from localdiff.hub.endpoint import is_address, is_readable, no_address, shown
 from localdiff.model_reference import KINDS
 
 _NO_ROOM = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
@@ -50,7 +50,7 @@ def explain(
     """
     from huggingface_hub import constants, errors
 
-    page = f"{constants.ENDPOINT}/{reference}"
+    page = f"{shown(constants.ENDPOINT)}/{reference}"
     # Where its folder is none, neither is the one of the downloads, and that is said below.
     if not isinstance(error, NotADirectoryError) and (unread := unreadable_token()) is not None:
         return unread
@@ -129,7 +129,8 @@ def another_commit(reference: str) -> WeightsError:
     from huggingface_hub import constants
 
     return WeightsError(
-        f"what answers at {constants.ENDPOINT} hands out another commit of `{reference}` than the one it is asked for",
+        f"what answers at {shown(constants.ENDPOINT)} hands out another commit of `{reference}` than the one it "
+        "is asked for",
         "`HF_ENDPOINT` names the mirror; without it the Hub itself is asked",
     )
 
@@ -147,7 +148,7 @@ def not_the_hub() -> UnreachableError:
     from huggingface_hub import constants
 
     return UnreachableError(
-        f"what answers at {constants.ENDPOINT} is not the Hub",
+        f"what answers at {shown(constants.ENDPOINT)} is not the Hub",
         "a network may want a login first: open that address in a browser; `HF_ENDPOINT` names another one",
     )
 
@@ -204,22 +205,21 @@ def _explain_network(error: BaseException, reference: str) -> LocaldiffError:
 
     if not is_address(constants.ENDPOINT):
         return no_address(constants.ENDPOINT)
+    where = shown(constants.ENDPOINT)
     # The client's HTTP library hands on the words of the error, not the error.
     if untrusted := _UNTRUSTED.search(str(error)):
         return ConnectionBarredError(
-            f"the certificate of {constants.ENDPOINT} is not trusted: {untrusted[1]}",
+            f"the certificate of {where} is not trusted: {untrusted[1]}",
             "behind a proxy that decrypts what passes through it, `SSL_CERT_FILE` names a file with its certificate",
         )
     if "ProxyError" in _family(error):
         return ConnectionBarredError(
-            f"the proxy refuses the connection to {constants.ENDPOINT}: {error}",
+            f"the proxy refuses the connection to {where}: {one_line(error)}",
             "`HTTPS_PROXY` names it; with a password it is `http://USER:PASSWORD@HOST:PORT`",
         )
     if _is_no_answer(error):
-        return UnreachableError(f"`{reference}` could not be fetched: no answer from {constants.ENDPOINT}", _CONNECTION)
-    return WeightsError(
-        f"`{reference}` could not be fetched: the connection to {constants.ENDPOINT} broke off", _CAN_GO_ON
-    )
+        return UnreachableError(f"`{reference}` could not be fetched: no answer from {where}", _CONNECTION)
+    return WeightsError(f"`{reference}` could not be fetched: the connection to {where} broke off", _CAN_GO_ON)
 
 
 def _bad_proxy() -> ConnectionBarredError | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Literal
 
-from localdiff.hub.endpoint import is_address, require_usable_variables
+from localdiff.hub.endpoint import is_address, require_usable_variables, shown
 from localdiff.hub.problems import ConnectionBarredError, UnreachableError, explain, unreadable_token
 from localdiff.hub.repository import model_info
 
@@ -25,7 +25,7 @@ class Reach:
     """The result of asking the Hub.
 
     Attributes:
-        endpoint: the URL that was asked.
+        endpoint: the URL that was asked, without a password.
         state: `reachable`, `unreachable`, `refused` (it rejects the token), `broken` (it answers with an error),
             `offline` (it may not be asked), `misnamed` (the endpoint is no address, and nobody was asked),
             `unread` (the token cannot be read or sent, and nobody was asked), or `barred` (a proxy or a certificate of
@@ -60,13 +60,13 @@ def reach(model: str) -> Reach:
     from huggingface_hub import constants, get_token
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
-    result = Reach(endpoint=constants.ENDPOINT, state="reachable", has_xet=find_spec("hf_xet") is not None)
+    result = Reach(endpoint=shown(constants.ENDPOINT), state="reachable", has_xet=find_spec("hf_xet") is not None)
     if (unread := unreadable_token()) is not None:
         return replace(result, state="unread", problem=unread.message, advice=unread.hint, has_token=True)
     result = replace(result, has_token=get_token() is not None)
     if constants.is_offline_mode():
         return replace(result, state="offline")
-    if not is_address(result.endpoint):
+    if not is_address(constants.ENDPOINT):
         return replace(result, state="misnamed")
     began = time.perf_counter()
     try:

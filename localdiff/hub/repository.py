@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from localdiff.checkpoint_files import CONFIG, MAX_SMALL, TEXT_FILES
 from localdiff.errors import WeightsError
 from localdiff.hub.cache import delete_hint, folder_of, linked_sha256, size_of, unfinished_file
-from localdiff.hub.endpoint import require_usable_variables
+from localdiff.hub.endpoint import require_usable_variables, shown
 from localdiff.hub.problems import UnreachableError, another_commit, explain, not_downloaded, not_the_hub
 from localdiff.hub.retries import WAITS, with_retries
 from localdiff.model_reference import KINDS
@@ -305,7 +305,7 @@ def _size(reference: str, commit: str, file: RepoSibling) -> int:
     if size is None:
         size = get_hf_file_metadata(hf_hub_url(reference, file.rfilename, revision=commit), timeout=_TIMEOUT).size
     if type(size) is not int or size < 0:  # nor a bool, which is an int
-        raise WeightsError(f"what answers at {constants.ENDPOINT} does not say how large `{file.rfilename}` is")
+        raise WeightsError(f"what answers at {shown(constants.ENDPOINT)} does not say how large `{file.rfilename}` is")
     return size
 
 

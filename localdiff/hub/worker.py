@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from localdiff.errors import LocaldiffError
+from localdiff.errors import LocaldiffError, without_password
 from localdiff.hub.cache import delete_abandoned
 from localdiff.hub.large_file import LargeFile, wait_out_outages
 from localdiff.hub.problems import not_the_hub
@@ -55,7 +55,7 @@ class Notes(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Send the last line, which says what happens now."""
         if lines := record.getMessage().strip().splitlines():
-            self._reports.send(note=lines[-1])
+            self._reports.send(note=without_password(lines[-1]))
 
 
 def progress_bar(reports: Reports) -> type:
@@ -152,7 +152,7 @@ def _fetch(request: dict[str, Any], reports: Reports) -> dict[str, Any]:
     except LocaldiffError as error:
         worded = error
     except Exception as error:
-        worded = LocaldiffError(f"unexpected {type(error).__name__} while fetching: {error}")
+        worded = LocaldiffError(f"unexpected {type(error).__name__} while fetching: {without_password(str(error))}")
     else:
         return {"path": str(path)}
     return {"error": [worded.message, worded.hint, worded.exit_code]}

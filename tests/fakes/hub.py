@@ -131,7 +131,8 @@ class _Handler(BaseHTTPRequestHandler):
         kind = path.split("/")[0] if path.startswith(("api/", "cdn/")) else "resolve"
         owner, name, *rest = path.removeprefix("api/models/").removeprefix("cdn/").split("/")
         repository = self.hub.repositories.get(f"{owner}/{name}")
-        token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        scheme, _, token = (self.headers.get("Authorization") or "").partition(" ")
+        token = token if scheme == "Bearer" else ""  # else it is a password, which any mirror may want
         if token and token != TOKEN:
             return self._refuse(401, message="Invalid credentials in Authorization header")
         if kind == "cdn" and token:

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from localdiff.doctor.hub import finding_of
+from localdiff.hub.endpoint import shown as shown_endpoint
 from localdiff.hub.reach import PUBLIC_ENDPOINT, Reach
 from tests.fakes.hub import TOKEN, Hub, Repository, hub, nobody
 from tests.screens.processes import ROOT, environment, process
@@ -88,6 +89,30 @@ def test_a_hub_that_is_ill(server: Hub, tmp_path: Path, model: str) -> None:
 def test_a_page_in_the_place_of_the_hub(server: Hub, tmp_path: Path) -> None:
     answer = ask(server.url, tmp_path, "owner/page")
     assert (answer["state"], answer["problem"]) == ("broken", f"what answers at {server.url} is not the Hub")
+
+
+def test_the_password_of_a_mirror_is_in_no_answer(server: Hub, tmp_path: Path) -> None:
+    with_password, hidden = (server.url.replace("://", f"://{user}@") for user in ("me:pass:w@rd", "****"))
+    answer = ask(with_password, tmp_path)
+    assert (answer["state"], answer["endpoint"]) == ("reachable", hidden)
+    answer = ask(with_password, tmp_path, "owner/page")
+    assert answer["problem"] == f"what answers at {hidden} is not the Hub"
+    for endpoint, shown in ("http://me:a/b@hub.test", "http://****@hub.test"), ("me:word@hub.test", "****@hub.test"):
+        assert shown_endpoint(endpoint) == shown
+    answer = ask("me:word@hub.test", tmp_path)
+    assert (answer["state"], answer["endpoint"]) == ("misnamed", "****@hub.test")
+
+
+def test_a_traceback_has_no_password_of_a_mirror(server: Hub, tmp_path: Path) -> None:
+    env = environment(
+        HF_ENDPOINT=server.url.replace("://", "://me:word@"),
+        HF_HOME=str(tmp_path),
+        NO_PROXY="127.0.0.1",
+        LOCALDIFF_DEBUG="1",
+    )
+    run = process("run", "-m", "owner/gated", "hi", env=env)
+    assert run.code == 3 and "Traceback" in run.stderr and server.url.replace("://", "://****@") in run.stderr
+    assert "word@" not in run.stderr
 
 
 def test_nobody_there(tmp_path: Path) -> None:

@@ -498,6 +498,7 @@ def test_the_client_s_other_protocol_reports_its_bytes_too() -> None:
 def test_a_note_is_the_last_line_of_what_the_client_says() -> None:
     stream = io.StringIO()
     notes = Notes(Reports(stream))
-    for message in ("It failed.\nTrying again.\n", "\n", ""):
+    for message in ("It failed.\nTrying again.\n", "\n", "", "503 from http://me:word@hub.test/a"):
         notes.emit(logging.LogRecord("hub", logging.WARNING, "", 0, message, (), None))
-    assert [json.loads(line) for line in stream.getvalue().splitlines()] == [{"note": "Trying again."}]
+    sent = [json.loads(line)["note"] for line in stream.getvalue().splitlines()]
+    assert sent == ["Trying again.", "503 from http://****@hub.test/a"]
