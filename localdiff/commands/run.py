@@ -90,17 +90,7 @@ def run(
     Raises:
         SystemExit, KeyboardInterrupt: a signal ended the run at once; what was finished has been kept.
     """
-    if request.json and request.events == STDOUT and request.output is None:
-        raise UsageError(
-            "`--json` and `--events -` both write to stdout", "give `--events` a file, or leave out one of the two"
-        )
-    if request.live.slow and (request.json or request.events is not None or request.record.file is not None):
-        other = "--json" if request.json else "--events" if request.events is not None else "--record"
-        raise UsageError(f"`--slow` and `{other}` exclude each other", "a run that waits has no speed to report")
-    if output.stdout.missing and request.output is None:
-        raise UsageError("stdout is closed, so the answer would be lost", "`-o FILE` writes it to a file")
-    if output.stdout.missing and request.events == STDOUT:
-        raise UsageError("stdout is closed, so the events would be lost", "give `--events` a file")
+    _refuse_contradictions(request, output)
     mode = mode_of(request.live, output, lines_on_stdout=request.events == STDOUT)
     waiting = Waiting(output=output, shown=mode != "off")
     target = None if request.output is None else output_file(request.output, inputs=[request.file])
@@ -130,6 +120,20 @@ def run(
                 with _gone_readers():
                     _deliver(request, output, target, reply, engine.identity, events, hurried=True)
             raise
+
+
+def _refuse_contradictions(request: RunRequest, output: Output) -> None:
+    if request.json and request.events == STDOUT and request.output is None:
+        raise UsageError(
+            "`--json` and `--events -` both write to stdout", "give `--events` a file, or leave out one of the two"
+        )
+    if request.live.slow and (request.json or request.events is not None or request.record.file is not None):
+        other = "--json" if request.json else "--events" if request.events is not None else "--record"
+        raise UsageError(f"`--slow` and `{other}` exclude each other", "a run that waits has no speed to report")
+    if output.stdout.missing and request.output is None:
+        raise UsageError("stdout is closed, so the answer would be lost", "`-o FILE` writes it to a file")
+    if output.stdout.missing and request.events == STDOUT:
+        raise UsageError("stdout is closed, so the events would be lost", "give `--events` a file")
 
 
 @contextmanager

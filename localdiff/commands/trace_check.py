@@ -119,26 +119,29 @@ def _rerun(
     status.clear()
     if cancel.is_set():
         return INTERRUPTED
-    difference = first_difference(recorded, events)
-    if difference is not None:
-        machine = trace.header.machine
-        others = "other devices and versions round differently"
-        if any(message.role == "assistant" for message in trace.header.messages):
-            others += ", and so does a chat, which reads its context in pieces"
-        if machine.device == "cpu":
-            # A name may stand for several: a virtual machine, for example, often has that of its host's family.
-            others += (
-                "; on a CPU the last bits depend on its vector instructions, which differ between machines of the same "
-                "name, too, so that a difference is normal there"
-            )
-        raise TraceError(
-            f"the rerun gave a different result: {printable(difference)}",
-            f"it was recorded on {machine.device}, {printable(machine.hardware)}, with torch "
-            f"{printable(machine.torch)}; {others}",
-        )
+    if (difference := first_difference(recorded, events)) is not None:
+        raise TraceError(f"the rerun gave a different result: {printable(difference)}", _why_different(trace.header))
     until = ", up to where the run was stopped," if was_stopped else ""
     output.stdout.write(f"rerun on {identity.device}: every value of {len(recorded)} events{until} is the same\n")
     return 0
+
+
+def _why_different(header: Header) -> str:
+    """The hint for a rerun that gave something else: where the run was recorded, and what may have changed it."""
+    machine = header.machine
+    others = "other devices and versions round differently"
+    if any(message.role == "assistant" for message in header.messages):
+        others += ", and so does a chat, which reads its context in pieces"
+    if machine.device == "cpu":
+        # A name may stand for several: a virtual machine, for example, often has that of its host's family.
+        others += (
+            "; on a CPU the last bits depend on its vector instructions, which differ between machines of the same "
+            "name, too, so that a difference is normal there"
+        )
+    return (
+        f"it was recorded on {machine.device}, {printable(machine.hardware)}, with torch {printable(machine.torch)}; "
+        f"{others}"
+    )
 
 
 def _with_progress(events: Iterable[Event], status: StatusLine, max_steps: int | None) -> Iterator[Event]:
