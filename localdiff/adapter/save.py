@@ -76,9 +76,7 @@ def save_adapter(
         for factor, tensor in zip(("lora_A", "lora_B"), _peft_factors(term), strict=True):
             stored = tensor.detach().to("cpu", dtype or tensor.dtype, copy=True).contiguous()
             tensors[f"{PEFT_PREFIX}{key}.{factor}.weight"] = stored
-    config = _config({name: term for name, (_, term) in terms.items()}, base)
-    config["target_modules"] = sorted(name for name, (experts, _) in terms.items() if experts is None)
-    config["target_parameters"] = sorted(name for name, (experts, _) in terms.items() if experts is not None) or None
+    config = _config(terms, base)
     metadata = {"format": "pt", FINGERPRINT: fingerprint(network)}
     try:
         _write(Path(directory), tensors, metadata, config)
@@ -118,10 +116,14 @@ def _peft_factors(term: LowRank) -> tuple[Tensor, Tensor]:
     return term.lora_A.flatten(0, 1), term.lora_B.permute(1, 2, 0).flatten(1)
 
 
-def _config(terms: dict[str, LowRank], base: str | None) -> dict[str, Any]:
-    """The keys of PEFT's `LoraConfig`: the most common values, and by name the terms that differ."""
-    ranks = {name: term.rank for name, term in terms.items()}
-    alphas = {name: _whole(term.scale * term.rank) for name, term in terms.items()}
+def _config(terms: dict[str, tuple[int | None, LowRank]], base: str | None) -> dict[str, Any]:
+    """The keys of PEFT's `LoraConfig`: the most common values, and by name the terms that differ.
+
+    Args:
+        terms: number of experts, or None, and the term, by name of what it is added to.
+    """
+    ranks = {name: term.rank for name, (_, term) in terms.items()}
+    alphas = {name: _whole(term.scale * term.rank) for name, (_, term) in terms.items()}
     rank, alpha = (Counter(values.values()).most_common(1)[0][0] for values in (ranks, alphas))
     return {
         "peft_type": "LORA",
@@ -135,6 +137,8 @@ def _config(terms: dict[str, LowRank], base: str | None) -> dict[str, Any]:
         "lora_alpha": alpha,
         "rank_pattern": {name: value for name, value in ranks.items() if value != rank},
         "alpha_pattern": {name: value for name, value in alphas.items() if value != alpha},
+        "target_modules": sorted(name for name, (experts, _) in terms.items() if experts is None),
+        "target_parameters": sorted(name for name, (experts, _) in terms.items() if experts is not None) or None,
         "use_rslora": False,
         "use_dora": False,
         "lora_dropout": 0.0,

@@ -143,8 +143,8 @@ class StoredAdapter:
                     _OTHER_BASE,
                 )
             return
-        base, public_names = self.config.base, [name for name in names if is_public_name(name)]
-        if base is None or not is_public_name(base) or os.path.isdir(base) or not public_names:
+        base, public_names = self.config.base, [name for name in names if _is_public_name(name)]
+        if base is None or not _is_public_name(base) or os.path.isdir(base) or not public_names:
             return
         if base.lower() not in {name.lower() for name in public_names}:
             raise WeightsError(
@@ -213,7 +213,7 @@ class StoredAdapter:
         )
 
 
-def is_public_name(name: str) -> bool:
+def _is_public_name(name: str) -> bool:
     """Whether a model's name means the same on every machine: `demo` or `owner/name` on the Hub, but not a path."""
     return name == DEMO or HUB_ID.fullmatch(name) is not None
 
