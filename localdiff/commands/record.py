@@ -108,10 +108,9 @@ def trace_file(
     if options.file is None:
         yield None
         return
-    hint, elsewhere = "`--record` takes the name of a file", None
-    if folder is not None:
-        hint, elsewhere = f"`{folder}` takes a folder that you may write to", f"`{folder}` may name one on another disk"
     needed = folder is not None
+    hint = f"`{folder}` takes a folder that you may write to" if needed else "`--record` takes the name of a file"
+    elsewhere = f"`{folder}` may name one on another disk" if needed else None
     with run_file(
         "--record", options.file, hint=hint, elsewhere=elsewhere, private=True, needed=needed, others=others
     ) as file:
