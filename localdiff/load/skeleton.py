@@ -112,9 +112,10 @@ class Skeleton:
             activation_bytes=dtype.itemsize,
             slack=0 if on_cpu else SLACK_BESIDES_CONTEXT,
         )
-        layers = [
-            [tensor for tensor in tensors if layer_of(tensor.name) == index] for index in range(len(config.layers))
-        ]
+        layers: list[list[HeldTensor]] = [[] for _ in config.layers]
+        for tensor in tensors:
+            if (index := layer_of(tensor.name)) is not None:
+                layers[index].append(tensor)
         return Demand(
             name=weights.recipe,
             context=context,
