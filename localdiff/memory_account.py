@@ -121,7 +121,7 @@ class MemoryAccount:
         return self.total - (SLACK - SLACK_BESIDES_CONTEXT) <= free
 
 
-def cache_bytes(tensors: Iterable[HeldTensor], *, context: int, window: int, itemsize: int = ACTIVATION_BYTES) -> int:
+def cache_bytes(tensors: Iterable[HeldTensor], *, context: int, window: int, itemsize: int) -> int:
     """Bytes of keys and values: full layers keep `context` positions, sliding ones the last `window - 1`.
 
     A layer is full where it has no `v_proj`; its values are cached beside its keys all the same.

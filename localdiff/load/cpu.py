@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 def replace_cpu_modules(
-    network: DiffusionGemma, *, spare: int | None = None, progress: Callable[[int, int], None] | None = None
+    network: DiffusionGemma, *, spare: int | None = None, progress: Callable[[int, int], None]
 ) -> None:
     """Replaces modules that have a faster form on this CPU, in a network whose weights are in host memory.
 

@@ -60,7 +60,7 @@ def use_cpu_modules(
     *,
     spare: int | None = None,
     min_weights: int = MIN_WEIGHTS,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> str | None:
     """Replaces the quantized modules of a model that lies on the CPU, with its weights assigned.
 
@@ -92,8 +92,7 @@ def use_cpu_modules(
             extra_bytes += fast.extra_bytes
             release_pages(part for tensor in fast.converted for part in (tensor.codes, tensor.scales))
         del plain, fast
-        if progress is not None:
-            progress(done, len(names))
+        progress(done, len(names))
     has_slow_experts = any(isinstance(module, CpuExperts) and module.decodes for module in model.modules())
     return _warning() if has_slow_experts else None
 

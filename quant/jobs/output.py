@@ -40,7 +40,7 @@ _LITTER = {".DS_Store", "Thumbs.db", "desktop.ini"}
 """Files that desktops leave in folders."""
 
 
-def require_free(output: Path, *, force: bool = False, names: Collection[str] | None = None) -> None:
+def require_free(output: Path, *, force: bool, names: Collection[str] | None = None) -> None:
     """Refuse a path that is taken by something other than a quantized model, or that lies in one.
 
     Args:
