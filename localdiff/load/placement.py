@@ -97,19 +97,9 @@ class Placement:
     streamed: bool = False
 
     @property
-    def is_on_one_device(self) -> bool:
-        """Whether all layers compute on one device."""
-        return set(self.layers) == {self.main}
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all layers are on one device, and stay there."""
-        return self.is_on_one_device and not self.offloaded
-
-    @property
     def residence(self) -> Residence:
         """Where the layers' weights are while they compute."""
-        if not self.is_on_one_device:
+        if set(self.layers) != {self.main}:
             return "spread"
         if not self.offloaded:
             return "whole"
@@ -131,7 +121,7 @@ def place(demand: Demand, budgets: Sequence[Budget], *, may_offload: bool, host_
         ResourceError: it does not fit, with the numbers.
     """
     placement = streamed_if_it_fits(demand, _place(demand, budgets, may_offload=may_offload), host_free)
-    if placement.is_on_one_device or not placement.offloaded:
+    if placement.residence != "spread" or not placement.offloaded:
         return placement
     try:
         alone = streamed_if_it_fits(demand, _place(demand, budgets[:1], may_offload=may_offload), host_free)
@@ -192,7 +182,7 @@ def streamed_if_it_fits(demand: Demand, placement: Placement, host_free: int | N
         host_free: free bytes of host memory, or None where they are unknown.
     """
     fits = host_free is not None and 0 < _copied(demand, placement) <= HOST_SHARE * host_free
-    return replace(placement, streamed=placement.main.type == "cuda" and placement.is_on_one_device and fits)
+    return replace(placement, streamed=placement.main.type == "cuda" and placement.residence != "spread" and fits)
 
 
 def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement, host_free: int | None) -> str | None:
@@ -201,7 +191,7 @@ def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement, host_f
     Args:
         host_free: free bytes of host memory, or None where they are unknown.
     """
-    if placement.is_whole:
+    if placement.residence == "whole":
         return None
     if not placement.offloaded:
         devices = len({placement.main, *placement.layers})

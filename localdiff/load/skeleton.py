@@ -176,7 +176,7 @@ class Skeleton:
                 state |= self._parts(name, placement.main if index is None else placement.layers[index])
         progress("weights", done / total)
         network.load_state_dict(state, strict=not placement.offloaded, assign=True)
-        if not placement.is_whole and not placement.streamed:
+        if placement.residence in ("spread", "from files"):
             from localdiff.load.hooks import FileWeights, dispatch
 
             dispatch(network, placement, FileWeights(self.weights, later, dtype))

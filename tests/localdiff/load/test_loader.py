@@ -257,7 +257,7 @@ def test_what_does_not_fit_the_first_gpu_begins_on_the_one_with_most_memory(
     with nullcontext() if fits else pytest.raises(ResourceError, match=f"`cuda:{first}` has") as refused:
         plan = plan_memory(weights, gpu, torch.bfloat16, further=others, context=64, may_offload=True)
     if refused is None:
-        assert plan.placement.is_whole and plan.placement.main == torch.device("cuda", first)
+        assert plan.placement.residence == "whole" and plan.placement.main == torch.device("cuda", first)
         assert plan.free == free[plan.placement.main]
 
 
