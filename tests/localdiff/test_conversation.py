@@ -20,6 +20,7 @@ from localdiff.events import BlockCommitted, DenoiseStep, Event, Prefilled, RunF
 from localdiff.options import GenerateOptions
 from tests.checkpoints.chats import GENERATIONS
 from tests.models.caches import assert_same, prefill
+from tests.models.events import end_of
 from tests.models.speaking import OPTIONS, Dialogue
 
 THOUGHT = "<|channel>thought\nlet me see, it may be this<channel|>"
@@ -229,8 +230,7 @@ def test_a_run_that_is_stopped_keeps_what_it_has_read(tmp_path: Path) -> None:
         events.append(event)
         if isinstance(event, Prefilled) and event.done >= 12:
             cancel.set()
-    assert isinstance(events[-1], RunFinished)
-    assert events[-1].reason == "cancelled"
+    assert end_of(events).reason == "cancelled"
     assert chat.conversation.ids == tuple(prompt[:12])
     chat.say(LONG, "yes.")
     assert chat.read == [len(prompt) - 12]
@@ -246,8 +246,7 @@ def test_a_stopped_reply_goes_on_from_its_committed_blocks(chat: Dialogue) -> No
         events.append(event)
         if isinstance(event, DenoiseStep) and event.block == 3:
             cancel.set()
-    finished = events[-1]
-    assert isinstance(finished, RunFinished)
+    finished = end_of(events)
     assert len(finished.token_ids) == 16
     text = chat.engine.tokenizer.decode(finished.token_ids)
     chat.messages = [*asked, {"role": "assistant", "content": text, "ids": list(finished.token_ids)}]
@@ -454,8 +453,7 @@ def stop(chat: Dialogue, text: str, after: int, options: GenerateOptions) -> Non
         events.append(event)
         if len(events) == after:
             cancel.set()
-    finished = events[-1]
-    assert isinstance(finished, RunFinished)
+    finished = end_of(events)
     answer = chat.engine.tokenizer.decode(finished.token_ids)
     chat.messages = [*asked, {"role": "assistant", "content": answer, "ids": list(finished.token_ids)}]
 

@@ -33,6 +33,7 @@ from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
 from tests.models import tiny
+from tests.models.events import end_of, of, start_of, text_of
 
 A, B = (len(tiny.CONTROL) + tiny.LETTERS.index(letter) for letter in "ab")
 END, PAD = tiny.TURN_END, tiny.PAD
@@ -68,14 +69,6 @@ def options(**values: Any) -> GenerateOptions:
     return GenerateOptions(**{"seed": 7, "max_tokens": 20} | values)
 
 
-def of(kind: type, events: Sequence[Event]) -> list[Any]:
-    return [event for event in events if isinstance(event, kind)]
-
-
-def text_of(events: Sequence[Event], channel: str = "answer") -> str:
-    return "".join(event.text for event in of(TextCommitted, events) if event.channel == channel)
-
-
 def without_times(event: Event) -> dict[str, Any]:
     times = {"seconds", "elapsed", "stats"}
     return {key: value for key, value in dataclasses.asdict(event).items() if key not in times}
@@ -102,8 +95,8 @@ def test_events_come_in_their_order_and_count_from_one(tmp_path: Path) -> None:
 
 def test_alternatives_are_reported_where_asked_for_and_change_nothing(tmp_path: Path) -> None:
     engine = tiny.engine(tmp_path)
-    plain = of(DenoiseStep, list(engine.generate("abc", options())))
-    asked = of(DenoiseStep, list(engine.generate("abc", options(record_top_k=3))))
+    plain = of(DenoiseStep, engine.generate("abc", options()))
+    asked = of(DenoiseStep, engine.generate("abc", options(record_top_k=3)))
     assert [step.argmax_ids for step in asked] == [step.argmax_ids for step in plain]
     assert {(step.top_ids, step.top_probs) for step in plain} == {((), ())}
     for step in asked:
@@ -163,16 +156,15 @@ def test_a_seed_is_an_answer_and_the_engine_keeps_no_state(tmp_path: Path) -> No
 
 def test_a_seed_is_drawn_and_reported_where_none_was_given(tmp_path: Path) -> None:
     engine = tiny.engine(tmp_path)
-    seeds = {next(engine.generate("a", options(seed=None))).seed for _ in range(3)}  # type: ignore[union-attr]
+    seeds = {start_of(engine.generate("a", options(seed=None))).seed for _ in range(3)}
     assert len(seeds) == 3
-    assert next(engine.generate("a", options(seed=0))).seed == 0  # type: ignore[union-attr]
+    assert start_of(engine.generate("a", options(seed=0))).seed == 0
 
 
 @pytest.mark.parametrize("limit", [1, 7, 8, 9, 20])
 def test_it_ends_at_max_tokens_exactly(tmp_path: Path, limit: int) -> None:
     events = list(scripted(tmp_path, [A] * 8).generate("x", options(max_tokens=limit)))
-    finished = events[-1]
-    assert isinstance(finished, RunFinished)
+    finished = end_of(events)
     assert finished.reason == "length"
     assert finished.token_ids == (A,) * limit
     assert text_of(events) == "a" * limit
@@ -182,8 +174,7 @@ def test_it_ends_at_max_tokens_exactly(tmp_path: Path, limit: int) -> None:
 
 def test_it_ends_at_an_end_token_inside_a_block(tmp_path: Path) -> None:
     events = list(scripted(tmp_path, [A, B, END, A, A, END, PAD, PAD]).generate("x", options()))
-    finished = events[-1]
-    assert isinstance(finished, RunFinished)
+    finished = end_of(events)
     assert finished.reason == "end_of_turn"
     assert finished.token_ids == (A, B)
     assert of(BlockCommitted, events)[0].token_ids == (A, B, END)
@@ -193,35 +184,32 @@ def test_it_ends_at_an_end_token_inside_a_block(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("limit", "reason"), [(2, "end_of_turn"), (1, "length"), (3, "end_of_turn")])
 def test_an_end_token_right_at_the_limit_is_an_end_of_turn(tmp_path: Path, limit: int, reason: str) -> None:
-    finished = list(scripted(tmp_path, [A, B, END] + [PAD] * 5).generate("x", options(max_tokens=limit)))[-1]
-    assert isinstance(finished, RunFinished)
+    finished = end_of(scripted(tmp_path, [A, B, END] + [PAD] * 5).generate("x", options(max_tokens=limit)))
     assert finished.reason == reason
     assert finished.token_ids == (A, B)[:limit]
 
 
 def test_it_ends_where_the_context_does(tmp_path: Path) -> None:
     engine = scripted(tmp_path, [A] * 8)
-    prompt = engine.generate("x", options())
-    length = next(prompt).prompt_tokens  # type: ignore[union-attr]
+    length = start_of(engine.generate("x", options())).prompt_tokens
     events = list(engine.generate("x", options(context_size=length + 11, max_tokens=500)))
-    finished = events[-1]
-    assert isinstance(finished, RunFinished)
+    finished = end_of(events)
     assert finished.reason == "context_full"
     assert len(finished.token_ids) == 11
-    assert events[0].max_tokens == 11  # type: ignore[union-attr]
+    assert start_of(events).max_tokens == 11
 
 
 def test_a_run_may_have_more_context_than_the_engine_was_loaded_for(tmp_path: Path) -> None:
     engine = scripted(tmp_path, [A] * 8)
     engine._context_size = 30
-    finished = list(engine.generate("x", options(context_size=100, max_tokens=40)))[-1]
-    assert isinstance(finished, RunFinished) and finished.token_ids == (A,) * 40
+    finished = end_of(engine.generate("x", options(context_size=100, max_tokens=40)))
+    assert finished.token_ids == (A,) * 40
 
 
 @pytest.mark.parametrize("room", [0, -1])
 def test_a_prompt_that_leaves_no_room_is_refused_with_both_numbers(tmp_path: Path, room: int) -> None:
     engine = scripted(tmp_path, [A] * 8)
-    length = next(engine.generate("x", options())).prompt_tokens  # type: ignore[union-attr]
+    length = start_of(engine.generate("x", options())).prompt_tokens
     with pytest.raises(UsageError, match=f"the prompt has {length} tokens and the context holds {length + room}"):
         list(engine.generate("x", options(context_size=length + room)))
 
@@ -325,9 +313,9 @@ def test_a_prompt_may_be_text_messages_or_ids(tmp_path: Path) -> None:
     engine = scripted(tmp_path, [A] * 8)
     ids = engine.tokenizer.encode("<bos><|turn>user\nhi<turn|>\n<|turn>model\n")
     for prompt in ("hi", [{"role": "user", "content": "hi"}], ids):
-        assert next(engine.generate(prompt, options())).prompt_tokens == len(ids)  # type: ignore[union-attr]
-    with_system = next(engine.generate("hi", options(system="be brief")))
-    assert with_system.prompt_tokens == len(  # type: ignore[union-attr]
+        assert start_of(engine.generate(prompt, options())).prompt_tokens == len(ids)
+    with_system = start_of(engine.generate("hi", options(system="be brief")))
+    assert with_system.prompt_tokens == len(
         engine.tokenizer.encode("<bos><|turn>system\nbe brief<turn|>\n<|turn>user\nhi<turn|>\n<|turn>model\n")
     )
 
@@ -348,15 +336,15 @@ def test_two_runs_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
 
 def test_a_block_that_runs_out_of_steps_is_marked(tmp_path: Path) -> None:
     flipping = scripted(tmp_path, *([[A] * 8, [B] * 8] * 10))
-    block = of(BlockCommitted, list(flipping.generate("x", options(max_tokens=8))))[0]
+    block = of(BlockCommitted, flipping.generate("x", options(max_tokens=8)))[0]
     assert (block.reason, block.steps) == ("step_limit", 6)
     capped = scripted(tmp_path, *([[A] * 8, [B] * 8] * 10))
-    block = of(BlockCommitted, list(capped.generate("x", options(max_tokens=8, cap=3))))[0]
+    block = of(BlockCommitted, capped.generate("x", options(max_tokens=8, cap=3)))[0]
     assert (block.reason, block.steps, block.token_ids) == ("step_limit", 3, (A,) * 8)
 
 
 def test_a_sure_draft_stops_at_its_second_step(tmp_path: Path) -> None:
-    block = of(BlockCommitted, list(scripted(tmp_path, [A] * 8).generate("x", options(max_tokens=8))))[0]
+    block = of(BlockCommitted, scripted(tmp_path, [A] * 8).generate("x", options(max_tokens=8)))[0]
     assert (block.reason, block.steps) == ("converged", 2)
 
 
@@ -364,11 +352,11 @@ def test_a_canvas_of_padding_runs_to_the_limit_and_shows_nothing(tmp_path: Path)
     events = list(scripted(tmp_path, [PAD] * 8).generate("x", options(max_tokens=8)))
     assert of(BlockCommitted, events)[0].reason == "step_limit"
     assert text_of(events) == ""
-    assert events[-1].stats.tokens == 0  # type: ignore[union-attr]
+    assert end_of(events).stats.tokens == 0
 
 
 def test_temperature_zero_shows_the_draft_to_the_next_step(tmp_path: Path) -> None:
-    for step in of(DenoiseStep, list(tiny.engine(tmp_path).generate("abc", options(temperature=0.0)))):
+    for step in of(DenoiseStep, tiny.engine(tmp_path).generate("abc", options(temperature=0.0))):
         assert step.sampled_ids == step.argmax_ids
 
 
@@ -394,7 +382,7 @@ def test_a_cancel_stops_between_chunks_of_the_prompt(tmp_path: Path) -> None:
     events = cancel_when(lambda event: isinstance(event, Prefilled), tiny.engine(tmp_path))
     assert len(of(Prefilled, events)) == 1
     assert not of(BlockStarted, events)
-    assert events[-1].reason == "cancelled"  # type: ignore[union-attr]
+    assert end_of(events).reason == "cancelled"
 
 
 def test_a_cancel_before_the_start_computes_nothing(tmp_path: Path) -> None:
@@ -408,8 +396,7 @@ def test_a_cancel_drops_the_draft_and_keeps_committed_blocks(tmp_path: Path) -> 
         scripted(tmp_path, [A] * 8),
     )
     assert [(block.reason, block.steps) for block in of(BlockCommitted, events)] == [("converged", 2), ("cancelled", 1)]
-    finished = events[-1]
-    assert isinstance(finished, RunFinished)
+    finished = end_of(events)
     assert (finished.reason, finished.token_ids) == ("cancelled", (A,) * 8)
     assert text_of(events) == "a" * 8
 
@@ -419,13 +406,13 @@ def test_a_cancel_with_the_last_step_keeps_the_block(tmp_path: Path, last: int, 
     engine = scripted(tmp_path, [*[A] * 7, last])
     events = cancel_when(lambda event: isinstance(event, DenoiseStep) and event.step == 2, engine)
     assert [block.reason for block in of(BlockCommitted, events)] == ["converged"]
-    assert events[-1].reason == reason  # type: ignore[union-attr]
-    assert len(events[-1].token_ids) == 8 - (last == END)  # type: ignore[union-attr]
+    assert end_of(events).reason == reason
+    assert len(end_of(events).token_ids) == 8 - (last == END)
 
 
 def test_the_figures_are_counted_once_and_agree(tmp_path: Path) -> None:
     events = list(scripted(tmp_path, [A] * 8).generate("x", options(max_tokens=20)))
-    stats = events[-1].stats  # type: ignore[union-attr]
+    stats = end_of(events).stats
     assert stats.denoise_passes == len(of(DenoiseStep, events)) == sum(block.steps for block in stats.blocks)
     for number, block in enumerate(stats.blocks, start=1):
         assert block.seconds >= sum(step.seconds for step in of(DenoiseStep, events) if step.block == number)
@@ -442,7 +429,7 @@ def test_the_cache_holds_prompt_and_committed_blocks(tmp_path: Path) -> None:
     engine = scripted(tmp_path, [A] * 8)
     prefix_cache = engine.new_prefix_cache()
     events = list(engine.generate("x", options(max_tokens=20), prefix_cache=prefix_cache))
-    assert prefix_cache.kv_cache.length == events[0].prompt_tokens + 16  # type: ignore[union-attr]
+    assert prefix_cache.kv_cache.length == start_of(events).prompt_tokens + 16
     assert len(prefix_cache.ids) == prefix_cache.kv_cache.length
     assert prefix_cache.ids[-16:] == (A,) * 16
 

@@ -21,13 +21,12 @@ from localdiff.events import (
     DenoiseStep,
     Event,
     Prefilled,
-    RunFinished,
-    RunStarted,
     TextCommitted,
 )
 from localdiff.options import GenerateOptions
 from localdiff.text.template import ChatTemplate
 from tests.models import tiny
+from tests.models.events import end_of, of, start_of
 
 OPTIONS = GenerateOptions(seed=7, max_tokens=20)
 
@@ -41,32 +40,25 @@ def run(engine: Engine, prompt: Any = "abc", **values: Any) -> list[Event]:
     return list(engine.generate(prompt, dataclasses.replace(OPTIONS, **values)))
 
 
-def of(kind: type, events: Sequence[Event]) -> list[Any]:
-    return [event for event in events if isinstance(event, kind)]
-
-
 def drafts(events: Sequence[Event]) -> list[tuple[int, ...]]:
     return [step.argmax_ids for step in of(DenoiseStep, events)]
 
 
 def test_the_start_says_what_the_run_will_be(engine: Engine) -> None:
-    started = run(engine, cap=4)[0]
-    assert isinstance(started, RunStarted)
+    started = start_of(run(engine, cap=4))
     assert (started.max_tokens, started.canvas_length, started.vocab_size, started.max_steps) == (20, 8, 64, 4)
     assert (started.end_ids, started.pad_id, started.seed) == ((tiny.EOS, tiny.TURN_END), tiny.PAD, 7)
 
 
 def test_one_end_token_may_stand_alone(tmp_path: Path) -> None:
-    started = run(tiny.engine(tmp_path, eos_token_id=5))[0]
-    assert isinstance(started, RunStarted)
-    assert started.end_ids == (5,)
+    assert start_of(run(tiny.engine(tmp_path, eos_token_id=5))).end_ids == (5,)
 
 
 def test_a_canvas_is_what_the_noise_says_and_stands_behind_what_is_committed(engine: Engine) -> None:
     events = run(engine)
     started = of(BlockStarted, events)
     assert started[0].canvas_ids == tuple(SeededNoise(7).canvas(8, 64).tolist())
-    position = events[0].prompt_tokens  # type: ignore[union-attr]
+    position = start_of(events).prompt_tokens
     for block, committed in zip(started, of(BlockCommitted, events), strict=True):
         assert block.position == position
         position += len(committed.token_ids)
@@ -96,7 +88,7 @@ def test_reference_noise_is_refused_in_half_precision(tmp_path: Path) -> None:
     half = tiny.engine(tmp_path, network=tiny.model().to(torch.bfloat16))
     with pytest.raises(UsageError, match="noise='reference' needs device cpu and dtype fp32, not cpu and bfloat16"):
         run(half, noise="reference")
-    assert run(half)[-1].reason in ("length", "end_of_turn")  # type: ignore[union-attr]
+    assert end_of(run(half)).reason in ("length", "end_of_turn")
 
 
 def test_reference_noise_is_another_answer_to_the_same_seed(engine: Engine) -> None:
@@ -144,9 +136,8 @@ def test_a_broken_generation_config_is_refused_when_the_engine_is_made(tmp_path:
 def test_the_model_may_hold_less_than_the_context_that_was_asked_for(tmp_path: Path) -> None:
     short = tiny.engine(tmp_path, network=tiny.model(max_position_embeddings=30))
     events = list(short.generate([2] * 25, OPTIONS, stop_rule="never"))
-    assert events[0].max_tokens == 5  # type: ignore[union-attr]
-    finished = events[-1]
-    assert isinstance(finished, RunFinished)
+    assert start_of(events).max_tokens == 5
+    finished = end_of(events)
     assert finished.reason in ("context_full", "end_of_turn")
     with pytest.raises(UsageError, match="the prompt has 30 tokens and the context holds 30") as caught:
         run(short, [2] * 30)
@@ -175,7 +166,7 @@ def test_thinking_is_asked_of_the_template(engine: Engine, tmp_path: Path) -> No
     source = "<bos>{% if enable_thinking %}<|think|>{% endif %}{{ messages[0].content }}"
     (tmp_path / "chat_template.jinja").write_text(source)
     engine.template = ChatTemplate(tmp_path)
-    lengths = [run(engine, think=think)[0].prompt_tokens for think in (False, True)]  # type: ignore[union-attr]
+    lengths = [start_of(run(engine, think=think)).prompt_tokens for think in (False, True)]
     assert lengths == [4, 5]
 
 
@@ -231,8 +222,7 @@ def test_a_prefix_cache_of_a_conversation_serves_no_other_run(engine: Engine) ->
 def test_the_text_is_the_decoding_of_the_ids_without_control_tokens(engine: Engine, seed: int) -> None:
     """Random weights write anything: control tokens in any order, channels that never close, ids without a token."""
     events = run(engine, seed=seed, max_tokens=60)
-    finished = events[-1]
-    assert isinstance(finished, RunFinished)
+    finished = end_of(events)
     texts = of(TextCommitted, events)
     assert all(text.text for text in texts)
     shown = "".join(text.text for text in texts)

@@ -18,6 +18,7 @@ from localdiff.events import BlockStarted, DenoiseStep, Event, Prefilled, RunFin
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
 from tests.models import caches, tiny
+from tests.models.events import end_of
 from tests.models.steps import denoiser_of
 
 pytestmark = pytest.mark.usefixtures("attention_in_torch")
@@ -112,8 +113,7 @@ def test_it_is_told_when_it_was_read(tmp_path: Path, how: Any) -> None:
     at = events.index(read[-1])
     started = events[at + 1]
     assert isinstance(started, BlockStarted) and started.block == 1 and isinstance(events[at + 2], DenoiseStep)
-    finished = events[-1]
-    assert isinstance(finished, RunFinished)
+    finished = end_of(events)
     assert finished.stats.prompt_seconds == read[-1].seconds
     assert read[-1].seconds - read[-2].seconds >= events[at + 2].seconds
     assert finished.stats.seconds >= events[at + 2].seconds, "the rate of the answer is none the better for it"
