@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, Any
 
 import pyte
 import pytest
@@ -120,14 +121,24 @@ def process(
     *arguments: str,
     script: Mapping[str, object] | None = None,
     stdin: bytes = b"",
+    stdout: int | IO[Any] = subprocess.PIPE,
+    stderr: int | IO[Any] = subprocess.PIPE,
     env: Mapping[str, str] | None = None,
     cwd: Path = ROOT,
+    preexec_fn: Callable[[], None] | None = None,
 ) -> Result:
-    """Run `localdiff` on pipes."""
+    """Run `localdiff` on pipes, or with other streams, of which the result has nothing."""
     done = subprocess.run(
-        command(script, arguments), input=stdin, capture_output=True, env=env or environment(), cwd=cwd, timeout=TIMEOUT
+        command(script, arguments),
+        input=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=env or environment(),
+        cwd=cwd,
+        timeout=TIMEOUT,
+        preexec_fn=preexec_fn,
     )
-    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+    return Result(done.returncode, (done.stdout or b"").decode(), (done.stderr or b"").decode())
 
 
 @dataclass

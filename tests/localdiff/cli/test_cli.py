@@ -485,16 +485,9 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 def test_a_full_disk_behind_stdout() -> None:
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(
-            command({}, ["run", "-m", "demo", "hi"]),
-            stdin=subprocess.DEVNULL,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            env=environment(),
-            cwd=ROOT,
-        )
-    assert done.returncode == 4
-    assert done.stderr.decode().splitlines()[0] == "error: the disk is full: `stdout` cannot be written"
+        done = process("run", "-m", "demo", "hi", script={}, stdout=full)
+    assert done.code == 4
+    assert done.stderr.splitlines()[0] == "error: the disk is full: `stdout` cannot be written"
 
 
 @pytest.mark.parametrize(
@@ -518,18 +511,11 @@ def test_stderr_that_takes_nothing_costs_neither_answer_nor_code(
     else:
         stderr = os.open("/dev/full", os.O_WRONLY)
     try:
-        done = subprocess.run(
-            command({"blocks": [{"text": "Fine."}]}, arguments),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env=environment(),
-            cwd=ROOT,
-        )
+        done = process(*arguments, script={"blocks": [{"text": "Fine."}]}, stderr=stderr)
     finally:
         os.close(stderr)
-    assert done.returncode == code
-    assert answer is None or done.stdout.decode() == answer
+    assert done.code == code
+    assert answer is None or done.stdout == answer
 
 
 def test_nohup_keeps_a_run_from_ending_with_its_terminal() -> None:

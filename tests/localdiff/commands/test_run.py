@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -22,8 +21,10 @@ from localdiff.errors import ResourceError
 from localdiff.events import Event
 from localdiff.options import CONTEXT_SIZE, GenerateOptions
 from tests.fakes.engine import IDENTITY, Block, ScriptedEngine
-from tests.screens.processes import Cli, command, environment, process
+from tests.screens.processes import Cli, environment, process
 
+AN_ANSWER = {"blocks": [{"text": "An answer."}]}
+EVENTS = ("run", "-m", "demo", "hi", "--events", "-")
 TWO = (Block(text="First line.\nSecond "), Block(text="line."))
 
 KEYS = [
@@ -313,36 +314,29 @@ def test_a_reader_of_events_on_stdout_that_leaves_costs_no_answer_that_goes_to_a
 ) -> None:
     read, write = os.pipe()
     os.close(read)
-    line = command({"blocks": [{"text": "An answer."}]}, ["run", "-m", "demo", "--events", "-", *options, "hi"])
     with os.fdopen(write, "wb") as stdout:
-        done = subprocess.run(
-            line, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE, env=environment(), cwd=tmp_path
-        )
+        done = process(*EVENTS, *options, script=AN_ANSWER, stdout=stdout, cwd=tmp_path)
     if not options:
-        assert (done.returncode, done.stderr) == (141, b"")
+        assert (done.code, done.stderr) == (141, "")
         return
-    assert (done.returncode, (tmp_path / "answer").read_text()) == (4, "An answer.")
+    assert (done.code, (tmp_path / "answer").read_text()) == (4, "An answer.")
     failure = "`stdout` cannot be written: Broken pipe"
     words = f"warning: {failure}; the run continues without it\nerror: {failure}\nhint: give `--events` a file\n"
-    assert done.stderr.decode() == words
+    assert done.stderr == words
 
 
 def test_events_that_could_not_be_written_do_not_have_the_answer(tmp_path: Path) -> None:
-    line = command({}, ["run", "-m", "demo", "--events", "-", "-o", "/dev/full", "hi"])
     with open("/dev/full", "wb") as stdout:
-        done = subprocess.run(
-            line, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE, env=environment(), cwd=tmp_path
-        )
-    assert done.returncode == 4
-    assert "`/dev/full` cannot be written: No space left on device; the text is lost\n" in done.stderr.decode()
+        done = process(*EVENTS, "-o", "/dev/full", script={}, stdout=stdout, cwd=tmp_path)
+    assert done.code == 4
+    assert "`/dev/full` cannot be written: No space left on device; the text is lost\n" in done.stderr
 
 
 def test_events_on_stdout_replace_nothing(tmp_path: Path) -> None:
-    line = command({"blocks": [{"text": "An answer."}]}, ["run", "-m", "demo", "--events", "-", "-o", "answer", "hi"])
     log = tmp_path / "log"
     log.write_text("before\n")
     with log.open("a") as stdout:
-        subprocess.run(line, stdin=subprocess.DEVNULL, stdout=stdout, env=environment(), cwd=tmp_path, check=True)
+        assert process(*EVENTS, "-o", "answer", script=AN_ANSWER, stdout=stdout, cwd=tmp_path).code == 0
     assert log.read_text().startswith('before\n{"schema":1,')
 
 

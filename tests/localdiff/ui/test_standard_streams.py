@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.screens.processes import ROOT, TIMEOUT, command, environment
+from tests.screens.processes import ROOT, TIMEOUT, command, environment, process
 
 either_way = pytest.mark.parametrize("unbuffered", ["", "1"])
 
@@ -21,33 +21,19 @@ def test_a_disk_that_fills(tmp_path: Path, unbuffered: str) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
 
     with (tmp_path / "example.json").open("wb") as file:
-        done = subprocess.run(
-            command(None, ["replay", "example", "--to", "json"]),
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.PIPE,
-            env=environment(PYTHONUNBUFFERED=unbuffered),
-            cwd=ROOT,
-            preexec_fn=small_files,
-        )
-    assert done.returncode == 4
-    assert done.stderr.decode().splitlines()[0] == "error: `stdout` cannot be written: File too large"
+        env = environment(PYTHONUNBUFFERED=unbuffered)
+        done = process("replay", "example", "--to", "json", stdout=file, env=env, preexec_fn=small_files)
+    assert done.code == 4
+    assert done.stderr.splitlines()[0] == "error: `stdout` cannot be written: File too large"
 
 
 @either_way
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["config", "paths"], ["completion", "bash"]])
 def test_a_disk_that_is_full(arguments: list[str], unbuffered: str) -> None:
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(
-            command(None, arguments),
-            stdin=subprocess.DEVNULL,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            env=environment(PYTHONUNBUFFERED=unbuffered),
-            cwd=ROOT,
-        )
-    assert done.returncode == 4
-    assert done.stderr.decode().splitlines() == [
+        done = process(*arguments, stdout=full, env=environment(PYTHONUNBUFFERED=unbuffered))
+    assert done.code == 4
+    assert done.stderr.splitlines() == [
         "error: the disk is full: `stdout` cannot be written",
         "hint: free some space, then run the same command again",
     ]
