@@ -147,8 +147,7 @@ def test_fetched_from_the_background_in_a_reply_it_has_the_keyboard_to_itself(ch
     assert mode(chat) & termios.ECHO
     chat.type(ENTER)
     chat.wait_for("back")
-    chat.read_on(0.4)
-    assert not mode(chat) & termios.ECHO
+    chat.wait_until(lambda: not mode(chat) & termios.ECHO, "the keyboard")
     chat.type(PASTE)
     over.touch()
     chat.wait_for("... three")
@@ -714,14 +713,17 @@ def test_a_line_survives_an_editor_that_cannot_be_started(chats: Chats) -> None:
 
 
 def test_lines_are_lines_where_nobody_sees_what_is_typed(chats: Chats, tmp_path: Path) -> None:
-    with (tmp_path / "answers").open("wb") as file:
-        script = {"replies": [[{"text": "Hello there.", "steps": 20}]], "pause": 0.05}
-        chat = terminal("chat", script=script, stdout=file.fileno(), stderr=file.fileno(), env=chats.environment)
+    answers = tmp_path / "answers"
+    with answers.open("wb") as file:
+        chat = terminal(
+            "chat", script=chats.held(PARAGRAPH), stdout=file.fileno(), stderr=file.fileno(), env=chats.environment
+        )
         chats.running.append(chat)
         say(chat, "Hi")
-        chat.read_on(1.0)
-        say(chat, "Ho")  # during the reply
+        chat.wait_until(lambda: "First part" in answers.read_text())
+        say(chat, "Ho")
         chat.type(CTRL_D)
+        chats.let_go()
         assert chat.finish() == 0
     assert [line.get("text") for line in chats.session()] == [None, "Hi", "Ho"]
 
