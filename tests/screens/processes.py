@@ -141,6 +141,11 @@ def process(
     return Result(done.returncode, (done.stdout or b"").decode(), (done.stderr or b"").decode())
 
 
+def with_jobs(line: str) -> tuple[str, ...]:
+    """A shell with job control that runs a line, in which `"$@"` is the command that it gets."""
+    return ("bash", "--norc", "-mc", line, "bash")
+
+
 @dataclass
 class Terminal:
     """A process on a pseudo-terminal, and what its screen shows."""

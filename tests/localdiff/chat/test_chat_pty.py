@@ -15,7 +15,7 @@ import pytest
 
 from localdiff.trace.reader import read_trace
 from localdiff.ui.region import LEAVE, PASTES_OFF, PASTES_ON, RESTORE
-from tests.screens.processes import TIMEOUT, Terminal, environment, process, terminal
+from tests.screens.processes import TIMEOUT, Terminal, environment, process, terminal, with_jobs
 from tests.screens.terminal import CuttingScreen
 
 HELLO = {"replies": [[{"text": "Hello there."}]]}
@@ -41,12 +41,17 @@ class Chats:
         self.extra: dict[str, str] = {}
         self.running: list[Terminal] = []
 
-    def __call__(self, *arguments: str, script: dict[str, Any], **places: Any) -> Terminal:
-        """A chat that has shown its first prompt."""
+    def begin(self, *arguments: str, script: dict[str, Any], **places: Any) -> Terminal:
+        """A chat that has just been started."""
         chat = terminal(
             "chat", "-m", "demo", *arguments, script={"pause": 0.0} | script, env=self.environment, **places
         )
         self.running.append(chat)
+        return chat
+
+    def __call__(self, *arguments: str, script: dict[str, Any], **places: Any) -> Terminal:
+        """A chat that has shown its first prompt."""
+        chat = self.begin(*arguments, script=script, **places)
         chat.wait_for(">>>")
         return chat
 
@@ -121,7 +126,7 @@ def test_what_is_typed_before_it_is_stopped_is_for_the_next_line_and_not_for_the
     chats: Chats, typed: bytes
 ) -> None:
     line = '"$@"; read -r -t 0.5 line; echo "the shell was given <$line>"; fg > /dev/null'
-    chat = chats(script=chats.held(), under=("bash", "--norc", "-mc", line, "bash"))
+    chat = chats(script=chats.held(), under=with_jobs(line))
     say(chat, "Hi")
     chat.wait_for("First part")
     chat.type(typed + b"\x1a")
@@ -139,7 +144,7 @@ def test_fetched_from_the_background_in_a_reply_it_has_the_keyboard_to_itself(ch
     line = '"$@"; echo stopped; bg > /dev/null; read -r; echo back; fg > /dev/null'
     over = chats.home.parent / "over"
     script = BLOCKS | {"replies": [[{"text": PARAGRAPH}, {"text": "Second.", "until": str(over)}]]}
-    chat = chats("--live", live, script=script, under=("bash", "--norc", "-mc", line, "bash"))
+    chat = chats("--live", live, script=script, under=with_jobs(line))
     say(chat, "Hi")
     chat.wait_for("First part")
     chat.type(b"\x1a")
@@ -181,8 +186,7 @@ def test_an_idle_chat_that_a_signal_stops_goes_on_as_it_was(chats: Chats, number
 def test_what_stty_sets_between_ctrl_z_and_fg_outlives_the_chat(chats: Chats, where: str) -> None:
     line = '"$@"; stty ixany; echo changed; fg > /dev/null; stty -a'
     script = chats.held() | ({"loading": str(chats.gate)} if where == "loading" else {})
-    chat = terminal("chat", "-m", "demo", script=script, env=chats.environment, under=("sh", "-mc", line, "sh"))
-    chats.running.append(chat)
+    chat = chats.begin(script=script, under=("sh", "-mc", line, "sh"))
     chat.wait_for("loading" if where == "loading" else ">>>")
     if where == "First part":
         say(chat, "Hi")
@@ -235,8 +239,7 @@ def test_a_terminal_without_a_cursor_to_move_edits_lines_itself_and_gets_text_al
 def test_a_shell_that_sets_nothing_up_itself_gets_the_terminal_as_it_was(chats: Chats, where: str) -> None:
     line = 'before=$(stty -g); "$@"; test "$(stty -g)" = "$before" && echo the same; fg > /dev/null'
     script = chats.held() | ({"loading": str(chats.gate)} if where == "loading" else {})
-    chat = terminal("chat", script=script, env=chats.environment, under=("sh", "-mc", line, "sh"))
-    chats.running.append(chat)
+    chat = chats.begin(script=script, under=("sh", "-mc", line, "sh"))
     if where == "First part":
         chat.wait_for(">>>")
         say(chat, "Hi")
@@ -381,7 +384,7 @@ def test_a_second_ctrl_c_leaves_at_once_and_keeps_what_was_committed(chats: Chat
 def test_what_was_typed_before_the_chat_is_left_at_once_is_no_command_of_the_shell(chats: Chats) -> None:
     line = '"$@"; echo left; read -r line; echo "the shell was given <$line>"'
     script = chats.held() | {"patience": 1000}
-    chat = chats(script=script, under=("bash", "--norc", "-mc", line, "bash"))
+    chat = chats(script=script, under=with_jobs(line))
     say(chat, "Hi")
     chat.wait_for("First part")
     chat.type(b"Again" + ENTER + CTRL_C)
@@ -491,7 +494,7 @@ def test_a_session_is_deleted_once_the_user_says_yes(chats: Chats) -> None:
 def test_a_question_is_shown_again_after_ctrl_z(chats: Chats) -> None:
     (chats.home / "sessions").mkdir(parents=True)
     (chats.home / "sessions" / "old.jsonl").touch()
-    chat = chats(script=HELLO, under=("bash", "--norc", "-mc", '"$@"; fg > /dev/null', "bash"))
+    chat = chats(script=HELLO, under=with_jobs('"$@"; fg > /dev/null'))
     say(chat, "/delete old")
     question = b"Delete session `old` (cannot be read)? [y/N]"
     chat.wait_for_bytes(question)
@@ -547,8 +550,7 @@ def test_keys_typed_during_a_reply_wait_for_the_next_line(chats: Chats) -> None:
 
 
 def test_keys_typed_while_the_model_loads_are_shown_once(chats: Chats) -> None:
-    chat = terminal("chat", script=HELLO | {"loading": str(chats.gate)}, env=chats.environment)
-    chats.running.append(chat)
+    chat = chats.begin(script=HELLO | {"loading": str(chats.gate)})
     chat.wait_for("loading")
     say(chat, "Hi")
     chats.let_go()
@@ -560,8 +562,7 @@ def test_keys_typed_while_the_model_loads_are_shown_once(chats: Chats) -> None:
 
 
 def test_no_key_is_echoed_between_loading_and_the_first_prompt(chats: Chats) -> None:
-    chat = terminal("chat", script=HELLO | {"loading": 0.2}, env=chats.environment)
-    chats.running.append(chat)
+    chat = chats.begin(script=HELLO | {"loading": 0.2})
     chat.wait_for("loading")
     deadline = time.monotonic() + TIMEOUT
     while b">>>" not in chat.raw:  # prompt-toolkit is imported meanwhile
@@ -607,8 +608,7 @@ def test_pastes_are_marked_after_ctrl_z_during_a_reply_too(chats: Chats, live: s
 
 
 def test_a_paste_while_the_model_loads_is_one_message(chats: Chats) -> None:
-    chat = terminal("chat", script=HELLO | {"loading": str(chats.gate)}, env=chats.environment)
-    chats.running.append(chat)
+    chat = chats.begin(script=HELLO | {"loading": str(chats.gate)})
     chat.wait_for("loading")
     chat.type(PASTE + ENTER)
     chats.let_go()
@@ -634,8 +634,7 @@ def test_a_paste_that_a_terminal_does_not_keep_whole_does_not_swallow_the_keys_a
 
 
 def test_enter_sends_however_early_it_is_typed(chats: Chats) -> None:
-    chat = terminal("chat", script=HELLO, env=chats.environment)
-    chats.running.append(chat)
+    chat = chats.begin(script=HELLO)
     say(chat, "Hi")  # the program has not even begun: the terminal itself takes the keys
     chat.type("and é".encode())
     chat.wait_for("Hello there.")
@@ -715,10 +714,7 @@ def test_a_line_survives_an_editor_that_cannot_be_started(chats: Chats) -> None:
 def test_lines_are_lines_where_nobody_sees_what_is_typed(chats: Chats, tmp_path: Path) -> None:
     answers = tmp_path / "answers"
     with answers.open("wb") as file:
-        chat = terminal(
-            "chat", script=chats.held(PARAGRAPH), stdout=file.fileno(), stderr=file.fileno(), env=chats.environment
-        )
-        chats.running.append(chat)
+        chat = chats.begin(script=chats.held(PARAGRAPH), stdout=file.fileno(), stderr=file.fileno())
         say(chat, "Hi")
         chat.wait_until(lambda: "First part" in answers.read_text())
         say(chat, "Ho")
@@ -801,8 +797,7 @@ def test_an_editor_takes_no_lines_of_a_pipe_and_writes_nothing_among_the_answers
 
 def test_a_reader_that_goes_away_is_no_bug(chats: Chats) -> None:
     script = {"replies": [[{"text": "x" * 100_000}]]}
-    chat = terminal("chat", "-m", "demo", script=script, env=chats.environment, under=("sh", "-c", '"$@" | true', "-"))
-    chats.running.append(chat)
+    chat = chats.begin(script=script, under=("sh", "-c", '"$@" | true', "-"))
     chat.wait_for(">>>")
     say(chat, "Hi")
     assert chat.finish() == 0

@@ -11,7 +11,7 @@ import pytest
 from localdiff.ui.region import CURSOR_OFF, SYNC_ON
 from localdiff.ui.replay_screen import ALTERNATE_ON
 from tests.fakes.canvas import SCRIPTS
-from tests.screens.processes import Terminal, terminal
+from tests.screens.processes import Terminal, terminal, with_jobs
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not here")
 
@@ -19,14 +19,9 @@ TEXT = SCRIPTS["latin"]
 RUN = ("run", "-m", "demo", "hi")
 
 
-def under(line: str) -> tuple[str, ...]:
-    """A shell with job control that runs a line, in which `"$@"` is the command."""
-    return ("bash", "--norc", "-mc", line, "bash")
-
-
 def play(line: str, **script: object) -> Terminal:
     """A made-up run in such a line."""
-    return terminal(*RUN, script={"canvas": "latin"} | script, under=under(line), columns=300, rows=40)
+    return terminal(*RUN, script={"canvas": "latin"} | script, under=with_jobs(line), columns=300, rows=40)
 
 
 def has_whole_text(run: Terminal) -> bool:
@@ -98,7 +93,7 @@ def test_fetched_from_there_without_a_signal_it_takes_the_terminal_over_again() 
 def test_a_replay_waits_in_the_background_until_it_is_fetched() -> None:
     wait = "wait 2> /dev/null"
     line = f'"$@" & {wait}; bg > /dev/null; {wait}; echo waited; fg > /dev/null; echo "left with $?"; fg > /dev/null'
-    run = terminal("replay", "example", under=under(line), columns=120)
+    run = terminal("replay", "example", under=with_jobs(line), columns=120)
     run.wait_for("+- ")
     assert run.raw.index(b"waited") < run.raw.index(ALTERNATE_ON.encode())
     run.type(b"\x1a")
@@ -115,7 +110,7 @@ def test_what_waits_in_the_background_can_be_ended(words: tuple[str, ...]) -> No
     """By SIGTERM and the SIGCONT that shells and `timeout` send after it: what it set up for keys it must not undo."""
     until_it_is_over = "for _ in {1..300}; do kill -0 $! 2> /dev/null || break; sleep 0.1; done"
     line = f'"$@" & wait 2> /dev/null; kill %1; {until_it_is_over}; wait $!; echo "left with $?"; kill -9 $!'
-    run = terminal(*words, script={"replies": []}, under=under(line))
+    run = terminal(*words, script={"replies": []}, under=with_jobs(line))
     run.wait_for("left with")
     assert "left with 143" in run.lines()
     run.finish()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from localdiff.ui.region import CURSOR_ON
-from tests.screens.processes import TIMEOUT, Terminal, terminal
+from tests.screens.processes import TIMEOUT, Terminal, terminal, with_jobs
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not here")
 
@@ -43,8 +43,7 @@ print("ended")
 
 def play(line: str) -> Terminal:
     """The program as the command of a line for a shell with job control; Enter adds a note, `end` ends it."""
-    program = ("bash", "--norc", "-mc", line, "bash", sys.executable, "-c", PROGRAM)
-    return terminal(under=program, columns=100, rows=24)
+    return terminal(under=(*with_jobs(line), sys.executable, "-c", PROGRAM), columns=100, rows=24)
 
 
 def test_ctrl_z_leaves_nothing_and_the_bars_come_back_below() -> None:
