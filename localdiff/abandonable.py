@@ -60,8 +60,11 @@ def each(work: Callable[[S], T], items: Iterable[S], *, threads: int) -> tuple[T
         waiting.clear()
 
 
-def limited(work: Callable[[], T], seconds: float) -> T:
+def limited(work: Callable[[], T], seconds: float, *, progress: Callable[[], object] = lambda: None) -> T:
     """The result of `work`, on a thread that is left behind if it takes too long.
+
+    Args:
+        progress: returns something else once `work` has got further; then its time begins anew.
 
     Raises:
         TooSlowError: it took longer than `seconds`.
@@ -69,7 +72,14 @@ def limited(work: Callable[[], T], seconds: float) -> T:
     """
     future = Future[T]()
     AbandonableThread(partial(_fulfil, future, work)).start()
-    return _awaited(future, seconds)
+    reached = progress()
+    while True:
+        try:
+            return _awaited(future, seconds)
+        except TooSlowError:
+            before, reached = reached, progress()
+            if reached == before:
+                raise
 
 
 def _fulfil(future: Future[T], work: Callable[[], T]) -> None:

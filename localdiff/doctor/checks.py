@@ -7,8 +7,10 @@ checked. Whatever needs torch is imported by the check itself, so that a quick e
 from __future__ import annotations
 
 import os
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
@@ -45,7 +47,7 @@ LOOKING, COMPUTING = 5.0, 120.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """One check: what is shown while it runs, what runs, and its time limit.
+    """One check: what is shown while it runs, what runs, its time limit, and what its time begins anew with.
 
     None for `seconds` runs it on the main thread, where Ctrl-C reaches it: for checks that must restore a terminal.
     """
@@ -53,6 +55,7 @@ class Check:
     name: str
     run: Callable[[], list[Finding]]
     seconds: float | None = LOOKING
+    progress: Callable[[], object] = lambda: None
 
 
 @dataclass(kw_only=True)
@@ -127,7 +130,7 @@ class Examination:
         def run() -> list[Finding]:
             return check(self._torch_devices) if self._torch_devices else []
 
-        return Check(name=name, run=run, seconds=COMPUTING)
+        return Check(name=name, run=run, seconds=COMPUTING, progress=_last_compilation)
 
     def _native_kernel(self, devices: list[Device]) -> list[Finding]:
         from localdiff.doctor.kernels import check_native_kernel
@@ -189,11 +192,21 @@ class Examination:
 def outcome(check: Check, env: Mapping[str, str]) -> list[Finding]:
     """What a check found; one that takes too long or crashes is a finding itself."""
     try:
-        return check.run() if check.seconds is None else limited(check.run, check.seconds)
+        return check.run() if check.seconds is None else limited(check.run, check.seconds, progress=check.progress)
     except Exception as error:
         if is_set("LOCALDIFF_DEBUG", env) and not isinstance(error, TooSlowError | LocaldiffError | QuantError):
             traceback.print_exception(error)
         return [_failed(check, error)]
+
+
+def _last_compilation() -> int | None:
+    """When Triton last began to compile a kernel: each gets a folder beside those of the others.
+
+    The first run on a machine compiles so many that a slow one would seem to hang.
+    """
+    with suppress(KeyError, AttributeError, OSError):  # no Triton, an older one, or nothing is compiled yet
+        return os.stat(sys.modules["triton"].knobs.cache.dir).st_mtime_ns
+    return None
 
 
 def _failed(check: Check, error: Exception) -> Finding:

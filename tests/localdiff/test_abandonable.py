@@ -149,6 +149,27 @@ def test_work_within_its_limit() -> None:
         limited(lambda: 1 // 0, 10)
 
 
+def test_work_that_gets_further_may_take_longer() -> None:
+    reached, hang = 0, threading.Event()
+
+    def steps() -> str:
+        nonlocal reached
+        for _ in range(4):
+            hang.wait(0.4)
+            reached += 1
+        return "done"
+
+    def hanging() -> None:
+        nonlocal reached
+        reached += 1
+        hang.wait(60)
+
+    assert limited(steps, 1, progress=lambda: reached) == "done"
+    with pytest.raises(TooSlowError):
+        limited(hanging, 0.2, progress=lambda: reached)
+    hang.set()
+
+
 def test_work_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """And is waited for in short stretches, between which Ctrl-C works on Windows, too."""
     stretches: list[float] = []

@@ -29,7 +29,7 @@ from localdiff.doctor import checks
 from localdiff.hub import reach
 from localdiff.doctor import terminal
 limited = checks.limited
-checks.limited = lambda work, _seconds: limited(work, 600)
+checks.limited = lambda work, _seconds, **how: limited(work, 600, **how)
 reach.TIMEOUT = 600
 terminal._PATIENCE = 20  # a signal just before that wait is noticed behind it
 from localdiff.cli import main

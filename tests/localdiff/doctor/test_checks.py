@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,38 @@ def test_a_check_that_hangs() -> None:
     (finding,) = outcome(Check(name="a disk", run=lambda: time.sleep(30) or [], seconds=0.05), {})
     assert (finding.subject, finding.status) == ("a disk", "warn")
     assert "--quick" in (finding.advice or "")
+
+
+def _kernel(x, n):  # type: ignore[no-untyped-def]
+    """The smallest that Triton compiles."""
+
+
+def test_a_check_may_take_longer_while_kernels_are_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the first run on a slow machine; without Triton's folder nothing is known to go on."""
+    jit, compiler = pytest.importorskip("triton.runtime.jit"), pytest.importorskip("triton.compiler")
+    backends = pytest.importorskip("triton.backends.compiler")
+    if not hasattr(sys.modules["triton"], "knobs"):
+        pytest.skip("this Triton does not say where it keeps kernels")
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(folder))
+    examination = Examination(stderr=io.StringIO(), keyboard=None, env={"HOME": str(tmp_path), "PATH": ""})
+    check = next(check for check in examination.checks() if check.name == "GPU kernels")
+    assert check.progress() is None
+    source = compiler.ASTSource(jit.JITFunction(_kernel), {"x": "*fp32", "n": "i32"}, {}, {})
+    compiler.compile(source, target=backends.GPUTarget("cuda", 90, 32))
+    begun = check.progress()
+    assert begun == check.progress() is not None
+
+    def compiling(folders: Path) -> list[Finding]:
+        for number in range(8):
+            time.sleep(0.3)
+            (folders / str(number)).mkdir()
+        return []
+
+    assert outcome(replace(check, run=lambda: compiling(folder), seconds=1.5), {}) == []
+    assert check.progress() != begun
+    (finding,) = outcome(replace(check, run=lambda: compiling(tmp_path), seconds=1.5), {})
+    assert finding.status == "warn"
 
 
 def test_a_check_whose_error_is_known() -> None:
