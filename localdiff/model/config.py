@@ -207,6 +207,10 @@ def _layers(text: _Keys) -> tuple[LayerConfig, ...]:
     unknown = sorted(set(types) - set(_KINDS))
     if unknown:
         raise WeightsError(f"text_config: layer_types has the unknown entry `{unknown[0]}`", _HINT)
+    if _KINDS[types[-1]] != "full":  # the reference takes it for a full one, whatever its weights are
+        raise WeightsError(
+            f"text_config: layer_types ends with `{types[-1]}`, and the last layer of this model is a full one", _HINT
+        )
     overrides = _overrides(text, len(types)) if "per_layer_config" in text else None
     ropes = {name: _rope(text, name) for name in dict.fromkeys(types)}
     layers = []

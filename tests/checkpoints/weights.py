@@ -34,16 +34,21 @@ CONFIG = {
         "intermediate_size": MLP,
         "moe_intermediate_size": EXPERT_MLP,
         "num_hidden_layers": LAYERS,
-        "layer_types": ["sliding_attention"] * LAYERS,
+        "layer_types": ["sliding_attention"] * (LAYERS - 1) + ["full_attention"],
         "num_attention_heads": WIDTH // HEAD,
         "num_key_value_heads": 1,
+        "num_global_key_value_heads": 1,
         "head_dim": HEAD,
+        "global_head_dim": HEAD,
         "sliding_window": 8,
         "num_experts": EXPERTS,
         "top_k_experts": 2,
         "hidden_activation": "gelu_pytorch_tanh",
         "rms_norm_eps": 1e-6,
-        "rope_parameters": {"sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0}},
+        "rope_parameters": {
+            "full_attention": {"rope_type": "proportional", "rope_theta": 1_000_000.0, "partial_rotary_factor": 0.25},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
+        },
     },
 }
 
@@ -86,6 +91,7 @@ def small_weights(seed: int = 0) -> dict[str, dict[str, Tensor]]:
             f"model.encoder.language_model.layers.{layer}.layer_scalar": draw(1),
         }
         layers |= {prefix + name: draw(WIDTH) for name in _NORMS}
+    del layers[f"model.decoder.layers.{LAYERS - 1}.self_attn.v_proj.weight"]
     first = {name: tensor for name, tensor in layers.items() if ".layers.0." in name}
     rest = {name: tensor for name, tensor in layers.items() if name not in first}
     vision = {

@@ -189,6 +189,10 @@ def test_a_rotation_of_the_wrong_kind_is_the_file_s_fault(key: str) -> None:
         ({"tie_word_embeddings": False}, "tie_word_embeddings=false is not a form of this model"),
         ({"layer_types": ["full_attention"] * 2}, "layer_types has 2 entries, num_hidden_layers=3"),
         ({"layer_types": ["full_attention"] * 2 + ["mamba"]}, "layer_types has the unknown entry `mamba`"),
+        (
+            {"layer_types": ["full_attention"] * 2 + ["sliding_attention"]},
+            "layer_types ends with `sliding_attention`, and the last layer of this model is a full one",
+        ),
         ({"num_attention_heads": 3}, "num_attention_heads=3 is not a multiple of the 2 key-value heads of layer 0"),
         ({"top_k_experts": 5}, "top_k_experts=5 exceeds num_experts=4"),
     ],

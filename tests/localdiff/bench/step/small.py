@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from localdiff.bench.step.ceilings import Ceilings
 from localdiff.bench.step.subject import Subject, random_subject
 from localdiff.model.config import ModelConfig
@@ -13,18 +15,19 @@ CANVAS = tiny.CANVAS
 
 
 def small_config(layers: int = 3) -> ModelConfig:
-    """Every third layer is full."""
-    kinds = ["full_attention" if index % 3 == 2 else "sliding_attention" for index in range(layers)]
-    return tiny.config(
+    """Every third layer is full; of all layers, the first ones."""
+    kinds = ["sliding_attention", "sliding_attention", "full_attention"] * 3
+    whole = tiny.config(
         hidden_size=64,
         intermediate_size=128,
         moe_intermediate_size=64,
         head_dim=16,
         global_head_dim=32,
-        num_hidden_layers=layers,
+        num_hidden_layers=len(kinds),
         layer_types=kinds,
         num_experts=8,
     )
+    return dataclasses.replace(whole, layers=whole.layers[:layers])
 
 
 def small_subject(recipe: str = "4bit", *, layers: int = 4, dtype: str = "fp32", context: int = 16) -> Subject:
