@@ -44,21 +44,62 @@ class StaleTiles(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Choice:
-    """A product and its tile, of the class that its kind has."""
+class Choice:
+    """A product and its tile, in a file: of the class that its kind has."""
 
     product: Product
     tile: Tile | None = None
     experts: ExpertTile | None = None
     attention: AttentionTile | None = None
 
+    @classmethod
+    def of(cls, product: Product, tile: AnyTile) -> Choice:
+        """A product's tile."""
+        if isinstance(tile, ExpertTile):
+            return cls(product=product, experts=tile)
+        if isinstance(tile, AttentionTile):
+            return cls(product=product, attention=tile)
+        return cls(product=product, tile=tile)
+
+    @property
+    def pair(self) -> tuple[Product, AnyTile]:
+        """The product and its tile.
+
+        Raises:
+            Malformed: there is no tile of its kind.
+        """
+        kinds = {"experts": self.experts, "attention": self.attention}
+        tile = kinds.get(self.product.kind, self.tile)
+        if tile is None:
+            raise Malformed(f"a product of kind `{self.product.kind}` has no tile")
+        return self.product, tile
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _File:
+class TimedOn:
+    """What tiles were timed on, and count for.
+
+    Attributes:
+        gpu: its name.
+        triton: its version.
+        kernels: a hash of their sources.
+    """
+
     gpu: str
     triton: str
     kernels: str
-    tiles: tuple[_Choice, ...]
+
+    def require(self, device: torch.device) -> None:
+        """Raises StaleTiles where that is another GPU, or has other kernels."""
+        if self.triton != _triton():
+            raise StaleTiles(f"they were timed with Triton {self.triton}")
+        if self.gpu != torch.cuda.get_device_name(device) or self.kernels != _kernels():
+            raise StaleTiles("they were timed with other kernels")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _File(TimedOn):
+    tiles: tuple[Choice, ...]
 
 
 def tiles_file(device: torch.device) -> Path:
@@ -99,15 +140,12 @@ def read_timed_tiles(device: torch.device) -> dict[Product, AnyTile]:
     file = tiles_file(device)
     try:
         content = decode(_File, parse(file.read_bytes()), "tiles")
-        tiles = dict(_chosen(choice) for choice in content.tiles)
+        tiles = dict(choice.pair for choice in content.tiles)
     except FileNotFoundError:
         return {}
     except (OSError, Malformed) as error:
         raise StaleTiles(f"`{shown(file)}` cannot be read ({error})") from error
-    if content.triton != _triton():
-        raise StaleTiles(f"they were timed with Triton {content.triton}")
-    if content.gpu != torch.cuda.get_device_name(device) or content.kernels != _kernels():
-        raise StaleTiles("they were timed with other kernels")
+    content.require(device)
     return tiles
 
 
@@ -120,16 +158,32 @@ def keep_timed_tiles(device: torch.device, tiles: Mapping[Product, AnyTile]) -> 
     Raises:
         ResourceError: the file cannot be written or deleted.
     """
+    choices = tuple(Choice.of(product, tile) for product, tile in tiles.items())
     file = tiles_file(device)
+    content = dataclasses.asdict(_File(**what_counts(device), tiles=choices))
+    write_tiles(file, json.dumps(content, indent=1) if choices else None)
+    return file if choices else None
+
+
+def write_tiles(file: Path, content: str | None) -> None:
+    """Writes a file in the folder of tiles, or deletes it if there is nothing to write.
+
+    Raises:
+        ResourceError: it cannot be written or deleted.
+    """
     try:
-        if not tiles:
+        if content is None:
             file.unlink(missing_ok=True)
-            return None
-        make_private_folder(file.parent)
-        write_private(file, json.dumps(dataclasses.asdict(_content(device, tiles)), indent=1).encode())
+        else:
+            make_private_folder(file.parent)
+            write_private(file, content.encode())
     except OSError as error:
         raise _not_written(file, error) from error
-    return file
+
+
+def what_counts(device: torch.device) -> dict[str, str]:
+    """The fields of `TimedOn`, for what is timed now."""
+    return {"gpu": torch.cuda.get_device_name(device), "triton": _triton(), "kernels": _kernels()}
 
 
 def require_writable(device: torch.device) -> None:
@@ -148,31 +202,6 @@ def require_writable(device: torch.device) -> None:
 
 def _not_written(file: Path, error: OSError) -> ResourceError:
     return ResourceError(f"`{shown(file)}` cannot be written: {error.strerror or error}")
-
-
-def _content(device: torch.device, tiles: Mapping[Product, AnyTile]) -> _File:
-    return _File(
-        gpu=torch.cuda.get_device_name(device),
-        triton=_triton(),
-        kernels=_kernels(),
-        tiles=tuple(_choice(product, tile) for product, tile in tiles.items()),
-    )
-
-
-def _chosen(choice: _Choice) -> tuple[Product, AnyTile]:
-    kinds = {"experts": choice.experts, "attention": choice.attention}
-    tile = kinds.get(choice.product.kind, choice.tile)
-    if tile is None:
-        raise Malformed(f"a product of kind `{choice.product.kind}` has no tile")
-    return choice.product, tile
-
-
-def _choice(product: Product, tile: AnyTile) -> _Choice:
-    if isinstance(tile, ExpertTile):
-        return _Choice(product=product, experts=tile)
-    if isinstance(tile, AttentionTile):
-        return _Choice(product=product, attention=tile)
-    return _Choice(product=product, tile=tile)
 
 
 def _triton() -> str:

@@ -179,6 +179,7 @@ ALLOWED: dict[str, set[str]] = {
         "quant.cuda",
         "quant.modules",
         "kernels",
+        "strict_json",
         "timed_tiles",
         "view",
     },

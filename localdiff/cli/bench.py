@@ -218,18 +218,27 @@ def tune_command(
     ] = CONTEXT,
     minutes: Annotated[
         float,
-        typer.Option(metavar="N", help="Begin nothing new after so many minutes.", rich_help_panel=_MEASUREMENT),
+        typer.Option(
+            metavar="N",
+            help="Begin nothing new after so many minutes; the same command then goes on.",
+            rich_help_panel=_MEASUREMENT,
+        ),
     ] = MINUTES,
     forget: Annotated[
         bool,
-        typer.Option("--forget", help="Delete what was found before, and time nothing.", rich_help_panel=_MEASUREMENT),
+        typer.Option(
+            "--forget",
+            help="Delete what was found before, by an unfinished search, too; time nothing.",
+            rich_help_panel=_MEASUREMENT,
+        ),
     ] = False,
     quiet: options.Quiet = False,
 ) -> int:
     """Time the GPU kernels in other shapes, and keep those that make this GPU faster.
 
     Takes random weights of the released size, so nothing is downloaded. Every shape is timed in whole steps; those
-    that save time are compared with the plain path, and models loaded on this GPU take them from then on.
+    that save time are compared with the plain path, and models loaded on this GPU take them from then on. After an
+    interruption the same command goes on where it was.
     """
     streams = decide_streams(context, quiet=quiet)
     request = TuneRequest(

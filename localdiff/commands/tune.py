@@ -30,8 +30,8 @@ class TuneRequest:
         recipe: how the random weights are stored.
         context: tokens in the cache before the canvas.
         layers: of random weights.
-        minutes: within which the last product is begun.
-        forget: delete what is kept, and time nothing.
+        minutes: within which the last tile is begun.
+        forget: delete what is kept or unfinished, and time nothing.
     """
 
     device: str = "auto"
@@ -58,8 +58,8 @@ def tune_tiles(request: TuneRequest, output: Output) -> int:
         from localdiff.bench.tuning.tune import forget, tune
 
     if request.forget:
-        file = forget(request.device)
-        what = "There are no timed tiles" if file is None else f"Deleted {shown(file)}"
+        files = forget(request.device)
+        what = f"Deleted {' and '.join(map(shown, files))}" if files else "No tiles were kept"
         output.stdout.write(f"{what}: the usual ones are taken.\n")
         return 0
     with status_line(output) as status:

@@ -1,6 +1,7 @@
 """`localdiff tune`: the tiles with which a GPU takes its steps fastest.
 
     tune         from random weights to the file that later runs read
+    note         what is known of tiles until a search has finished, in a file
     search       one product after the other, each with all its tiles
     step_clock   the time of a whole step, captured anew
     candidates   the tiles that are tried, and their names

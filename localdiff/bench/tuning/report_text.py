@@ -19,8 +19,10 @@ def table(tuning: Tuning, model: str, width: int | None = None) -> str:
         width: cells of a line; None for as many as it takes.
     """
     outcome = tuning.outcome
-    left = f"; for {outcome.left} more there was no time, which `--minutes` gives" if outcome.left else ""
+    left = f"; the same command goes on with {outcome.left} more, for which there was no time" if outcome.left else ""
     lines = [f"{tuning.gpu}, {model}", f"Tiles of {counted(len(outcome.tried), 'product')} were timed{left}."]
+    if tuning.earlier:
+        lines.append(f"{counted(tuning.earlier, 'tile')} had been timed by a search that had not finished.")
     if outcome.found:
         rows = [("product", "usual tile", "faster tile", "step")]
         for one in outcome.found:

@@ -2,7 +2,8 @@
 
     products that a step asks for ─► each with all its tiles ─► the fastest, by turns ─► compared with the plain path
 
-Knows the order and when a tile is taken; knows neither what is timed nor files.
+What a note knows of a tile is not timed again: so a search that was broken off goes on where it was. Knows the order
+and when a tile is taken; knows neither what is timed nor files.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Protocol, cast
 
 from localdiff.bench.tuning.candidates import divisions_of, tile_name, tiles_for
+from localdiff.bench.tuning.note import Note, Verdict
 from localdiff.bench.tuning.step_clock import STEP_NAMES, Step
 from localdiff.errors import is_out_of_memory
 from localdiff.timed_tiles import AnyTile
@@ -100,15 +101,26 @@ class Outcome:
         return bool(self.found) and min(ratios) < 1 - LEAST_GAIN and max(ratios) < 1 + LEAST_GAIN
 
 
-def search(machine: Machine, *, ends_at: float, progress: Callable[[str], None] = lambda _: None) -> Outcome:
+class _NoTime(Exception):
+    """No further tile is timed."""
+
+
+def search(
+    machine: Machine, note: Note | None = None, *, ends_at: float, progress: Callable[[str], None] = lambda _: None
+) -> Outcome:
     """Finds faster tiles for the products of a step, and then for those that only a step with a commit has.
 
     Args:
-        ends_at: no product is begun after this time of `time.monotonic`; its tile is then the usual one.
+        note: what is known before, and in the end.
+        ends_at: no tile is begun after this time of `time.monotonic`; products with tiles that were not have their
+            usual one then.
 
     Raises:
         RuntimeError: a step does not run with its usual tiles, or the GPU computes nothing any more.
+        ResourceError: the note cannot be written.
     """
+    note = Note() if note is None else note
+    _require_right(machine, note)
     taken: dict[Product, AnyTile] = {}
     found: list[Found] = []
     tried: list[Product] = []
@@ -120,13 +132,14 @@ def search(machine: Machine, *, ends_at: float, progress: Callable[[str], None] 
             machine.clock.seconds(step)
         products = sorted((product for product in asked if product not in {*tried, *left}), key=_rank)
         for number, product in enumerate(products, 1):
-            if time.monotonic() >= ends_at:
+            usual = cast(AnyTile, asked[product])
+            head = f"{name}, product {number} of {len(products)} ({product_name(product)})"
+            try:
+                tile, share = _Trial(machine, note, product, step, taken, ends_at, progress, head).fastest(usual)
+            except _NoTime:
                 left += products[number - 1 :]
                 break
             tried.append(product)
-            usual = cast(AnyTile, asked[product])
-            head = f"{name}, product {number} of {len(products)} ({product_name(product)})"
-            tile, share = _Trial(machine, product, step, taken, progress, head).fastest(usual)
             if tile != usual:
                 taken[product] = tile
                 found.append(Found(product=product, usual=usual, tile=tile, share=share))
@@ -134,41 +147,77 @@ def search(machine: Machine, *, ends_at: float, progress: Callable[[str], None] 
     return Outcome(found=found, tried=tried, left=len(left), usual=usual_times, tuned=tuned)
 
 
+def _require_right(machine: Machine, note: Note) -> None:
+    """Compares what an earlier search has taken with the plain path, and forgets all that it knew if that is wrong."""
+    if not (taken := note.taken()):
+        return
+    machine.use(taken)
+    try:
+        machine.check()
+    except Exception as error:  # as of a tile that is timed
+        note.clear()
+        if not is_out_of_memory(error):
+            machine.require()
+        _log.warning("what an unfinished search has found is left out: %s", error)
+
+
 @dataclass(frozen=True, slots=True)
 class _Trial:
     """The tiles of one product, beside those that are taken for others."""
 
     machine: Machine
+    note: Note
     product: Product
     step: Step
     taken: Mapping[Product, AnyTile]
+    ends_at: float
     progress: Callable[[str], None]
     head: str
 
     def fastest(self, usual: AnyTile) -> tuple[AnyTile, float]:
         """The fastest tile that computes the right numbers, and the time of a step with it as a share of the usual."""
+        self.note.begin(self.product, usual)
         tile, share = self._faster(tiles_for(self.product, usual, self.machine.mma_kind), usual)
         tile, further = self._faster(divisions_of(self.product, tile), tile)
         return tile, share * further
 
     def _faster(self, tiles: Sequence[AnyTile], best: AnyTile) -> tuple[AnyTile, float]:
         """The fastest of these tiles and its share, or the best one so far where none is faster."""
-        base = 0.0
-        shares: list[tuple[AnyTile, float]] = []
-        for number, tile in enumerate(tiles):
-            self.progress(f"{self.head}, tile {number + 1} of {len(tiles)}")
-            if number % TILES_PER_BASE == 0:
-                base = self._seconds(best)
-            if (seconds := self._seconds_if_it_runs(tile)) is not None:
-                shares.append((tile, seconds / base))
-        for tile, share in sorted(shares, key=itemgetter(1)):
+        shares = self._shares(tiles, best)
+        for tile, (share, is_taken) in sorted(shares.items(), key=lambda item: (not item[1][1], item[1][0])):
+            if is_taken:
+                return tile, share
             if not _saves(share):
                 break
-            self.progress(f"{self.head}, {tile_name(tile)} by turns")
-            by_turns = self._share_by_turns(tile, best)
-            if by_turns is not None and self._is_right(tile):
+            self._begin(f"{tile_name(tile)} by turns")
+            with self.note.in_hand(self.product, tile):
+                by_turns = self._share_by_turns(tile, best)
+                is_taken = by_turns is not None and self._is_right(tile)
+                self.note.add(self.product, tile, Verdict(share=by_turns if is_taken else None, taken=is_taken))
+            if by_turns is not None and is_taken:
                 return tile, by_turns
         return best, 1.0
+
+    def _shares(self, tiles: Sequence[AnyTile], best: AnyTile) -> dict[AnyTile, tuple[float, bool]]:
+        """The shares of the tiles that are not out, and whether they were taken; times those that are not known."""
+        base, timed = 0.0, 0
+        for number, tile in enumerate(tiles, 1):
+            if self.note.of(self.product, tile) is not None:
+                continue
+            self._begin(f"tile {number} of {len(tiles)}")
+            if timed % TILES_PER_BASE == 0:
+                base = self._seconds(best)
+            timed += 1
+            with self.note.in_hand(self.product, tile):
+                seconds = self._seconds_if_it_runs(tile)
+                self.note.add(self.product, tile, Verdict(share=None if seconds is None else seconds / base))
+        known = {tile: verdict for tile in tiles if (verdict := self.note.of(self.product, tile)) is not None}
+        return {tile: (verdict.share, verdict.taken) for tile, verdict in known.items() if verdict.share is not None}
+
+    def _begin(self, what: str) -> None:
+        if time.monotonic() >= self.ends_at:
+            raise _NoTime
+        self.progress(f"{self.head}, {what}")
 
     def _share_by_turns(self, tile: AnyTile, best: AnyTile) -> float | None:
         """The median share of a step's time, or None if it is not less in every turn: the least of many is luck."""

@@ -5,6 +5,7 @@ Knows the order; knows nothing about options or streams.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +15,9 @@ from pathlib import Path
 import torch
 
 from localdiff.bench.step.subject import Make
-from localdiff.bench.tuning.search import Machine, Outcome, search
+from localdiff.bench.tuning.candidates import tile_name
+from localdiff.bench.tuning.note import Note, note_file
+from localdiff.bench.tuning.search import Machine, Outcome, product_name, search
 from localdiff.bench.tuning.step_clock import StepClock
 from localdiff.denoising import ParityError, compare_kernels
 from localdiff.errors import ResourceError
@@ -26,10 +29,13 @@ from localdiff.timed_tiles import (
     read_timed_tiles,
     require_writable,
     tiles_file,
+    write_tiles,
 )
 from quant.cuda.support import why_unsupported
 from quant.cuda.tiles import mma_kind
 from quant.cuda.timed import Product, timed_count, use_timed
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,22 +43,26 @@ class Tuning:
     """What was found for a GPU.
 
     Attributes:
+        earlier: how many tiles were known from a search that had not finished.
         file: where its tiles are kept; None where it keeps none.
     """
 
     gpu: str
     outcome: Outcome
+    earlier: int = 0
     file: Path | None
 
 
 def tune(make: Make, *, context: int, seconds: float, progress: Callable[[str], None] = lambda _: None) -> Tuning:
     """Searches for faster tiles, and keeps them if steps are faster with all of them.
 
+    Goes on with a search of such steps that has not finished, whether it was broken off or had no time left.
+
     Tiles of products that a step of this model does not have, as with another recipe, stay as they were.
 
     Args:
         context: tokens in the cache before the canvas.
-        seconds: within which the last product is begun.
+        seconds: within which the last tile is begun.
 
     Raises:
         ResourceError: there is no GPU that runs kernels, they compute wrong numbers, or the file cannot be written.
@@ -77,28 +87,49 @@ def tune(make: Make, *, context: int, seconds: float, progress: Callable[[str], 
         check=lambda: compare_kernels(subject.denoiser, subject.expectations),
         require=lambda: torch.cuda.synchronize(device),
     )
-    outcome = search(machine, ends_at=ends_at, progress=progress)
+    note = _note(device, f"{len(subject.built.config.layers)} layers, {context:,} tokens of context")
+    known = note.products()
+    outcome = search(machine, note, ends_at=ends_at, progress=progress)
     before: dict[Product, AnyTile] = {}
     with suppress(StaleTiles):  # read only now: another recipe may have been tuned meanwhile, on a GPU of this name
         before = read_timed_tiles(device)
     kept = {product: tile for product, tile in before.items() if product not in outcome.tried}
     if outcome.is_faster:
         kept |= {one.product: one.tile for one in outcome.found}
-    return Tuning(gpu=torch.cuda.get_device_name(device), outcome=outcome, file=keep_timed_tiles(device, kept))
+    file = keep_timed_tiles(device, kept)
+    if not outcome.left:
+        note.drop(outcome.tried)
+    earlier = sum(count for product, count in known.items() if product in outcome.tried)
+    return Tuning(gpu=torch.cuda.get_device_name(device), outcome=outcome, earlier=earlier, file=file)
 
 
-def forget(device: str) -> Path | None:
-    """Deletes the tiles that are kept for a GPU; returns their file, or None where there was none.
+def _note(device: torch.device, steps: str) -> Note:
+    """What an unfinished search of such steps knows."""
+    try:
+        note = Note.read(device, steps)
+    except StaleTiles as error:
+        _log.warning("the tiles of an unfinished search are timed again: %s", error)
+        return Note(device, steps)
+    if note.killed is not None:
+        product, tile = note.killed
+        _log.warning(
+            "%s is left out (%s): the last search ended while it was timed", tile_name(tile), product_name(product)
+        )
+    return note
+
+
+def forget(device: str) -> list[Path]:
+    """Deletes the tiles that are kept for a GPU, and what an unfinished search has found; returns the files.
 
     Raises:
-        ResourceError: there is no such GPU, or the file cannot be deleted.
+        ResourceError: there is no such GPU, or a file cannot be deleted.
     """
     where = resolve_device(device)
     _require_gpu(where)
-    file = tiles_file(where)
-    was_there = file.exists()
-    keep_timed_tiles(where, {})
-    return file if was_there else None
+    files = [file for file in (tiles_file(where), note_file(where)) if file.exists()]
+    for file in files:
+        write_tiles(file, None)
+    return files
 
 
 def _require_gpu(device: torch.device) -> None:

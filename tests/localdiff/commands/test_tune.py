@@ -63,7 +63,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return asked
 
 
-def tuning(*, found: bool, left: int = 0, tuned: float = 0.0095, file: Path | None = None) -> Tuning:
+def tuning(*, found: bool, left: int = 0, tuned: float = 0.0095, file: Path | None = None, earlier: int = 0) -> Tuning:
     outcome = Outcome(
         found=[FOUND] if found else [],
         tried=[PRODUCT],
@@ -71,7 +71,7 @@ def tuning(*, found: bool, left: int = 0, tuned: float = 0.0095, file: Path | No
         usual={"step": 0.0101, "commit": 0.0202},
         tuned={"step": tuned, "commit": 0.0202},
     )
-    return Tuning(gpu="NVIDIA H100", outcome=outcome, file=file)
+    return Tuning(gpu="NVIDIA H100", outcome=outcome, earlier=earlier, file=file)
 
 
 def test_what_was_found_and_where_it_is_kept(cli: Cli, asked: dict[str, Any]) -> None:
@@ -97,14 +97,27 @@ def test_what_was_found_and_where_it_is_kept(cli: Cli, asked: dict[str, Any]) ->
 def test_where_nothing_is_faster_the_usual_tiles_stay(cli: Cli, asked: dict[str, Any]) -> None:
     asked["answer"] = tuning(found=False, tuned=0.0101, left=3)
     lines = cli("tune", "--device", "cpu").stdout.splitlines()
-    assert lines[1] == "Tiles of 1 product were timed; for 3 more there was no time, which `--minutes` gives."
+    assert lines[1] == (
+        "Tiles of 1 product were timed; the same command goes on with 3 more, for which there was no time."
+    )
     assert lines[-1] == "Steps are not faster with other tiles: the usual ones stay."
     asked["answer"] = tuning(found=True, tuned=0.0101)
     assert "the usual ones stay" in cli("tune", "--device", "cpu").stdout
 
 
+def test_what_an_earlier_search_has_timed(cli: Cli, asked: dict[str, Any]) -> None:
+    asked["answer"] = tuning(found=True, earlier=41)
+    assert cli("tune", "--device", "cpu").stdout.splitlines()[1:3] == [
+        "Tiles of 1 product were timed.",
+        "41 tiles had been timed by a search that had not finished.",
+    ]
+
+
 def test_forgetting(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = iter([Path("/somewhere/x.json"), None])
+    files = iter([[Path("/somewhere/x.json"), Path("/somewhere/x.unfinished.json")], [Path("/somewhere/x.json")], []])
     monkeypatch.setattr(tuning_module, "forget", lambda _: next(files))
+    assert cli("tune", "--forget").stdout == (
+        "Deleted /somewhere/x.json and /somewhere/x.unfinished.json: the usual ones are taken.\n"
+    )
     assert cli("tune", "--forget").stdout == "Deleted /somewhere/x.json: the usual ones are taken.\n"
-    assert cli("tune", "--forget").stdout == "There are no timed tiles: the usual ones are taken.\n"
+    assert cli("tune", "--forget").stdout == "No tiles were kept: the usual ones are taken.\n"

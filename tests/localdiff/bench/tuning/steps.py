@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from localdiff.bench.tuning.candidates import AnyTile
+from localdiff.bench.tuning.note import Note
 from localdiff.bench.tuning.search import Machine, Outcome, search
 from localdiff.bench.tuning.step_clock import Step
 from quant.cuda.parity import ParityError
@@ -66,6 +67,6 @@ class Steps:
         if self.dead:
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    def search(self, *, ends_at: float = float("inf")) -> Outcome:
+    def search(self, note: Note | None = None, *, ends_at: float = float("inf")) -> Outcome:
         machine = Machine(clock=self, mma_kind="mma.sync", use=self.use, check=self.check, require=self.require)
-        return search(machine, ends_at=ends_at, progress=self.told.append)
+        return search(machine, note, ends_at=ends_at, progress=self.told.append)

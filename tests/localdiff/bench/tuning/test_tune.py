@@ -13,6 +13,7 @@ import torch
 from localdiff.bench.step.subject import Make, Subject, random_subject
 from localdiff.bench.tuning import search, step_clock
 from localdiff.bench.tuning import tune as module
+from localdiff.bench.tuning.note import Note, Verdict, note_file
 from localdiff.bench.tuning.search import Found, Outcome
 from localdiff.bench.tuning.step_clock import STEP_NAMES, StepClock
 from localdiff.bench.tuning.tune import forget, tune
@@ -152,13 +153,14 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome], None]:
 
 def subject(**path: bool) -> Make:
     denoiser = mock.Mock(path=mock.Mock(captured=True, fuses_commits=True, **path))
-    return Make(CARD, lambda _: mock.Mock(spec=Subject, denoiser=denoiser, expectations=()))
+    built = mock.Mock(config=mock.Mock(layers=(None,) * 12))
+    return Make(CARD, lambda _: mock.Mock(spec=Subject, denoiser=denoiser, expectations=(), built=built))
 
 
-def outcome(*, tried: list[Product], tuned: float, tile: AnyTile = FAST) -> Outcome:
+def outcome(*, tried: list[Product], tuned: float, tile: AnyTile = FAST, left: int = 0) -> Outcome:
     faster = [Found(product=NEW, usual=USUAL, tile=tile, share=0.9)] if NEW in tried else []
     return Outcome(
-        found=faster, tried=tried, left=0, usual={"step": 1.0, "commit": 2.0}, tuned={"step": tuned, "commit": 2.0}
+        found=faster, tried=tried, left=left, usual={"step": 1.0, "commit": 2.0}, tuned={"step": tuned, "commit": 2.0}
     )
 
 
@@ -244,5 +246,58 @@ def test_without_a_gpu_there_are_no_tiles() -> None:
 
 def test_forgetting_says_what_it_deleted(queue: Queue) -> None:
     file = keep_timed_tiles(CARD, {OLD: FAST})
-    assert forget("cuda") == file and not tiles_file(CARD).exists()
-    assert forget("cuda") is None
+    assert forget("cuda") == [file] and not tiles_file(CARD).exists()
+    unfinished(NEW)
+    assert forget("cuda") == [note_file(CARD)] and not note_file(CARD).exists()
+    assert forget("cuda") == []
+
+
+def unfinished(*products: Product, steps: str = f"12 layers, {CONTEXT} tokens of context") -> None:
+    """Leaves the note of a search that knows one tile of some products."""
+    note = Note(CARD, steps)
+    for of in products:
+        with note.in_hand(of, FAST):
+            note.add(of, FAST, Verdict(share=1.0))
+
+
+def test_a_search_that_has_finished_leaves_no_note(queue: Queue, found: Callable[[Outcome], None]) -> None:
+    unfinished(OLD, NEW)
+    found(outcome(tried=[NEW], tuned=0.9, left=1))
+    tuning = tune(subject(), context=CONTEXT, seconds=60)
+    assert note_file(CARD).exists() and read_timed_tiles(CARD) == {NEW: FAST}, "what is known so far is kept, too"
+    assert tuning.earlier == 1
+    found(outcome(tried=[NEW], tuned=0.9))
+    assert tune(subject(), context=CONTEXT, seconds=60).earlier == 1
+    assert Note.read(CARD, f"12 layers, {CONTEXT} tokens of context").products() == {OLD: 1}, "another recipe's"
+    found(outcome(tried=[OLD, NEW], tuned=0.9))
+    tune(subject(), context=CONTEXT, seconds=60)
+    assert not note_file(CARD).exists()
+
+
+def test_a_note_that_does_not_count_costs_a_line(
+    queue: Queue, found: Callable[[Outcome], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    found(outcome(tried=[NEW], tuned=0.9, left=1))
+    unfinished(NEW, steps="6 layers, 16 tokens of context")
+    assert tune(subject(), context=CONTEXT, seconds=60).earlier == 0
+    assert caplog.messages == [
+        "the tiles of an unfinished search are timed again: they were timed in other steps (6 layers, 16 tokens of "
+        "context)"
+    ]
+
+
+def test_a_tile_in_whose_time_the_process_was_killed_is_named(
+    queue: Queue, found: Callable[[Outcome], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    found(outcome(tried=[NEW], tuned=0.9))
+
+    class Killed(BaseException):
+        pass
+
+    with pytest.raises(Killed), Note(CARD, f"12 layers, {CONTEXT} tokens of context").in_hand(NEW, FAST):
+        raise Killed
+    tune(subject(), context=CONTEXT, seconds=60)
+    assert caplog.messages == [
+        "32 × 64, 4 warps, 3 stages is left out (linear layer, w8a16, 64 to 128, 256 rows): the last search ended "
+        "while it was timed"
+    ]

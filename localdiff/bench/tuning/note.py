@@ -1,0 +1,189 @@
+"""The note of a search that has not finished: what is known of each tile, and which one is in hand.
+
+It is a file beside that of the GPU's tiles, and counts for the same GPU and kernels, and for the same steps. It has
+shares of a step's time, and no seconds: those of another day differ. A tile that is in hand when the process is killed
+is left out by the next search.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from localdiff.paths import shown
+from localdiff.strict_json import Malformed, decode, parse
+from localdiff.timed_tiles import AnyTile, Choice, StaleTiles, TimedOn, tiles_file, what_counts, write_tiles
+from quant.cuda.timed import Product
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """What is known of a tile.
+
+    Attributes:
+        share: of the time with the tile before it that a step takes with this one; None if it is out: it does not run,
+            is slower in a turn, or computes wrong numbers.
+        taken: whether it was faster in all turns.
+    """
+
+    share: float | None
+    taken: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Known:
+    choice: Choice
+    share: float | None
+    taken: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _File(TimedOn):
+    steps: str
+    usual: tuple[Choice, ...]
+    known: tuple[_Known, ...]
+    in_hand: Choice | None
+
+
+class Note:
+    """What a search knows of its tiles.
+
+    Args:
+        device: whose note is written whenever a tile is taken in hand, or is known; None for none.
+        steps: what is timed, in words.
+
+    Attributes:
+        killed: the product and the tile in whose time the last search was killed; they are out.
+    """
+
+    def __init__(self, device: torch.device | None = None, steps: str = "") -> None:
+        self.killed: tuple[Product, AnyTile] | None = None
+        self._device, self._steps = device, steps
+        self._usual: dict[Product, AnyTile] = {}
+        self._known: dict[tuple[Product, AnyTile], Verdict] = {}
+        self._in_hand: tuple[Product, AnyTile] | None = None
+
+    @classmethod
+    def read(cls, device: torch.device, steps: str) -> Note:
+        """What the last search has left; nothing, if it has finished.
+
+        Raises:
+            StaleTiles: it cannot be read, or does not count.
+        """
+        note, file = cls(device, steps), note_file(device)
+        try:
+            content = decode(_File, parse(file.read_bytes()), "note")
+            note._usual = dict(choice.pair for choice in content.usual)
+            note._known = {one.choice.pair: Verdict(share=one.share, taken=one.taken) for one in content.known}
+            note.killed = None if content.in_hand is None else content.in_hand.pair
+        except FileNotFoundError:
+            return note
+        except (OSError, Malformed) as error:
+            raise StaleTiles(f"`{shown(file)}` cannot be read ({error})") from error
+        content.require(device)
+        if content.steps != steps:
+            raise StaleTiles(f"they were timed in other steps ({content.steps})")
+        if note.killed is not None:
+            note._known[note.killed] = Verdict(share=None)
+        return note
+
+    def products(self) -> Counter[Product]:
+        """How many tiles are known of each product."""
+        return Counter(product for product, _ in self._known)
+
+    def begin(self, product: Product, usual: AnyTile) -> None:
+        """Says what a product's usual tile is; tiles that were compared with another one are not known any more."""
+        if self._usual.setdefault(product, usual) != usual:
+            self._known = {pair: verdict for pair, verdict in self._known.items() if pair[0] != product}
+            self._usual[product] = usual
+
+    def of(self, product: Product, tile: AnyTile) -> Verdict | None:
+        """What is known of a tile."""
+        return self._known.get((product, tile))
+
+    def taken(self) -> dict[Product, AnyTile]:
+        """The tiles that were faster in all turns, the last one of each product."""
+        return {product: tile for (product, tile), verdict in self._known.items() if verdict.taken}
+
+    @contextmanager
+    def in_hand(self, product: Product, tile: AnyTile) -> Iterator[None]:
+        """While it is timed and compared: after an error, or if the process is killed, it stays in hand.
+
+        Ctrl-C, a hangup and SIGTERM are nobody's fault: the tile is then tried again.
+
+        Raises:
+            ResourceError: the note cannot be written.
+        """
+        try:
+            self._in_hand = product, tile
+            self._write()
+            yield
+        except (KeyboardInterrupt, SystemExit):
+            self._put_down()
+            raise
+        self._put_down()
+
+    def add(self, product: Product, tile: AnyTile, verdict: Verdict) -> None:
+        """Says what has become known of a tile."""
+        self._known[product, tile] = verdict
+
+    def drop(self, products: Collection[Product]) -> None:
+        """Takes what is known of some products out, and deletes the file if it is empty then.
+
+        Raises:
+            ResourceError: it cannot be written or deleted.
+        """
+        self._usual = {product: usual for product, usual in self._usual.items() if product not in products}
+        self._known = {pair: verdict for pair, verdict in self._known.items() if pair[0] not in products}
+        self._write()
+
+    def clear(self) -> None:
+        """Takes everything out, and deletes the file.
+
+        Raises:
+            ResourceError: it cannot be deleted.
+        """
+        self.drop([*self._usual])
+
+    def _put_down(self) -> None:
+        self._in_hand = None
+        self._write()
+
+    def _write(self) -> None:
+        if self._device is not None:
+            is_empty = not self._known and self._in_hand is None
+            write_tiles(note_file(self._device), None if is_empty else json.dumps(self._content(self._device)))
+
+    def _content(self, device: torch.device) -> dict[str, object]:
+        """The fields of `_File`."""
+        return {
+            **what_counts(device),
+            "steps": self._steps,
+            "usual": [_choice(*pair) for pair in self._usual.items()],
+            "known": [_entry(*pair, verdict) for pair, verdict in self._known.items()],
+            "in_hand": None if self._in_hand is None else _choice(*self._in_hand),
+        }
+
+
+@cache  # they are written again with each tile
+def _entry(product: Product, tile: AnyTile, verdict: Verdict) -> dict[str, object]:
+    choice = Choice.of(product, tile)
+    return dataclasses.asdict(_Known(choice=choice, share=verdict.share, taken=verdict.taken))
+
+
+@cache
+def _choice(product: Product, tile: AnyTile) -> dict[str, object]:
+    return dataclasses.asdict(Choice.of(product, tile))
+
+
+def note_file(device: torch.device) -> Path:
+    """Where the note of a GPU is, beside its tiles."""
+    return tiles_file(device).with_suffix(".unfinished.json")
