@@ -47,7 +47,7 @@ class Graph:
         assert capture_error_mode == "thread_local", "another thread may allocate meanwhile"
         self.used_pool = pool
         self.card.begin(self)
-        self.card.draws_for_graph = True
+        self.card.draws_for_graph = self.card.marks_generator
         self._mode.__enter__()
 
     def capture_end(self) -> None:
@@ -59,7 +59,6 @@ class Graph:
         if self._mode.is_broken:
             if self.card.is_told_of_broken_ones:
                 self.card.end_allocating(0, self.used_pool)
-                self.card.draws_for_graph = False
             raise RuntimeError("operation failed due to a previous error during capture")
         self.card.end_allocating(0, self.used_pool)
         self.card.draws_for_graph = False
@@ -100,11 +99,12 @@ class Recorder:
         recording: the one that is being recorded.
         released: pools whose recording broke off, and that were given back.
         draws_for_graph: whether the default generator is marked as drawing for a recording.
-        is_told_of_broken_ones: whether the end of a broken recording reaches allocator and generator, as since torch
-            2.13.
+        is_told_of_broken_ones: whether the end of a broken recording reaches the allocator, as since torch 2.13.
+        marks_generator: whether there is such a mark, as up to torch 2.11; the end of a broken recording leaves it.
     """
 
     is_told_of_broken_ones = False
+    marks_generator = True
 
     def __init__(self) -> None:
         self.graphs: list[Graph] = []
@@ -227,7 +227,7 @@ def recorded_by(card: Recorder) -> Iterator[None]:
         # The allocator of a real card knows neither these pools nor, perhaps, this device.
         patches.enter_context(mock.patch.object(torch._C, "_cuda_endAllocateToPool", card.end_allocating))
         patches.enter_context(mock.patch.object(torch._C, "_cuda_releasePool", card.release))
-        patches.enter_context(mock.patch.object(cuda_graphs, "_MARKS_GENERATOR", not card.is_told_of_broken_ones))
+        patches.enter_context(mock.patch.object(cuda_graphs, "_MARKS_GENERATOR", card.marks_generator))
         yield
 
 

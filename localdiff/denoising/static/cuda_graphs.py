@@ -21,8 +21,9 @@ Work: TypeAlias = Callable[[], None]
 _log = logging.getLogger(__name__)
 _capturing = threading.Lock()
 """One capture at a time: each waits for the device first, which breaks what another thread is capturing there."""
-_MARKS_GENERATOR = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
-"""Whether a capture that breaks off leaves the default generator of its GPU marked as drawing for a graph."""
+_MARKS_GENERATOR = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 12)
+"""Whether a capture that breaks off leaves the default generator of its GPU marked as drawing for a graph. Since torch
+2.12 it has a state for each capture."""
 _KEEPS_MEMORY = torch.__version__.split("+")[0] == "2.13.0"
 """Whether a graph whose capture broke off keeps the memory of its pool. Releasing a pool twice breaks the allocator, so
 this is about one version, and not about all later ones."""
@@ -136,7 +137,7 @@ class GraphCapturer:
 def _nothing_collected() -> Iterator[None]:
     """Python collects no garbage inside: a graph in it that torch destroyed would break a capture of this thread.
 
-    Since 2.9 or so torch allows for that (https://github.com/pytorch/pytorch/pull/161037 shows the failure).
+    Not every version of torch allows for that (https://github.com/pytorch/pytorch/pull/161037 shows the failure).
     """
     was_enabled = gc.isenabled()
     gc.disable()

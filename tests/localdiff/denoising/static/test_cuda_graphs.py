@@ -61,7 +61,7 @@ def test_what_could_not_be_captured_for_one_cache_says_nothing_of_the_next(graph
 
 @pytest.mark.parametrize("error", [RuntimeError("no such thing"), KeyboardInterrupt("by hand")], ids=type)
 @pytest.mark.parametrize("is_broken", [False, True], ids=["whole", "broken"])
-@pytest.mark.parametrize("version", ["2.12", "2.13.0", "2.14"])
+@pytest.mark.parametrize("version", ["2.11", "2.12", "2.13.0", "2.14"])
 def test_a_recording_that_broke_off_leaves_the_allocator_and_the_next_one_alone(
     graphs: list[Any],
     error: BaseException,
@@ -72,11 +72,13 @@ def test_a_recording_that_broke_off_leaves_the_allocator_and_the_next_one_alone(
 ) -> None:
     """The end of a recording fails where a card refused something before.
 
-    Then allocator and generator go on recording in torch 2.12; in 2.13.0 the former keeps the memory, and since then
-    `reset` frees it.
+    Then the allocator goes on recording up to torch 2.12, and the generator up to 2.11; in 2.13.0 the former keeps the
+    memory, and since then `reset` frees it.
     """
-    monkeypatch.setattr(Recorder, "is_told_of_broken_ones", version != "2.12")
-    monkeypatch.setattr(cuda_graphs, "_MARKS_GENERATOR", version == "2.12")
+    is_told, marks = version in ("2.13.0", "2.14"), version == "2.11"
+    monkeypatch.setattr(Recorder, "is_told_of_broken_ones", is_told)
+    monkeypatch.setattr(Recorder, "marks_generator", marks)
+    monkeypatch.setattr(cuda_graphs, "_MARKS_GENERATOR", marks)
     monkeypatch.setattr(cuda_graphs, "_KEEPS_MEMORY", version == "2.13.0")
     number = torch.ones(1)
 
@@ -94,7 +96,7 @@ def test_a_recording_that_broke_off_leaves_the_allocator_and_the_next_one_alone(
         with pytest.raises(KeyboardInterrupt, match="by hand"):
             capturer.capture(interrupted)
     broken = graphs[0]
-    assert broken.is_reset is not (is_broken and version == "2.12"), "torch may still point at a graph that broke"
+    assert broken.is_reset is not (is_broken and not is_told), "torch may still point at a graph that broke"
     assert broken.card.released == [broken.used_pool] * (is_broken and version != "2.14")
     broken.card.assert_idle()
     assert capturer.capture(lambda: None) is graphs[-1]
@@ -102,7 +104,7 @@ def test_a_recording_that_broke_off_leaves_the_allocator_and_the_next_one_alone(
 
 
 def test_what_was_captured_before_is_replayed_after_a_recording_that_broke_off(graphs: list[Any]) -> None:
-    """Up to torch 2.12 its replay would fail, too: it has the generator that the broken one has left marked."""
+    """Up to torch 2.11 its replay may fail, too: it has the generator that the broken one has left marked."""
     number = torch.ones(1)
 
     def whole() -> None:
