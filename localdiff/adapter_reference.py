@@ -11,6 +11,7 @@ from pathlib import Path
 
 from localdiff import paths
 from localdiff.errors import WeightsError
+from localdiff.quoting import shell_word
 
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 """The two files of an adapter, as PEFT names them."""
@@ -33,7 +34,8 @@ def find_adapter(reference: str) -> Path:
         return path
     if reference and os.path.isfile(path):
         raise WeightsError(
-            f"`{reference}` is a file, not the directory of an adapter", f"did you mean `--adapter {path.parent}`?"
+            f"`{reference}` is a file, not the directory of an adapter",
+            f"did you mean `--adapter {shell_word(path.parent)}`?",
         )
     comes = f"with this package come: {', '.join(names)}" if names else "none comes with this package"
     hint = f"an adapter is a directory that PEFT saved, or a name; {comes}"

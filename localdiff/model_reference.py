@@ -18,6 +18,7 @@ from localdiff.checkpoint_files import CHECK_PERMISSIONS, CONFIG, refusal
 from localdiff.errors import ArgumentError, WeightsError
 from localdiff.identity import DEMO
 from localdiff.model_store import quantized_directory, refused_directory, stored_models
+from localdiff.quoting import shell_word
 from quant import MANIFEST_FILE
 from quant.names import PARTIAL
 
@@ -70,7 +71,7 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
         source = ModelSource(directory=quantized, name=reference)
     elif os.path.isfile(path):
         is_near = (path.parent / CONFIG).is_file()
-        hint = f"did you mean `--model {path.parent}`?" if is_near else KINDS
+        hint = f"did you mean `--model {shell_word(path.parent)}`?" if is_near else KINDS
         raise WeightsError(f"`{reference}` is a file, not the directory of a model", hint)
     elif (why := refusal(path)) is not None:
         raise WeightsError(f"`{reference}` cannot be read: {why}", "check the permissions of its folders")

@@ -291,8 +291,9 @@ def _command(directory: Path, recipe: str | None, problem: str | None) -> str | 
         for candidate_recipe in RECIPES:
             if (model is None or recipe is None) and output_name(candidate, candidate_recipe) == name:
                 model, recipe = candidate, candidate_recipe
-    is_found = model == DEMO or (model is not None and "/" in model and not model.startswith("./"))
-    if model is None or recipe is None or not is_found:
+    is_found = model == DEMO or (model is not None and "/" in model and not model.startswith(("./", "-")))
+    # What a manifest says is somebody else's text: what is typed after it should be what it seems to be.
+    if model is None or recipe is None or recipe not in RECIPES or not is_found:
         return None
     words = ["localdiff quantize", *([] if model == MODEL else [shell_word(model)]), "--recipe", recipe]
     if (revision := _manifest_value(directory, "source", "revision") or job.get("revision")) is not None:

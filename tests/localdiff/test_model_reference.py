@@ -10,6 +10,7 @@ from localdiff import model_reference
 from localdiff.errors import UsageError, WeightsError
 from localdiff.model_reference import KINDS, ModelSource, resolve_local
 from localdiff.model_store import quantized_directory
+from localdiff.quoting import shell_word
 from tests.fakes.permissions import as_anyone
 
 
@@ -76,16 +77,17 @@ def test_what_is_no_model(reference: str, message: str, monkeypatch: pytest.Monk
 
 
 def test_a_file_is_no_model(tmp_path: Path) -> None:
-    path = tmp_path / "model.safetensors"
+    path = tmp_path / "a model" / "model.safetensors"
+    path.parent.mkdir()
     path.touch()
     with pytest.raises(WeightsError) as raised:
         resolve_local(str(path))
     assert raised.value.message == f"`{path}` is a file, not the directory of a model"
     assert raised.value.hint == KINDS
-    (tmp_path / "config.json").touch()
+    (path.parent / "config.json").touch()
     with pytest.raises(WeightsError) as raised:
         resolve_local(str(path))
-    assert raised.value.hint == f"did you mean `--model {tmp_path}`?"
+    assert raised.value.hint == f"did you mean `--model {shell_word(path.parent)}`?"
 
 
 def test_the_name_of_an_adapter_is_told_from_that_of_a_model() -> None:

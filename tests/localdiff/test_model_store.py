@@ -245,6 +245,8 @@ def test_without_a_manifest_the_name_says_how_it_was_made(env: dict[str, str]) -
         (f"{RELEASED}-4bit", {"model": RELEASED}, None),
         ("demo-int8", {"model": "demo", "recipe": "4bit"}, "demo --recipe 4bit -o {}/demo-int8"),
         ("demo-4bit", {"model": "./demo"}, None),
+        ("b", {"model": "demo", "recipe": "4bit; rm -r ~"}, None),
+        ("b", {"model": "-o/etc/x", "recipe": "4bit"}, None),
         ("demo-4bit", [], "demo --recipe 4bit"),
     ],
 )

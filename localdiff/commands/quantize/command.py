@@ -15,6 +15,7 @@ from localdiff.garbage import importing
 from localdiff.model_reference import resolve_local
 from localdiff.model_store import quantized_directory
 from localdiff.quantizing.request import QuantizeRequest
+from localdiff.quoting import shell_word
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
@@ -62,7 +63,7 @@ def _refuse_mount_point(target: Path) -> None:
     if os.path.ismount(target):
         raise UsageError(
             f"`{target}` is a mount point, and cannot be renamed",
-            f"name a directory in it, for example `--output {target / 'diffusiongemma-4bit'}`",
+            f"name a directory in it, for example `--output {shell_word(target / 'diffusiongemma-4bit')}`",
         )
 
 
