@@ -15,11 +15,14 @@ from quant.renaming import replace, temporary_file
 
 
 def make_private_folder(path: Path) -> None:
-    """Makes a folder for its owner alone, if it is missing.
+    """Makes a folder for its owner alone, and those on the way to it, as far as they are missing.
 
     Raises:
         OSError: it cannot be made.
     """
+    for folder in reversed(path.parents):
+        if not os.path.lexists(folder):
+            folder.mkdir(mode=0o700, exist_ok=True)  # with `parents=True` they would be open to others
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 

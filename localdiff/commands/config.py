@@ -17,6 +17,7 @@ from localdiff.config.file import config_path, entries_of, holds_unknown, read_t
 from localdiff.config.keys import key_named
 from localdiff.config.settings import Setting, check_file
 from localdiff.errors import ResourceError, UsageError
+from localdiff.private_file import make_private_folder
 from localdiff.quoting import printable
 from localdiff.ui.output import DIM, Output
 from localdiff.utf8 import require_text
@@ -109,7 +110,7 @@ def _settings_now(output: Output) -> Settings | None:
 def _save(path: Path, shown: str, text: str) -> None:
     hint = "`localdiff config paths` says what moves it"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         output_file(path).save(text)
     except (UsageError, ResourceError) as error:
         error.hint = hint

@@ -6,6 +6,8 @@ import io
 import json
 import os
 import re
+import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -286,6 +288,15 @@ def test_set_and_unset_change_one_line_of_the_file(cli: Cli, home: Path, monkeyp
     assert file.read_text() == "[generate]\nthink = true\n"
     monkeypatch.setenv("LOCALDIFF_THINK", "no")
     assert cli("config", "set", "generate.think", "on").stdout == "generate.think  false  LOCALDIFF_THINK\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
+def test_the_folders_of_the_file_are_for_their_owner_alone(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path / "new" / "home"))
+    assert cli("config", "set", "generate.steps", "16").code == 0
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("new", "new/home")] == [0o700, 0o700]
 
 
 def test_a_setting_is_set_without_stdout_too(home: Path) -> None:
