@@ -18,6 +18,8 @@ from localdiff.chat.files import read_attachment, split_paths
 from localdiff.chat.help import help_page
 from localdiff.chat.reply_runner import next_seed
 from localdiff.chat.session import Attachment
+from localdiff.chat.settings import names
+from localdiff.chat.slash import BY_WORD
 from localdiff.chat.state import ChatState, PendingMessage
 from localdiff.errors import ResourceError, UsageError
 from localdiff.options import MAX_SEED
@@ -126,6 +128,9 @@ def set_(state: ChatState, argument: str) -> None:
         rows = [(row.name, row.value, row.origin) for row in state.settings.rows()]
         state.say("\n".join(aligned(rows, "<<<", width=state.output.stderr.room)))
         return
+    command = BY_WORD.get(name.lower())
+    if command is not None and name.lower() not in names():
+        raise UsageError(f"there is no setting `{name}`", f"`/{command.name}` is a command of its own: {command.help}")
     if not values:
         state.say(state.settings.line(name))
         return
@@ -250,7 +255,9 @@ def delete(state: ChatState, argument: str) -> None:
     if not argument:
         raise UsageError("`/delete` needs a name", "`/sessions` lists the saved sessions")
     if argument == state.session.name:
-        raise UsageError(f"session `{argument}` is this one", "`/clear` starts another, then it can be deleted")
+        raise UsageError(
+            f"session `{argument}` is this one", f"`/clear` starts another; then `/delete {argument}` deletes it"
+        )
     question = session_text.delete_question(state.store, argument)
     if state.ask is None:
         path = state.store.path(argument)

@@ -38,12 +38,14 @@ def split_paths(argument: str) -> list[Path]:
     """The paths in the argument of a command, in the words of `split_words`.
 
     Raises:
-        UsageError: a quote is left open.
+        UsageError: a quote is left open, or nothing is between two.
     """
     try:
         words = split_words(argument)
     except ValueError:
         raise UsageError(f"unclosed quote in `{argument:.60}`", 'quote a path with spaces: `"my notes.txt"`') from None
+    if not all(words):
+        raise UsageError(f"an empty name in `{argument:.60}`", "Tab completes paths")
     return [expanded(word) for word in words]
 
 

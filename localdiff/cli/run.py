@@ -146,6 +146,7 @@ def run_command(
     stdin = None if sys.stdin is None else sys.stdin.buffer
     try:
         return run(request, streams, stdin=stdin, ask=asker(streams.stderr, sys.stdin, default=True))
-    except NoPromptError:
+    except NoPromptError as error:
         streams.stderr.write(context.get_usage() + "\n")
+        error.hint = f"{error.hint}; `localdiff chat` is for a conversation"
         raise

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from localdiff.errors import ResourceError, UsageError
 from localdiff.paths import expanded, is_same
+from localdiff.quoting import printable
+from localdiff.ui.output import Output
 from quant.renaming import replace, temporary_file
 
 _OPEN = frozenset({"/dev", "/dev/fd", "/proc/self/fd"})
@@ -62,6 +64,16 @@ class OutputFile:
             raise ResourceError(
                 f"`{self._path}` cannot be written: {error.strerror}", "give `-o` a file on another disk"
             ) from error
+
+    def save_and_say(self, text: str, output: Output) -> None:
+        """As `save`, and say where the file is, where remarks belong: nothing else shows that the command is over.
+
+        Raises:
+            ResourceError: as `save`.
+        """
+        self.save(text)
+        if output.notes and not self._special:
+            output.stderr.write(f"Written to {printable(str(self._path))}.\n")
 
     def require_folder(self) -> None:
         """Try whether the folder takes a new file.

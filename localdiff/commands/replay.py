@@ -131,7 +131,7 @@ def replay(request: ReplayRequest, output: Output, *, keyboard: TextIO | None) -
         return 0
     text = _export(request, form, trace, escaped=request.output is None and output.stdout.escapes_json)
     if request.output is not None:
-        output_file(request.output, inputs=[request.file]).save(text)
+        output_file(request.output, inputs=[request.file]).save_and_say(text, output)
         return 0
     if form in _UTF8:
         output.stdout.write_utf8(text)

@@ -68,7 +68,7 @@ def write_diff(
     else:
         text = report(*traces, comparison, names, width=output.stdout.room if file is None else None)
     if file is not None:
-        file.save(text)
+        file.save_and_say(text, output)
     elif form == "html":
         output.stdout.write_utf8(text)
     else:

@@ -94,6 +94,11 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         ("/set t-min warm", f"error: `t-min warm` must be a number{UNCHANGED}"),
         ("/set live maybe", f"error: `live maybe` must be one of auto, on, off, line{UNCHANGED}"),
         ("/set stpes 3", "error: there is no setting `stpes`\nhint: did you mean `/set steps`?"),
+        (
+            "/set file x",
+            "error: there is no setting `file`\nhint: `/file` is a command of its own: send text files "
+            "with the next message",
+        ),
         ("/set zzz", "error: there is no setting `zzz`\nhint: `/set` lists all settings"),
         ("/set max-tokens", "max-tokens 77 (command line)"),
         ("/set temperature default", "temperature is not set: t-min and t-max decide"),
@@ -123,6 +128,7 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         ("/trace", "error: there is no answer to record"),
         ("/file", "No files are attached to the next message."),
         ('/file "a', 'error: unclosed quote in `"a`'),
+        ("/file ''", "error: an empty name in `''`\nhint: Tab completes paths"),
         ("/file gone.txt", "error: no such file: `gone.txt`\nhint: Tab completes paths after `/file`"),
         ("/file .", "error: `.` is a directory\nhint: `/file` takes text files"),
     ],
@@ -470,7 +476,7 @@ def test_save_load_and_list(room: Room) -> None:
 
 def test_a_session_is_not_deleted_while_it_is_open_or_where_nobody_can_be_asked(room: Room) -> None:
     shown = room("First", "/save one", "/delete one", "/clear", "/delete one")
-    assert "error: session `one` is this one\nhint: `/clear` starts another, then it can be deleted\n" in shown
+    assert "error: session `one` is this one\nhint: `/clear` starts another; then `/delete one` deletes it\n" in shown
     hint = f"hint: the session is the file `{room.sessions}/one.jsonl`\n"
     assert f"error: cannot ask for confirmation: there is no keyboard\n{hint}" in shown
     assert (room.sessions / "one.jsonl").exists()

@@ -59,6 +59,14 @@ def test_every_form_goes_where_it_should(cli: Cli, file: Path, tmp_path: Path, n
 
 
 @pytest.mark.parametrize("command", [["replay"], ["trace", "diff", "example"]])
+def test_it_is_said_on_a_terminal_where_a_file_was_written(cli: Cli, tmp_path: Path, command: list[str]) -> None:
+    page = tmp_path / "page.html"
+    result = cli(*command, "example", "-o", str(page), terminals="stdout stderr")
+    assert (result.code, result.stdout, result.stderr) == (0, "", f"Written to {page}.\n")
+    assert cli(*command, "example", "--to", "html", "-o", os.devnull, terminals="stderr").stderr == ""
+
+
+@pytest.mark.parametrize("command", [["replay"], ["trace", "diff", "example"]])
 def test_a_page_is_utf8_as_it_says_whatever_stdout_is(command: list[str]) -> None:
     page, plain = (
         process(*command, "example", "--to", "html", env=environment(PYTHONIOENCODING=encoding)).stdout

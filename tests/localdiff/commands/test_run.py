@@ -167,7 +167,7 @@ def test_without_a_prompt_it_shows_the_usage_and_does_not_wait(cli: Cli) -> None
     assert result.stderr.splitlines() == [
         "Usage: localdiff run [OPTIONS] [PROMPT]",
         "error: no prompt",
-        "hint: give it in quotes, with `-f FILE`, or through a pipe",
+        "hint: give it in quotes, with `-f FILE`, or through a pipe; `localdiff chat` is for a conversation",
     ]
 
 
