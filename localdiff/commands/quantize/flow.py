@@ -124,15 +124,7 @@ class Quantization:
                 planned.require_possible()
             summary = planned.summary()
         self._show(summary)
-        if lacked := lacked_by(origin):
-            names = " and no ".join(f"`{name}`" for name in lacked)
-            them = "them" if lacked[1:] else "one"
-            self._output.warning(f"there is no {names}, and without {them} the result cannot be run")
-        if copies:
-            many = f" and {len(copies) - 1} more" if copies[1:] else ""
-            self._output.warning(
-                f"left out as copies of others, uncompared: `{copies[0]}`{many}; those of a directory are compared"
-            )
+        self._warn_of(lacked_by(origin), copies)
         if self._request.dry_run:
             if (lack := _lack_of_space(planned)) is not None:
                 self._output.warning(f"{lack.message}; {lack.hint}")
@@ -201,6 +193,18 @@ class Quantization:
         stream = self._output.stdout if self._request.dry_run else self._output.stderr
         stream.write("".join(f"{printable(line)}\n" for line in summary.lines(stream.room)))
 
+    def _warn_of(self, lacked: tuple[str, ...], copies: tuple[str, ...]) -> None:
+        """Warn of files that the result will lack, and of tensors that are left out as copies, unseen."""
+        if lacked:
+            names = " and no ".join(f"`{name}`" for name in lacked)
+            them = "them" if lacked[1:] else "one"
+            self._output.warning(f"there is no {names}, and without {them} the result cannot be run")
+        if copies:
+            many = f" and {len(copies) - 1} more" if copies[1:] else ""
+            self._output.warning(
+                f"left out as copies of others, uncompared: `{copies[0]}`{many}; those of a directory are compared"
+            )
+
     def _note(self, text: str) -> None:
         if not self._output.quiet:
             self._output.stderr.write(text + "\n")
@@ -266,13 +270,16 @@ class Quantization:
         if finished is not None:
             verification.record(self._target, self._output, written)
         if stopped is not None:
-            kept = f"{stopped.finished} of {len(planned.plan.shards)} output files are finished and kept"
-            if planned.streams:
-                kept += "; a download that was whole, and had not become such a file yet, starts over"
-            elif planned.to_fetch:
-                kept += ", and so is what has been downloaded"
-            self._note(f"Stopped. {kept}.\n{CONTINUE}")
+            self._say_stopped(stopped, planned)
         return finished
+
+    def _say_stopped(self, stopped: JobStopped, planned: PlannedJob) -> None:
+        kept = f"{stopped.finished} of {len(planned.plan.shards)} output files are finished and kept"
+        if planned.streams:
+            kept += "; a download that was whole, and had not become such a file yet, starts over"
+        elif planned.to_fetch:
+            kept += ", and so is what has been downloaded"
+        self._note(f"Stopped. {kept}.\n{CONTINUE}")
 
     def _summarize(self, finished: JobFinished, planned: PlannedJob) -> None:
         lines = []
