@@ -223,7 +223,8 @@ def show(state: ChatState, argument: str) -> None:
 def save(state: ChatState, argument: str) -> None:
     """Give the session a name."""
     if not argument:
-        raise UsageError("`/save` needs a name", "`/save NAME`; turns are saved automatically")
+        so_far = "turns are saved automatically" if state.saves else "this chat is not saved before that"
+        raise UsageError("`/save` needs a name", f"`/save NAME`; {so_far}")
     if not state.session.turns:
         state.store.reserve(state.session, argument)
         state.saves = True

@@ -516,6 +516,11 @@ def test_a_session_may_be_named_before_its_first_message(room: Room, name: str) 
     assert room.asked[-1] == ["First", "Hello.", "More", "Hello.", "Last"]
 
 
+def test_what_is_said_of_a_chat_without_a_name_is_true_of_one_that_is_not_saved(room: Room) -> None:
+    assert "hint: `/save NAME`; this chat is not saved before that\n" in room("/save", private=True)
+    assert "hint: `/save NAME`; turns are saved automatically\n" in room("/save x", "/save", private=True)
+
+
 @pytest.mark.parametrize("lines", [("Second", "/save plans"), ("/save plans", "Second")])
 def test_a_name_that_is_taken_is_not_written_over(room: Room, lines: tuple[str, ...]) -> None:
     room("First", "/save plans")
