@@ -35,10 +35,9 @@ def show_settings(output: Output, *, as_json: bool) -> int:
         UsageError: a file or a variable holds an invalid setting.
     """
     settings = load_settings()
-    if not output.quiet:
-        for name, suggestion in strange_variables(os.environ):
-            output.warning(f"unknown variable {name}")
-            output.hint(f"did you mean {suggestion}?" if suggestion else f"`unset {name}`")
+    for name, suggestion in strange_variables(os.environ):
+        output.warning(f"unknown variable {name}")
+        output.hint(f"did you mean {suggestion}?" if suggestion else f"`unset {name}`")
     if as_json:
         content = {
             setting.key.name: {"value": setting.value, "origin": setting.origin, "where": setting.where}

@@ -29,15 +29,14 @@ def list_models(output: Output, *, as_json: bool) -> int:
         output.stdout.write_json(content)
         return 0
     if not models:
-        if not output.quiet:
-            folder = printable(str(paths.models_dir()))
-            output.stderr.write(f"There is no quantized model in {folder}; `localdiff quantize` makes one.\n")
+        folder = printable(str(paths.models_dir()))
+        output.stderr.write(f"There is no quantized model in {folder}; `localdiff quantize` makes one.\n")
         return 0
     rows = [HEAD, *(_row(model) for model in models)]
     lines = aligned(rows, "<<><", width=output.stdout.room, headed=True)
     output.stdout.write("".join(f"{line}\n" for line in lines))
     for model in models:
-        if model.state != "finished" and not output.quiet:
+        if model.state != "finished":
             what = model.problem or "unfinished"
             output.stderr.write(f"{printable(f'{model.name}: {what}; {remedy(model)}')}\n")
     return 0
@@ -61,13 +60,11 @@ def remove_model(name: str, output: Output, *, ask: AskUser | None, yes: bool) -
     what = shown_size(model.nbytes) if leads_to is None else f"a link to {leads_to}, which is kept"
     question = printable(f"Delete {model.directory} ({what})?")
     if not yes and not confirmed(ask, question, otherwise="`--yes` deletes without asking"):
-        if not output.quiet:
-            output.stderr.write("Nothing was done.\n")
+        output.stderr.write("Nothing was done.\n")
         return INTERRUPTED
     with locked(target):
         model_store.remove(model)
-    if not output.quiet:
-        output.stderr.write(printable(f"Deleted {name}: {'freed' if leads_to is None else 'it was'} {what}.") + "\n")
+    output.stderr.write(printable(f"Deleted {name}: {'freed' if leads_to is None else 'it was'} {what}.") + "\n")
     return 0
 
 
