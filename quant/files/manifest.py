@@ -19,7 +19,7 @@ from quant.codecs import CODECS
 from quant.codecs.codec import codes_shape, scales_shape
 from quant.dtypes import HEADER_DTYPES, HEADER_NAMES
 from quant.errors import DamagedError, FormError, reason
-from quant.files.source import MAX_HEADER, HeaderEntry, is_file_name
+from quant.files.source import MAX_BYTES, MAX_HEADER, HeaderEntry, is_file_name
 from quant.names import MANIFEST_FILE
 from quant.recipe import Recipe, Rule
 
@@ -51,7 +51,7 @@ class FileEntry:
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
-        if value["bytes"] < 0 or not _HASH.fullmatch(value["sha256"]):
+        if not 0 <= value["bytes"] <= MAX_BYTES or not _HASH.fullmatch(value["sha256"]):
             raise FormError("an entry has an impossible value")
         return cls(nbytes=int(value["bytes"]), sha256=value["sha256"])
 

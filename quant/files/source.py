@@ -22,6 +22,8 @@ from quant.errors import FormError, SourceError, reason
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
 MAX_HEADER = 100_000_000
+MAX_BYTES = 2**63 - 1
+"""Of a file, on any system. Python shows no number of more than 4,300 digits, and has no float above 1.8e308."""
 _IN_NO_NAME = re.compile(r"[/\\\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _MAX_NAME = 255
 """Bytes of a file's name, on all common file systems; of a longer one they do not say that it is missing."""
@@ -128,7 +130,7 @@ def _stored_tensor(name: str, entry: dict[str, Any], file: str, base: int) -> St
     if not all(isinstance(size, int) and size >= 0 for size in shape):
         raise FormError(f"`{name}` has an impossible shape")
     start, end = entry["data_offsets"]
-    if type(start) is not int or type(end) is not int:
+    if type(start) is not int or type(end) is not int or end > MAX_BYTES:
         raise FormError(f"`{name}` has an impossible place")
     tensor = StoredTensor(name=name, dtype=dtype, shape=shape, file=file, start=base + start)
     if end - start != tensor.nbytes:

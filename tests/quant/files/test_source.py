@@ -165,12 +165,13 @@ def entry(start: int, end: int, **changes: Any) -> dict[str, Any]:
         header({"a": entry(0, 4, data_offsets=[4])}),
         header({"a": entry(0, 4, data_offsets=[0.0, 4])}),
         header({"a": entry(0, 4, data_offsets=[0, 4.0])}),
+        header({"a": entry(0, 10**4300 - 1)}),
         header({"a": 7}),
         header([]),  # type: ignore[arg-type]
         b"\x04\0\0\0\0\0\0\0\xff\xff\xff\xff",
         (100_000).to_bytes(8, "little") + b"[" * 100_000,
     ],
-    ids=range(19),
+    ids=range(20),
 )
 def test_impossible_headers_are_named_errors(content: bytes) -> None:
     with pytest.raises(SourceError, match="bad.safetensors") as caught:
