@@ -23,6 +23,8 @@ from torch import Tensor
 from quant.codecs.codec import SOURCE_DTYPES
 from quant.errors import FormError, SourceError, reason
 
+MAX_BLOCKSIZE = 4096
+"""The largest that bitsandbytes has. A tensor is decoded in whole blocks."""
 STATE = "quant_state.bitsandbytes__"
 _DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in SOURCE_DTYPES}
 
@@ -93,9 +95,9 @@ class BitsandbytesTensor:
         codes = parts[""].contiguous().view(torch.uint8).reshape(-1)
         if (
             min(shape, default=0) < 0
-            or blocksize < 1
+            or not 1 <= blocksize <= MAX_BLOCKSIZE
             or len(codes) != -(-count // 2)
-            or len(absmax) != -(-count // blocksize)
+            or absmax.shape != (-(-count // blocksize),)
         ):
             raise FormError(
                 f"the shape {list(shape)} and the block size {blocksize} do not fit "

@@ -99,6 +99,19 @@ def test_parts_that_contradict_each_other_are_refused(change: dict[str, object])
         read(with_state(parts, **change))
 
 
+def test_a_block_for_which_no_memory_would_do_is_refused() -> None:
+    """One of any size holds a small tensor."""
+    parts, _ = stored(torch.randn(1, 64), nested=False)
+    with pytest.raises(SourceError, match=f"block size {2**50} do not fit 32 bytes and 1 statistics"):
+        read(with_state(parts, blocksize=2**50))
+
+
+def test_statistics_in_rows_are_refused() -> None:
+    parts, _ = stored(torch.randn(4, 64), nested=False)
+    with pytest.raises(SourceError, match="do not fit 128 bytes and 4 statistics"):
+        read(parts | {f"{NAME}.absmax": parts[f"{NAME}.absmax"].view(-1, 1)})
+
+
 def test_levels_that_are_not_sixteen_are_refused() -> None:
     parts, _ = stored(torch.randn(4, 64), nested=False)
     with pytest.raises(SourceError, match=r"quant_map has shape \[15\], not \[16\]"):
