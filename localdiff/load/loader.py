@@ -1,9 +1,9 @@
 """Turns a checkpoint into a model: built on the meta device, then given its tensors, every one accounted for.
 
-    config.json ─► DiffusionGemma on `meta` ─► account for names and shapes ─► quantized modules in place
-                                                                                    │
-                   model ◄─ hooks, where layers are offloaded ◄─ assign tensors ◄─ place, or refuse
-                            fast modules, for streamed layers one by one; then the adapter; then kernels
+    the plan   config.json ─► DiffusionGemma on `meta` ─► account for names and shapes ─► place, or refuse
+                                                                                              │
+    loading    hooks, unless all is on one device or streamed ◄─ assign tensors ◄─ quantized modules in place
+                  └─► fast modules, for streamed layers one by one ─► the adapter ─► kernels ─► model
 
 Knows the order of these steps; knows nothing about generation. On a CPU, tensors that are stored in the wanted dtype,
 and codes and scales, stay mapped from the file, so the weights are never held twice; fast modules that store them in

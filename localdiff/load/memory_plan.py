@@ -43,7 +43,7 @@ class MemoryPlan:
 
     @property
     def free(self) -> int | None:
-        """Bytes of memory that are free on the first device; None where that is unknown."""
+        """Bytes of memory that it may use on the first device; None where it is unknown how many are free."""
         return self.budgets[0].nbytes
 
     @property
