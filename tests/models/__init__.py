@@ -11,6 +11,7 @@
     steps           denoisers of a path that a device would not choose by itself
     reference       what `transformers` computes from a checkpoint: the referee
     events          what is asked of the events of a run
+    loaded          the network of a checkpoint, in one call
     caches          what was read in pieces against what was read at once
     held            what a model holds, for comparison with its plan
     allocations     bytes that a computation holds at once

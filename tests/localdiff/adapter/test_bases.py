@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from localdiff.adapter import add_adapter, open_adapter, save_adapter
+from localdiff.adapter import add_adapter, save_adapter
 from localdiff.adapter.attach import attach
 from localdiff.adapter.fresh import terms_of
 from localdiff.adapter.lowrank import LowRank, Terms
@@ -21,7 +21,7 @@ from localdiff.denoising.static.program import Shape
 from localdiff.engine import Engine
 from localdiff.errors import ResourceError, WeightsError
 from localdiff.events import BlockCommitted, RunFinished
-from localdiff.load import Placement, load_model, open_weights, plan_memory
+from localdiff.load import Placement
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
 from quant.codecs import CODECS
@@ -33,6 +33,7 @@ from tests.checkpoints.quantized import quantize
 from tests.gpu.kernels import DEVICE
 from tests.models import tiny
 from tests.models.adapters import EVERYTHING, hidden, randomize
+from tests.models.loaded import network_of
 from tests.models.numberless import on_card, run_step
 from tests.models.steps import denoiser_of
 
@@ -49,10 +50,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def adapter(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of the plain weights, with other terms for encoder than for canvas rows."""
     directory = tmp_path_factory.mktemp("adapter")
-    network = load_model(plan_memory(open_weights(source), CPU, torch.float32)).network
+    network = network_of(source)
     randomize(add_adapter(network, EVERYTHING, rank=2, alpha=3))
     apart = {(side, path): term for side, path, term in terms_of(network)}
-    network = load_model(plan_memory(open_weights(source), CPU, torch.float32)).network
+    network = network_of(source)
     attach(
         network,
         {
@@ -66,7 +67,7 @@ def adapter(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def decoded(network: DiffusionGemma, source: Path) -> DiffusionGemma:
     """The plain model with the weights that a quantized one decodes."""
-    plain = load_model(plan_memory(open_weights(source), CPU, torch.float32)).network
+    plain = network_of(source)
     weights = {
         path: module.decode(torch.float32)
         for path, module in network.named_modules()
@@ -83,18 +84,10 @@ def test_a_quantized_base_gets_the_same_terms(
     recipe: str, source: Path, adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOCALDIFF_CPU_PATH", "plain")
-    weights = open_weights(quantize(source, tmp_path / recipe, recipe))
-    expected = decoded(load_model(plan_memory(weights, CPU, torch.float32)).network, source)
-    terms = {
-        (side, path): term
-        for side, path, term in terms_of(
-            load_model(
-                plan_memory(open_weights(source), CPU, torch.float32, adapter=open_adapter(str(adapter)))
-            ).network
-        )
-    }
-    attach(expected, terms)
-    found = load_model(plan_memory(weights, CPU, torch.float32, adapter=open_adapter(str(adapter)))).network
+    quantized = quantize(source, tmp_path / recipe, recipe)
+    expected = decoded(network_of(quantized), source)
+    attach(expected, {(side, path): term for side, path, term in terms_of(network_of(source, adapter=adapter))})
+    found = network_of(quantized, adapter=adapter)
     assert isinstance(found.layers[1].experts, AdaptedExperts)
     assert isinstance(found.layers[1].experts.base, QuantExperts)
     assert any(isinstance(module, AdaptedLinear) and isinstance(module.base, QuantLinear) for module in found.modules())
@@ -105,14 +98,14 @@ def test_a_quantized_base_gets_the_same_terms(
 def test_fast_modules_of_a_processor_get_them_too(
     source: Path, adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    weights = open_weights(quantize(source, tmp_path / "quantized", "4bit"))
+    quantized = quantize(source, tmp_path / "quantized", "4bit")
     made = {}
     for path in ("plain", "fast"):
         monkeypatch.setenv("LOCALDIFF_CPU_PATH", path)
-        made[path] = load_model(plan_memory(weights, CPU, torch.float32, adapter=open_adapter(str(adapter)))).network
+        made[path] = network_of(quantized, adapter=adapter)
     experts = made["fast"].layers[1].experts
     assert isinstance(experts, AdaptedExperts) and isinstance(experts.base, CpuExperts)
-    without = load_model(plan_memory(weights, CPU, torch.float32)).network
+    without = network_of(quantized)
     plain, fast, bare = (hidden(network)[0] for network in (made["plain"], made["fast"], without))
     assert (fast - plain).norm() < 0.1 * (bare - plain).norm()
 
@@ -152,7 +145,7 @@ def test_layers_in_host_memory_are_refused(source: Path, adapter: Path, monkeypa
     outside = Placement(main=CPU, layers=(CPU,) * 3, offloaded=(1, 2))
     monkeypatch.setattr("localdiff.load.placement.place", lambda *_, **__: outside)
     with pytest.raises(ResourceError, match="needs all layers on the device, and 2 of 3 do not fit there") as caught:
-        load_model(plan_memory(open_weights(source), CPU, torch.float32, adapter=open_adapter(str(adapter))))
+        network_of(source, adapter=adapter)
     assert caught.value.hint
 
 

@@ -15,12 +15,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from localdiff.adapter import add_adapter, open_adapter, save_adapter
-from localdiff.load import load_model, open_weights, plan_memory
+from localdiff.adapter import add_adapter, save_adapter
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from tests.checkpoints.layouts import Spec, write_checkpoint
 from tests.models.adapters import EVERYTHING, randomize
+from tests.models.loaded import network_of
 from tests.models.reference import Reference
 
 CPU = torch.device("cpu")
@@ -36,7 +36,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def network(directory: Path) -> DiffusionGemma:
-    return load_model(plan_memory(open_weights(directory), CPU, torch.float32)).network
+    return network_of(directory)
 
 
 def with_peft(directory: Path, adapter: Path) -> Reference:
@@ -128,7 +128,7 @@ MADE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", MADE)
 def test_what_peft_trained_computes_the_same_here(directory: Path, tmp_path: Path, name: str) -> None:
     reference = trained_with_peft(directory, tmp_path, **({"r": 3, "lora_alpha": 6} | MADE[name]))
-    assert_same(loaded(directory, tmp_path), reference, changes=Reference(directory))
+    assert_same(network_of(directory, adapter=tmp_path), reference, changes=Reference(directory))
 
 
 @pytest.mark.parametrize("spec", [SPEC, replace(SPEC, hidden=48, expert_mlp=24)], ids=["oblong", "square"])
@@ -148,7 +148,7 @@ def test_experts_as_peft_had_them_before_0_19_1(spec: Spec, tmp_path: Path) -> N
     save_file(turned, file)
     config = json.loads((output / "adapter_config.json").read_text())
     (output / "adapter_config.json").write_text(json.dumps(config | {"peft_version": "0.18.1"}))
-    assert_same(loaded(directory, output), reference, changes=Reference(directory))
+    assert_same(network_of(directory, adapter=output), reference, changes=Reference(directory))
 
 
 def test_what_is_saved_here_leaves_peft_nothing_to_warn_of(
@@ -160,9 +160,3 @@ def test_what_is_saved_here_leaves_peft_nothing_to_warn_of(
         warnings.simplefilter("error", UserWarning)
         reference = with_peft(directory, tmp_path)
     assert_same(network, reference, changes=Reference(directory))
-
-
-def loaded(directory: Path, adapter: Path) -> DiffusionGemma:
-    return load_model(
-        plan_memory(open_weights(directory), CPU, torch.float32, adapter=open_adapter(str(adapter)))
-    ).network

@@ -18,6 +18,7 @@ from quant.modules import QuantExperts
 from quant.unsupported import Unsupported
 from tests.checkpoints.layouts import QUANTIZABLE, write_checkpoint
 from tests.checkpoints.quantized import quantize
+from tests.models.loaded import network_of
 from tests.models.native import needs_native
 
 CPU = torch.device("cpu")
@@ -30,7 +31,7 @@ def quantized(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def experts(directory: Path) -> list[type]:
-    network = load_model(plan_memory(open_weights(directory), CPU, torch.bfloat16)).network
+    network = network_of(directory, torch.bfloat16)
     return [type(layer.experts) for layer in network.layers]
 
 

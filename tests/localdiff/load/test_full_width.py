@@ -18,6 +18,7 @@ from quant.files.manifest import read_manifest
 from tests.checkpoints.full_width import write_full_width
 from tests.checkpoints.quantized import quantize
 from tests.models.held import held_by_cache, held_by_manifest
+from tests.models.loaded import network_of
 from tests.models.process_memory import anonymous_bytes, needs_status
 
 CONTEXT = 8192
@@ -47,9 +48,7 @@ def test_the_account_is_what_is_held(quantized: Path, account: MemoryAccount, mo
     monkeypatch.setattr(loader, "replace_cpu_modules", lambda network, **_: None)
     monkeypatch.setattr(loader, "take_kernels", lambda *_: None)
     before = anonymous_bytes()
-    network = load_model(
-        plan_memory(open_weights(quantized), torch.device("cpu"), torch.bfloat16, context=CONTEXT)
-    ).network
+    network = network_of(quantized, torch.bfloat16, context=CONTEXT)
     taken = anonymous_bytes() - before
     weights = sum(account.weights.values())
     assert weights == pytest.approx(sum(tensor.nbytes for tensor in network.state_dict().values()), rel=0.01)

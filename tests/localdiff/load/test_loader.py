@@ -21,9 +21,9 @@ from localdiff.load.checkpoint import Checkpoint
 from localdiff.load.placement import Demand
 from localdiff.load.skeleton import Skeleton
 from localdiff.load.stored import StoredWeights
-from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model_reference import DEMO_DIRECTORY
 from tests.checkpoints.layouts import Spec, write_checkpoint
+from tests.models.loaded import network_of
 
 CPU = torch.device("cpu")
 SPEC = Spec(layers="sf", vocab=32, hidden=32, mlp=16, canvas=4)
@@ -56,20 +56,16 @@ def edited(written: Path, tmp_path: Path) -> Callable[..., Path]:
     return edit
 
 
-def load(directory: Path, dtype: torch.dtype = torch.float32) -> DiffusionGemma:
-    return load_model(plan_memory(open_weights(directory), CPU, dtype)).network
-
-
 def refusal(directory: Path) -> WeightsError:
     with pytest.raises(WeightsError) as caught:
-        load(directory)
+        network_of(directory)
     assert caught.value.exit_code == 3
     assert caught.value.hint
     return caught.value
 
 
 def test_every_parameter_holds_its_tensor(written: Path) -> None:
-    model = load(written)
+    model = network_of(written)
     stored = load_file(written / "model.safetensors")
     assert model.config.vocab_size == SPEC.vocab
     for name, parameter in model.named_parameters():
@@ -105,13 +101,13 @@ def test_tensors_of_the_wanted_type_are_not_copied(written: Path, monkeypatch: p
         return tensor
 
     monkeypatch.setattr(Checkpoint, "tensor", reading)
-    model = load(written)
+    model = network_of(written)
     assert {parameter.data_ptr() for parameter in model.parameters()} == set(handed_out.values())
     assert not any("vision" in name for name in handed_out), "vision tensors stay unread"
 
 
 def test_other_types_are_converted(written: Path) -> None:
-    model = load(written, torch.bfloat16)
+    model = network_of(written, torch.bfloat16)
     stored = load_file(written / "model.safetensors")
     assert all(parameter.dtype is torch.bfloat16 for parameter in model.parameters())
     assert torch.equal(model.norm.weight, stored["model.decoder.norm.weight"].bfloat16())
@@ -119,7 +115,7 @@ def test_other_types_are_converted(written: Path) -> None:
 
 def test_vision_is_skipped_with_one_line(written: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="localdiff.load"):
-        load(written)
+        network_of(written)
     vision = [name for name in Checkpoint(written).names() if "vision" in name]
     (line,) = caplog.messages
     assert f"skipped {len(vision)} vision tensors" in line
@@ -130,7 +126,7 @@ def test_a_checkpoint_without_vision_loads_without_a_word(
 ) -> None:
     directory = edited(lambda held: [held.pop(name) for name in list(held) if "vision" in name])
     with caplog.at_level(logging.INFO, logger="localdiff.load"):
-        load(directory)
+        network_of(directory)
     assert caplog.messages == []
 
 
@@ -141,7 +137,7 @@ def test_tied_copies_are_accepted(edited: Callable[..., Path], caplog: pytest.Lo
             held[name.replace("model.decoder", "model.encoder.language_model")] = held[name].clone()
 
     with caplog.at_level(logging.INFO, logger="localdiff.load"):
-        load(edited(add))
+        network_of(edited(add))
     assert "7 tied copies" in caplog.messages[0]
 
 
@@ -221,11 +217,11 @@ def test_untied_weights_are_refused(edited: Callable[..., Path]) -> None:
 
 
 def test_weights_that_do_not_fit_the_device(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    needed = sum(parameter.numel() for parameter in load(written).parameters()) * 2
+    needed = sum(parameter.numel() for parameter in network_of(written).parameters()) * 2
     monkeypatch.setattr(memory_plan, "free_bytes", lambda device: 500_000)
     sizes = rf"`bf16` takes .*\({needed / 1e3:.0f} KB weights, .*`cpu` has 500 KB for it"
     with pytest.raises(ResourceError, match=sizes) as caught:
-        load(written, torch.bfloat16)
+        network_of(written, torch.bfloat16)
     assert caught.value.exit_code == 4
     assert caught.value.hint
 

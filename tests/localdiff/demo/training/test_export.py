@@ -15,10 +15,10 @@ from localdiff.demo.training.export import export
 from localdiff.demo.training.trainer import initialise
 from localdiff.demo.training.vocabulary import VOCABULARY_SIZE
 from localdiff.engine import Engine
-from localdiff.load import load_model, open_weights, plan_memory
 from localdiff.load.checkpoint import Checkpoint
 from localdiff.model.config import ModelConfig
 from localdiff.options import GenerateOptions
+from tests.models.loaded import network_of
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory, demo_vocabulary_directory
 
 
 def test_export_keeps_every_weight_rounded_to_bf16(exported: Path) -> None:
-    loaded = load_model(plan_memory(open_weights(exported), torch.device("cpu"), torch.float32)).network
+    loaded = network_of(exported)
     expected = initialise(ModelConfig.from_dict(config_json(VOCABULARY_SIZE, 6)), seed=0).state_dict()
     for name, tensor in loaded.state_dict().items():
         if name.endswith("encoder_layer_scalar"):
@@ -60,7 +60,7 @@ def test_export_leaves_files_that_others_may_read(exported: Path) -> None:
 def test_transformers_loads_the_export_and_gives_the_same_logits(exported: Path) -> None:
     transformers = pytest.importorskip("transformers")
     reference = transformers.DiffusionGemmaForBlockDiffusion.from_pretrained(exported, dtype=torch.float32).eval()
-    model = load_model(plan_memory(open_weights(exported), torch.device("cpu"), torch.float32)).network
+    model = network_of(exported)
     config = model.config
     prompt = torch.arange(10, 40)
     canvas = torch.randint(VOCABULARY_SIZE, (config.canvas_length,), generator=torch.Generator().manual_seed(0))
