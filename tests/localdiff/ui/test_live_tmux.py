@@ -51,6 +51,13 @@ class Tmux:
             assert time.monotonic() < deadline, self.screen()
             time.sleep(0.02)
 
+    def left(self) -> list[str]:
+        """What is above the screen and on it once the program has ended, without what tmux itself writes below."""
+        for _ in self.frames():
+            time.sleep(0.05)
+        rows = (row for row in self.screen("-S", "-") if not row.startswith("Pane is dead"))
+        return "\n".join(rows).rstrip("\n").split("\n")
+
     def frames(self) -> Iterator[list[str]]:
         """What is on the screen, as often as tmux says it, until the program has ended."""
         deadline = time.monotonic() + TIMEOUT
@@ -76,12 +83,6 @@ def playing(columns: int, rows: int, *options: str, **script: object) -> Iterato
         tmux("kill-server")
 
 
-def without_notice(rows: list[str]) -> list[str]:
-    """Without what tmux itself writes below a program that has ended."""
-    kept = "\n".join(row for row in rows if not row.startswith("Pane is dead"))
-    return kept.rstrip("\n").split("\n")
-
-
 @pytest.mark.parametrize("size", [(80, 24), (20, 6)], ids=str)
 def test_every_frame_is_whole_and_clean_text_is_left(size: tuple[int, int], tmp_path: Path) -> None:
     columns, rows = size
@@ -105,7 +106,7 @@ def test_every_frame_is_whole_and_clean_text_is_left(size: tuple[int, int], tmp_
                 assert frame[first : first + len(body)] == body, "the page has no hole"
                 assert first - heads[0] in (1, 2)
         colored = any("38;5;" in row for row in tmux.screen("-e"))
-        left = without_notice(tmux.screen("-S", "-"))
+        left = tmux.left()
         lines = tmux("capture-pane", "-p", "-J", "-S", "-").split("\n")[: TEXT.count("\n")]
     assert seen > 10
     assert lines == TEXT.split("\n")[:-1], "lines are whole, and no blanks of a draft are left behind them"
@@ -122,9 +123,7 @@ def test_where_wide_characters_end_one_column_early_clean_text_is_left() -> None
     text = [row for line in SCRIPTS["cjk"].rstrip("\n").split("\n") for row in split_columns(line, columns) or [""]]
     assert any(text_width(row) == columns - 1 for row in text)
     with playing(columns, 20, canvas="cjk") as tmux:
-        for _ in tmux.frames():
-            time.sleep(0.05)
-        left = without_notice(tmux.screen("-S", "-"))
+        left = tmux.left()
     assert left[: len(text)] == [row.rstrip() for row in text]
 
 
@@ -135,9 +134,7 @@ def test_resized_in_the_middle_of_a_run() -> None:
         for columns, rows in ((120, 40), (130, 20), (140, 30), (150, 12), (160, 40)):
             tmux("resize-window", "-x", str(columns), "-y", str(rows))
             time.sleep(0.2)
-        for _ in tmux.frames():
-            time.sleep(0.05)
-        left = without_notice(tmux.screen("-S", "-"))
+        left = tmux.left()
     words = " ".join(left).split()
     assert not any(mark in words for mark in ("settled", "┃", "renoised")), left
     assert sum(row.startswith(TEXT.split("\n")[0][:40]) for row in left) == 2
@@ -153,9 +150,7 @@ def test_a_narrower_window_has_one_canvas() -> None:
             time.sleep(0.05)
         assert sum("step  4/48" in row for row in tmux.screen()) == 1
         tmux("send-keys", "C-c")
-        for _ in tmux.frames():
-            time.sleep(0.05)
-        left = without_notice(tmux.screen("-S", "-"))
+        left = tmux.left()
     assert left[-1] == "Stopped in block 1 at step 4; nothing was kept."
 
 
@@ -163,7 +158,5 @@ def test_ctrl_c_in_the_middle_of_a_run() -> None:
     with playing(80, 24, hold_at=4) as tmux:
         tmux.wait_for("step  4/48")
         tmux("send-keys", "C-c")
-        for _ in tmux.frames():
-            time.sleep(0.05)
-        left = without_notice(tmux.screen("-S", "-"))
+        left = tmux.left()
     assert left == ["Stopped in block 1 at step 4; nothing was kept."]

@@ -7,19 +7,19 @@ import logging
 
 import pytest
 
-from localdiff.ui import output
 from localdiff.ui.output import Output, Stream
 from localdiff.ui.status import StatusLine, status_line
 from tests.screens.terminal import FakeTerminal
 
 
-def status_on(terminal: FakeTerminal, *, shown: bool = True) -> StatusLine:
-    return StatusLine(Stream(file=terminal, terminal=True, moving=True, width=terminal.screen.columns), shown=shown)
+def status_line_of(columns: int = 20, *, shown: bool = True) -> tuple[FakeTerminal, StatusLine]:
+    """A terminal of one's own, and a status line on it."""
+    terminal = FakeTerminal(columns)
+    return terminal, StatusLine(Stream(file=terminal, terminal=True, moving=True, width=columns), shown=shown)
 
 
 def test_a_shorter_text_covers_a_longer_one() -> None:
-    terminal = FakeTerminal(columns=20)
-    status = status_on(terminal)
+    terminal, status = status_line_of()
     status.show("a long text")
     status.show("short")
     assert terminal.lines() == ["short"]
@@ -27,8 +27,7 @@ def test_a_shorter_text_covers_a_longer_one() -> None:
 
 
 def test_clearing_leaves_an_empty_row_and_the_cursor_at_its_start() -> None:
-    terminal = FakeTerminal(columns=20)
-    status = status_on(terminal)
+    terminal, status = status_line_of()
     status.show("something")
     terminal.write("^C")  # the terminal echoes what the user types
     status.clear()
@@ -37,8 +36,7 @@ def test_clearing_leaves_an_empty_row_and_the_cursor_at_its_start() -> None:
 
 
 def test_a_line_above_stays() -> None:
-    terminal = FakeTerminal(columns=20)
-    status = status_on(terminal)
+    terminal, status = status_line_of()
     status.show("working")
     status.above("done: 1")
     status.above("done: 2")
@@ -46,8 +44,7 @@ def test_a_line_above_stays() -> None:
 
 
 def test_it_never_wraps() -> None:
-    terminal = FakeTerminal(columns=12)
-    status = status_on(terminal)
+    terminal, status = status_line_of(12)
     for length in (10, 11, 12, 40):
         status.show("x" * length)
         assert terminal.screen.cursor.y == 0
@@ -58,8 +55,7 @@ def test_it_never_wraps() -> None:
 
 @pytest.mark.parametrize("columns", [12, 13])
 def test_wide_characters_are_two_columns(columns: int) -> None:
-    terminal = FakeTerminal(columns=columns)
-    status = status_on(terminal)
+    terminal, status = status_line_of(columns)
     status.show("模型" * 9)
     assert terminal.lines() == ["模型" * 2 + "模" if columns == 12 else "模型" * 3]
     status.show("模")
@@ -69,8 +65,7 @@ def test_wide_characters_are_two_columns(columns: int) -> None:
 
 
 def test_it_uses_no_escape_codes() -> None:
-    terminal = FakeTerminal(columns=20)
-    status = status_on(terminal)
+    terminal, status = status_line_of()
     status.show("a")
     status.above("b")
     status.clear()
@@ -79,7 +74,7 @@ def test_it_uses_no_escape_codes() -> None:
 
 def test_nothing_happens_where_nothing_may_move() -> None:
     file = io.StringIO()
-    for status in (StatusLine(Stream(file=file)), status_on(FakeTerminal(columns=20), shown=False)):
+    for status in (StatusLine(Stream(file=file)), status_line_of(shown=False)[1]):
         status.show("never")
         status.clear()
         assert not status.shown
@@ -88,10 +83,9 @@ def test_nothing_happens_where_nothing_may_move() -> None:
 
 
 def test_a_terminal_that_another_job_has_gets_lines_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = FakeTerminal(columns=20)
-    status = status_on(terminal)
+    terminal, status = status_line_of()
     status.show("working")
-    monkeypatch.setattr(output, "is_in_background", lambda _stream: True)
+    monkeypatch.setattr("localdiff.ui.output.is_in_background", lambda _stream: True)
     terminal.write("\n$ ")
     status.show("still working")
     status.above("done: 1")
@@ -102,8 +96,7 @@ def test_a_terminal_that_another_job_has_gets_lines_only(monkeypatch: pytest.Mon
 def test_a_process_that_is_told_to_end_does_not_wait_for_a_terminal_that_is_held(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    terminal = FakeTerminal(columns=20)
-    status = status_on(terminal)
+    terminal, status = status_line_of()
     status.show("something")
     monkeypatch.setattr("localdiff.ui.terminal.takes_output", lambda _file, *, patience: False)
     with pytest.raises(SystemExit):
@@ -114,15 +107,42 @@ def test_a_process_that_is_told_to_end_does_not_wait_for_a_terminal_that_is_held
     assert terminal.lines() == ["something"]
 
 
+def streams(*, quiet: bool = False, terminal: bool = True) -> tuple[Output, io.StringIO]:
+    paper = io.StringIO()
+    stream = Stream(file=paper, terminal=terminal, moving=terminal)
+    return Output(stdout=stream, stderr=stream, quiet=quiet), paper
+
+
+def test_warnings_are_above_the_line_and_it_is_gone_after_an_error() -> None:
+    output, paper = streams()
+    with pytest.raises(ZeroDivisionError), status_line(output) as status:
+        status.show("loading demo")
+        logging.getLogger("localdiff.load").warning("a cost")
+        raise ZeroDivisionError
+    assert "warning: a cost\n" in paper.getvalue()
+    assert paper.getvalue().rpartition("\r")[2].strip() == ""
+    assert logging.getLogger("localdiff").handlers == []
+
+
+@pytest.mark.parametrize(
+    ("quiet", "terminal", "drawn"), [(False, True, True), (True, True, False), (False, False, False)]
+)
+def test_the_line_is_where_somebody_sees_it(quiet: bool, terminal: bool, drawn: bool) -> None:
+    output, paper = streams(quiet=quiet, terminal=terminal)
+    with status_line(output) as status:
+        status.show("loading demo")
+    assert bool(paper.getvalue()) == drawn
+
+
 def test_what_several_threads_warn_of_at_the_same_time_is_said_once() -> None:
-    file, logger = io.StringIO(), logging.getLogger("localdiff")
+    logger, (output, paper) = logging.getLogger("localdiff"), streams(terminal=False)
 
     def warn(text: str, seconds: float) -> None:
         record = logging.makeLogRecord({"msg": text, "levelno": logging.WARNING, "levelname": "WARNING"})
         record.created = seconds
         logger.handle(record)
 
-    with status_line(Output(stdout=Stream(file=io.StringIO()), stderr=Stream(file=file))):
+    with status_line(output):
         for text, seconds in (("busy", 1.0), ("busy", 1.01), ("other", 1.02), ("busy", 1.03), ("busy", 4.0)):
             warn(text, seconds)
-    assert file.getvalue().splitlines() == [f"warning: {text}" for text in ("busy", "other", "busy", "busy")]
+    assert paper.getvalue().splitlines() == [f"warning: {text}" for text in ("busy", "other", "busy", "busy")]
