@@ -44,16 +44,17 @@ def test_figures_of_a_part_do_not_make_it_done(file: Path) -> None:
     assert Results(file).has({"part": "layer"})
 
 
-def test_what_failed_is_done_again_only_where_that_is_asked_for(file: Path) -> None:
-    Results(file).add(KEY, failure="ended by SIGABRT")
-    assert Results(file).has(KEY) and not Results(file, again=True).has(KEY)
-    Results(file).add(KEY, step_seconds=0.01)
-    assert Results(file, again=True).has(KEY)
-
-
-def test_what_did_not_fit_is_tried_again_as_what_failed_is(file: Path) -> None:
-    """Something else may have been on the card."""
-    Results(file).add(KEY, left_out="random `4bit` weights take 15 GB, and `cuda:0` has 12 GB free")
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        {"failure": "ended by SIGABRT"},
+        # something else may have been on the card
+        {"left_out": "random `4bit` weights take 15 GB, and `cuda:0` has 12 GB free"},
+    ],
+    ids=list,
+)
+def test_what_has_no_figure_is_tried_again_only_where_that_is_asked_for(file: Path, outcome: dict[str, str]) -> None:
+    Results(file).add(KEY, **outcome)
     assert Results(file).has(KEY) and not Results(file, again=True).has(KEY)
     Results(file).add(KEY, step_seconds=0.01)
     assert Results(file, again=True).has(KEY)

@@ -686,24 +686,16 @@ def test_an_empty_chat_leaves_nothing(room: Room) -> None:
     assert not room.sessions.exists()
 
 
-def test_a_damaged_session_is_gone_on_with_as_far_as_it_goes(room: Room) -> None:
+@pytest.mark.parametrize("is_loaded", [False, True], ids=["continued", "loaded"])
+def test_a_damaged_session_is_gone_on_with_as_far_as_it_goes(room: Room, is_loaded: bool) -> None:
     room("First", "Second", session="plans")
     path = room.sessions / "plans.jsonl"
     path.write_bytes(path.read_bytes()[:-10])
-    shown = room("Third", session="plans")
+    shown = room("/load plans", "Third") if is_loaded else room("Third", session="plans")
     assert (
         "warning: session `plans` is damaged: in line 3, it is not JSON; 1 turn is lost; "
         "the original file is kept as `plans.jsonl.damaged`\n"
     ) in shown
-    assert room.asked[-1] == ["First", "Hello.", "Third"]
-
-
-def test_a_damaged_session_may_be_opened_from_another(room: Room) -> None:
-    room("First", "Second", session="plans")
-    path = room.sessions / "plans.jsonl"
-    path.write_bytes(path.read_bytes()[:-10])
-    shown = room("/load plans", "Third")
-    assert "warning: session `plans` is damaged: in line 3, it is not JSON; 1 turn is lost; " in shown
     assert "Session `plans`, 1 turn; the last message was: First\n" in shown
     assert room.asked[-1] == ["First", "Hello.", "Third"]
 
