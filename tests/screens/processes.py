@@ -141,6 +141,16 @@ def process(
     return Result(done.returncode, (done.stdout or b"").decode(), (done.stderr or b"").decode())
 
 
+def wait_until(condition: Callable[[], bool], child: subprocess.Popen[bytes] | Fork | None = None) -> None:
+    """Until something is the case, which a child that has ended can no longer bring about."""
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        if child is not None and child.poll() is not None:
+            assert condition(), f"the process has ended with {child.returncode}"
+        time.sleep(0.01)
+
+
 def with_jobs(line: str) -> tuple[str, ...]:
     """A shell with job control that runs a line, in which `"$@"` is the command that it gets."""
     return ("bash", "--norc", "-mc", line, "bash")

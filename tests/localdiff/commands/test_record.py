@@ -8,7 +8,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from localdiff.commands.run_file import run_file
 from localdiff.errors import ResourceError
 from localdiff.trace.reader import read_trace
 from tests.fakes.engine import IDENTITY, Block, ScriptedEngine
-from tests.screens.processes import TIMEOUT, Cli, command, environment
+from tests.screens.processes import Cli, command, environment, wait_until
 
 TWO = (Block(text="First."), Block(thought="Hm.", text=" Second."))
 
@@ -173,10 +172,7 @@ def test_a_process_that_is_killed_leaves_a_trace_of_its_steps(file: Path) -> Non
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + TIMEOUT
-    while not (file.exists() and file.read_bytes().count(b'"denoise_step"') >= 3):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: file.exists() and file.read_bytes().count(b'"denoise_step"') >= 3, child)
     child.send_signal(signal.SIGKILL)
     child.wait()
     trace = read_trace(file)

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from localdiff.trace.reader import read_trace
 from localdiff.ui.jsonl import JsonLines
 from localdiff.ui.output import decide
 from tests.screens.forked import Fork
-from tests.screens.processes import ROOT, TIMEOUT, CapturedStream, Result, command, environment, terminal
+from tests.screens.processes import ROOT, TIMEOUT, CapturedStream, Result, command, environment, terminal, wait_until
 
 SCRIPT = {"pause": 0.05, "blocks": [{"text": "Kept.", "steps": 1}, {"text": "Dropped.", "steps": 10_000}]}
 SIGNALS = [
@@ -62,10 +61,7 @@ def stopped(
         )
     else:
         running = Fork(script, words, streams=[subprocess.DEVNULL, pipe, pipe], env=environment(), cwd=ROOT)
-    deadline = time.monotonic() + TIMEOUT
-    while not events.exists() or f'"denoise_step","block":{block},' not in events.read_text():
-        assert time.monotonic() < deadline and running.poll() is None
-        time.sleep(0.02)
+    wait_until(lambda: events.exists() and f'"denoise_step","block":{block},' in events.read_text(), running)
     assert running.stdout is not None and running.stderr is not None
     with running.stdout as stdout, running.stderr as stderr:
         if not reads:
@@ -192,16 +188,15 @@ def test_a_finished_run_that_waits_for_a_reader_can_be_stopped(tmp_path: Path, n
     running = subprocess.Popen(
         command({}, run), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment(), cwd=ROOT
     )
-    deadline = time.monotonic() + TIMEOUT
-    while not events.exists() or '"run_finished"' not in events.read_text():
-        assert time.monotonic() < deadline and running.poll() is None
-        time.sleep(0.02)
-    waits = 0
-    while waits < 10:  # it sleeps, and does not just wait for its turn
-        state = Path(f"/proc/{running.pid}/stat").read_text().rpartition(") ")[2][0]
-        waits = waits + 1 if state == "S" else 0
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: events.exists() and '"run_finished"' in events.read_text(), running)
+    states: list[str] = []
+
+    def sleeps() -> bool:
+        """And does not just wait for its turn."""
+        states.append(Path(f"/proc/{running.pid}/stat").read_text().rpartition(") ")[2][0])
+        return states[-20:] == ["S"] * 20
+
+    wait_until(sleeps, running)
     running.send_signal(number)
     assert running.communicate(timeout=TIMEOUT)[0] == b"Hello.\n"
     assert running.returncode == 4

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,7 +33,7 @@ from localdiff.hub.worker import Notes, Reports, progress_bar
 from tests.fakes.download_log import DownloadLog
 from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub, nobody
 from tests.localdiff.conftest import UseHub
-from tests.screens.processes import ROOT, TIMEOUT
+from tests.screens.processes import ROOT, wait_until
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 FILES = {
@@ -54,13 +54,6 @@ def server(use_hub: UseHub) -> Iterator[Hub]:
     with hub(model=Repository(files=dict(FILES))) as running:
         use_hub(running)
         yield running
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_files_come_in_order_and_are_in_the_shared_cache(server: Hub, log: DownloadLog, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from localdiff.view.widths import split_columns, text_width
 from tests.fakes.canvas import SCRIPTS
-from tests.screens.processes import ROOT, TIMEOUT, environment
+from tests.screens.processes import ROOT, TIMEOUT, environment, wait_until
 from tests.screens.terminal import rows_of
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not here")
@@ -46,10 +46,7 @@ class Tmux:
 
     def wait_for(self, words: str) -> None:
         """Until these words are on the screen."""
-        deadline = time.monotonic() + TIMEOUT
-        while not any(words in row for row in self.screen()):
-            assert time.monotonic() < deadline, self.screen()
-            time.sleep(0.02)
+        wait_until(lambda: any(words in row for row in self.screen()))
 
     def left(self) -> list[str]:
         """What is above the screen and on it once the program has ended, without what tmux itself writes below."""
@@ -144,10 +141,7 @@ def test_a_narrower_window_has_one_canvas() -> None:
     with playing(100, 30, hold_at=4) as tmux:
         tmux.wait_for("step  4/48")
         tmux("resize-window", "-x", "60", "-y", "30")
-        deadline = time.monotonic() + TIMEOUT
-        while "settled" not in "".join(tmux.screen()[1:2]):
-            assert time.monotonic() < deadline, tmux.screen()
-            time.sleep(0.05)
+        wait_until(lambda: "settled" in "".join(tmux.screen()[1:2]))
         assert sum("step  4/48" in row for row in tmux.screen()) == 1
         tmux("send-keys", "C-c")
         left = tmux.left()

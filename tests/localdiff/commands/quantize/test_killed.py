@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,21 +20,12 @@ from tests.checkpoints.quantized import SHARDS, tree
 from tests.checkpoints.weights import write_small_weights
 from tests.fakes.hub import Hub, Repository, hub
 from tests.localdiff.conftest import point_at
-from tests.screens.processes import ROOT, Cli, Result, environment, terminal
+from tests.screens.processes import ROOT, TIMEOUT, Cli, Result, environment, terminal, wait_until
 
 FIRST, _, LAST = (f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3))
-PATIENCE = 120.0
-"""Seconds after which something hangs: each of these processes imports torch, perhaps on a machine that is busy."""
 
 # A request is given up after half a minute; here it never is, so that whoever ends sooner did not wait for that.
 PATIENT = "from localdiff.hub import repository; repository._TIMEOUT = 600; from localdiff.__main__ import main; main()"
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 class Place:
@@ -62,7 +53,7 @@ class Place:
 
     def run(self) -> Result:
         """The same command, to whatever end."""
-        stdout, stderr = (running := self.start()).communicate(timeout=PATIENCE)
+        stdout, stderr = (running := self.start()).communicate(timeout=TIMEOUT)
         return Result(running.returncode, stdout.decode(), stderr.decode())
 
     def finish(self) -> Result:
@@ -140,7 +131,7 @@ def test_while_it_waits_for_the_hub(
     running = remote.start()
     until_the_last_file_is_waited_for(remote, server)
     running.send_signal(how)
-    stdout, stderr = running.communicate(timeout=PATIENCE)
+    stdout, stderr = running.communicate(timeout=TIMEOUT)
     assert (running.returncode, stdout) == (code, b"")
     assert stderr.endswith(b"Run the same command to continue.\n") is (how != signal.SIGKILL)
     assert b"Traceback" not in stderr
@@ -203,7 +194,7 @@ def test_a_hub_that_sends_no_headers_holds_up_nobody_who_stops_it(
     running = remote.start()
     wait_until(lambda: {FIRST, LAST} <= {*server.kept_waiting})
     running.send_signal(how)
-    stdout, stderr = running.communicate(timeout=PATIENCE)
+    stdout, stderr = running.communicate(timeout=TIMEOUT)
     assert (running.returncode, stdout) == (code, b"")
     assert b"Traceback" not in stderr
     assert not remote.models.exists()
@@ -232,7 +223,7 @@ def test_a_file_that_may_not_grow_is_like_a_full_disk_and_called_what_it_is(
     local: Place, source: Path, whole: Mapping[str, Mapping[str, bytes]], limit: int
 ) -> None:
     running = local.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
-    stdout, stderr = running.communicate(timeout=PATIENCE)
+    stdout, stderr = running.communicate(timeout=TIMEOUT)
     assert (running.returncode, stdout) == (4, b"")
     assert b"` cannot be written: File too large\n" in stderr
     assert b"hint: write to another disk, or raise the limit, and run the same command again" in stderr
@@ -262,7 +253,7 @@ def test_a_file_system_that_fills_up(
         with filler.open("wb", buffering=0) as file, pytest.raises(OSError):
             while True:
                 file.write(b"x" * 4096)
-        stdout, stderr = running.communicate(timeout=PATIENCE)
+        stdout, stderr = running.communicate(timeout=TIMEOUT)
         assert (running.returncode, stdout) == (4, b"")
         assert b"error: the disk is full while writing `" in stderr
         filler.unlink()
