@@ -99,8 +99,9 @@ def test_a_newline_that_is_a_byte_ends_the_name(tokenizer: Tokenizer) -> None:
 @pytest.mark.parametrize("token", CONTROL)
 def test_no_control_token_shows(tokenizer: Tokenizer, token: str) -> None:
     for text in (f"a{token}b", f"<|channel>x\na{token}b", token):
-        for _, shown in split(tokenizer, text):
-            assert not any(map(tokenizer.is_special, tokenizer.encode(shown)))
+        shown = "".join(part for _, part in split(tokenizer, text))
+        assert shown.startswith("a") or not text.startswith("a")
+        assert not any(map(tokenizer.is_special, tokenizer.encode(shown)))
 
 
 CALL = '<|tool_call>call:weather{city:<|"|>Rome<|"|>,days:2}<tool_call|>'
