@@ -145,9 +145,7 @@ def test_the_clock_runs_the_tile_that_is_named(small: Any, monkeypatch: pytest.M
     assert tables.EXPERTS[tables.mma_kind(DEVICE)] == before
 
 
-def test_parts_of_k_are_timed_as_they_are_and_compared_as_their_sum(
-    small: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_of_k_are_timed_as_they_are_and_compared_as_their_sum(small: Any) -> None:
     (product,) = small._of_parts("output", 1024, [8], DEVICE)
     shapes = []
     for programs in (0.0, 100.0):

@@ -67,7 +67,7 @@ def test_colour_is_a_matter_of_the_terminal() -> None:
     assert "\x1b" not in render("# a\n**a** `b`\n> c\n\n| d |\n|---|\n| e |\n", 40, color=False)
 
 
-def test_escapes_of_the_model_are_none(tmp_path: object) -> None:
+def test_escapes_of_the_model_are_none() -> None:
     shown = render("a\x1b[31mb\x1b]8;;http://x\x07c `\x9b2J`\n\n```\n\x1b[H\n```", 40, color=True)
     assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == "a▯[31mb▯]8;;http://x▯c ▯2J\n\n▯[H\n"
 

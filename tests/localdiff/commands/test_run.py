@@ -341,7 +341,7 @@ def test_events_on_stdout_replace_nothing(tmp_path: Path) -> None:
 
 
 def test_an_answer_whose_reader_has_left_is_printed(
-    cli: Cli, engine: ScriptedEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def leave(*_: object, **__: object) -> None:
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")

@@ -220,7 +220,7 @@ def test_kernels_that_compute_wrong_numbers_are_not_used(
     assert str(why_unsupported(CPU)) == f"kernels compute wrong numbers here ({error})"
 
 
-def test_how_near_kernels_are_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_how_near_kernels_are_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="localdiff")
     # Of a module there are several, each for another number of rows.
     expectations: list[Any] = [

@@ -81,7 +81,7 @@ def test_no_demo_at_all(values: Values, tmp_path: Path, monkeypatch: pytest.Monk
     assert finding.text == "this installation has no demo model"
 
 
-def test_values_are_written_and_read_back(values: Values, tmp_path: Path) -> None:
+def test_values_are_written_and_read_back(tmp_path: Path) -> None:
     written = write_values(tmp_path / "values.json")
     read = load_values(tmp_path / "values.json")
     assert read == written

@@ -100,9 +100,7 @@ def test_a_connection_that_is_cut_goes_on_where_it_was(server: Hub, log: Downloa
     assert any("resume" in note for note in log.notes) or how == "resets"
 
 
-def test_a_line_that_is_down_is_waited_for(
-    use_hub: UseHub, log: DownloadLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_that_is_down_is_waited_for(use_hub: UseHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     monkeypatch.setattr(time, "sleep", waited.append)
     monkeypatch.setattr(file_download, "http_get", file_download.http_get)
@@ -387,7 +385,7 @@ def test_what_a_killed_process_of_the_client_has_left_goes_once_its_file_is_here
     assert {file.name for file in blobs.iterdir()} == left
 
 
-def test_two_programs_that_want_the_same_file_fetch_it_once(server: Hub, tmp_path: Path) -> None:
+def test_two_programs_that_want_the_same_file_fetch_it_once(server: Hub) -> None:
     server.repositories["owner/model"].pace = 0.01
     with ExitStack() as stack:
         both = [stack.enter_context(Downloads(look_up("owner/model"), DownloadLog(), workers=1)) for _ in range(2)]

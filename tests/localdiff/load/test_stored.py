@@ -282,7 +282,7 @@ class TestBitsandbytes:
         save_file(tensors, file)
         return tmp_path / "bnb"
 
-    def test_it_is_decoded_while_it_is_read(self, written: Path, tmp_path: Path, source: Path) -> None:
+    def test_it_is_decoded_while_it_is_read(self, written: Path, source: Path) -> None:
         from bitsandbytes.functional import QuantState, dequantize_4bit
 
         weights = open_weights(written)

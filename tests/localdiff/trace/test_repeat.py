@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,14 @@ import torch
 
 from localdiff.commands.record import conversation, header_of
 from localdiff.engine import Engine
-from localdiff.events import BlockStarted, DenoiseStep, Event, Prefilled, RunStarted, TextCommitted
+from localdiff.events import DenoiseStep, Event, Prefilled, RunStarted, TextCommitted
 from localdiff.options import GenerateOptions
 from localdiff.trace.hashing import Digests
 from localdiff.trace.header import Header
 from localdiff.trace.reader import parse_trace
 from localdiff.trace.recorder import Recorder
 from localdiff.trace.repeat import first_difference, options_of, prompt_of, without_times
-from tests.fakes.traces import HEADER, condensed, condensing, scripted
+from tests.fakes.traces import HEADER, condensing, scripted
 from tests.models import tiny
 
 QUESTION = "what is a canvas?"
@@ -130,13 +130,3 @@ def test_every_array_of_a_step_counts(name: str) -> None:
     message = first_difference(list(condensing()), events)
     assert message is not None
     assert message.startswith(f"block 1, step 1: `{name}` at position 5 is ")
-
-
-def test_the_recorded_noise_is_what_the_model_was_shown() -> None:
-    trace = condensed(blocks=1)
-    noise: Sequence[int] = ()
-    for event in trace.events:
-        if isinstance(event, BlockStarted):
-            noise = event.canvas_ids
-        if isinstance(event, DenoiseStep) and event.step == 1:
-            assert event.shown_ids == noise

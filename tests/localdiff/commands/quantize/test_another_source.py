@@ -70,7 +70,7 @@ def test_a_directory_called_demo_is_not_taken_for_the_demo_model(cli: Cli, home:
 
 
 def test_weights_copied_in_place_with_their_times_are_found(
-    cli: Cli, source: Path, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(weight_hashes, "_SETTLED_NS", 0)
     age(source)

@@ -142,7 +142,7 @@ def test_what_could_not_be_run_is_refused_before_the_plan_as_run_refuses_it(
     assert not output.parent.exists()
 
 
-def test_a_head_that_was_trained_apart_is_refused_as_run_refuses_it(cli: Cli, source: Path, output: Path) -> None:
+def test_a_head_that_was_trained_apart_is_refused_as_run_refuses_it(cli: Cli, source: Path) -> None:
     embedding = "model.decoder.embed_tokens.weight"
     index = json.loads((source / "model.safetensors.index.json").read_text())
     index["weight_map"]["lm_head.weight"] = "head.safetensors"
@@ -367,7 +367,7 @@ def test_what_was_found_to_be_damaged_is_shown_so_until_it_is_rebuilt(
     assert [(model.state, model.verified is not None) for model in stored_models()] == [("finished", True)]
 
 
-def test_verify_only(cli: Cli, source: Path, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_only(cli: Cli, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = cli("quantize", str(source), "--verify-only", stdin=b"")
     assert missing.code == 3
     assert f"there is no quantized model in `{output}`" in missing.stderr

@@ -161,7 +161,7 @@ def test_streaming_gives_the_same_bytes_and_leaves_no_download(
     assert {path.name for path in output.parent.iterdir()} == {"small-4bit"}
 
 
-def test_streaming_leaves_alone_what_was_in_the_cache(cli: Cli, server: Hub, output: Path, tmp_path: Path) -> None:
+def test_streaming_leaves_alone_what_was_in_the_cache(cli: Cli, server: Hub, tmp_path: Path) -> None:
     assert cli("quantize", "owner/small", "--yes", stdin=b"").code == 0
     before = tree(tmp_path / "hf")
     server.requests.clear()
@@ -171,7 +171,7 @@ def test_streaming_leaves_alone_what_was_in_the_cache(cli: Cli, server: Hub, out
     assert server.fetched() == []
 
 
-def test_a_connection_that_is_cut_costs_nothing_but_time(cli: Cli, server: Hub, output: Path) -> None:
+def test_a_connection_that_is_cut_costs_nothing_but_time(cli: Cli, server: Hub) -> None:
     server.repositories["owner/small"].cuts = {FIRST: [100], LAST: [1000]}
     assert cli("quantize", "owner/small", "--yes", stdin=b"").code == 0
 
@@ -327,9 +327,7 @@ def test_where_not_even_streaming_fits_it_says_so(cli: Cli, server: Hub, monkeyp
         assert "5 KB free" in result.stderr
 
 
-def test_uploaded_to_the_hub_a_quantized_model_loads_by_its_id(
-    cli: Cli, server: Hub, home: Path, tmp_path: Path
-) -> None:
+def test_uploaded_to_the_hub_a_quantized_model_loads_by_its_id(cli: Cli, server: Hub, home: Path) -> None:
     assert DEMO_DIRECTORY.is_dir()
     assert cli("quantize", "demo", "--yes", stdin=b"").code == 0
     uploaded = {path.name: path.read_bytes() for path in (home / "models" / "demo-4bit").iterdir()}

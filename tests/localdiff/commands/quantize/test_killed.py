@@ -234,9 +234,7 @@ def test_a_file_that_may_not_grow_is_like_a_full_disk_and_called_what_it_is(
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="mounts a small file system")
-def test_a_file_system_that_fills_up(
-    local: Place, source: Path, whole: Mapping[str, Mapping[str, bytes]], tmp_path: Path
-) -> None:
+def test_a_file_system_that_fills_up(local: Place, source: Path, whole: Mapping[str, Mapping[str, bytes]]) -> None:
     local.models.mkdir(parents=True)
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", local.models], capture_output=True)
     if mounted.returncode:
