@@ -60,7 +60,7 @@ def held_out(skill: str, count: int, behind: Sequence[str] = ()) -> list[Example
     examples: dict[str, Example] = {}
     for _ in range(50 * count):
         example = sample_example(rng, "held_out", mixture)
-        examples.setdefault(example.messages[-1][1], example)
+        examples.setdefault(example.prompt, example)
         if len(examples) == count:
             break
     return [

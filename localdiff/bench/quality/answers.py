@@ -36,11 +36,10 @@ class Answer:
 
 def ask(engine: Engine, question: Question, options: GenerateOptions) -> tuple[Answer, tuple[Canvas, ...]]:
     """The answer to a question, and the canvases that the steps of its first block read."""
-    messages = [{"role": role, "content": content} for role, content in question.messages]
     text, canvases = [], []
     ids: list[int] = []
     steps: list[int] = []
-    for event in engine.generate(messages, options):
+    for event in engine.generate(question.prompt, options):
         match event:
             case DenoiseStep(block=1):
                 canvases.append(Canvas(ids=event.shown_ids, temperature=event.temperature))

@@ -88,8 +88,7 @@ def _walk(
 ) -> Iterator[tuple[Tensor, LogitStatistics]]:
     """Processed logits [L, V] and their statistics, for each canvas; both are overwritten when the next one is read."""
     model, weight = engine.model, engine.model.norm.weight
-    messages = [{"role": role, "content": content} for role, content in question.messages]
-    ids = torch.tensor(engine.prompt_ids(messages, options), device=weight.device)
+    ids = torch.tensor(engine.prompt_ids(question.prompt, options), device=weight.device)
     cache = KVCache(model.config, len(ids), weight.dtype, engine.layer_devices)
     for start in range(0, len(ids), engine.prefill_chunk):
         model.encode(ids[start : start + engine.prefill_chunk], cache)

@@ -26,16 +26,16 @@ _FILE = "`--prompts` takes a UTF-8 file with one prompt per line"
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """One prompt.
+    """One question.
 
     Attributes:
         group: the skill that it belongs to, for the table.
-        messages: (role, content) pairs, the last one from the user.
+        prompt: what the user says.
         is_right: judges an answer's text, or None where that is impossible.
     """
 
     group: str
-    messages: tuple[tuple[str, str], ...]
+    prompt: str
     is_right: Callable[[str], bool] | None = None
 
 
@@ -49,7 +49,7 @@ def skill_questions(skills: Sequence[str], count: int) -> list[Question]:
         if skill not in SKILLS:
             raise UsageError(f"there is no skill `{skill}`", f"the demo model's skills are {', '.join(SKILLS)}")
     return [
-        Question(group=skill, messages=example.messages, is_right=partial(score, example))
+        Question(group=skill, prompt=example.prompt, is_right=partial(score, example))
         for skill in skills or tuple(SKILLS)
         for example in held_out(skill, count)
     ]
@@ -70,9 +70,7 @@ def file_questions(path: Path) -> list[Question]:
         raise UsageError(f"`{path}` has more than {MAX_BYTES / 1e6:.0f} MB of prompts", _FILE)
     # Other characters at which Python would split, a form feed among them, are part of a prompt.
     lines = decoded(data, f"`{path}`", _FILE).split("\n")
-    questions = [
-        Question(group=PROMPTS, messages=(("user", line.removesuffix("\r")),)) for line in lines if line.strip()
-    ]
+    questions = [Question(group=PROMPTS, prompt=line.removesuffix("\r")) for line in lines if line.strip()]
     if not questions:
         raise UsageError(f"`{path}` has no prompts", _FILE)
     return questions

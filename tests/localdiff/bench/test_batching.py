@@ -24,7 +24,7 @@ TEXTS = ("hello there", "what is 2", "why", "one two three four", "a", "so what"
 
 
 def task(text: str, seed: int = 1) -> Callable[[Engine], Answer]:
-    question = Question(group="g", messages=(("user", text),))
+    question = Question(group="g", prompt=text)
     options = GenerateOptions(seed=seed, max_tokens=12, context_size=64, steps=3)
     return lambda engine: ask(engine, question, options)[0]
 
@@ -114,7 +114,7 @@ def test_an_error_of_the_model_is_raised(load: Callable[[], Engine], monkeypatch
 
 def test_a_comparison_is_the_same_in_batches(load: Callable[[], Engine]) -> None:
     texts = TEXTS[:5]
-    questions = [Question(group="g", messages=(("user", text),), is_right=lambda text: "a" in text) for text in texts]
+    questions = [Question(group="g", prompt=text, is_right=lambda text: "a" in text) for text in texts]
     options = [GenerateOptions(seed=1, max_tokens=12, context_size=64, steps=3)]
 
     def changed() -> Engine:

@@ -32,7 +32,7 @@ SIX_STEPS = replace(OPTIONS[0], steps=6)
 
 def question(text: str, group: str = "g", wanted: str | None = None) -> Question:
     judge = None if wanted is None else lambda answer: wanted in answer
-    return Question(group=group, messages=(("user", text),), is_right=judge)
+    return Question(group=group, prompt=text, is_right=judge)
 
 
 QUESTIONS = [question("hello there", wanted="a"), question("what is 2", "h", wanted="e"), question("why", wanted="o")]
@@ -272,17 +272,17 @@ def test_skill_questions_are_held_out_and_judged() -> None:
 def test_a_file_of_prompts_may_be_in_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "prompts.txt").write_text("One?\n")
-    assert [each.messages for each in file_questions(Path("~/prompts.txt"))] == [(("user", "One?"),)]
+    assert [each.prompt for each in file_questions(Path("~/prompts.txt"))] == ["One?"]
 
 
 def test_prompts_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "prompts.txt"
     path.write_text("One?\n\n  \nTwo, and three.\n")
-    assert [each.messages for each in file_questions(path)] == [(("user", "One?"),), (("user", "Two, and three."),)]
+    assert [each.prompt for each in file_questions(path)] == ["One?", "Two, and three."]
     path.write_bytes(b"\xef\xbb\xbfOne?\r\n")
-    assert [each.messages for each in file_questions(path)] == [(("user", "One?"),)]
+    assert [each.prompt for each in file_questions(path)] == ["One?"]
     path.write_bytes("One.\x0cStill one.\u2028And on.\nTwo.\r\n".encode())
-    assert [text for each in file_questions(path) for _, text in each.messages] == [
+    assert [each.prompt for each in file_questions(path)] == [
         "One.\x0cStill one.\u2028And on.",
         "Two.",
     ]

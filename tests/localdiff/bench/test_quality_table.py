@@ -36,9 +36,9 @@ def answer(steps: int, right: bool) -> Answer:
 
 def test_the_shares_are_all_questions() -> None:
     parts = [share(number).questions for number in (0, 1)]
-    everything = {question.messages for question in skill_questions(("add", "sort"), 5)}
+    everything = {question.prompt for question in skill_questions(("add", "sort"), 5)}
     assert len(everything) == 10
-    assert {question.messages for part in parts for question in part} == everything
+    assert {question.prompt for part in parts for question in part} == everything
     assert [len(part) for part in parts] == [5, 5]
     assert {question.group for question in parts[1]} == {"add", "sort"}
 
