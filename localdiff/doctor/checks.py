@@ -39,6 +39,8 @@ from localdiff.sizes import parse_size
 from quant import QuantError
 
 if TYPE_CHECKING:
+    import torch
+
     from localdiff.doctor.torch_devices import Device
 
 LOOKING, COMPUTING = 5.0, 120.0
@@ -84,9 +86,9 @@ class Examination:
         computing = [
             Check(name="torch and its devices", run=self._devices, seconds=COMPUTING),
             self._computing("native kernel", self._native_kernel),
-            self._computing("quantized layers", self._products),
-            self._computing("a denoise step", self._denoise),
-            self._computing("GPU kernels", self._kernels),
+            self._on_each("quantized layers", _products),
+            self._on_each("a denoise step", _denoise),
+            self._on_each("GPU kernels", _kernels),
             self._computing("what each recipe needs", self._recipes),
         ]
         return [
@@ -132,25 +134,22 @@ class Examination:
 
         return Check(name=name, run=run, seconds=COMPUTING, progress=_last_compilation)
 
+    def _on_each(self, name: str, check: Callable[[torch.device], list[Finding]]) -> Check:
+        """A check of one device after the other: one that fails keeps nobody from knowing what the others do."""
+
+        def run(devices: list[Device]) -> list[Finding]:
+            found: list[Finding] = []
+            for one in devices:
+                its = Check(name=f"{name} on {one.device}", run=partial(check, one.device), seconds=None)
+                found += [finding for finding in outcome(its, self.env) if finding not in found]
+            return found
+
+        return self._computing(name, run)
+
     def _native_kernel(self, devices: list[Device]) -> list[Finding]:
         from localdiff.doctor.kernels import check_native_kernel
 
         return check_native_kernel([one.device for one in devices])
-
-    def _products(self, devices: list[Device]) -> list[Finding]:
-        from localdiff.doctor.product import check_products
-
-        return check_products([one.device for one in devices])
-
-    def _denoise(self, devices: list[Device]) -> list[Finding]:
-        from localdiff.doctor.denoise import check_denoise, load_values
-
-        return check_denoise(load_values(), [str(one.device) for one in devices])
-
-    def _kernels(self, devices: list[Device]) -> list[Finding]:
-        from localdiff.doctor.kernels import check_kernels
-
-        return check_kernels([one.device for one in devices])
 
     def _recipes(self, devices: list[Device]) -> list[Finding]:
         from localdiff.doctor.recipes import check_recipes
@@ -197,6 +196,24 @@ def outcome(check: Check, env: Mapping[str, str]) -> list[Finding]:
         if is_set("LOCALDIFF_DEBUG", env) and not isinstance(error, TooSlowError | LocaldiffError | QuantError):
             traceback.print_exception(error)
         return [_failed(check, error)]
+
+
+def _products(device: torch.device) -> list[Finding]:
+    from localdiff.doctor.product import check_products
+
+    return check_products(device)
+
+
+def _denoise(device: torch.device) -> list[Finding]:
+    from localdiff.doctor.denoise import check_denoise, load_values
+
+    return check_denoise(load_values(), str(device))
+
+
+def _kernels(device: torch.device) -> list[Finding]:
+    from localdiff.doctor.kernels import check_kernels
+
+    return check_kernels(device)
 
 
 def _last_compilation() -> int | None:

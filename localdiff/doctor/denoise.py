@@ -11,7 +11,6 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -110,8 +109,8 @@ def first_step(device: str) -> tuple[DenoiseStep, float]:
     raise AssertionError("a run has a denoise step")
 
 
-def check_denoise(stored: Values, devices: Sequence[str]) -> list[Finding]:
-    """The step on every device, compared with the stored one."""
+def check_denoise(stored: Values, device: str) -> list[Finding]:
+    """The step on a device, compared with the stored one."""
     failed = partial(Finding, subject="denoise step", status="fail", exit_code=WeightsError.exit_code)
     try:
         source = resolve_local(DEMO)
@@ -124,7 +123,7 @@ def check_denoise(stored: Values, devices: Sequence[str]) -> list[Finding]:
         text = "the demo model is not the one whose values are stored, so there is nothing to compare with"
         hint = "install localdiff again; in a clone, `python -m localdiff.doctor.denoise` stores new ones"
         return [failed(text=text, advice=hint, facts={"digest": digest, "stored": stored.digest})]
-    return [_finding(stored, device, *first_step(device)) for device in devices]
+    return [_finding(stored, device, *first_step(device))]
 
 
 def _finding(stored: Values, device: str, step: DenoiseStep, load_seconds: float) -> Finding:

@@ -58,9 +58,9 @@ def _native_finding() -> Finding:
     )
 
 
-def check_kernels(devices: Sequence[torch.device]) -> list[Finding]:
-    """Kernels and captured steps of every CUDA device."""
-    return [_finding(device) for device in devices if device.type == "cuda"]
+def check_kernels(device: torch.device) -> list[Finding]:
+    """Kernels and captured steps of a CUDA device."""
+    return [_finding(device)] if device.type == "cuda" else []
 
 
 def _finding(device: torch.device) -> Finding:

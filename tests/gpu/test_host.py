@@ -221,7 +221,7 @@ def test_the_doctor_sees_the_card(queue: Queue) -> None:
     assert (
         finding.status == "ok" and f"`auto` is cuda:0 ({NAME}, compute {CAPABILITY[0]}.{CAPABILITY[1]})" in finding.text
     )
-    (layers,) = check_products([CARD])
+    (layers,) = check_products(CARD)
     assert [detail.partition(": ")[0] for detail in layers.details] == [
         product.name for product in PRODUCTS for _ in ("plain", "fast")
     ]

@@ -13,10 +13,11 @@ import torch
 
 from localdiff import errors
 from localdiff.config import load_settings
+from localdiff.doctor import checks
 from localdiff.doctor.checks import Check, Examination, outcome
 from localdiff.doctor.field_report import field_report, without_names
 from localdiff.doctor.finding import Finding
-from localdiff.doctor.torch_devices import check_device
+from localdiff.doctor.torch_devices import Device, check_device
 from localdiff.doctor.weights import check_model
 from localdiff.errors import ResourceError
 from tests.fakes.permissions import as_anyone
@@ -172,6 +173,33 @@ def test_without_torch_nothing_computes(tmp_path: Path, monkeypatch: pytest.Monk
     assert "--force-reinstall torch" in (finding.advice or "")
     for name in ("quantized layers", "a denoise step", "what each recipe needs"):
         assert outcome(by_name[name], env) == []
+
+
+def test_a_device_that_fails_keeps_nobody_from_knowing_what_others_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(device: torch.device) -> list[Finding]:
+        if device.type == "cuda":
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return [Finding(subject=f"{device}", status="ok", text="right")]
+
+    def same(_device: torch.device) -> list[Finding]:
+        return [Finding(subject="denoise step", status="fail", text="no demo model", advice="install it again")]
+
+    monkeypatch.setattr(checks, "_products", check)
+    monkeypatch.setattr(checks, "_denoise", same)
+    env = {"HOME": str(tmp_path), "PATH": str(tmp_path)}
+    examination = Examination(stderr=io.StringIO(), keyboard=None, env=env)
+    names = "cuda:0", "cuda:1", "cpu"
+    examination._torch_devices = [Device(device=torch.device(n), title=n, total=None, free=None) for n in names]
+    by_name = {check.name: check for check in examination.checks()}
+    found = outcome(by_name["quantized layers"], env)
+    assert [(finding.subject, finding.status) for finding in found] == [
+        ("quantized layers on cuda:0", "fail"),
+        ("quantized layers on cuda:1", "fail"),
+        ("cpu", "ok"),
+    ]
+    assert [finding.text for finding in outcome(by_name["a denoise step"], env)] == ["no demo model"], "said once"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch sees a card here")

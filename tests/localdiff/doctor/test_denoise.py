@@ -36,7 +36,7 @@ def test_the_stored_values_are_those_of_the_demo_that_ships(values: Values) -> N
 
 
 def test_this_machine_is_well(values: Values) -> None:
-    (finding,) = check_denoise(values, ["cpu"])
+    (finding,) = check_denoise(values, "cpu")
     assert finding.status == "ok", finding.text
     assert finding.facts["agreement"] >= 0.98
     assert finding.facts["largest_entropy_difference"] < 1e-3
@@ -46,7 +46,7 @@ def test_values_that_differ_are_found(values: Values) -> None:
     other_ids = tuple((one + 1) % 1000 for one in values.argmax_ids[:5]) + values.argmax_ids[5:]
     other_entropies = (values.entropies[0] + 0.1, *values.entropies[1:])
     for harmed in (replace(values, argmax_ids=other_ids), replace(values, entropies=other_entropies)):
-        (finding,) = check_denoise(harmed, ["cpu"])
+        (finding,) = check_denoise(harmed, "cpu")
         assert (finding.status, finding.exit_code) == ("fail", 4)
         assert "answers would be wrong" in (finding.advice or "")
 
@@ -63,20 +63,20 @@ def test_a_model_that_computes_something_else_is_found(
     save_file(tensors, directory / "model.safetensors")
     monkeypatch.setattr(model_reference, "DEMO_DIRECTORY", directory)
     monkeypatch.setattr(denoise, "demo_digest", lambda _directory: values.digest)
-    (finding,) = check_denoise(values, ["cpu"])
+    (finding,) = check_denoise(values, "cpu")
     assert finding.status == "fail", finding.text
 
 
 def test_another_demo_has_no_values(values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_reference, "DEMO_DIRECTORY", write_checkpoint(Spec(canvas=16), tmp_path / "demo"))
-    (finding,) = check_denoise(values, ["cpu"])
+    (finding,) = check_denoise(values, "cpu")
     assert (finding.status, finding.exit_code) == ("fail", 3)
     assert "python -m localdiff.doctor.denoise" in (finding.advice or "")
 
 
 def test_no_demo_at_all(values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_reference, "DEMO_DIRECTORY", tmp_path / "none")
-    (finding,) = check_denoise(values, ["cpu"])
+    (finding,) = check_denoise(values, "cpu")
     assert (finding.status, finding.exit_code) == ("fail", 3)
     assert finding.text == "this installation has no demo model"
 

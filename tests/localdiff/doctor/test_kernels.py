@@ -31,12 +31,12 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attention_in_torch: 
 
 
 def test_without_a_card_there_is_nothing_to_tell() -> None:
-    assert kernels.check_kernels([torch.device("cpu")]) == []
+    assert kernels.check_kernels(torch.device("cpu")) == []
 
 
 def test_what_keeps_kernels_from_running_comes_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "why_unsupported", lambda _: Unsupported("Triton is not installed", "install it"))
-    (finding,) = kernels.check_kernels([torch.device("cpu"), CARD])
+    (finding,) = kernels.check_kernels(CARD)
     assert (finding.subject, finding.status, finding.advice) == ("GPU kernels on cuda:0", "warn", "install it")
     assert finding.text == "Triton is not installed, so a quantized model decodes its experts one by one"
 
@@ -45,7 +45,7 @@ def test_a_kernel_that_fails_while_the_model_loads(engine: Engine, monkeypatch: 
     outcomes = iter([None, *[Unsupported("a kernel fails here", "do without")] * 2])
     monkeypatch.setattr(kernels, "why_unsupported", lambda _: next(outcomes))
     monkeypatch.setattr(Engine, "load", lambda *_, **__: engine)
-    (finding,) = kernels.check_kernels([CARD])
+    (finding,) = kernels.check_kernels(CARD)
     assert (finding.status, finding.advice) == ("warn", "do without")
     assert finding.text.startswith("a kernel fails here, so ")
 
@@ -58,7 +58,7 @@ def test_whose_tiles_are_taken(engine: Engine, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(kernels, "why_unsupported", lambda _: None)
     monkeypatch.setattr(kernels, "timed_count", lambda _: count)
     monkeypatch.setattr(Engine, "load", lambda *_, **__: engine)
-    (finding,) = kernels.check_kernels([CARD])
+    (finding,) = kernels.check_kernels(CARD)
     assert (finding.status, *finding.details) == ("ok", words)
 
 

@@ -67,7 +67,7 @@ def test_products_are_right(product: Product, dtype: torch.dtype, limit: float) 
 
 
 def test_this_machine_is_well() -> None:
-    (finding,) = check_products([CPU])
+    (finding,) = check_products(CPU)
     assert finding.status == "ok"
     assert finding.subject == "quantized layers on cpu"
     assert len(finding.details) == sum(len(list(modules_of(product, CPU, torch.bfloat16))) for product in PRODUCTS)
@@ -80,7 +80,7 @@ def test_experts_are_tried_as_a_large_model_has_them(monkeypatch: pytest.MonkeyP
     assert isinstance(fast, CpuExperts)
     original = CpuExperts.forward
     monkeypatch.setattr(CpuExperts, "forward", lambda self, *args: 1.05 * original(self, *args))
-    (finding,) = check_products([CPU])
+    (finding,) = check_products(CPU)
     assert finding.text == "nf4 experts, int8 experts differ from what fp64 gives"
 
 
@@ -101,7 +101,7 @@ def swapped_nibbles(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def test_a_codec_that_reads_the_wrong_way_round_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     original = CODECS["nf4"].decode
     monkeypatch.setattr(type(CODECS["nf4"]), "decode", lambda self, *args: swapped_nibbles(original)(*args))
-    (finding,) = check_products([CPU])
+    (finding,) = check_products(CPU)
     assert finding.status == "fail"
     assert finding.text == "nf4 experts, nf4 linear differ from what fp64 gives"
     assert "--report" in (finding.advice or "")
@@ -124,6 +124,6 @@ def test_a_module_that_computes_wrongly_is_found(
 ) -> None:
     original = module.forward  # type: ignore[attr-defined]
     monkeypatch.setattr(module, "forward", lambda self, *args: harm(original(self, *args)))
-    (finding,) = check_products([CPU])
+    (finding,) = check_products(CPU)
     assert finding.status == "fail"
     assert finding.text.startswith(f"{name} differ")
