@@ -48,8 +48,7 @@ class Origin:
         small_files: the other files that belong in the output.
         read: returns the content of one of those.
         license: the id of its licence, or None where it is not stated.
-        directory: where it is, if it is a directory.
-        repository: where it is, if that is the Hub.
+        place: where it is: a directory, or a repository of the Hub.
     """
 
     reference: str
@@ -60,21 +59,28 @@ class Origin:
     small_files: tuple[str, ...]
     read: Callable[[str], bytes]
     license: str | None
-    directory: Path | None = None
-    repository: Repository | None = None
+    place: Path | Repository
+
+    @property
+    def directory(self) -> Path | None:
+        """Where it is, if that is a directory."""
+        return self.place if isinstance(self.place, Path) else None
+
+    @property
+    def repository(self) -> Repository | None:
+        """Where it is, if that is the Hub."""
+        return self.place if isinstance(self.place, Repository) else None
 
     @property
     def small_bytes(self) -> int:
         """Size of the other files."""
-        if self.repository is not None:
-            return sum(self.repository.files[name].nbytes for name in self.small_files)
-        return sum((self.directory / name).stat().st_size for name in self.small_files) if self.directory else 0
+        if isinstance(self.place, Path):
+            return sum((self.place / name).stat().st_size for name in self.small_files)
+        return sum(self.place.files[name].nbytes for name in self.small_files)
 
     def local_path(self, file: SourceFile) -> Path | None:
         """The path of a weight file on this machine, if it is there."""
-        if self.repository is not None:
-            return self.repository.files[file.name].local_path
-        return None if self.directory is None else self.directory / file.name
+        return self.place / file.name if isinstance(self.place, Path) else self.place.files[file.name].local_path
 
     def hash_sources(self, names: Iterable[str], show: Show = lambda done, total: None) -> dict[str, str]:
         """SHA-256 of weight files of a directory, by name; those of the Hub have one in its listing."""
@@ -131,7 +137,7 @@ def _from_directory(reference: str, directory: Path) -> Origin:
         small_files=small_files(names),
         read=partial(read_text_file, directory),
         license=_license_of_card(directory / "README.md"),
-        directory=directory,
+        place=directory,
     )
 
 
@@ -171,7 +177,7 @@ def _from_hub(repository: Repository, recipe: Recipe) -> Origin:
         small_files=small_files(repository.files),
         read=repository.read,
         license=repository.license,
-        repository=repository,
+        place=repository,
     )
 
 

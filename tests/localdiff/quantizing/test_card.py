@@ -30,7 +30,7 @@ def from_hub(origin: Origin) -> Origin:
         model="owner/small",
         revision="c" * 40,
         license="apache-2.0",
-        repository=Repository(name="owner/small", revision="main", commit="c" * 40, files={}),
+        place=Repository(name="owner/small", revision="main", commit="c" * 40, files={}),
     )
 
 
