@@ -176,15 +176,17 @@ def json_line(report: Report, command: str) -> str:
 
 
 def _columns(report: Report) -> list[str]:
-    names = [*(part.part for part in report.parts), "together", "commit pass"]
-    seconds = [*(part.seconds for part in report.parts), report.together, report.commit]
-    works = [*(part.work for part in report.parts), report.work, report.commit_work]
-    floors = [*(part.floor for part in report.parts), report.floor, report.commit_floor]
+    names, seconds, shares, works, floors = zip(
+        *((part.part, part.seconds, f"{100 * part.share:.0f} %", part.work, part.floor) for part in report.parts),
+        ("together", report.together, "100 %", report.work, report.floor),
+        ("commit pass", report.commit, "", report.commit_work, report.commit_floor),
+        strict=True,
+    )
     sizes, operations = [work.nbytes for work in works], [work.operations for work in works]
     columns = [
         ["part", *names],
         ["ms", *map(_ms, seconds)],
-        ["share", *(f"{100 * part.share:.0f} %" for part in report.parts), "100 %", ""],
+        ["share", *shares],
         _scaled("GB", 2, sizes),
         _scaled("GFLOP", 1, operations),
         _scaled("GB/s", 1, [_per(size, time) for size, time in zip(sizes, seconds, strict=True)]),
