@@ -105,6 +105,12 @@ class ModelConfig:
         num_heads = text.positive("num_attention_heads")
         layers = _layers(text)
         for index, layer in enumerate(layers):
+            if layer.head_dim % 2:
+                raise WeightsError(
+                    f"config.json: the head size {layer.head_dim} of layer {index} is odd, and its elements turn in"
+                    " pairs",
+                    _HINT,
+                )
             if num_heads % layer.num_kv_heads:
                 raise WeightsError(
                     f"config.json: num_attention_heads={num_heads} is not a multiple of the"
@@ -224,6 +230,11 @@ def _layers(text: _Keys) -> tuple[LayerConfig, ...]:
                 rope=ropes[name],
             )
         )
+        if layers[index] != layers[types.index(name)]:  # the reference has one rotation for all layers of a kind
+            raise WeightsError(
+                f"config.json: layers {types.index(name)} and {index} differ in their heads, and both are `{name}`",
+                _HINT,
+            )
     return tuple(layers)
 
 

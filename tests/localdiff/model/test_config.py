@@ -99,6 +99,19 @@ def test_an_override_that_would_have_no_effect_is_refused(overrides: dict[Any, A
     assert refusal(tiny.config_json(per_layer_config=overrides)).message == message
 
 
+@pytest.mark.parametrize("override", [{"head_dim": 4}, {"num_key_value_heads": 1}], ids=str)
+def test_layers_of_one_kind_have_the_same_heads(override: dict[str, int]) -> None:
+    """The reference takes nothing else, and it refuses only when it makes the network."""
+    for kind, other, types in (("sliding", 1, "ssf"), ("full", 2, "fsf")):
+        names = [f"{'sliding' if letter == 's' else 'full'}_attention" for letter in types]
+        config = tiny.config_json(layer_types=names, per_layer_config={"0": override})
+        said = f"config.json: layers 0 and {other} differ in their heads, and both are `{kind}_attention`"
+        assert refusal(config).message == said
+        config["text_config"]["per_layer_config"][str(other)] = override
+        layers = ModelConfig.from_dict(config).layers
+        assert layers[0] == layers[other]
+
+
 def test_an_override_may_repeat_what_holds_for_all_layers() -> None:
     layers = tiny.config(per_layer_config={"2": {"head_dim": 16, "top_k_experts": 2}}).layers
     assert layers[2].head_dim == 16
@@ -194,6 +207,8 @@ def test_a_rotation_of_the_wrong_kind_is_the_file_s_fault(key: str) -> None:
             "layer_types ends with `sliding_attention`, and the last layer of this model is a full one",
         ),
         ({"num_attention_heads": 3}, "num_attention_heads=3 is not a multiple of the 2 key-value heads of layer 0"),
+        ({"head_dim": 7}, "the head size 7 of layer 0 is odd, and its elements turn in pairs"),
+        ({"global_head_dim": 15}, "the head size 15 of layer 2 is odd"),
         ({"top_k_experts": 5}, "top_k_experts=5 exceeds num_experts=4"),
     ],
 )
