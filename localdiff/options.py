@@ -42,7 +42,8 @@ class GenerateOptions:
         steps: length of the temperature schedule, and so the maximum number of denoise steps per block.
         cap: a lower maximum that leaves the schedule unchanged.
         entropy_bound: nats; positions are accepted while the entropies of surer ones sum to at most this.
-        t_min: temperature that the last step is just above, by the difference to `t_max` over the number of steps.
+        t_min: temperature that the last step is just above, by the difference to `t_max` over the number of steps; may
+            be 0 where `t_max` is not.
         t_max: temperature of the first step.
         temperature: 0 takes the most probable id in place of a drawn one; any other value is the temperature of every
             step and sets both `t_min` and `t_max`.
@@ -81,8 +82,8 @@ class GenerateOptions:
         self._require_integer("seed", at_least=0, at_most=MAX_SEED)
         for name in ("entropy_bound", "confidence"):
             self._require_number(name, above=0)
-        for name in ("t_min", "t_max"):
-            self._require_number(name, at_least=MIN_TEMPERATURE, at_most=MAX_TEMPERATURE)
+        self._require_number("t_min", at_least=0, at_most=MAX_TEMPERATURE)  # no step has it; the last is above it
+        self._require_number("t_max", at_least=MIN_TEMPERATURE, at_most=MAX_TEMPERATURE)
         self._require_number("temperature", at_least=0, at_most=MAX_TEMPERATURE)
         if self.temperature and self.temperature < MIN_TEMPERATURE:
             raise ArgumentError(f"{{temperature}} must be 0 or >= {MIN_TEMPERATURE}", temperature=self.temperature)

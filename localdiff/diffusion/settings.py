@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from localdiff.errors import ArgumentError, UsageError, WeightsError
-from localdiff.options import GenerateOptions
+from localdiff.options import MIN_TEMPERATURE, GenerateOptions
 from localdiff.sizes import for_torch, is_finite
 
 # What the reference falls back to where a checkpoint says nothing (`_get_default_generation_params` in transformers).
@@ -43,7 +43,7 @@ class SamplerSettings:
         schedule_steps: length of the temperature schedule, and so the maximum number of denoise steps per block.
         cap: a lower maximum that leaves the schedule unchanged; None sets none.
         entropy_bound: in nats, see `sampler.accept`.
-        t_min, t_max: temperatures the schedule runs between, `t_max` first.
+        t_min, t_max: temperatures the schedule runs between, `t_max` first; it ends just above `t_min`, which may be 0.
         greedy: take the argmax in place of a sample.
         stability: steps in a row for which the draft must equal the one before; 0 requires none.
         confidence: mean entropy in nats that the canvas must be below.
@@ -75,11 +75,25 @@ class SamplerSettings:
         except ArgumentError as error:
             error.rename({"steps": "schedule_steps"})
             raise
+        if (last := self._last_temperature) < MIN_TEMPERATURE:
+            raise ArgumentError(
+                f"{{t_min}} and {{t_max}} cool down to {last:.3g} in {self.max_steps} steps, and no step can be"
+                f" below {MIN_TEMPERATURE}",
+                "raise one of the two, or take fewer steps",
+                t_min=self.t_min,
+                t_max=self.t_max,
+            )
 
     @property
     def max_steps(self) -> int:
         """Maximum number of denoise steps per block: `schedule_steps`, or `cap` if that is lower."""
         return self.schedule_steps if self.cap is None else min(self.cap, self.schedule_steps)
+
+    @property
+    def _last_temperature(self) -> float:
+        """The lowest of a block, as `sampler.temperature_at` has it, before it is rounded to fp32."""
+        steps_left = self.schedule_steps - self.max_steps + 1
+        return self.t_min + (self.t_max - self.t_min) * steps_left / self.schedule_steps
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> SamplerSettings:

@@ -62,7 +62,7 @@ def test_a_whole_number_may_be_one_of_numpy_or_torch(number: Any) -> None:
         ({"stability": -1}, "stability=-1 must be >= 0"),
         ({"entropy_bound": 0.0}, "entropy_bound=0.0 must be > 0"),
         ({"confidence": 0}, "confidence=0 must be > 0"),
-        ({"t_min": 0.0}, "t_min=0.0 must be >= 1e-06"),
+        ({"t_min": -0.5}, "t_min=-0.5 must be >= 0"),
         ({"t_max": -0.5}, "t_max=-0.5 must be >= 1e-06"),
         ({"t_min": 0.9, "t_max": 0.8}, "t_min=0.9 must be <= t_max=0.8"),
         ({"temperature": -0.1}, "temperature=-0.1 must be >= 0"),

@@ -103,7 +103,12 @@ def test_settings_come_from_the_file_and_absent_or_null_keys_from_the_reference(
         ({"schedule_steps": 10**11}, "schedule_steps=100000000000 must be <= 1000000"),
         ({"stability": 10**19}, f"stability={10**19} must be <= 1000000"),
         ({"entropy_bound": 0.0}, "entropy_bound=0.0 must be > 0"),
-        ({"t_min": -0.1}, "t_min=-0.1 must be >= 1e-06"),
+        ({"t_min": -0.1}, "t_min=-0.1 must be >= 0"),
+        ({"t_min": 0.0, "t_max": 0.0}, "t_max=0.0 must be >= 1e-06"),
+        (
+            {"t_min": 0.0, "t_max": 4.7e-5},
+            "t_min=0.0 and t_max=4.7e-05 cool down to 9.79e-07 in 48 steps, and no step can be below 1e-06",
+        ),
         ({"t_min": 0.9}, "t_min=0.9 must be <= t_max=0.8"),
         ({"t_max": 0.3}, "t_min=0.4 must be <= t_max=0.3"),
         ({"stability": -1}, "stability=-1 must be >= 0"),
@@ -164,6 +169,13 @@ def test_a_whole_number_of_more_digits_than_torch_takes_is_a_float() -> None:
 def test_temperatures_reach_the_ends_of_their_range() -> None:
     settings = SamplerSettings(t_min=MIN_TEMPERATURE, t_max=MAX_TEMPERATURE)
     assert temperature_at(1, settings) == pytest.approx(1e6)
+
+
+def test_a_schedule_may_cool_towards_zero_if_its_last_step_is_warm_enough() -> None:
+    settings = SamplerSettings.from_config({"t_min": 0.0})
+    assert temperature_at(48, settings) == pytest.approx(0.8 / 48)
+    assert temperature_at(48, SamplerSettings(t_min=0.0, t_max=4.81e-5)) >= MIN_TEMPERATURE
+    assert temperature_at(47, SamplerSettings(t_min=0.0, t_max=4.7e-5, cap=47)) >= MIN_TEMPERATURE
 
 
 SURE, UNSURE = torch.zeros(3), torch.ones(3)

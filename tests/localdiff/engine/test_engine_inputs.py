@@ -103,6 +103,7 @@ def test_reference_noise_is_another_answer_to_the_same_seed(engine: Engine) -> N
         ({"steps": 2}, [0.8, 0.6]),
         ({"cap": 2}, [0.8, 0.4 + 0.4 * 5 / 6]),
         ({"t_min": 0.2, "t_max": 1.0, "steps": 4}, [1.0, 0.8, 0.6, 0.4]),
+        ({"t_min": 0.0, "steps": 4}, [0.8, 0.6, 0.4, 0.2]),
         ({"temperature": 0.7, "steps": 2}, [0.7, 0.7]),
         ({"temperature": 0.0, "steps": 2}, [0.8, 0.6]),
     ],
