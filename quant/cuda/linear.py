@@ -125,7 +125,7 @@ class Weight:
         """
         if self._is_decoded_for(x) or not len(x):
             return None
-        tile = self._tile(x, self.rows, gated=False)
+        tile = self._tile(x, self.rows, gated=False, summed=True)
         programs = -(-len(x) // tile.rows) * (self.rows // tile.columns)
         count = tile.parts or tiles.parts_of(programs, self.scales.shape[1 - self.axis], x.device)
         return None if count == 1 else self._product(x, self.rows, gated=False, parts=count)
@@ -143,21 +143,21 @@ class Weight:
     def _through_torch(self, x: Tensor) -> Tensor:
         return F.linear(x, decode_tiled(self.codes, self.scales, x.dtype, by_lanes=self.by_lanes))
 
-    def _tile(self, x: Tensor, columns: int, *, gated: bool) -> Tile:
+    def _tile(self, x: Tensor, columns: int, *, gated: bool, summed: bool = False) -> Tile:
         mma_kind = tiles.mma_kind(x.device)
         candidates = tiles.GATED[mma_kind][self.activations] if gated else tiles.LINEAR[mma_kind]
         # The largest tile would take more shared memory in fp32 than an RTX GPU has, and nearly all registers in int8.
         takes_largest = x.element_size() == 2 and self.activations == "a16"
         sms = tiles.sm_count(x.device) if takes_largest else None
         product = Product(
-            kind="gated" if gated else "linear",
+            kind="gated" if gated else "linear" if self.is_tiled else "head",
             weights=self._format,
             dtype=short_name(x.dtype),
             rows=len(x),
             columns=columns,
             inputs=x.shape[1],
         )
-        return tile_of_product(product, x.device, tiles.tile_of(len(x), columns, candidates, sms))
+        return tile_of_product(product, x.device, tiles.tile_of(len(x), columns, candidates, sms), summed=summed)
 
     def _product(self, x: Tensor, columns: int, *, gated: bool, parts: int = 1) -> Tensor:
         """The product [M, N], or more than one part of it [S, M, N]."""

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, TypeVar, cast
 
 import torch
 
-Kind: TypeAlias = Literal["experts", "linear", "gated", "soft", "attention"]
+Kind: TypeAlias = Literal["experts", "linear", "head", "gated", "soft", "attention"]
 TileT = TypeVar("TileT")
 
 
@@ -22,6 +22,7 @@ class Product:
     """What a tile is asked for.
 
     Attributes:
+        kind: `head` is a linear layer that shares the codes of the embedding, in the order in which they are stored.
         weights: how they are stored and multiplied, such as `w4a16`, or `w4a16, no table` where a switch leaves the
             table of bytes out; empty for attention.
         dtype: of the activations, such as `bf16`.
@@ -39,13 +40,33 @@ class Product:
 
 
 _timed: dict[torch.device, Mapping[Product, object]] = {}
-_listening: list[dict[Product, object]] = []
 
 
-def tile_of_product(product: Product, device: torch.device, usual: TileT) -> TileT:
-    """The tile that was timed for a product on a device, or the usual one."""
+class Asked(dict[Product, object]):
+    """Products that a tile was asked for, and the usual tile of each.
+
+    Attributes:
+        summed: those whose parts of K the next kernel sums; the parts of a tile say nothing for any other.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.summed: set[Product] = set()
+
+
+_listening: list[Asked] = []
+
+
+def tile_of_product(product: Product, device: torch.device, usual: TileT, *, summed: bool = False) -> TileT:
+    """The tile that was timed for a product on a device, or the usual one.
+
+    Args:
+        summed: whether it may be left in parts of K.
+    """
     for asked in _listening:
         asked[product] = usual
+        if summed:
+            asked.summed.add(product)
     tile = _timed[device].get(product) if device in _timed else None
     return usual if tile is None else cast(TileT, tile)
 
@@ -61,9 +82,9 @@ def timed_count(device: torch.device) -> int:
 
 
 @contextmanager
-def asked_for() -> Iterator[dict[Product, object]]:
-    """The products that a tile is asked for meanwhile, on any device, and their usual tiles."""
-    asked: dict[Product, object] = {}
+def asked_for() -> Iterator[Asked]:
+    """The products that a tile is asked for meanwhile, on any device."""
+    asked = Asked()
     _listening.append(asked)
     try:
         yield asked

@@ -60,8 +60,11 @@ OVERLAPPED_TILES = (
     Tile(256, 64, 4, overlaps=True),
 )
 GATED_TILES = tuple(
-    Tile(rows, 64, warps, stages=stages) for rows in (32, 64, 128) for warps in (4, 8) for stages in (3, 4)
+    Tile(rows, 64, warps, stages=stages)
+    for rows, warps in ((32, 4), (32, 8), (64, 4), (64, 8), (128, 8))
+    for stages in (3, 4)
 )
+"""128 rows of the gate and of the other, with four warps, are sums in 128 registers: all that a thread has there."""
 OVERLAPPED_GATED_TILES = tuple(Tile(rows, 64, 8, stages=4, overlaps=True) for rows in (32, 64))
 SOFT_TILES = (
     *(Tile(rows, 64, 4, stages=stages) for rows in (64, 128) for stages in (2, 3)),
@@ -69,11 +72,11 @@ SOFT_TILES = (
 )
 SMALL_HEAD_TILES = tuple(
     AttentionTile(rows, keys, warps, stages)
-    for rows in (32, 64, 128)
+    for rows, warps in ((32, 4), (32, 8), (64, 4), (64, 8), (128, 8))
     for keys in (32, 64)
-    for warps in (4, 8)
     for stages in (1, 2, 3)
 )
+"""The sums of 128 rows, with four warps and a head of 256, would be 256 registers of a thread, which has 255."""
 LARGE_HEAD_TILES = tuple(
     AttentionTile(rows, keys, 8, stages) for rows in (32, 64) for keys in (16, 32, 64) for stages in (1, 2)
 )
@@ -81,7 +84,7 @@ LARGE_HEAD_TILES = tuple(
 
 def tiles_for(product: Product, usual: AnyTile, kind: MmaKind) -> Sequence[AnyTile]:
     """The tiles that a product may take, besides its usual one."""
-    overlapped = kind == "wgmma" and product.weights == "w8a16"
+    overlapped = kind == "wgmma" and product.weights == "w8a16" and product.kind != "head"
     several: Sequence[AnyTile]
     if isinstance(usual, AttentionTile):
         several = SMALL_HEAD_TILES if product.columns <= 256 else LARGE_HEAD_TILES
@@ -100,12 +103,16 @@ def tiles_for(product: Product, usual: AnyTile, kind: MmaKind) -> Sequence[AnyTi
     ]
 
 
-def divisions_of(product: Product, tile: AnyTile) -> Sequence[AnyTile]:
-    """The same tile in other numbers of programs: parts of K of a linear layer, splits of the keys of attention."""
+def divisions_of(tile: AnyTile, *, summed: bool) -> Sequence[AnyTile]:
+    """The same tile in other numbers of programs: parts of K of a linear layer, splits of the keys of attention.
+
+    Args:
+        summed: whether something sums the parts of the product.
+    """
     if isinstance(tile, AttentionTile):
         numbers = [1 << power for power in range(MAX_SPLITS.bit_length())]
         return [replace(tile, splits=number) for number in numbers if number != tile.splits]
-    if product.kind == "linear" and isinstance(tile, Tile):
+    if summed and isinstance(tile, Tile):
         return [replace(tile, parts=number) for number in range(1, MAX_PARTS + 1)]
     return []
 

@@ -32,7 +32,7 @@ TILES_PER_BASE = 4
 """How many tiles are compared with one timing of the tile before them: a GPU's clock falls as it gets warm."""
 FINAL_ROUNDS = 3
 """How often the steps are timed in the end, with the usual tiles and with those that were found, by turns."""
-ORDER: tuple[Kind, ...] = ("experts", "linear", "gated", "soft", "attention")
+ORDER: tuple[Kind, ...] = ("experts", "linear", "head", "gated", "soft", "attention")
 """The experts take most of a step."""
 
 _log = logging.getLogger(__name__)
@@ -135,7 +135,8 @@ def search(
             usual = cast(AnyTile, asked[product])
             head = f"{name}, product {number} of {len(products)} ({product_name(product)})"
             try:
-                tile, share = _Trial(machine, note, product, step, taken, ends_at, progress, head).fastest(usual)
+                trial = _Trial(machine, note, product, step, taken, ends_at, progress, head)
+                tile, share = trial.fastest(usual, summed=product in asked.summed)
             except _NoTime:
                 left += products[number - 1 :]
                 break
@@ -174,11 +175,15 @@ class _Trial:
     progress: Callable[[str], None]
     head: str
 
-    def fastest(self, usual: AnyTile) -> tuple[AnyTile, float]:
-        """The fastest tile that computes the right numbers, and the time of a step with it as a share of the usual."""
+    def fastest(self, usual: AnyTile, *, summed: bool) -> tuple[AnyTile, float]:
+        """The fastest tile that computes the right numbers, and the time of a step with it as a share of the usual.
+
+        Args:
+            summed: whether something sums the product's parts.
+        """
         self.note.begin(self.product, usual)
         tile, share = self._faster(tiles_for(self.product, usual, self.machine.mma_kind), usual)
-        tile, further = self._faster(divisions_of(self.product, tile), tile)
+        tile, further = self._faster(divisions_of(tile, summed=summed), tile)
         return tile, share * further
 
     def _faster(self, tiles: Sequence[AnyTile], best: AnyTile) -> tuple[AnyTile, float]:
@@ -280,7 +285,7 @@ def product_name(product: Product) -> str:
         return f"attention over {sees}, {product.rows} rows"
     if product.kind == "experts":
         return f"experts, {product.weights}, {product.rows:,} pairs"
-    name = {"linear": "linear layer", "gated": "gate and up", "soft": "soft embedding"}[product.kind]
+    name = {"linear": "linear layer", "head": "head", "gated": "gate and up", "soft": "soft embedding"}[product.kind]
     return f"{name}, {product.weights}, {product.inputs:,} to {product.columns:,}, {product.rows} rows"
 
 

@@ -51,6 +51,11 @@ def of_linear() -> Callable[[], Tensor]:
     return lambda: fast(x)
 
 
+def of_head() -> Callable[[], Tensor]:
+    weight, x = Weight.as_stored(plain_linear("int8").weight), rows(ROWS, IN)
+    return lambda: weight.times(x)
+
+
 def of_gate() -> Callable[[], Tensor]:
     weight, x = Weight.of(plain_linear("int8", 2 * OUT).weight, "a16"), rows(ROWS, IN)
 
@@ -94,6 +99,7 @@ CASES = [
         other=ExpertTile(16, 16, down_columns=64, warps=8, side_by_side=True),
     ),
     Case(make=of_linear, product=product("linear", "w4a16", ROWS, OUT, IN), other=Tile(16, 64, 4, stages=2)),
+    Case(make=of_head, product=product("head", "w8a16", ROWS, OUT, IN), other=Tile(16, 64, 4, stages=2)),
     Case(make=of_gate, product=product("gated", "w8a16", ROWS, OUT, IN), other=Tile(16, 64, 4, stages=4)),
     Case(make=of_soft, product=product("soft", "w8a16", ROWS, WIDTH, VOCABULARY), other=Tile(32, 64, 4)),
     Case(
@@ -137,6 +143,17 @@ def test_parts_of_k_are_those_of_the_tile() -> None:
     torch.testing.assert_close(found.sum(dim=0).to(QUICK), expected, atol=3e-2, rtol=3e-2)
     use_timed(DEVICE, {of: Tile(32, 64, 4, parts=1)})
     assert fast(x, in_parts=True).dim() == 2
+
+
+def test_products_whose_parts_are_summed_are_told_from_others() -> None:
+    fast, x = CudaLinear(plain_linear("int8"), "a16"), rows(ROWS, IN)
+    of = product("linear", "w8a16", ROWS, OUT, IN)
+    with asked_for() as whole:
+        fast(x)
+    with asked_for() as in_parts:
+        fast(x, in_parts=True)
+    assert {*whole} == {*in_parts} == {of}
+    assert not whole.summed and in_parts.summed == {of}
 
 
 def test_other_products_and_other_devices_keep_their_usual_tile() -> None:

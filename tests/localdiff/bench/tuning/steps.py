@@ -23,6 +23,7 @@ def product(rows: int, columns: int = 2816) -> Product:
 
 WIDE, NARROW, COMMITTED = product(256, 5632), product(256), product(512)
 OF_STEP: dict[Step, tuple[Product, ...]] = {"step": (NARROW, WIDE), "commit": (COMMITTED, NARROW)}
+SUMMED = (WIDE, COMMITTED)
 BEST, SECOND = Tile(64, 64, 4), Tile(128, 64, 4)
 
 
@@ -52,7 +53,7 @@ class Steps:
         self.timed.append(self.tiles)
         total = 1.0 if step == "step" else 2.0
         for of in OF_STEP[step]:
-            tile_of_product(of, DEVICE, USUAL)
+            tile_of_product(of, DEVICE, USUAL, summed=of in SUMMED)
             gain = self.gains.get((of, self.tiles.get(of, USUAL)), 0.0)
             if gain is None:
                 raise ValueError("out of resource: shared memory")

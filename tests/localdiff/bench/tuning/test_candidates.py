@@ -52,8 +52,21 @@ def test_what_only_an_h100_can_do_is_tried_there_alone() -> None:
         )
         assert any(isinstance(tile, ExpertTile) and tile.byte_table for tile in nf4) is (kind == "wgmma")
         assert not any(isinstance(tile, ExpertTile) and tile.byte_table for other in others for tile in other)
-    nf4_linear = tiles_for(product("linear", "w4a16"), Tile(16, 64, 4), "wgmma")
-    assert not any(isinstance(tile, Tile) and tile.overlaps for tile in nf4_linear)
+    for of in (product("linear", "w4a16"), product("head")):  # the head's codes are not in the order of lanes
+        found = tiles_for(of, Tile(16, 64, 4), "wgmma")
+        assert not any(isinstance(tile, Tile) and tile.overlaps for tile in found)
+
+
+def test_sums_leave_registers_for_what_is_multiplied() -> None:
+    """A thread has 255 registers, and those of the gate as many as they are given."""
+    from quant.cuda.linear import GATED_REGISTERS
+
+    for gated in (*candidates.GATED_TILES, *candidates.OVERLAPPED_GATED_TILES):
+        assert 2 * gated.rows * gated.columns // (32 * gated.warps) < GATED_REGISTERS["a16"]
+    for size, several in ((256, candidates.SMALL_HEAD_TILES), (512, candidates.LARGE_HEAD_TILES)):
+        assert all(tile.rows * size // (32 * tile.warps) < 255 for tile in several)
+    for tile in (*candidates.LINEAR_TILES, *candidates.OVERLAPPED_TILES, *candidates.SOFT_TILES):
+        assert tile.rows * tile.columns // (32 * tile.warps) < 255
 
 
 def test_experts_in_bf16_are_as_wide_as_their_tiles_say() -> None:
@@ -65,12 +78,11 @@ def test_experts_in_bf16_are_as_wide_as_their_tiles_say() -> None:
 
 def test_a_tile_is_divided_where_something_sums_the_parts() -> None:
     tile = Tile(64, 64, 4, stages=4)
-    parts = [divided.parts for divided in divisions_of(product("linear"), tile) if isinstance(divided, Tile)]
-    assert parts == [1, 2, 3, 4]
-    assert all(isinstance(one, Tile) and one.stages == 4 for one in divisions_of(product("linear"), tile))
-    assert not divisions_of(product("gated"), tile) and not divisions_of(product("soft"), tile)
-    assert not divisions_of(product("experts"), ExpertTile(16, 16))
-    split = divisions_of(product("attention", ""), AttentionTile(32, 64, 4))
+    divided = divisions_of(tile, summed=True)
+    assert [one.parts for one in divided if isinstance(one, Tile)] == [1, 2, 3, 4]
+    assert all(isinstance(one, Tile) and one.stages == 4 for one in divided)
+    assert not divisions_of(tile, summed=False) and not divisions_of(ExpertTile(16, 16), summed=True)
+    split = divisions_of(AttentionTile(32, 64, 4), summed=False)
     assert [one.splits for one in split if isinstance(one, AttentionTile)] == [1, 2, 4, 8]
 
 

@@ -29,7 +29,7 @@ GAINS: Mapping[tuple[Product, AnyTile], float | None] = {
     (WIDE, BEST): 0.1,
     (WIDE, SECOND): None,
     (COMMITTED, BEST): 0.2,
-    (COMMITTED, divisions_of(COMMITTED, BEST)[2]): 0.3,
+    (COMMITTED, divisions_of(BEST, summed=True)[2]): 0.3,
 }
 
 
@@ -88,11 +88,11 @@ def test_the_file_is_beside_the_tiles_and_gone_once_it_says_nothing() -> None:
     [
         (WIDE, BEST, 1),
         (WIDE, BEST, 3),  # by turns
-        (WIDE, divisions_of(WIDE, BEST)[1], 1),
+        (WIDE, divisions_of(BEST, summed=True)[1], 1),
         (NARROW, SECOND, 1),
         (COMMITTED, BEST, 2),
-        (COMMITTED, divisions_of(COMMITTED, BEST)[2], 1),
-        (COMMITTED, divisions_of(COMMITTED, BEST)[2], 4),
+        (COMMITTED, divisions_of(BEST, summed=True)[2], 1),
+        (COMMITTED, divisions_of(BEST, summed=True)[2], 4),
     ],
 )
 def test_after_ctrl_c_a_search_goes_on_with_the_tile_that_was_in_hand(of: Product, at: AnyTile, times: int) -> None:
@@ -147,7 +147,7 @@ def test_when_the_time_is_over_the_next_search_goes_on_there(monkeypatch: pytest
 
 def test_it_has_shares_and_no_seconds() -> None:
     """A step of a tenth of the length, as with another clock, changes nothing of what is known."""
-    stopped(WIDE, divisions_of(WIDE, BEST)[0], KeyboardInterrupt())
+    stopped(WIDE, divisions_of(BEST, summed=True)[0], KeyboardInterrupt())
     assert read().of(WIDE, BEST) == Verdict(share=pytest.approx(0.9), taken=True)
     second = Steps({pair: None if gain is None else gain / 10 for pair, gain in GAINS.items()})
     right = second.seconds

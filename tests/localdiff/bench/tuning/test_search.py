@@ -9,8 +9,20 @@ from localdiff.bench.tuning import search as module
 from localdiff.bench.tuning.candidates import divisions_of, tiles_for
 from localdiff.bench.tuning.search import LEAST_GAIN, TILES_PER_BASE, TURNS, Outcome, product_name
 from localdiff.bench.tuning.step_clock import Step
+from quant.cuda.tiles import Tile
 from quant.cuda.timed import Product
-from tests.localdiff.bench.tuning.steps import BEST, COMMITTED, NARROW, OF_STEP, SECOND, USUAL, WIDE, Steps, product
+from tests.localdiff.bench.tuning.steps import (
+    BEST,
+    COMMITTED,
+    NARROW,
+    OF_STEP,
+    SECOND,
+    SUMMED,
+    USUAL,
+    WIDE,
+    Steps,
+    product,
+)
 
 
 def test_the_fastest_tile_of_each_product_is_taken() -> None:
@@ -38,10 +50,20 @@ def test_every_tile_is_timed_beside_those_that_were_taken_before() -> None:
 
 
 def test_the_parts_of_the_fastest_are_tried_in_turn() -> None:
-    three = divisions_of(WIDE, BEST)[2]
-    steps = Steps({(WIDE, BEST): 0.1, (WIDE, three): 0.15, (WIDE, divisions_of(WIDE, USUAL)[1]): 0.5})
+    three = divisions_of(BEST, summed=True)[2]
+    steps = Steps({(WIDE, BEST): 0.1, (WIDE, three): 0.15, (WIDE, divisions_of(USUAL, summed=True)[1]): 0.5})
     (found,) = steps.search().found
     assert found.tile == three and found.share == pytest.approx(0.85)
+
+
+def test_parts_that_nothing_sums_are_not_tried() -> None:
+    steps = Steps({(of, BEST): 0.1 for of in (WIDE, NARROW)})
+    steps.search()
+    divided = {
+        of: {tile for tiles in steps.timed if isinstance(tile := tiles.get(of), Tile) and tile.parts} for of in SUMMED
+    }
+    assert {len(tiles) for tiles in divided.values()} == {4}
+    assert not any(tile.parts for tiles in steps.timed if isinstance(tile := tiles.get(NARROW), Tile))
 
 
 def test_what_saves_less_than_steps_differ_by_is_not_taken() -> None:
@@ -156,6 +178,10 @@ def test_the_end_is_timed_by_turns() -> None:
     ("of", "name"),
     [
         (product(256), "linear layer, w8a16, 704 to 2,816, 256 rows"),
+        (
+            Product(kind="head", weights="w8a16", dtype="bf16", rows=256, columns=262_144, inputs=2816),
+            "head, w8a16, 2,816 to 262,144, 256 rows",
+        ),
         (
             Product(kind="experts", weights="w4a16", dtype="bf16", rows=2048, columns=2816, inputs=704),
             "experts, w4a16, 2,048 pairs",
