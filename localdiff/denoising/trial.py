@@ -20,7 +20,7 @@ from localdiff.errors import WeightsError, is_out_of_memory
 from localdiff.load_progress import LoadProgress, tell_nobody
 from quant.cuda.parity import Expectation
 from quant.cuda.support import exclude, readmit
-from quant.cuda.timed import timed_count, use_timed
+from quant.cuda.timed import give_up_timed
 
 _log = logging.getLogger(__name__)
 
@@ -51,12 +51,10 @@ def try_kernels(
             devices = {device, *(expectation.device for expectation in expectations)}  # of a model on several GPUs
             if is_out_of_memory(error) or not all(map(_still_works, devices)):
                 raise
-            if any(map(timed_count, devices)):
+            if give_up_timed():
                 _log.warning(
                     "a GPU kernel fails with the tiles that were timed here (%s): the usual ones are taken", error
                 )
-                for one in devices:
-                    use_timed(one, {})
                 shares = _trial(denoiser, expectations)
                 continue
             exclude(device, error)

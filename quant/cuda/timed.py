@@ -81,6 +81,13 @@ def timed_count(device: torch.device) -> int:
     return len(_timed.get(_indexed(device), {}))
 
 
+def give_up_timed() -> bool:
+    """Has every device take its usual tiles from now on; returns whether any of them took others."""
+    took_others = any(_timed.values())
+    _timed.clear()
+    return took_others
+
+
 @contextmanager
 def asked_for() -> Iterator[Asked]:
     """The products that a tile is asked for meanwhile, on any device."""

@@ -94,15 +94,16 @@ def test_a_kernel_that_fails_costs_speed_and_no_answer(
     assert "LOCALDIFF_CUDA_PLAIN=all" in unsupported.remedy
 
 
+@pytest.mark.parametrize("there", [CPU, torch.device("cpu", 1)], ids=["this GPU", "another one"])
 def test_where_kernels_fail_with_timed_tiles_they_are_tried_with_the_usual_ones(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    there: torch.device, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(timed, "_timed", {})
-    timed.use_timed(CPU, {PRODUCT: Tile(32, 64, 4)})
+    timed.use_timed(there, {PRODUCT: Tile(32, 64, 4)})
     right = Program.run
 
     def run(program: Program, cache: KVCache) -> None:
-        if timed.timed_count(CPU):
+        if timed.timed_count(there):
             raise RuntimeError("out of resource: shared memory")
         right(program, cache)
 
