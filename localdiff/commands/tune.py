@@ -5,6 +5,8 @@ Knows the request and the streams; knows nothing about tensors.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from localdiff.commands.bench_step import require_between
@@ -13,13 +15,15 @@ from localdiff.garbage import importing
 from localdiff.paths import shown
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
-from localdiff.ui.status import status_line
+from localdiff.ui.status import StatusLine, status_line
 from quant import DEFAULT_RECIPE, recipe_named
 from quant.released import LAYERS, MAX_POSITIONS, MIN_LAYERS
 
 CONTEXT, MINUTES = 1024, 20.0
 TUNED_LAYERS = 12
 """Enough that the GPU takes longer for a step than the host."""
+PAUSE = 30.0
+"""Seconds between lines of progress, where stderr is no terminal."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +74,22 @@ def tune_tiles(request: TuneRequest, output: Output) -> int:
             device=request.device,
             dtype="auto",
         )
-        tuning = tune(make, context=request.context, seconds=60 * request.minutes, progress=status.show)
+        tuning = tune(make, context=request.context, seconds=60 * request.minutes, progress=_progress(output, status))
     model = f"random weights in {request.recipe}, {request.layers} of {LAYERS} layers"
     output.stdout.write(table(tuning, f"{model}, {request.context:,} tokens of context", output.stdout.room))
     return 0
+
+
+def _progress(output: Output, status: StatusLine) -> Callable[[str], None]:
+    """Shows progress in the status line; where that cannot be rewritten, as in a log, in a line now and then."""
+    if output.quiet or output.stderr.moving:
+        return status.show
+    told_at = float("-inf")
+
+    def tell(text: str) -> None:
+        nonlocal told_at
+        if time.monotonic() - told_at >= PAUSE:
+            told_at = time.monotonic()
+            status.above(text)
+
+    return tell

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from localdiff.bench.step import subject
 from localdiff.bench.tuning import tune as tuning_module
 from localdiff.bench.tuning.search import Found, Outcome
 from localdiff.bench.tuning.tune import Tuning
+from localdiff.commands import tune as module
 from quant.cuda.tiles import Tile
 from quant.cuda.timed import Product
 from tests.screens.processes import Cli
@@ -53,8 +56,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         asked.update(request)
         return "a model"
 
-    def tune(make: object, *, context: int, seconds: float, progress: object) -> Tuning:
+    def tune(make: object, *, context: int, seconds: float, progress: Callable[[str], None]) -> Tuning:
         asked.update(make=make, seconds=seconds)
+        for told in asked.get("progress", ()):
+            progress(told)
         answer: Tuning = asked["answer"]
         return answer
 
@@ -111,6 +116,17 @@ def test_what_an_earlier_search_has_timed(cli: Cli, asked: dict[str, Any]) -> No
         "Tiles of 1 product were timed.",
         "41 tiles had been timed by a search that had not finished.",
     ]
+
+
+def test_in_a_log_a_line_now_and_then_says_where_it_is(
+    cli: Cli, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = {"tile 1": 0.0, "tile 2": 29.0, "tile 3": 31.0, "tile 4": 60.0, "tile 5": 61.0}
+    asked.update(answer=tuning(found=False, tuned=0.0101), progress=seconds)
+    for arguments, lines in (([], "tile 1\ntile 3\ntile 5\n"), (["--quiet"], "")):
+        clock = (second for second in seconds.values() for _ in range(1 + (second in {0, 31, 61})))
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda clock=clock: next(clock)))
+        assert cli("tune", "--device", "cpu", *arguments).stderr == lines
 
 
 def test_forgetting(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
