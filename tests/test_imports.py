@@ -53,8 +53,10 @@ ALLOWED: dict[str, set[str]] = {
         "model_store",
         "private_file",
         "quantizing",
+        "quantizing.lock",
         "verification_record",
     },
+    "quantizing.lock": set(),
     "quantizing": {
         "disk_space",
         "fetching",
@@ -179,6 +181,7 @@ ALLOWED: dict[str, set[str]] = {
         "quant.cuda",
         "quant.modules",
         "kernels",
+        "quantizing.lock",
         "strict_json",
         "timed_tiles",
         "view",

@@ -22,6 +22,7 @@ from localdiff.bench.tuning.step_clock import StepClock
 from localdiff.denoising import ParityError, compare_kernels
 from localdiff.errors import ResourceError
 from localdiff.load import resolve_device
+from localdiff.quantizing.lock import locked
 from localdiff.timed_tiles import (
     AnyTile,
     StaleTiles,
@@ -66,6 +67,7 @@ def tune(make: Make, *, context: int, seconds: float, progress: Callable[[str], 
 
     Raises:
         ResourceError: there is no GPU that runs kernels, they compute wrong numbers, or the file cannot be written.
+        UsageError: another process tunes a GPU of this name.
     """
     device = make.device
     _require_gpu(device)
@@ -73,6 +75,13 @@ def tune(make: Make, *, context: int, seconds: float, progress: Callable[[str], 
         raise ResourceError(unsupported.reason, unsupported.remedy)
     require_writable(device)  # what is found in minutes could not be kept
     ends_at = time.monotonic() + seconds
+    with locked(tiles_file(device)):
+        return _tuned(make, context, ends_at, progress)
+
+
+def _tuned(make: Make, context: int, ends_at: float, progress: Callable[[str], None]) -> Tuning:
+    """What `tune` does, while nobody else writes the files of this GPU."""
+    device = make.device
     try:
         subject = make(progress)
     except ParityError as error:
@@ -123,12 +132,14 @@ def forget(device: str) -> list[Path]:
 
     Raises:
         ResourceError: there is no such GPU, or a file cannot be deleted.
+        UsageError: another process tunes a GPU of this name.
     """
     where = resolve_device(device)
     _require_gpu(where)
-    files = [file for file in (tiles_file(where), note_file(where)) if file.exists()]
-    for file in files:
-        write_tiles(file, None)
+    with locked(tiles_file(where)):
+        files = [file for file in (tiles_file(where), note_file(where)) if file.exists()]
+        for file in files:
+            write_tiles(file, None)
     return files
 
 

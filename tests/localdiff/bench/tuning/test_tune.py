@@ -19,8 +19,9 @@ from localdiff.bench.tuning.step_clock import STEP_NAMES, StepClock
 from localdiff.bench.tuning.tune import forget, tune
 from localdiff.denoising import ParityError, compare_kernels
 from localdiff.denoising.static.cuda_graphs import GraphCapturer
-from localdiff.errors import ResourceError, WeightsError
+from localdiff.errors import ResourceError, UsageError, WeightsError
 from localdiff.load import kernels
+from localdiff.quantizing.lock import locked
 from localdiff.timed_tiles import AnyTile, keep_timed_tiles, read_timed_tiles, tiles_file
 from quant.cuda import parity, timed
 from quant.cuda.tiles import Tile
@@ -301,3 +302,13 @@ def test_a_tile_in_whose_time_the_process_was_killed_is_named(
         "32 × 64, 4 warps, 3 stages is left out (linear layer, w8a16, 64 to 128, 256 rows): the last search ended "
         "while it was timed"
     ]
+
+
+def test_one_process_at_a_time_tunes_a_gpu(queue: Queue, found: Callable[[Outcome], None]) -> None:
+    """Two would write over what the other one has found."""
+    found(outcome(tried=[NEW], tuned=0.9))
+    with locked(tiles_file(CARD)):
+        for another in (lambda: tune(subject(), context=CONTEXT, seconds=60), lambda: forget("cuda")):
+            with pytest.raises(UsageError, match="another process is working on"):
+                another()
+    assert tune(subject(), context=CONTEXT, seconds=60).file is not None
