@@ -44,6 +44,8 @@ _MARKERS = ("<|turn>", "<turn|>", "<|channel>", "<channel|>")
 _REPLACE = f"replace it with the `{CHAT_TEMPLATE}` of the checkpoint it belongs to"
 _UNUSUAL = "it may not take a message that is not just a role and a text as `content`"
 
+_SYSTEM = ("system", "developer")
+
 # Markers that the model itself may write, and that the template looks for in its earlier turns.
 _ASSISTANT_KEEPS = ("<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", '<|"|>')
 
@@ -114,7 +116,10 @@ class ChatTemplate:
                 add_generation_prompt=True,
             )
         except RefusedError as error:
-            raise UsageError(f"the chat template refuses the conversation: {one_line(error)}") from error
+            hint = f"`{self._path}` decides what the model is asked"
+            if any(turn["role"] in _SYSTEM for turn in turns):
+                hint += "; it may take no system prompt: leave that out"
+            raise UsageError(f"the chat template refuses the conversation: {one_line(error)}", hint) from error
         except Exception as error:  # as above
             hint = _REPLACE if all(map(_is_plain, turns)) else f"{_UNUSUAL}; otherwise {_REPLACE}"
             raise self._failure("fails on this conversation", error, hint) from error

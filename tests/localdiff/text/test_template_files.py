@@ -182,8 +182,13 @@ def test_a_template_that_fails_is_not_blamed_alone_for_an_unusual_message(tmp_pa
 
 
 def test_a_template_may_refuse_a_conversation(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="(?m)refuses the conversation: Roles must alternate, user first$"):
-        render(tmp_path, "{{ raise_exception('Roles must\\n alternate,\x1b user first.') }}")
+    source = "{{ raise_exception('Roles must\\n alternate,\x1b user first.') }}"
+    with pytest.raises(UsageError, match="(?m)refuses the conversation: Roles must alternate, user first$") as refused:
+        render(tmp_path, source)
+    assert refused.value.hint == f"`{tmp_path / 'chat_template.jinja'}` decides what the model is asked"
+    with pytest.raises(UsageError) as refused:
+        render(tmp_path, source, {"role": "system", "content": "Be terse."}, USER)
+    assert str(refused.value.hint).endswith("; it may take no system prompt: leave that out")
 
 
 def test_a_failure_does_not_spoil_the_next_rendering(tmp_path: Path) -> None:
