@@ -81,7 +81,7 @@ def trace_check(request: CheckRequest, output: Output, *, ask: AskUser | None = 
         0, or 130 if the user stopped it.
 
     Raises:
-        UsageError: a model or a device is named, and nothing is to be run.
+        UsageError: a model, an adapter or a device is named, and nothing is to be run; or an adapter in place of none.
         TraceError: the trace is damaged or ends early, or a rerun differs from it.
     """
     for option, value in (("-m", request.model), ("--adapter", request.adapter), ("--device", request.device)):
@@ -99,6 +99,8 @@ def trace_check(request: CheckRequest, output: Output, *, ask: AskUser | None = 
         )
     if not request.rerun:
         return 0
+    if request.adapter is not None and trace.header.model.adapter is None:
+        raise UsageError(f"`{name}` was recorded without an adapter", "leave out `--adapter`: with one it would differ")
     with status_line(output) as status:
         loading = Loading(status, request.model or trace.header.model.name, output, ask=ask, yes=request.yes)
         return _rerun(request, trace, output, status, partial(load, request, trace.header, loading))

@@ -19,7 +19,7 @@ from localdiff.events import BlockCommitted, DenoiseStep, Event
 from localdiff.identity import ModelIdentity
 from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.options import GenerateOptions
-from localdiff.trace.header import Header, Message
+from localdiff.trace.header import Adapter, Header, Message
 from localdiff.trace.reader import read_trace
 from localdiff.ui.output import Output, Stream
 from quant.errors import RecipeError
@@ -192,21 +192,18 @@ def test_a_rerun_that_is_stopped_says_nothing_about_the_trace(file: Path, stream
 @pytest.mark.parametrize(
     ("asked", "loaded"),
     [
-        ({}, ModelChoice(model="scripted", revision="abc", device="cuda", dtype="fp32")),
-        ({"offline": True}, ModelChoice(model="scripted", revision="abc", device="cuda", dtype="fp32", offline=True)),
-        ({"model": "other", "device": "cpu"}, ModelChoice(model="other", device="cpu", dtype="fp32")),
-        (
-            {"adapter": "other"},
-            ModelChoice(model="scripted", revision="abc", device="cuda", dtype="fp32", adapter="other"),
-        ),
+        ({}, {}),
+        ({"offline": True}, {"offline": True}),
+        ({"model": "other", "device": "cpu"}, {"model": "other", "device": "cpu", "revision": None}),
+        ({"adapter": "other"}, {"adapter": "other"}),
     ],
 )
 def test_rerun_loads_what_the_trace_names_unless_told_otherwise(
-    streams: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], loaded: ModelChoice
+    streams: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], loaded: dict[str, Any]
 ) -> None:
     header = dataclasses.replace(
         HEADER,
-        model=dataclasses.replace(HEADER.model, revision="abc"),
+        model=dataclasses.replace(HEADER.model, revision="abc", adapter=Adapter(name="lora", files=None)),
         machine=dataclasses.replace(HEADER.machine, device="cuda"),
     )
     (tmp_path / "run.jsonl").write_bytes(recorded(header))
@@ -220,7 +217,16 @@ def test_rerun_loads_what_the_trace_names_unless_told_otherwise(
     request = trace_check.CheckRequest(file=str(tmp_path / "run.jsonl"), rerun=True, **asked)
     with pytest.raises(WeightsError, match="it is not here"):
         trace_check.trace_check(request, streams)
-    assert choices == [(loaded, HEADER.context_size)]
+    named = ModelChoice(model="scripted", adapter="lora", revision="abc", device="cuda", dtype="fp32")
+    assert choices == [(dataclasses.replace(named, **loaded), HEADER.context_size)]
+
+
+def test_rerun_adds_no_adapter_to_a_run_that_had_none(file: Path, streams: Output) -> None:
+    load = Rerun(IDENTITY)
+    request = trace_check.CheckRequest(file=str(file), rerun=True, adapter="sudoku")
+    with pytest.raises(UsageError, match="was recorded without an adapter"):
+        trace_check.trace_check(request, streams, load=load)
+    assert not load.asked
 
 
 def test_rerun_shows_how_far_large_weights_are_hashed(
