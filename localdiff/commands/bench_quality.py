@@ -38,7 +38,7 @@ class QualityRequest:
         seeds: runs of each question.
         options: settings of a run; its seed is the first one.
         choice: as of a run; its model is each of `models` in turn.
-        json: print an object in place of the table.
+        json: print a line of JSON for each of the others in place of the tables.
     """
 
     models: tuple[str, ...]

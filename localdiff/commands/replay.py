@@ -114,8 +114,6 @@ def replay(request: ReplayRequest, output: Output, *, keyboard: TextIO | None) -
     form = request.form
     if request.output is None:
         output.stdout.require()
-    if (request.step is not None or request.block is not None) and form not in ("text", "svg"):
-        raise UsageError("`--block` and `--step` choose what `--to text` or `--to svg` shows", "add one of them")
     _refuse_unused(request, form)
     plays = form is None and can_play(keyboard, output.stdout)
     form = form or "text"
@@ -149,6 +147,8 @@ def _refuse_unused(request: ReplayRequest, form: Form | None) -> None:
         UsageError: there is one.
     """
     moment = "--step" if request.step is not None else "--block" if request.block is not None else None
+    if moment is not None and form not in ("text", "svg"):
+        raise UsageError("`--block` and `--step` choose what `--to text` or `--to svg` shows", "add one of them")
     draws = form in ("svg", "cast") or (form == "text" and moment is not None)
     for option, value in (("--columns", request.columns), ("--rows", request.rows)):
         if value is not None and not draws:
