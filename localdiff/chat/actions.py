@@ -18,7 +18,7 @@ from localdiff.chat.files import read_attachment, split_paths
 from localdiff.chat.help import help_page
 from localdiff.chat.reply_runner import next_seed
 from localdiff.chat.session import Attachment
-from localdiff.chat.settings import names
+from localdiff.chat.settings import SESSION, names
 from localdiff.chat.slash import BY_WORD
 from localdiff.chat.state import ChatState, PendingMessage
 from localdiff.errors import ResourceError, UsageError
@@ -245,7 +245,7 @@ def load(state: ChatState, argument: str) -> None:
     opened = state.store.open(argument)
     state.open(opened.session, f"/load {argument}")
     if state.settings.options.think != opened.session.think:
-        state.settings.set("think", "show" if opened.session.think else "off")
+        state.settings.set("think", "show" if opened.session.think else "off", SESSION)
     if opened.damage is not None:
         state.output.warning(session_text.damage_line(argument, opened))
     state.say(session_text.opened_line(opened.session))

@@ -18,7 +18,8 @@ from localdiff.ui.terminal import LiveOption
 
 Think: TypeAlias = Literal["show", "hide", "off"]
 
-HERE = "/set"
+HERE, SESSION = "/set", "the session"
+"""Origins of what is set in the chat, and of what the session that is continued has."""
 _DEFAULT = "default"
 _SWITCH = ("on", "off")
 
@@ -111,8 +112,11 @@ class ChatSettings:
         self._in_force = in_force
         self._in_force(self.options)
 
-    def set(self, name: str, text: str) -> str:
+    def set(self, name: str, text: str, origin: str = HERE) -> str:
         """Changes a setting, and returns a line with its new value.
+
+        Args:
+            origin: where the value comes from.
 
         Raises:
             UsageError: there is no such setting, or the value is invalid.
@@ -143,7 +147,7 @@ class ChatSettings:
         if text == _DEFAULT:
             self._origins.pop(field, None)
         else:
-            self._origins[field] = HERE
+            self._origins[field] = origin
         return self.line(name)
 
     def line(self, name: str) -> str:

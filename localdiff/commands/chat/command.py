@@ -20,7 +20,7 @@ from localdiff.chat.session import Session
 from localdiff.chat.session_file import Opened
 from localdiff.chat.session_store import SessionStore
 from localdiff.chat.session_text import damage_line, opened_line, saved_line
-from localdiff.chat.settings import ChatSettings
+from localdiff.chat.settings import SESSION, ChatSettings
 from localdiff.chat.state import ChatState
 from localdiff.commands.chat.request import ChatRequest, continued, remember, remembered, session_of, thinking_of
 from localdiff.commands.chat.streams import Streams, keyboard_reader
@@ -108,10 +108,11 @@ def _chat_state(
     session: Session,
 ) -> ChatState:
     """What commands act on, from its parts."""
+    think = thinking_of(request, session)
     settings = ChatSettings(
         replace(request.options, system=None),
-        replace(request.display, think=thinking_of(request, session)),
-        origins=request.origins,
+        replace(request.display, think=think),
+        origins=request.origins if think == request.display.think else {**request.origins, "think": SESSION},
         in_force=lambda options: _in_force(model, options),
     )
     session.think = settings.options.think

@@ -21,11 +21,13 @@ from localdiff import private_file
 from localdiff.chat.session import Attachment, Session, Turn
 from localdiff.chat.session_file import encode, read
 from localdiff.chat.session_store import MAX_BYTES, MAX_NAME_BYTES, SessionStore
+from localdiff.chat.settings import DisplaySettings
 from localdiff.errors import ResourceError, UsageError
 from localdiff.options import GenerateOptions
 from tests.localdiff.chat.conftest import Room
 
 NOON = datetime(2026, 11, 21, 12, 0, 0)
+THINKS = DisplaySettings(think="show")
 
 
 def turn(text: str = "Hi", **changes: Any) -> Turn:
@@ -395,14 +397,25 @@ def test_thinking_is_gone_on_with_as_well(room: Room) -> None:
     assert not room.model.calls[-1][1].think
 
 
+def test_it_is_said_that_the_session_decides_whether_to_think(room: Room) -> None:
+    room("First", "/set think show")
+    assert "\nthink show (the session)\n" in room("/set think", resume=True)
+    assert "\nthink off (command line)\n" in room("/set think", resume=True, origins={"think": "command line"})
+    assert "\nthink show (config.toml:2)\n" in room("/set think", display=THINKS, origins={"think": "config.toml:2"})
+    room("First", "/set think off", session="plans")
+    shown = room("/set think", session="plans", display=THINKS, origins={"think": "config.toml:2"})
+    assert "\nthink off (the session)\n" in shown
+
+
 @pytest.mark.parametrize(
-    ("begun", "before", "after"), [("show", "off", "show"), ("show", "hide", "hide"), ("off", "hide", "off")]
+    ("begun", "before", "after"),
+    [("show", "off", "show (the session)"), ("show", "hide", "hide (/set)"), ("off", "hide", "off (the session)")],
 )
 def test_a_session_that_is_opened_thinks_as_it_did(room: Room, begun: str, before: str, after: str) -> None:
     room(f"/set think {begun}", "First", "/save plans")
     shown = room(f"/set think {before}", "/load plans", "Second", "/set think")
     assert room.model.calls[-1][1].think == (begun == "show")
-    assert f">>> /set think\nthink {after} " in shown
+    assert f">>> /set think\nthink {after}\n" in shown
 
 
 def test_a_session_by_name_is_begun_or_gone_on_with(room: Room) -> None:
