@@ -96,7 +96,7 @@ def chat_command(
         display=DisplaySettings(
             live=live or preferred or "auto", think="show" if answer.think else "off", markdown=not no_markdown
         ),
-        origins=origins_of(context, typed=TYPED),
+        origins=origins_of(context, typed=TYPED) | ({"markdown": TYPED} if no_markdown else {}),
         resume=resume,
         session=session,
         record=RecordOptions(file=record),

@@ -38,12 +38,14 @@ def live_setting(context: Any) -> LiveOption | None:
 def origins_of(context: Any, *, typed: str) -> dict[str, str]:
     """Where the values of a command's settings came from, by name of the setting; defaults are left out.
 
+    Among them is the one for the live canvas, which `live_setting` reads.
+
     Args:
         context: that of a command that `configured` made.
         typed: what to say of a value that was typed.
     """
     settings, origins = _settings_of(context), {}
-    for parameter, name in _by_parameter(context.command).items():
+    for parameter, name in _by_parameter(context.command, KEYS).items():
         if is_typed(context, parameter):
             origins[KEYS[name].word] = typed
         elif settings.explicit_value(name) is not None:
@@ -101,7 +103,7 @@ class _Defaults:
 
     def __init__(self, context: Any) -> None:
         self._context = context
-        self._names = _by_parameter(context.command)
+        self._names = _by_parameter(context.command, context.command.settings)
 
     def get(self, parameter: str) -> Any:
         """The value of a setting that is set and that nothing typed excludes, else None."""
@@ -119,13 +121,13 @@ def _settings_of(context: Any) -> Settings:
     if _META not in root.meta:
         root.meta[_META] = load_settings()
     settings: Settings = root.meta[_META]
-    names = _by_parameter(context.command)
+    names = _by_parameter(context.command, context.command.settings)
     return settings.beside({name: context.params.get(each) for each, name in names.items() if is_typed(context, each)})
 
 
-def _by_parameter(command: Configured) -> dict[str, str]:
-    """Name of a parameter → name of its setting."""
-    flags = {KEYS[name].flag: name for name in command.settings}
+def _by_parameter(command: Configured, names: Iterable[str]) -> dict[str, str]:
+    """Name of a parameter → name of its setting, for these settings."""
+    flags = {KEYS[name].flag: name for name in names}
     return {parameter.name: flags[flag] for parameter in command.params for flag in parameter.opts if flag in flags}
 
 
@@ -146,7 +148,7 @@ def _blamed_settings(context: Any, error: LocaldiffError) -> Iterator[str]:
 def _places(context: Any, named: Iterable[str]) -> str | None:
     """The origins of the values that an error names."""
     settings = _settings_of(context)
-    names = {KEYS[name].word: name for name in _by_parameter(context.command).values()}
+    names = {KEYS[name].word: name for name in context.command.settings}
     places = [
         f"`{word}` is set in {settings[names[word]].where}"
         for word in named

@@ -70,7 +70,8 @@ def test_every_option_arrives(cli: Cli, requests: list[ChatRequest]) -> None:
     assert request.live == LiveOptions(requested="off", palette="mono", fps=5, color="never")
     assert request.display == DisplaySettings(live="off", think="show", markdown=False)
     assert (request.resume, request.private) == (True, True)
-    assert {request.origins[name] for name in ("steps", "think", "system", "seed", "context")} == {"command line"}
+    named = ("steps", "think", "system", "seed", "context", "live", "markdown")
+    assert {request.origins[name] for name in named} == {"command line"}
 
 
 def test_settings_say_where_they_came_from(
@@ -84,6 +85,7 @@ def test_settings_say_where_they_came_from(
     assert request.options == GenerateOptions(steps=12, cap=9, temperature=0.5, context_size=CONTEXT_SIZE)
     assert request.origins == {
         "cap": "LOCALDIFF_CAP",
+        "live": f"{tmp_path}/config.toml:5",
         "steps": f"{tmp_path}/config.toml:2",
         "temperature": "command line",
     }
