@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -74,8 +74,9 @@ class _Tables:
     pairs: Tensor
 
 
-@lru_cache(maxsize=8)
+@cache
 def _tables(device: torch.device) -> _Tables:
+    """Kept for good: captured CUDA graphs read them by their addresses."""
     levels = torch.tensor(LEVELS, dtype=torch.float32)
     midpoints = (levels[1:] + levels[:-1]) / 2
     centres = (torch.arange(BINS, dtype=torch.float32) + 0.5 - BINS / 2) * (2 * REACH / BINS)

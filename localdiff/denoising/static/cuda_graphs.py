@@ -140,8 +140,8 @@ def _nothing_collected() -> Iterator[None]:
     Not every version of torch allows for that (https://github.com/pytorch/pytorch/pull/161037 shows the failure).
     """
     was_enabled = gc.isenabled()
-    gc.disable()
     try:
+        gc.disable()
         yield
     finally:
         if was_enabled:

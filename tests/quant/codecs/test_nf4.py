@@ -228,3 +228,11 @@ def test_squared_errors_of_rows_of_every_length(shape: tuple[int, ...]) -> None:
     squared, norm = squared_error(torch.full(shape, 0.5), source)
     assert squared == pytest.approx(float((source.double() - 0.5).square().sum()), rel=1e-5)
     assert norm == pytest.approx(float(source.double().square().sum()), rel=1e-5)
+
+
+def test_tables_stay_where_they_are_whatever_other_devices_there_are() -> None:
+    """A captured step reads them by their addresses."""
+    before = nf4._tables(torch.device("cpu"))
+    for number in range(16):
+        nf4._tables(torch.device("meta", number))
+    assert nf4._tables(torch.device("cpu")) is before
