@@ -1,13 +1,15 @@
 """The jinja2 sandbox in which a checkpoint's chat template runs.
 
 Knows jinja2 and what chat templates expect of it; knows nothing about chats. Jinja's immutable sandbox keeps a template
-from Python's insides and from changing what it was given. Nothing bounds its time: Ctrl-C twice
-within two seconds ends a run with one that hangs, as it does any run that does not stop.
+from Python's insides and from changing what it was given. Its loops end after some seconds, and it writes no more than
+a prompt can be. What a single filter takes of time, or a variable of memory, is not bounded.
 """
 
 from __future__ import annotations
 
 import json
+import threading
+import time
 from typing import Any
 
 from jinja2 import Template, nodes
@@ -17,24 +19,54 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from localdiff.text.shield import MARK
 
+MAX_SECONDS = 10.0
+"""Of the thread's own time; the released templates take milliseconds for a full context."""
+
 
 class RefusedError(Exception):
     """A template called `raise_exception`: it does not accept the conversation."""
 
 
 class EndlessError(Exception):
-    """A template writes more than any prompt needs."""
+    """A template writes more than any prompt needs, or computes longer."""
 
 
-def environment() -> ImmutableSandboxedEnvironment:
+class BoundedEnvironment(ImmutableSandboxedEnvironment):
+    """A sandbox that looks at the clock in every round of a loop, and in every macro, which can call itself."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._ends = threading.local()  # of each thread that renders
+
+    def begin(self) -> None:
+        """Starts the clock of this thread."""
+        self._ends.at = time.thread_time() + MAX_SECONDS
+
+    def check_time(self) -> None:
+        """Called by templates.
+
+        Raises:
+            EndlessError: the time is up.
+        """
+        if time.thread_time() > self._ends.at:
+            raise EndlessError(f"it computes for more than {MAX_SECONDS:g} s")
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        template = super()._parse(source, name, filename)
+        bodies: list[nodes.For | nodes.Macro] = [*template.find_all(nodes.For), *template.find_all(nodes.Macro)]
+        for node in bodies:
+            call = nodes.Call(nodes.EnvironmentAttribute("check_time"), [], [], None, None)
+            node.body.insert(0, nodes.ExprStmt(call, lineno=node.lineno).set_environment(self))
+        return template
+
+
+def environment() -> BoundedEnvironment:
     """Compiles chat templates.
 
     It has what they expect, as in transformers: trimmed blocks, loop controls, `raise_exception`, `tojson` without
     HTML escapes, and `{% generation %}` blocks, which only mark text for training.
     """
-    sandbox = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, loopcontrols]
-    )
+    sandbox = BoundedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, loopcontrols])
     sandbox.filters["tojson"] = _to_json
     sandbox.globals["raise_exception"] = _refuse
     return sandbox
@@ -44,10 +76,12 @@ def render(template: Template, max_characters: int, **variables: Any) -> str:
     """The text that a template makes of its variables.
 
     Raises:
-        EndlessError: it is longer than `max_characters`.
+        EndlessError: it is longer than `max_characters`, or takes longer than `MAX_SECONDS`.
         RefusedError: the template does not accept the conversation.
         Exception: anything else that a template can do wrong.
     """
+    if isinstance(template.environment, BoundedEnvironment):
+        template.environment.begin()
     pieces, size = [], 0
     for piece in template.generate(**variables):
         pieces.append(piece)

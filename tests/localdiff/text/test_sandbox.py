@@ -40,6 +40,20 @@ def test_a_template_that_writes_without_end_is_stopped() -> None:
         render("{% for i in range(99999) %}{% for j in range(99999) %}{{ i }}{% endfor %}{% endfor %}")
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+        "{% macro twice(n) %}{% if n %}{{ twice(n - 1) }}{{ twice(n - 1) }}{% endif %}{% endmacro %}{{ twice(60) }}",
+    ],
+)
+def test_a_template_that_computes_without_end_is_stopped(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "MAX_SECONDS", 0.2)
+    for _ in range(2):  # each rendering has time of its own
+        with pytest.raises(EndlessError, match=r"it computes for more than 0\.2 s"):
+            render(source)
+
+
 def test_raise_exception_is_told_from_a_failure() -> None:
     with pytest.raises(RefusedError, match="Roles must alternate"):
         render("{{ raise_exception('Roles must alternate') }}")
