@@ -39,7 +39,7 @@ Action: TypeAlias = Callable[[ChatState, str], PendingMessage | None]
 
 def help_(state: ChatState, argument: str) -> None:
     """Show one screen of keys and commands."""
-    state.say(help_page(state.output.stderr, multiline=state.settings.display.multiline))
+    state.show(help_page(state.output.stderr, multiline=state.settings.display.multiline))
 
 
 def exit_(state: ChatState, argument: str) -> None:
@@ -68,7 +68,7 @@ def edit(state: ChatState, argument: str) -> PendingMessage | None:
     if not text or text == last.text.strip():
         state.say("Nothing was changed.")
         return None
-    state.say(state.output.stderr.styled(f"sent: {session_text.excerpt(text, 70)}", DIM))
+    state.say(f"sent: {session_text.excerpt(text, 70)}", DIM)
     return replace(last, text=text, seed=None)
 
 
@@ -108,7 +108,7 @@ def clear(state: ChatState, argument: str) -> None:
 def system(state: ChatState, argument: str) -> None:
     """Show or change the system prompt."""
     if not argument:
-        state.say(safe_text(state.session.system or "There is no system prompt."))
+        state.show(safe_text(state.session.system or "There is no system prompt."))
         return
     prompt = None if argument.lower() == "off" else argument
     if prompt == state.session.system:
@@ -126,7 +126,7 @@ def set_(state: ChatState, argument: str) -> None:
     name, *values = argument.split(None, 1) or [""]
     if not name:
         rows = [(row.name, row.value, row.origin) for row in state.settings.rows()]
-        state.say("\n".join(aligned(rows, "<<<", width=state.output.stderr.room)))
+        state.show("\n".join(aligned(rows, "<<<", width=state.output.stderr.room)))
         return
     command = BY_WORD.get(name.lower())
     if command is not None and name.lower() not in names():
@@ -217,7 +217,7 @@ def show(state: ChatState, argument: str) -> None:
     if not state.session.turns:
         raise UsageError("there is no turn to show", "`/load` opens an earlier session")
     markdown = state.settings.display.markdown
-    state.say(session_text.earlier_turns(state.session.turns[-count:], state.output.stderr, markdown=markdown))
+    state.show(session_text.earlier_turns(state.session.turns[-count:], state.output.stderr, markdown=markdown))
 
 
 def save(state: ChatState, argument: str) -> None:
@@ -283,7 +283,7 @@ def sessions(state: ChatState, argument: str) -> None:
         )
     max_rows = None if argument else session_text.SHOWN_SESSIONS
     width = state.output.stderr.room
-    state.say(session_text.sessions_table(state.store, current=state.session.name, max_rows=max_rows, width=width))
+    state.show(session_text.sessions_table(state.store, current=state.session.name, max_rows=max_rows, width=width))
 
 
 def trace(state: ChatState, argument: str) -> None:

@@ -26,6 +26,7 @@ from localdiff.options import MAX_TOKENS, GenerateOptions
 from localdiff.ui.output import DIM, YELLOW, Output
 from localdiff.ui.question import AskUser
 from localdiff.ui.reply import Reply
+from localdiff.view.columns import folded
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,8 +113,14 @@ class ChatState:
             return f"{free}, `/set context N` makes more"
         return f"{free}: {self.context:,} is the maximum for this model"
 
-    def say(self, text: str) -> None:
-        """Print a line for the user."""
+    def say(self, text: str, style: str = "") -> None:
+        """Print sentences for the user, broken between words where the terminal is narrower."""
+        stream = self.output.stderr
+        lines = [part for line in text.split("\n") for part in folded(line, stream.room)]
+        stream.write("".join(f"{stream.styled(line, style) if style else line}\n" for line in lines))
+
+    def show(self, text: str) -> None:
+        """Print whole lines that are as they should be: a table, or what somebody wrote."""
         self.output.stderr.write(text + "\n")
 
     def edited(self, text: str) -> str:
@@ -291,8 +298,7 @@ class ChatState:
             if remark.tone == "hint":
                 self.output.hint(remark.text)
             else:
-                style = {"dim": DIM, "warning": YELLOW}.get(remark.tone)
-                self.say(remark.text if style is None else stream.styled(remark.text, style))
+                self.say(remark.text, {"dim": DIM, "warning": YELLOW}.get(remark.tone, ""))
 
 
 def stamp() -> str:

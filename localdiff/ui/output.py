@@ -22,6 +22,7 @@ from localdiff.quoting import printable
 from localdiff.ui.console import is_terminal
 from localdiff.ui.region import ERASE_REST_OF_ROW
 from localdiff.ui.terminal import is_in_background, moves_cursor, terminal_size
+from localdiff.view.columns import folded
 
 Color: TypeAlias = Literal["auto", "always", "never"]
 
@@ -195,18 +196,23 @@ class Output:
 
     def error(self, message: str, hint: str | None = None) -> None:
         """Print an error and a hint in the form that all errors have."""
-        self.stderr.write(f"{self.stderr.styled('error:', RED)} {printable(message)}\n")
+        self._say("error:", RED, message)
         if hint is not None:
             self.hint(hint)
 
     def warning(self, text: str) -> None:
         """Print a warning, unless only errors are asked for: programs that read stderr need it too."""
         if not self.quiet:
-            self.stderr.write(f"{self.stderr.styled('warning:', YELLOW)} {printable(text)}\n")
+            self._say("warning:", YELLOW, text)
 
     def hint(self, text: str) -> None:
         """Print a hint."""
-        self.stderr.write(f"{self.stderr.styled('hint:', CYAN)} {printable(text)}\n")
+        self._say("hint:", CYAN, text)
+
+    def _say(self, label: str, style: str, text: str) -> None:
+        """A label and one line; on a terminal that is narrower, several, none of which ends within a word."""
+        lines = "\n".join(folded(printable(text), self.stderr.room, start=f"{label} "))
+        self.stderr.write(f"{self.stderr.styled(label, style)}{lines.removeprefix(label)}\n")
 
 
 def decide(

@@ -45,7 +45,7 @@ def aligned(
 
 
 def folded(text: str, width: int | None, *, start: str = "", indent: int = 0) -> list[str]:
-    """A text as lines that are broken between words.
+    """A text as lines that are broken between words, and not within what is to be typed, in back-ticks.
 
     Args:
         text: safe text.
@@ -55,7 +55,7 @@ def folded(text: str, width: int | None, *, start: str = "", indent: int = 0) ->
     if width is None:
         return [start + text]
     lines, line = [], start
-    for place, word in enumerate(re.findall(" *[^ ]+", text)):
+    for place, word in enumerate(re.findall(" *(?:`[^`]*`|[^ ])+", text)):
         if place and text_width(line + word) > width:
             lines.append(line)
             line = " " * indent + word.lstrip(" ")

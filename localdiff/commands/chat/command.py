@@ -145,7 +145,7 @@ def _greet(state: ChatState, identity: ModelIdentity, opened: Opened) -> None:
     user_output = state.output
     if user_output.notes:
         line = f"{shown_model(identity)}, {shown_weights(identity)}"
-        state.say(user_output.stderr.styled(f"{line} {user_output.stderr.dot()} /help lists keys and commands", DIM))
+        state.say(f"{line} {user_output.stderr.dot()} /help lists keys and commands", DIM)
     if opened.damage is not None and opened.session.name is not None:
         user_output.warning(damage_line(opened.session.name, opened))
     if user_output.notes and opened.session.turns:

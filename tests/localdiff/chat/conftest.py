@@ -67,7 +67,7 @@ class Room:
         *lines: Any,
         options: GenerateOptions | None = None,
         display: DisplaySettings | None = None,
-        width: int = 80,
+        width: int = 200,
         color: bool = False,
         moving: bool = False,
         ask: AskUser | None = None,
@@ -76,6 +76,7 @@ class Room:
         """The paper, from the first line to the last; names that are times are `TIME` on it.
 
         Args:
+            width: so large that what is said stays on a line, unless a test is about that.
             ask: answers questions, as somebody at a keyboard does.
         """
         paper = self.paper = io.StringIO()

@@ -122,6 +122,14 @@ def test_a_reply_of_thoughts_alone_says_what_can_be_done(room: Room, reason: Fin
     assert hint in shown
 
 
+def test_a_narrow_terminal_breaks_no_word_of_what_is_said_and_nothing_that_somebody_wrote(room: Room) -> None:
+    prompt = "answer in verses of which each has a rhyme"
+    shown = room("/nonsense", f"/system {prompt}", "/system", "/set file", width=36)
+    assert "\nUnknown command /nonsense. /help\nlists commands; // instead of /\nsends the line.\n" in shown
+    assert f">>> /system\n{prompt}\n" in shown
+    assert "\nhint: `/file` is a command of its\nown: send text files with the next\nmessage\n" in shown
+
+
 def test_a_mistyped_command_never_reaches_the_model(room: Room) -> None:
     shown = room("/svae notes", "/frobnicate", "/", "/ help", "//usr/bin is a folder", " /usr too", display=QUIET)
     assert shown == paper(

@@ -98,6 +98,7 @@ def test_wishes_that_cannot_be_met(
 
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
     result = cli("run", "-m", "demo", "hi", *arguments, terminals=terminals, load=load)
     assert result.code == 2
     lines = result.stderr.splitlines()
@@ -107,6 +108,7 @@ def test_wishes_that_cannot_be_met(
 
 def test_a_dumb_terminal_says_why(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "120")
     result = cli("run", "-m", "demo", "hi", "--live", "on", terminals="stderr")
     assert result.code == 2
     assert "a terminal with TERM=dumb cannot move its cursor" in result.stderr

@@ -131,3 +131,17 @@ def test_errors_have_one_form() -> None:
         output.error("no such thing", "look elsewhere")
     assert plain.getvalue() == "error: no such thing\nhint: look elsewhere\n"
     assert colored.getvalue() == "\x1b[1;31merror:\x1b[0m no such thing\n\x1b[36mhint:\x1b[0m look elsewhere\n"
+
+
+def test_a_terminal_that_is_narrow_breaks_no_word_and_nothing_that_is_to_be_typed() -> None:
+    screen = io.StringIO()
+    output = Output(stdout=Stream(file=io.StringIO()), stderr=Stream(file=screen, terminal=True, color=True, width=26))
+    output.error("no such thing as `a b c` here", "look elsewhere, with `localdiff models` for example")
+    assert screen.getvalue().split("\n") == [
+        "\x1b[1;31merror:\x1b[0m no such thing as",
+        "`a b c` here",
+        "\x1b[36mhint:\x1b[0m look elsewhere, with",
+        "`localdiff models` for",
+        "example",
+        "",
+    ]

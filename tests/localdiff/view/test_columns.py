@@ -52,6 +52,8 @@ def test_lines_are_broken_between_words() -> None:
     assert folded("two  blanks", 11) == ["two  blanks"]
     assert folded("a very-long-word here", 8, start="> ", indent=2) == ["> a", "  very-long-word", "  here"]
     assert folded("模型 模型 模型", 9) == ["模型 模型", "模型"]
+    assert folded("so `a -b` or `c d`", 7) == ["so", "`a -b`", "or", "`c d`"], "what is typed stays on a line"
+    assert folded("or a ` b", 4) == ["or a", "` b"]
     assert folded("however long", None, start="> ") == ["> however long"]
     assert folded("", 8) == [""]
 
