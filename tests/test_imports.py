@@ -307,23 +307,25 @@ def imports(path: Path) -> list[tuple[str, bool]]:
 
 def _imports(path: Path) -> Iterator[tuple[str, bool]]:
     package = list(path.relative_to(ROOT).parts[:-1])
-    tree = ast.parse(path.read_text())
-    late = {
-        id(inner)
-        for function in ast.walk(tree)
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
-        for inner in ast.walk(function)
-    }
-    for node in ast.walk(tree):
+    for node, late in _statements(ast.parse(path.read_text()).body):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield alias.name, id(node) in late
+                yield alias.name, late
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *([node.module] if node.module else [])])
-            yield module, id(node) in late
+            yield module, late
             for alias in node.names:
-                yield f"{module}.{alias.name}", id(node) in late
+                yield f"{module}.{alias.name}", late
+
+
+def _statements(body: Iterable[ast.AST], late: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+    """Every statement with those in it, and whether it is inside a function; no expression is looked at."""
+    for node in body:
+        yield node, late
+        inner = late or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for part in ("body", "handlers", "cases", "orelse", "finalbody"):
+            yield from _statements(getattr(node, part, ()), inner)
 
 
 def rooms_of(path: Path) -> Iterator[tuple[str, bool]]:
