@@ -70,7 +70,17 @@ def test_counting() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0, "0.00"), (0.044, "0.04"), (1.25, "1.2"), (9.94, "9.9"), (143.4, "143"), (2048.2, "2,048")]
+    ("value", "text"),
+    [
+        (0, "0.00"),
+        (0.044, "0.04"),
+        (1, "1.0"),
+        (1.25, "1.2"),
+        (9.94, "9.9"),
+        (10, "10"),
+        (143.4, "143"),
+        (2048.2, "2,048"),
+    ],
 )
 def test_times_and_rates_are_short(value: float, text: str) -> None:
     assert rounded(value) == text
