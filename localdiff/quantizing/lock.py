@@ -27,10 +27,13 @@ def lock_path(output: Path) -> Path:
 
 
 @contextmanager
-def locked(output: Path) -> Iterator[bool]:
+def locked(output: Path, *, hint: str = "wait until it ends, or choose another directory") -> Iterator[bool]:
     """Holds the lock of an output until the end of the block; false where its file system has no locks.
 
     Folders that were made for it, and that are empty in the end, are deleted.
+
+    Args:
+        hint: what to do while another process holds it.
 
     Raises:
         UsageError: another process is working on it, or the folder is not writable.
@@ -40,7 +43,7 @@ def locked(output: Path) -> Iterator[bool]:
     made = [folder for folder in path.parents if not folder.exists()]
     lock = _acquire(path)
     if lock is None:
-        raise UsageError(f"another process is working on `{output}`", "wait until it ends, or choose another directory")
+        raise UsageError(f"another process is working on `{output}`", hint)
     handle, is_held = lock
     try:
         yield is_held

@@ -36,6 +36,8 @@ from quant.cuda.support import why_unsupported
 from quant.cuda.tiles import mma_kind
 from quant.cuda.timed import Product, timed_count, use_timed
 
+_ONE_AT_A_TIME = "wait until it ends: one process at a time tunes a GPU"
+
 _log = logging.getLogger(__name__)
 
 
@@ -75,7 +77,7 @@ def tune(make: Make, *, context: int, seconds: float, progress: Callable[[str], 
         raise ResourceError(unsupported.reason, unsupported.remedy)
     require_writable(device)  # what is found in minutes could not be kept
     ends_at = time.monotonic() + seconds
-    with locked(tiles_file(device)):
+    with locked(tiles_file(device), hint=_ONE_AT_A_TIME):
         return _tuned(make, context, ends_at, progress)
 
 
@@ -136,7 +138,7 @@ def forget(device: str) -> list[Path]:
     """
     where = resolve_device(device)
     _require_gpu(where)
-    with locked(tiles_file(where)):
+    with locked(tiles_file(where), hint=_ONE_AT_A_TIME):
         files = [file for file in (tiles_file(where), note_file(where)) if file.exists()]
         for file in files:
             write_tiles(file, None)

@@ -309,6 +309,7 @@ def test_one_process_at_a_time_tunes_a_gpu(queue: Queue, found: Callable[[Outcom
     found(outcome(tried=[NEW], tuned=0.9))
     with locked(tiles_file(CARD)):
         for another in (lambda: tune(subject(), context=CONTEXT, seconds=60), lambda: forget("cuda")):
-            with pytest.raises(UsageError, match="another process is working on"):
+            with pytest.raises(UsageError, match="another process is working on") as refused:
                 another()
+            assert refused.value.hint == "wait until it ends: one process at a time tunes a GPU"
     assert tune(subject(), context=CONTEXT, seconds=60).file is not None
