@@ -126,10 +126,10 @@ class Note:
             self._in_hand = product, tile
             self._write()
             yield
-        except (KeyboardInterrupt, SystemExit):
+            self._put_down()
+        except (KeyboardInterrupt, SystemExit):  # perhaps while it is put down
             self._put_down()
             raise
-        self._put_down()
 
     def add(self, product: Product, tile: AnyTile, verdict: Verdict) -> None:
         """Says what has become known of a tile."""

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 import torch
 
+from localdiff.bench.tuning import note as note_module
 from localdiff.bench.tuning import search as search_module
 from localdiff.bench.tuning.candidates import AnyTile, divisions_of, tiles_for
 from localdiff.bench.tuning.note import Note, Verdict, note_file
 from localdiff.bench.tuning.step_clock import Step
 from localdiff.errors import ResourceError
 from localdiff.kernels.attention import AttentionTile
-from localdiff.timed_tiles import StaleTiles, tiles_file
+from localdiff.timed_tiles import StaleTiles, tiles_file, write_tiles
 from quant.cuda.tiles import ExpertTile
 from quant.cuda.timed import Product
 from tests.gpu.kernels import needs_triton
@@ -122,6 +123,25 @@ def test_a_tile_that_ended_the_process_is_left_out(times: int) -> None:
     assert BEST not in timed(second, WIDE) and [one.product for one in found] == [COMMITTED]
     note = read()
     assert note.killed is None and note.of(WIDE, BEST) == Verdict(share=None)
+
+
+def test_ctrl_c_while_the_note_is_written_leaves_no_tile_in_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    for fails_at in (1, 2):
+        note, writes = read(), 0
+
+        def write(file: Path, content: str | None, fails_at: int = fails_at) -> None:
+            nonlocal writes
+            writes += 1
+            if writes == fails_at:
+                raise KeyboardInterrupt
+            write_tiles(file, content)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(note_module, "write_tiles", write)
+            with pytest.raises(KeyboardInterrupt), note.in_hand(WIDE, BEST):
+                note.add(WIDE, BEST, Verdict(share=0.9))
+        assert read().killed is None
+    assert read().of(WIDE, BEST) == Verdict(share=0.9), "what was timed by then is known"
 
 
 def test_a_tile_after_which_the_gpu_computes_nothing_is_left_out() -> None:
