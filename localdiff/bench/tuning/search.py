@@ -116,7 +116,8 @@ def search(
             usual one then.
 
     Raises:
-        RuntimeError: a step does not run with its usual tiles, or the GPU computes nothing any more.
+        RuntimeError: a step does not run with its usual tiles, the GPU computes nothing any more, or its memory runs
+            out while tiles are compared with the plain path.
         ResourceError: the note cannot be written.
     """
     note = Note() if note is None else note
@@ -156,9 +157,10 @@ def _require_right(machine: Machine, note: Note) -> None:
     try:
         machine.check()
     except Exception as error:  # as of a tile that is timed
+        if is_out_of_memory(error):
+            raise  # another program may have it, which says nothing of what is known
         note.clear()
-        if not is_out_of_memory(error):
-            machine.require()
+        machine.require()
         _log.warning("what an unfinished search has found is left out: %s", error)
 
 

@@ -209,6 +209,20 @@ def test_tiles_that_compute_wrong_numbers_by_now_are_found_out(caplog: pytest.Lo
     assert "what an unfinished search has found is left out: numbers differ" in caplog.messages
 
 
+def test_where_memory_runs_out_before_the_first_tile_nothing_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program may have it; the comparison says nothing then of the tiles that were taken."""
+    stopped(NARROW, SECOND, KeyboardInterrupt())
+    before, second = note_file(CARD).read_bytes(), Steps(GAINS)
+
+    def check() -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(second, "check", check)
+    with pytest.raises(torch.OutOfMemoryError):
+        second.search(read())
+    assert note_file(CARD).read_bytes() == before and not second.timed
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
