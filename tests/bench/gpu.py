@@ -48,7 +48,7 @@ import torch
 
 from quant.gpus import why_unseen
 from tests.bench.gpu_peak import DevicePeak
-from tests.bench.gpu_process import Limits, end_with_parent, ended
+from tests.bench.gpu_process import NOT_FINISHED, UNFINISHED, Limits, end_with_parent, ended
 from tests.bench.gpu_products import ROWS, clock, dense, embedding, layer
 from tests.bench.gpu_results import Results
 
@@ -107,7 +107,7 @@ def main() -> int:
     for name in options.parts or PARTS:
         if not (_is_over(name, options) or _is_left_out(name)):
             failure = _failure(name, options)
-            if _limits(options).is_up and (failure is not None or name in OF_PROCESSES):
+            if failure == NOT_FINISHED or (_limits(options).is_up and (failure is not None or name in OF_PROCESSES)):
                 left.append(name)
             elif failure is not None:
                 failed.append(name)
@@ -162,6 +162,8 @@ def _failure(name: str, options: argparse.Namespace) -> str | None:
     failure = ended(command, seconds=None if name in OF_PROCESSES else limits.left).failure
     if failure is not None:
         print(f"{name}: {failure}", flush=True)
+    if failure == NOT_FINISHED:
+        return failure
     if name not in OF_PROCESSES and not (failure is not None and limits.is_up):
         _results(options).add(_part_key(name, options), failure=failure)
     return failure
@@ -254,7 +256,7 @@ def tune_here(recipe: str, context: int, seconds: float, results: Results) -> in
         key = {"part": "tune", "name": product_name(one.product), "tile": tile_name(one.tile)}
         results.add(key, usual=tile_name(one.usual), share=one.share)
     results.add({"part": "tune", "name": "all"}, usual=tuning.outcome.usual, tuned=tuning.outcome.tuned)
-    return 0
+    return UNFINISHED if tuning.outcome.left else 0
 
 
 def device(results: Results) -> int:

@@ -17,6 +17,9 @@ TOLD = 20
 """Lines of an error that are worth reading: the last one of CUDA's is advice."""
 LEAST = 15.0
 """Seconds that nothing is worth beginning with: torch is not even loaded in less."""
+UNFINISHED = 75
+"""The exit code of what has ended in time, and goes on in the next call."""
+NOT_FINISHED = "not finished"
 _DEATH_SIGNAL = 1
 """`PR_SET_PDEATHSIG` of Linux's prctl(2)."""
 _STARTED_HERE = "TESTS_BENCH_STARTED_HERE"
@@ -98,4 +101,6 @@ def ended(command: Sequence[str], *, seconds: float | None, captured: bool = Fal
 def _failure(code: int) -> str | None:
     if code == 0:
         return None
+    if code == UNFINISHED:
+        return NOT_FINISHED
     return f"exit code {code}" if code > 0 else f"ended by {signal.Signals(-code).name}"

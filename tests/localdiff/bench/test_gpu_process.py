@@ -18,10 +18,12 @@ import pytest
 import torch
 
 from localdiff.bench.step import subject
+from localdiff.bench.tuning.search import Outcome
+from localdiff.bench.tuning.tune import Tuning
 from localdiff.errors import ResourceError
 from quant.cuda.parity import ParityError
 from tests.bench import gpu
-from tests.bench.gpu_process import ROOT, TOLD, Ended, Limits, ended
+from tests.bench.gpu_process import NOT_FINISHED, ROOT, TOLD, UNFINISHED, Ended, Limits, ended
 from tests.bench.gpu_results import Results
 
 PAGE = ROOT / "docs" / "gpu-benchmarks.md"
@@ -121,6 +123,7 @@ def test_what_succeeds(seconds: float | None) -> None:
     ("program", "failure"),
     [
         ("raise SystemExit(3)", "exit code 3"),
+        (f"raise SystemExit({UNFINISHED})", NOT_FINISHED),
         ("import os; os.abort()", "ended by SIGABRT"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended by SIGSEGV"),
     ],
@@ -335,6 +338,33 @@ def test_a_part_is_done_for_the_recipe_and_the_contexts_it_was_measured_with(
     assert parts_of("--context", "8192") == ["attention"], "the first context is the same"
     assert parts_of("--context", "1024") == ["kernels", "attention"]
     assert parts_of("--steps", "4") == ["kernels"]
+
+
+@pytest.mark.parametrize("left", [2, 0])
+def test_tuning_that_had_no_time_for_all_is_not_done(
+    left: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next call goes on with it."""
+    times = {"step": 0.01, "commit": 0.02}
+    outcome = Outcome(found=[], tried=[], left=left, usual=times, tuned=times)  # type: ignore[arg-type]
+    results = tmp_path / "results.jsonl"
+
+    def child(command: list[str], *, seconds: float | None) -> Ended:
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "argv", command[2:])
+            return Ended(failure={0: None, UNFINISHED: NOT_FINISHED}[gpu.main()])
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(subject, "random_subject", lambda **_: None)
+    monkeypatch.setattr(
+        "localdiff.bench.tuning.tune.tune", lambda *_, **__: Tuning(gpu="a card", outcome=outcome, file=None)
+    )
+    monkeypatch.setattr(gpu, "ended", child)
+    monkeypatch.setattr(sys, "argv", ["gpu", "tune", "--results", str(results)])
+    assert gpu.main() == 0
+    out = capsys.readouterr().out
+    assert ("before the end of: tune; the same command goes on there" in out) is bool(left)
+    assert gpu._is_over("tune", gpu._options()) is not bool(left)
 
 
 def test_steps_go_on_where_they_were_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
