@@ -260,7 +260,7 @@ def _where_it_fits(devices: Sequence[torch.device], attempt: Callable[[torch.dev
 def _random_network(
     config: ModelConfig, recipe: Recipe, dtype: torch.dtype, device: torch.device, progress: Progress
 ) -> tuple[DiffusionGemma, Sequence[Expectation]]:
-    """A network as the loader leaves one, and plain results that its fast modules have given, too."""
+    """A network as the loader leaves one, and plain results that its fast modules must give, too."""
     limit_threads(sum(parameter.numel() for parameter in _sketch(config).parameters()), device)
     network = random_model(
         config,
