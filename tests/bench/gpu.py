@@ -247,7 +247,7 @@ def tune_here(recipe: str, context: int, seconds: float, results: Results) -> in
         product, tile, _ = text.partition(", tile ")
         if tile and product not in products:
             products.add(product)
-            print(f"  {product}", flush=True)
+            print(f"  {text}", flush=True)
 
     tuning = tune(make, context=context, seconds=0.8 * seconds, progress=progress)
     model = f"random weights in {recipe}, {TUNED_LAYERS} layers, {context:,} tokens of context"

@@ -134,7 +134,7 @@ def search(
         products = sorted((product for product in asked if product not in {*tried, *left}), key=_rank)
         for number, product in enumerate(products, 1):
             usual = cast(AnyTile, asked[product])
-            head = f"{name}, product {number} of {len(products)} ({product_name(product)})"
+            head = f"{name}, product {number} of {len(products)}"
             try:
                 trial = _Trial(machine, note, product, step, taken, ends_at, progress, head)
                 tile, share = trial.fastest(usual, summed=product in asked.summed)
@@ -196,7 +196,7 @@ class _Trial:
                 return tile, share
             if not _saves(share):
                 break
-            self._begin(f"{tile_name(tile)} by turns")
+            self._begin(f"by turns: {tile_name(tile)}")
             with self.note.in_hand(self.product, tile):
                 by_turns = self._share_by_turns(tile, best)
                 is_taken = by_turns is not None and self._is_right(tile)
@@ -224,7 +224,8 @@ class _Trial:
     def _begin(self, what: str) -> None:
         if time.monotonic() >= self.ends_at:
             raise _NoTime
-        self.progress(f"{self.head}, {what}")
+        # A narrow terminal shows the beginning of a line, in which that comes last which does not change.
+        self.progress(f"{self.head}, {what} ({product_name(self.product)})")
 
     def _share_by_turns(self, tile: AnyTile, best: AnyTile) -> float | None:
         """The median share of a step's time, or None if it is not less in every turn: the least of many is luck."""
