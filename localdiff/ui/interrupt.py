@@ -18,7 +18,8 @@ IMPATIENCE = 2.0
 """Seconds in which a second Ctrl-C does not wait until a run has stopped."""
 
 _ABORTS = "torch.distributed"
-"""A module that calls C while it is imported, which aborts the process where a handler raises an exception."""
+"""A module that calls C while it is imported, which aborts the process where a handler raises an exception: in that
+module, or in what is called from there, as Python's own imports are."""
 _SOON = 0.05
 """Seconds after which a signal that has come there is handled, if that is over."""
 
@@ -69,7 +70,7 @@ def _noted(raised: list[BaseException]) -> Iterator[None]:
 
 def _noting(handler: Handler, raised: list[BaseException]) -> Handler:
     def handle(number: int, frame: FrameType | None) -> None:
-        if frame is not None and frame.f_globals.get("__name__") == _ABORTS:
+        if any(each.f_globals.get("__name__") == _ABORTS for each in _stack(frame)):
             again = threading.Timer(_SOON, _send, [number])
             again.daemon = True
             again.start()
@@ -81,6 +82,13 @@ def _noting(handler: Handler, raised: list[BaseException]) -> Handler:
             raise
 
     return handle
+
+
+def _stack(frame: FrameType | None) -> Iterator[FrameType]:
+    """A frame, and those that called it."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
 
 def _send(number: int) -> None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from contextlib import suppress
 from types import FrameType
@@ -159,6 +160,20 @@ def test_an_interrupt_while_torch_is_imported_does_not_abort_the_process() -> No
     """As it did while torch sets up what it has for several machines: without a word of ours, and without an echo."""
     done = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, env=environment(), cwd=ROOT)
     assert (done.returncode, done.stderr.decode()) == (130, "")
+
+
+def test_an_interrupt_in_what_is_called_from_there_waits_until_that_is_over() -> None:
+    """Torch's C code imports modules there, and Python's own frames are then the innermost ones."""
+    went_on: list[bool] = []
+
+    def called_from_c() -> None:
+        signal.raise_signal(signal.SIGINT)
+        went_on.append(True)
+
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        exec("called_from_c()", {"__name__": "torch.distributed", "called_from_c": called_from_c})
+        time.sleep(TIMEOUT)
+    assert went_on
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
