@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from jinja2 import Template, nodes
@@ -32,7 +33,7 @@ class EndlessError(Exception):
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
-    """A sandbox that looks at the clock in every round of a loop, and in every macro, which can call itself."""
+    """A sandbox that looks at the clock in rounds of loops, and in macros and blocks, which may call themselves."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -42,21 +43,26 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         """Starts the clock of this thread."""
         self._ends.at = time.thread_time() + MAX_SECONDS
 
-    def check_time(self) -> None:
-        """Called by templates.
+    def check_time(self) -> bool:
+        """Called by templates; true, so that it can stand before a condition.
 
         Raises:
             EndlessError: the time is up.
         """
         if time.thread_time() > self._ends.at:
             raise EndlessError(f"it computes for more than {MAX_SECONDS:g} s")
+        return True
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         template = super()._parse(source, name, filename)
-        bodies: list[nodes.For | nodes.Macro] = [*template.find_all(nodes.For), *template.find_all(nodes.Macro)]
-        for node in bodies:
+        kinds = nodes.For, nodes.Macro, nodes.Block
+        found: Iterable[nodes.For | nodes.Macro | nodes.Block] = template.find_all(kinds)
+        for node in list(found):
             call = nodes.Call(nodes.EnvironmentAttribute("check_time"), [], [], None, None)
-            node.body.insert(0, nodes.ExprStmt(call, lineno=node.lineno).set_environment(self))
+            if isinstance(node, nodes.For) and node.test is not None:  # it may leave out every round
+                node.test = nodes.And(call, node.test, lineno=node.lineno).set_environment(self)
+            else:
+                node.body.insert(0, nodes.ExprStmt(call, lineno=node.lineno).set_environment(self))
         return template
 
 
