@@ -77,12 +77,9 @@ class Configured(Command):
         """Run; an error about a value says where that was set, unless it was typed."""
         try:
             return super().invoke(ctx)
-        except ArgumentError as error:
-            if error.hint is None:
-                error.hint = _places(ctx, error.values)
-            raise
         except LocaldiffError as error:
-            if (places := _places(ctx, _blamed_settings(ctx, error))) is not None:
+            named = error.values if isinstance(error, ArgumentError) else _blamed_settings(ctx, error)
+            if (places := _places(ctx, named)) is not None:
                 error.hint = places if error.hint is None else f"{error.hint}; {places}"
             raise
 
