@@ -20,6 +20,7 @@ from localdiff.errors import (
     busy_gpu,
     gpu_failure,
     out_of_resources,
+    without_password,
 )
 from localdiff.identity import DEMO
 from localdiff.quoting import printable, shell_word
@@ -73,7 +74,7 @@ def worded(error: Exception) -> LocaldiffError:
         name = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
         return UsageError(f"`{name}` cannot be used: {error.strerror}", "check its name and its permissions")
     return LocaldiffError(
-        f"unexpected {type(error).__name__}: {error}",
+        f"unexpected {type(error).__name__}: {without_password(str(error))}",
         "this is a bug: please report it with the traceback that `LOCALDIFF_DEBUG=1` shows",
     )
 

@@ -429,6 +429,15 @@ def test_debug_shows_the_traceback(cli: Cli, monkeypatch: pytest.MonkeyPatch) ->
     assert result.stderr.endswith("error: no weights\n")
 
 
+def test_a_bug_is_shown_without_passwords_for_a_report_of_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_DEBUG", "1")
+    cli.engine = ScriptedEngine(error=RuntimeError("no answer from http://me:word@hub.test"))
+    result = cli("run", "-m", "demo", "hi")
+    assert "\nRuntimeError: no answer from http://****@hub.test\n" in result.stderr
+    assert "\nerror: unexpected RuntimeError: no answer from http://****@hub.test\n" in result.stderr
+    assert "me:word" not in result.stderr
+
+
 def test_words_from_outside_cannot_steer_the_terminal(cli: Cli) -> None:
     result = cli("run", "-f", "a\x1b]52;c;aGk=\x07\u202eb", terminals="stderr")
     assert r"no such file: `a\x1b]52;c;aGk=\x07\u202eb`" in result.stderr
