@@ -222,7 +222,7 @@ def _file_at_fault(path: Path, what: str) -> Iterator[None]:
     """
     try:
         yield
-    except MemoryError:
+    except (MemoryError, OverflowError, TypeError):  # of this machine, or of ids that are none
         raise
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":

@@ -213,6 +213,12 @@ def test_a_text_that_the_library_fails_on_later_is_an_error_of_the_file(director
         tokenizer.decode(tokenizer.encode("x"))
 
 
+@pytest.mark.parametrize("id", [-1, 2**40, "a"])
+def test_what_is_no_id_is_not_the_fault_of_the_file(tokenizer: Tokenizer, id: object) -> None:
+    with pytest.raises((OverflowError, TypeError)):
+        tokenizer.decode([id])  # type: ignore[list-item]
+
+
 def test_ctrl_c_while_a_text_is_encoded_is_not_the_fault_of_the_file(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
