@@ -26,7 +26,6 @@ from localdiff.options import MAX_TOKENS, GenerateOptions
 from localdiff.ui.output import DIM, YELLOW, Output
 from localdiff.ui.question import AskUser
 from localdiff.ui.reply import Reply
-from localdiff.view.columns import folded
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,9 +114,7 @@ class ChatState:
 
     def say(self, text: str, style: str = "") -> None:
         """Print sentences for the user, broken between words where the terminal is narrower."""
-        stream = self.output.stderr
-        lines = [part for line in text.split("\n") for part in folded(line, stream.room)]
-        stream.write("".join(f"{stream.styled(line, style) if style else line}\n" for line in lines))
+        self.output.stderr.say(text, style)
 
     def show(self, text: str) -> None:
         """Print whole lines that are as they should be: a table, or what somebody wrote."""

@@ -78,13 +78,13 @@ class Loading:
         """Say what Ctrl-C leaves of a download."""
         if self._stage == "download" and not self._output.quiet:
             self._status.clear()
-            self._output.stderr.write("Stopped. Finished files are kept; the same command continues.\n")
+            self._output.stderr.say("Stopped. Finished files are kept; the same command continues.")
 
     def _require_yes(self) -> None:
         self._status.clear()
         if not confirmed(self._ask, "Download?", otherwise="`--yes` downloads without asking"):
             if not self._output.quiet:
-                self._output.stderr.write("Nothing was downloaded.\n")
+                self._output.stderr.say("Nothing was downloaded.")
             raise KeyboardInterrupt  # which ends the command just as a Ctrl-C here does
         self._status.show(self._text)
 

@@ -30,7 +30,7 @@ def list_models(output: Output, *, as_json: bool) -> int:
         return 0
     if not models:
         folder = printable(str(paths.models_dir()))
-        output.stderr.write(f"There is no quantized model in {folder}; `localdiff quantize` makes one.\n")
+        output.stderr.say(f"There is no quantized model in {folder}; `localdiff quantize` makes one.")
         return 0
     rows = [HEAD, *(_row(model) for model in models)]
     lines = aligned(rows, "<<><", width=output.stdout.room, headed=True)
@@ -38,7 +38,7 @@ def list_models(output: Output, *, as_json: bool) -> int:
     for model in models:
         if model.state != "finished":
             what = model.problem or "unfinished"
-            output.stderr.write(f"{printable(f'{model.name}: {what}; {remedy(model)}')}\n")
+            output.stderr.say(printable(f"{model.name}: {what}; {remedy(model)}"))
     return 0
 
 
@@ -60,11 +60,11 @@ def remove_model(name: str, output: Output, *, ask: AskUser | None, yes: bool) -
     what = shown_size(model.nbytes) if leads_to is None else f"a link to {leads_to}, which is kept"
     question = printable(f"Delete {model.directory} ({what})?")
     if not yes and not confirmed(ask, question, otherwise="`--yes` deletes without asking"):
-        output.stderr.write("Nothing was done.\n")
+        output.stderr.say("Nothing was done.")
         return INTERRUPTED
     with locked(target):
         model_store.remove(model)
-    output.stderr.write(printable(f"Deleted {name}: {'freed' if leads_to is None else 'it was'} {what}.") + "\n")
+    output.stderr.say(printable(f"Deleted {name}: {'freed' if leads_to is None else 'it was'} {what}."))
     return 0
 
 

@@ -57,7 +57,7 @@ class Waiting:
         if stdin.isatty():
             if self.output.notes:
                 end = "Ctrl-Z and Enter end it" if sys.platform == "win32" else "Ctrl-D ends it"
-                self.output.stderr.write(f"Reading the prompt from the terminal; {end}.\n")
+                self.output.stderr.say(f"Reading the prompt from the terminal; {end}.")
             yield
             return
         status = StatusLine(self.output.stderr, shown=self.shown and not self.output.quiet)

@@ -114,6 +114,11 @@ class Stream:
                 error.filename = error.filename or self.name or None
                 raise
 
+    def say(self, text: str, style: str = "") -> None:
+        """Write sentences, broken between words where the terminal is narrower."""
+        lines = [part for line in text.split("\n") for part in folded(line, self.room)]
+        self.write("".join(f"{self.styled(line, style) if style else line}\n" for line in lines))
+
     def write_json(self, value: object) -> None:
         """Write an object as lines of JSON.
 

@@ -42,6 +42,13 @@ def test_the_folder_of_an_empty_list_controls_no_terminal(cli: Cli, monkeypatch:
     assert "There is no quantized model in /no\\x1b[2J/models;" in cli("models").stderr
 
 
+def test_what_is_said_on_a_narrow_terminal_breaks_no_word(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_HOME", "/no")
+    monkeypatch.setenv("COLUMNS", "36")
+    said = cli("models", terminals="stderr").stderr
+    assert said == "There is no quantized model in\n/no/models; `localdiff quantize`\nmakes one.\n"
+
+
 def test_the_recipe_of_a_manifest_controls_no_terminal(cli: Cli) -> None:
     make("theirs", "4bit\x1b[2J")
     assert "theirs  4bit\\x1b[2J  3 MB" in cli("models").stdout
