@@ -10,6 +10,7 @@ import errno
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -139,6 +140,11 @@ def one_line(error: BaseException) -> str:
 def without_password(text: str) -> str:
     """A text with `****` for the name and the password in each address, as of a mirror or a proxy that wants them."""
     return re.sub(r"(?<=://)[^\s/]*@", "****@", text)
+
+
+def print_traceback(error: BaseException) -> None:
+    """Where an error comes from, on stderr, without a password of an address."""
+    print(without_password("".join(traceback.format_exception(error))), end="", file=sys.stderr)
 
 
 _ALLOCATIONS = (

@@ -11,7 +11,6 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -29,7 +28,7 @@ from localdiff.errors import (
     UsageError,
     WeightsError,
     keep_what_failed,
-    without_password,
+    print_traceback,
 )
 from localdiff.ui.output import Color, Output, decide
 
@@ -128,7 +127,7 @@ class Invocation:
     def _report(self, error: Exception) -> int:
         if is_set("LOCALDIFF_DEBUG"):
             with suppress(OSError):
-                print(without_password("".join(traceback.format_exception(error))), end="", file=sys.stderr)
+                print_traceback(error)
         keep_what_failed(error)
         user_error = worded(error)
         if isinstance(user_error, UsageError) and user_error.hint is None:

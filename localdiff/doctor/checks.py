@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,6 +32,8 @@ from localdiff.errors import (
     gpu_failure,
     keep_what_failed,
     out_of_resources,
+    print_traceback,
+    without_password,
 )
 from localdiff.model_store import is_demo, stored_models
 from localdiff.sizes import parse_size
@@ -194,7 +195,7 @@ def outcome(check: Check, env: Mapping[str, str]) -> list[Finding]:
         return check.run() if check.seconds is None else limited(check.run, check.seconds, progress=check.progress)
     except Exception as error:
         if is_set("LOCALDIFF_DEBUG", env) and not isinstance(error, TooSlowError | LocaldiffError | QuantError):
-            traceback.print_exception(error)
+            print_traceback(error)
         return [_failed(check, error)]
 
 
@@ -249,7 +250,7 @@ def _failed(check: Check, error: Exception) -> Finding:
     if (broken := broken_package(error)) is not None:
         _, reason, advice = broken
     else:
-        reason = str(error).partition("\n")[0]
+        reason = without_password(str(error)).partition("\n")[0]
         advice = busy_gpu(words or "") or (
             "this is a bug or a broken driver: please report it with what `LOCALDIFF_DEBUG=1 localdiff doctor` shows"
         )

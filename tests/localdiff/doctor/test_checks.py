@@ -114,6 +114,13 @@ def test_a_check_that_breaks(error: Exception, advice: str, capsys: pytest.Captu
     assert "Traceback" in capsys.readouterr().err
 
 
+def test_nothing_shown_of_a_check_that_breaks_has_a_password_of_an_address(capsys: pytest.CaptureFixture[str]) -> None:
+    (finding,) = outcome(breaking(RuntimeError("no answer from https://me:word@hub.test")), {"LOCALDIFF_DEBUG": "1"})
+    assert finding.text == "unexpected RuntimeError: no answer from https://****@hub.test"
+    shown = capsys.readouterr().err
+    assert "https://****@hub.test" in shown and "word@" not in shown
+
+
 @pytest.mark.parametrize(
     ("error", "public"),
     [
