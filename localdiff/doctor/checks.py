@@ -235,7 +235,7 @@ def _failed(check: Check, error: Exception) -> Finding:
     if isinstance(error, TooSlowError):
         return finding(
             status="warn",
-            text=f"no result after {check.seconds or 0:.0f} s",
+            text=f"no progress for {check.seconds or 0:.0f} s",
             advice="a disk, a driver or the network hangs: `localdiff doctor --quick` skips the computations",
         )
     if isinstance(error, LocaldiffError | QuantError):

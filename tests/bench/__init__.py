@@ -9,6 +9,7 @@
     gpu_clock, gpu_process                  its clock, and its processes: one that crashes leaves the GPU to the next
     gpu_card, gpu_peak                      which card it is, with which torch, Triton and commit; its peak of memory
     gpu_results                             its figures as they are written, and the tables of `docs/` made of them
+    tuning_noise                            how often `localdiff tune` is fooled by noise, without a GPU
     inner_loops                             instructions of the kernels' inner loops, without a GPU
 
     against_transformers                    one forward both ways, on random weights in the released shapes

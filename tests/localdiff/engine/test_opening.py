@@ -176,7 +176,9 @@ def test_a_template_that_wants_a_system_prompt_is_loaded(tmp_path: Path) -> None
     wants = "{% if messages[0].role != 'system' %}{{ raise_exception('no system prompt') }}{% endif %}"
     file = directory / "chat_template.jinja"
     file.write_text(wants + file.read_text())
-    Engine.load(directory, device="cpu")
+    engine = Engine.load(directory, device="cpu")
+    with pytest.raises(UsageError, match="no system prompt"):
+        next(iter(engine.generate("Spell the word mill.")))
 
 
 def test_a_setting_that_is_not_known_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
