@@ -13,6 +13,7 @@ from localdiff.ui.text_writer import TextWriter
 from localdiff.ui.watch import Render
 from localdiff.view.paragraphs import Passage, Transcript, finished_length
 from localdiff.view.sanitize import safe_text
+from localdiff.view.word_wrap import wrapped
 
 
 class ReplyPrinter:
@@ -65,8 +66,8 @@ class ReplyPrinter:
             if stream is None:
                 continue
             if passage.channel == "thought":
-                lines = (safe_text(passage.text) if stream.terminal else passage.text).split("\n")[:-1]
-                text = "".join(stream.styled(line, DIM) + "\n" for line in lines)
+                shown = wrapped(safe_text(passage.text), stream.columns) if stream.terminal else passage.text
+                text = "".join(stream.styled(line, DIM) + "\n" for line in shown.split("\n")[:-1])
             else:
                 assert self._render is not None  # without it the answer goes through `_answer`
                 text = self._render(passage.text, stream.columns)

@@ -19,6 +19,7 @@ from localdiff.ui.output import DIM, Stream
 from localdiff.view.columns import aligned
 from localdiff.view.sanitize import safe_text
 from localdiff.view.widths import shortened, text_width
+from localdiff.view.word_wrap import wrapped
 
 SHOWN_SESSIONS = 15
 _LEAST_SUMMARY = len("1 turn  W…")
@@ -109,11 +110,13 @@ def _turn_text(turn: Turn, stream: Stream, *, markdown: bool) -> str:
         names = ", ".join(printable(file.name) for file in turn.files)
         text += stream.styled(f"with {names}", DIM) + "\n"
     answer = safe_text(turn.answer).rstrip("\n") + "\n"
-    if markdown and stream.terminal:
-        from localdiff.chat.markdown import render
+    if not stream.terminal:
+        return text + answer
+    if not markdown:
+        return text + wrapped(answer, stream.columns)
+    from localdiff.chat.markdown import render
 
-        answer = render(turn.answer.rstrip("\n"), stream.columns, color=stream.color)
-    return text + answer
+    return text + render(turn.answer.rstrip("\n"), stream.columns, color=stream.color)
 
 
 def _summary(store: SessionStore, name: str) -> tuple[str, str]:

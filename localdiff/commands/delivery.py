@@ -17,7 +17,7 @@ from localdiff.errors import ResourceError, UsageError
 from localdiff.quoting import printable
 from localdiff.ui.output import Output, Stream
 from localdiff.ui.terminal import takes_output
-from localdiff.ui.text_writer import TextWriter
+from localdiff.view.sanitize import safe_text
 
 Wording: TypeAlias = Callable[[bool], str]
 """The text to deliver; the argument says whether JSON in it has to be ASCII, for a terminal for example."""
@@ -93,10 +93,10 @@ class Delivery:
         stdout = self.output.stdout
         if stdout.missing or not takes(stdout, hurried=self.hurried):
             return None
-        answer = TextWriter(stdout, whole_lines=False, ends_line=True)
+        exact = text(stdout.escapes_json)
+        shown = safe_text(exact) if stdout.terminal else exact
         try:
-            answer.add(text(stdout.escapes_json))
-            answer.end()
+            stdout.write(shown if shown.endswith("\n") else shown + "\n")
         except OSError:  # nobody reads it, the terminal is gone, or the disk is full
             return None
         return f"stdout has the {what}"

@@ -28,6 +28,7 @@ from localdiff.view.canvas_view import Drawn
 from localdiff.view.layout import Size
 from localdiff.view.palette import PaletteName, resolve_palette
 from localdiff.view.sanitize import safe_text
+from localdiff.view.word_wrap import wrapped
 
 Form: TypeAlias = Literal["html", "text", "json", "svg", "cast"]
 
@@ -134,7 +135,9 @@ def replay(request: ReplayRequest, output: Output, *, keyboard: TextIO | None) -
     if form in _UTF8:
         output.stdout.write_utf8(text)
     else:
-        output.stdout.write(safe_text(text) if on_terminal else text)
+        shown = safe_text(text) if on_terminal else text
+        is_reply = form == "text" and request.block is None and request.step is None
+        output.stdout.write(wrapped(shown, output.stdout.columns) if on_terminal and is_reply else shown)
     if on_terminal and not text.endswith("\n"):
         output.stdout.write("\n")
     return 0

@@ -17,11 +17,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import TextIO
+from typing import TextIO, get_args
 
 from localdiff.events import (
     BlockCommitted,
     BlockStarted,
+    Channel,
     DenoiseStep,
     Event,
     RunFinished,
@@ -42,6 +43,7 @@ from localdiff.view.paragraphs import Passage, Transcript, finished_length, fini
 from localdiff.view.pieces import Pieces
 from localdiff.view.sanitize import safe_text
 from localdiff.view.scene import Scene, fold
+from localdiff.view.word_wrap import WordWrap
 
 DEFAULT_FPS = 20.0
 LINE_FPS = 4.0
@@ -105,6 +107,7 @@ class LiveView:
             clock=clock,
         )
         self._scene = Scene(slowed=slow > 0, legend=watch.legend)
+        self._wraps = {channel: WordWrap(lambda: self._size().columns) for channel in get_args(Channel)}
         self._transcript = Transcript(finished_lines if watch.render is None else finished_length)
         self._mailbox: Mailbox[Frame] = Mailbox()
         self._undrawn: list[Frame] = []
@@ -203,11 +206,10 @@ class LiveView:
         return "".join(self._encoded(passage) for passage in passages if passage.channel in self._watch.prints)
 
     def _encoded(self, passage: Passage) -> str:
-        if passage.channel == "thought":
-            return encode_thought(passage.text)
-        if self._watch.render is None:
-            return safe_text(passage.text)
-        return self._watch.render(passage.text, self._size().columns)
+        if passage.channel == "answer" and self._watch.render is not None:
+            return self._watch.render(passage.text, self._size().columns)
+        text = self._wraps[passage.channel].add(safe_text(passage.text))
+        return encode_thought(text) if passage.channel == "thought" else text
 
     def _put(self, frame: Frame, *, keep: bool) -> None:
         if self._thread is None:

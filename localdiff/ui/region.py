@@ -118,7 +118,7 @@ def _rows(rows: Sequence[str], previous: Sequence[str], *, clears_below: bool) -
 
 
 def _lines(text: str) -> str:
-    """Final text in place of old rows: the terminal breaks long lines itself, so that they can be copied whole.
+    """Final text in place of old rows; the terminal breaks long lines itself, so that they can be copied whole.
 
     Unlike frames it is not written over what was there: cells that were erased behind a line would stay part of it in
     tmux, as blanks that a wider window breaks into empty rows.

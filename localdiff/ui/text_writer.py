@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from localdiff.ui.output import Stream
 from localdiff.view.sanitize import safe_text
+from localdiff.view.word_wrap import WordWrap
 
 
 class TextWriter:
-    """Text on its way to a stream: exact into a pipe or a file, made safe on a terminal.
+    """Text on its way to a stream: exact into a pipe or a file; on a terminal made safe, and broken between words.
 
     A stream may share its screen with another one that moves; then only whole lines are written, so that what the other
     one writes begins in the first column. A pipe's reader may print on that screen as well.
@@ -23,6 +24,7 @@ class TextWriter:
     def __init__(self, stream: Stream, *, whole_lines: bool, style: str | None = None, ends_line: bool = False) -> None:
         self._stream = stream
         self._whole_lines = whole_lines and (stream.terminal or stream.piped)
+        self._wrap = WordWrap(lambda: stream.columns) if stream.terminal else None
         self._style = style
         self._ends_line = ends_line or stream.terminal or style is not None
         self._buffer = ""
@@ -36,6 +38,8 @@ class TextWriter:
     def end(self) -> None:
         """Write what is left, and end the last line unless the text is exact."""
         self._write(len(self._buffer))
+        if self._wrap is not None:
+            self._put(self._wrap.end())
         if self._open and self._ends_line:
             self._stream.write("\n")
             self._open = False
@@ -47,8 +51,9 @@ class TextWriter:
 
     def _write(self, length: int) -> None:
         text, self._buffer = self._buffer[:length], self._buffer[length:]
-        if not text:
-            return
-        text = safe_text(text) if self._stream.terminal else text
-        self._stream.write(text if self._style is None else self._stream.styled(text, self._style))
-        self._open = not text.endswith("\n")
+        self._put(text if self._wrap is None else self._wrap.add(safe_text(text)))
+
+    def _put(self, text: str) -> None:
+        if text:
+            self._stream.write(text if self._style is None else self._stream.styled(text, self._style))
+            self._open = not text.endswith("\n")

@@ -10,6 +10,7 @@ which is erased with the rest of the row.
 from __future__ import annotations
 
 import io
+import textwrap
 import threading
 from typing import Any
 
@@ -163,10 +164,26 @@ class FakeTerminal(io.StringIO):
         self.screen.resize(rows, columns)
 
 
+def lines_of(text: str, columns: int = 80) -> list[str]:
+    """Lines that final text of narrow characters has on a terminal: broken between words, except in code."""
+    lines, is_code = [], False
+    for line in text.rstrip("\n").split("\n"):
+        is_fence = line.startswith("```")
+        is_code ^= is_fence
+        whole = is_code or is_fence or not line
+        lines += [line] if whole else textwrap.wrap(line, columns - 1, break_on_hyphens=False, break_long_words=False)
+    return lines
+
+
 def rows_of(text: str, columns: int = 80) -> list[str]:
-    """Text of narrow characters as a terminal breaks it, without the empty rows at its end."""
+    """Final text of narrow characters as a terminal shows it, without the empty rows at its end."""
+    return [row for line in lines_of(text, columns) for row in torn(line, columns)]
+
+
+def torn(text: str, columns: int = 80) -> list[str]:
+    """Text of narrow characters as a terminal itself breaks it."""
     return [
         line[start : start + columns].rstrip()
-        for line in text.rstrip("\n").split("\n")
+        for line in text.split("\n")
         for start in range(0, max(1, len(line)), columns)
     ]

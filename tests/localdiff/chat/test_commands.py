@@ -687,3 +687,11 @@ def test_markup_is_shown_as_it_is_where_there_is_no_terminal(room: Room) -> None
     room("Hi", session="plans")
     turns = SessionStore(room.sessions).look("plans").session.turns
     assert earlier_turns(turns, Stream(file=io.StringIO()), markdown=True) == ">>> Hi\nUse **this**."
+
+
+def test_earlier_answers_are_broken_between_words_as_they_were_printed(room: Room) -> None:
+    room.model = ScriptedChatModel(replies=[said("Use **this** and that.")])
+    room("Hi", session="plans")
+    turns = SessionStore(room.sessions).look("plans").session.turns
+    screen = Stream(file=io.StringIO(), terminal=True, width=16)
+    assert earlier_turns(turns, screen, markdown=False) == ">>> Hi\nUse **this**\nand that."

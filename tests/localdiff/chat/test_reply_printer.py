@@ -33,6 +33,17 @@ def test_a_thought_is_printed_to_its_end_before_the_answer() -> None:
     assert paper.getvalue().endswith("last\nThe answer.\n")
 
 
+def test_lines_are_broken_between_words_on_a_terminal() -> None:
+    for is_terminal, written in ((True, "hm hm\nhm\none two\nthree\n"), (False, "hm hm hm\none two three\n")):
+        paper = io.StringIO()
+        stream = Stream(file=paper, terminal=is_terminal, width=8)
+        printer = ReplyPrinter(answers=stream, thoughts=stream)
+        for event in (committed("thought", "hm hm hm"), committed("answer", "one two thr"), committed("answer", "ee")):
+            printer.on_event(event)
+        printer.close()
+        assert paper.getvalue() == written
+
+
 def test_a_pipe_gets_whole_lines_where_its_reader_may_share_the_screen() -> None:
     for whole_lines, written in ((True, ["", "one\n", "one\n"]), (False, ["on", "one\ntw", "one\ntwo"])):
         reader, writer = os.pipe()

@@ -132,6 +132,21 @@ def test_a_terminal_gets_text_that_does_nothing(cli: Cli, tmp_path: Path) -> Non
     assert cli("replay", str(file), "--to", "text").stdout == hostile.TEXT * 2
 
 
+def test_a_terminal_gets_an_answer_broken_between_words_and_moments_and_json_as_they_are(
+    cli: Cli, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    exact = cli("replay", str(file), "--to", "text").stdout
+    shown = cli("replay", str(file), "--to", "text", terminals="stdout").stdout
+    assert max(map(len, exact.split("\n"))) >= 30 > max(map(len, shown.split("\n")))
+    assert shown.split() == exact.split()
+    for form in (["json"], ["text", "--step", "1"]):
+        assert (
+            cli("replay", str(file), "--to", *form, terminals="stdout").stdout
+            == cli("replay", str(file), "--to", *form).stdout
+        )
+
+
 def test_a_torn_trace_is_called_so_and_shown(cli: Cli, file: Path) -> None:
     file.write_bytes(DATA[: len(DATA) // 2])
     result = cli("replay", str(file), "--to", "json")

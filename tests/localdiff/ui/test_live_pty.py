@@ -14,7 +14,7 @@ import pytest
 from localdiff.ui.region import RESTORE, SYNC_OFF, SYNC_ON
 from tests.fakes.canvas import SCRIPTS
 from tests.screens.processes import TIMEOUT, Terminal, environment, terminal
-from tests.screens.terminal import rows_of
+from tests.screens.terminal import rows_of, torn
 
 TEXT = SCRIPTS["latin"]
 RUN = ("run", "-m", "demo", "hi")
@@ -256,7 +256,7 @@ def test_a_reader_that_prints_on_the_same_screen(tmp_path: Path) -> None:
     run.wait_for("settled")
     assert run.finish() == 0
     shown = everything(run)
-    text = rows_of(TEXT.rsplit("\n", 1)[0])
+    text = torn(TEXT.rsplit("\n", 1)[0])
     printed = [row for row in shown if "tok/s" not in row]  # a slow reader may print behind the footer
     assert printed[: len(text)] == text, "whole lines come as they are committed"
     assert "code 0" in shown

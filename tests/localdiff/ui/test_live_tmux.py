@@ -18,7 +18,7 @@ import pytest
 from localdiff.view.widths import split_columns, text_width
 from tests.fakes.canvas import SCRIPTS
 from tests.screens.processes import ROOT, TIMEOUT, environment, wait_until
-from tests.screens.terminal import rows_of
+from tests.screens.terminal import lines_of, rows_of
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not here")
 
@@ -104,9 +104,10 @@ def test_every_frame_is_whole_and_clean_text_is_left(size: tuple[int, int], tmp_
                 assert first - heads[0] in (1, 2)
         colored = any("38;5;" in row for row in tmux.screen("-e"))
         left = tmux.left()
-        lines = tmux("capture-pane", "-p", "-J", "-S", "-").split("\n")[: TEXT.count("\n")]
+        lines = tmux("capture-pane", "-p", "-J", "-S", "-").split("\n")
     assert seen > 10
-    assert lines == TEXT.split("\n")[:-1], "lines are whole, and no blanks of a draft are left behind them"
+    text = lines_of(TEXT, columns)
+    assert lines[: len(text)] == text, "lines of code are whole, and no blanks of a draft are left behind any"
     assert len(heights) == len({block for block, _ in heights}), f"a page never changes its height: {heights}"
     assert not colored
     text = rows_of(TEXT, columns)

@@ -122,6 +122,17 @@ def test_stdout_on_the_terminal_and_stderr_in_a_pipe() -> None:
     assert log[4] == f"{FOOTER} ctx 27/8,192"
 
 
+def test_lines_are_broken_between_words_wherever_a_block_ends() -> None:
+    script = {"blocks": [{"thought": "hm hm hm hm", "text": "one two thr"}, {"text": "ee four fi"}, {"text": "ve"}]}
+    run = terminal(*RUN, script=script, stderr=subprocess.PIPE, columns=11)
+    assert run.finish() == 0
+    assert run.lines() == ["one two", "three four", "five"]
+    for options in ((), ("--live", "off")):
+        run = terminal(*RUN, *options, script=script, columns=11)
+        assert run.finish() == 0
+        assert run.lines()[:5] == ["hm hm hm", "hm", "one two", "three four", "five"]
+
+
 def test_both_in_pipes() -> None:
     result = process(*RUN, script=SCRIPT)
     assert (result.code, result.stdout, result.stderr) == (0, ANSWER, "")
@@ -261,6 +272,19 @@ def test_ctrl_c_leaves_the_output_file_as_it_was_and_prints_the_text(tmp_path: P
     assert run.lines()[-2:] == ["Kept.", f"warning: `{path}` is unchanged; stdout has the finished part"]
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_ctrl_c_prints_json_whose_lines_are_not_broken(tmp_path: Path) -> None:
+    path = tmp_path / "answer.json"
+    path.write_text("old")
+    text = "Kept, and longer than a row of this terminal, which has the usual number of columns."
+    script = ENDLESS | {"blocks": [{"text": text, "steps": 1}, {"text": "Dropped.", "steps": 1000}]}
+    run = terminal(*RUN, "--json", "-o", str(path), script=script, columns=80)
+    run.wait_for("block 2/≤2")
+    run.type(b"\x03")
+    assert run.finish() == 130
+    shown = run.raw.decode()
+    assert json.JSONDecoder().raw_decode(shown[shown.index("{") :])[0]["text"] == text
 
 
 def test_no_prompt_on_a_terminal_does_not_wait() -> None:

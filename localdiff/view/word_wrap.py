@@ -1,0 +1,107 @@
+"""Final text for a terminal, its lines broken between words.
+
+Knows blanks, fences of code, and how a terminal fills its rows; knows nothing about streams. Code is not touched, so
+that it can be copied as it is: the terminal breaks its lines, as it does a word that is longer than a row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from localdiff.view.widths import character_width, text_width
+
+_TAB_COLUMNS = 8
+_BLANKS = " \t"
+_TOKEN = re.compile(r"(?!\Z)([ \t]*)([^ \t\n]*)(\n?)")
+_FENCE = re.compile(r"(`{3,})[^`]*\Z|(~{3,})")
+
+
+class WordWrap:
+    """Breaks a text that comes piece by piece; a word that the next piece may go on with is held back.
+
+    Args:
+        columns: of the terminal, asked for each piece; no row that is broken here reaches the last one.
+    """
+
+    def __init__(self, columns: Callable[[], int]) -> None:
+        self._columns = columns
+        self._held = ""
+        self._used = 0  # columns of the row that is being filled
+        self._begins = True  # whether the line has no word yet
+        self._fence = ""  # what closes the block of code
+        self._is_code = False  # whether this line is code, or a fence
+
+    def add(self, text: str) -> str:
+        """What can be written now, given more safe text."""
+        text = self._held + text
+        last = max(map(text.rfind, (*_BLANKS, "\n")))
+        length = last + 1 if text[last : last + 1] == "\n" else len(text[: last + 1].rstrip(_BLANKS))
+        self._held = text[length:]
+        return self._broken(text[:length])
+
+    def end(self) -> str:
+        """What was held back; the next piece begins a line."""
+        text = self._broken(self._held)
+        self._held = ""
+        self._begin_line()
+        return text
+
+    def _broken(self, text: str) -> str:
+        columns = self._columns()
+        return "".join(self._placed(match[1], match[2], match[3], columns) for match in _TOKEN.finditer(text))
+
+    def _placed(self, gap: str, word: str, newline: str, columns: int) -> str:
+        """A word with the blanks before it, on this row or on a new one."""
+        if word and self._begins:
+            self._note_fence(gap, word)
+        start = _behind_blanks(self._used, gap)
+        if start + _head(word) >= columns and not (self._begins or self._is_code):
+            gap, start = ("\n", 0) if word else ("", self._used)
+        self._used = _behind(start % columns, word, columns)
+        self._begins = self._begins and not word
+        if newline:
+            self._begin_line()
+        return gap + word + newline
+
+    def _begin_line(self) -> None:
+        self._used, self._begins, self._is_code = 0, True, self._fence != ""
+
+    def _note_fence(self, gap: str, word: str) -> None:
+        """Whether a line that begins with this word opens or closes a block of code."""
+        if self._fence:
+            if word.startswith(self._fence) and not word.strip(self._fence[0]):
+                self._fence = ""
+        elif match := _FENCE.match(word):
+            self._fence = match[1] or match[2]
+            self._is_code = True
+
+
+def wrapped(text: str, columns: int) -> str:
+    """A whole safe text, broken as `WordWrap` breaks it."""
+    wrap = WordWrap(lambda: columns)
+    return wrap.add(text) + wrap.end()
+
+
+def _head(word: str) -> int:
+    """Columns that a row needs for the beginning of a word: a line may end at any wide character."""
+    for index, character in enumerate(word):
+        if character_width(character) == 2:
+            return text_width(word[: index + 1])
+    return text_width(word)
+
+
+def _behind_blanks(used: int, blanks: str) -> int:
+    for blank in blanks:
+        used += _TAB_COLUMNS - used % _TAB_COLUMNS if blank == "\t" else 1
+    return used
+
+
+def _behind(used: int, word: str, columns: int) -> int:
+    """Columns of the row that a terminal is at behind a word, which may fill several rows."""
+    if used + (width := text_width(word)) <= columns:
+        return used + width
+    for character in word:
+        width = character_width(character)
+        used = used + width if used + width <= columns else width
+    return used
