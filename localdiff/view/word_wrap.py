@@ -54,7 +54,7 @@ class WordWrap:
     def _placed(self, gap: str, word: str, newline: str, columns: int) -> str:
         """A word with the blanks before it, on this row or on a new one."""
         if word and self._begins:
-            self._note_fence(gap, word)
+            self._note_fence(word)
         start = _behind_blanks(self._used, gap)
         if start + _head(word) >= columns and not (self._begins or self._is_code):
             gap, start = ("\n", 0) if word else ("", self._used)
@@ -67,7 +67,7 @@ class WordWrap:
     def _begin_line(self) -> None:
         self._used, self._begins, self._is_code = 0, True, self._fence != ""
 
-    def _note_fence(self, gap: str, word: str) -> None:
+    def _note_fence(self, word: str) -> None:
         """Whether a line that begins with this word opens or closes a block of code."""
         if self._fence:
             if word.startswith(self._fence) and not word.strip(self._fence[0]):
