@@ -46,7 +46,7 @@ def draft_block(
         number: the block's, from 1.
         commit_ids: the block before, or for the first one the end of the prompt, where those are not in the cache yet:
             the first step writes them there.
-        cancel: checked after each step.
+        cancel: checked after each step but the last, which ends the block anyway.
 
     Raises:
         WeightsError: the logits are NaN or infinite.
@@ -82,7 +82,7 @@ def draft_block(
         yield step.event
         if step.converged:
             draft.reason = "converged"
-        elif cancel.is_set():
+        elif cancel.is_set() and draft.steps < run.settings.max_steps:
             draft.ids, draft.reason = (), "cancelled"
             steps.close()  # a denoiser serves one block at a time, and events follow
     draft.seconds = time.perf_counter() - began

@@ -410,6 +410,16 @@ def test_a_cancel_with_the_last_step_keeps_the_block(tmp_path: Path, last: int, 
     assert len(end_of(events).token_ids) == 8 - (last == END)
 
 
+def test_a_cancel_with_the_last_step_there_is_keeps_the_block(tmp_path: Path) -> None:
+    """It is as final as one that converged: no step is left that could be saved."""
+    engine = scripted(tmp_path, *([[A] * 8, [B] * 8] * 10))
+    events = cancel_when(lambda event: isinstance(event, DenoiseStep) and event.step == 3, engine, cap=3)
+    assert [(block.reason, block.token_ids) for block in of(BlockCommitted, events)] == [("step_limit", (A,) * 8)]
+    finished = end_of(events)
+    assert (finished.reason, finished.token_ids) == ("cancelled", (A,) * 8)
+    assert text_of(events) == "a" * 8
+
+
 def test_the_figures_are_counted_once_and_agree(tmp_path: Path) -> None:
     events = list(scripted(tmp_path, [A] * 8).generate("x", options(max_tokens=20)))
     stats = end_of(events).stats
