@@ -25,7 +25,10 @@ class SampleNoise(Protocol):
         """Called once before the samples of a denoise step are drawn."""
 
     def sample(self, probs: Tensor, first_row: int) -> Tensor:
-        """[R] ids drawn from `probs` [R, V] fp32, for canvas rows `first_row ...`."""
+        """[R] ids drawn from `probs` [R, V] fp32, for canvas rows `first_row ...`; any ids, where those are NaN.
+
+        The step is refused then, once its entropies are known.
+        """
 
 
 class Noise(SampleNoise, Protocol):
@@ -140,4 +143,6 @@ class ReferenceNoise:
     def sample(self, probs: Tensor, first_row: int) -> Tensor:
         if first_row:
             raise ValueError(f"reference noise draws for the whole canvas at once, not from {first_row=}")
+        if probs.isnan().any():  # which `multinomial` refuses, with an error that does not say whose fault it is
+            return torch.zeros(len(probs), dtype=torch.int64)
         return torch.multinomial(probs, num_samples=1, generator=self._generator).squeeze(1)

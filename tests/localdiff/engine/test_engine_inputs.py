@@ -232,3 +232,11 @@ def test_the_text_is_the_decoding_of_the_ids_without_control_tokens(engine: Engi
         assert shown == engine.tokenizer.decode(finished.token_ids)
     committed = [token for block in of(BlockCommitted, events) for token in block.token_ids]
     assert finished.token_ids == tuple(token for token in committed if token not in (tiny.EOS, tiny.TURN_END))
+
+
+@pytest.mark.parametrize("values", [{}, {"noise": "reference"}, {"temperature": 0.0}], ids=str)
+def test_weights_that_are_no_numbers_are_an_error_with_every_noise(tmp_path: Path, values: dict[str, Any]) -> None:
+    network = tiny.model()
+    network.norm.weight[3] = torch.nan
+    with pytest.raises(WeightsError, match="the logits of block 1, step 1 are not finite"):
+        run(tiny.engine(tmp_path, network=network), **values)
