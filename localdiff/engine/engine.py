@@ -10,7 +10,6 @@ import secrets
 import threading
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import torch
@@ -182,14 +181,13 @@ class Engine:
         run = self._start(prompt, options, noise, stop_rule, prefix_cache)
         runs = run.prefix_cache.runs
         try:
-            with adapter_may_be_at_fault(self.identity.adapter):
-                for event in chain((run.started,), self._answer(run, cancel)):
-                    yield event
-                    if run.prefix_cache.runs != runs and not isinstance(event, RunFinished):
-                        raise UsageError(
-                            "another run started on this prefix cache before this one was over",
-                            "finish a run, or close its iterator, before the next one on the same conversation",
-                        )
+            for event in self._answer(run, cancel):
+                yield event
+                if run.prefix_cache.runs != runs and not isinstance(event, RunFinished):
+                    raise UsageError(
+                        "another run started on this prefix cache before this one was over",
+                        "finish a run, or close its iterator, before the next one on the same conversation",
+                    )
         finally:
             if prefix_cache is None:
                 self._spare.append(run.prefix_cache)  # for the next run; one that began meanwhile has its own
@@ -200,6 +198,7 @@ class Engine:
         return PrefixCache(self.model, self.layer_devices)
 
     def _answer(self, run: Run, cancel: threading.Event) -> Iterator[Event]:
+        yield run.started
         # 2. The encoder writes them into the cache; the last ones may be left to the first denoise step.
         commit_ids = yield from prefill(run, cancel, chunk=self.prefill_chunk, max_left=self._max_left)
         finish: FinishReason | None = "cancelled" if cancel.is_set() else None
@@ -207,7 +206,8 @@ class Engine:
         while finish is None:
             block += 1
             # 3. and 4. A canvas of noise is denoised, until its draft is stable and confident.
-            draft = yield from draft_block(run, self.denoiser, block, commit_ids, cancel)
+            with adapter_may_be_at_fault(self.identity.adapter):
+                draft = yield from draft_block(run, self.denoiser, block, commit_ids, cancel)
             # 5. The draft becomes final, cut after its first end token and at the limit.
             final, finish = run.cut(draft.ids)
             if draft.reason == "cancelled" or (finish is None and cancel.is_set()):

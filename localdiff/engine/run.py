@@ -80,7 +80,7 @@ def end_ids_of(generation_config: Mapping[str, Any]) -> tuple[int, ...]:
 
 @contextmanager
 def adapter_may_be_at_fault(adapter: str | None) -> Iterator[None]:
-    """Has the hint of an error of weights name the adapter, if there is one."""
+    """Surrounds what a network computes: the hint of an error of weights names the adapter, if there is one."""
     try:
         yield
     except WeightsError as error:
