@@ -55,7 +55,8 @@ def is_local(steps: Sequence[str]) -> bool:
 class ReplyDecoder:
     """Decodes the ids of a reply to the text of its thought and of its answer, without control tokens.
 
-    All texts of one channel, concatenated, are the decoded ids that `ChannelSplitter` assigns to that channel.
+    Every run of ids that `ChannelSplitter` assigns to one channel is decoded by itself: its texts, concatenated, are
+    the decoded run, and all of them come before any text of the next one.
 
     Args:
         tool_calls: keep tool calls in the answer, whole and with their markers as text; otherwise they are
@@ -64,19 +65,23 @@ class ReplyDecoder:
     """
 
     def __init__(self, tokenizer: Tokenizer, *, tool_calls: bool = False, prompt: Sequence[int] = ()) -> None:
+        self._tokenizer = tokenizer
         self._splitter = ChannelSplitter(tokenizer, tool_calls=tool_calls, prompt=prompt)
+        self._channel: Channel = "answer"
         # The splitter has removed every control token except those of a tool call that is kept.
-        self._decoders: dict[Channel, StreamDecoder] = {
-            "thought": StreamDecoder(tokenizer),
-            "answer": StreamDecoder(tokenizer),
-        }
+        self._decoder = StreamDecoder(tokenizer)
 
     def push(self, ids: Sequence[int]) -> list[tuple[Channel, str]]:
         """Takes more ids and returns, in order, the text that is now final; no text is empty."""
-        texts = [(channel, self._decoders[channel].push(run)) for channel, run in self._splitter.push(ids)]
+        texts: list[tuple[Channel, str]] = []
+        for channel, run in self._splitter.push(ids):
+            if channel != self._channel:
+                texts += self.finish()
+                self._channel, self._decoder = channel, StreamDecoder(self._tokenizer)
+            texts.append((channel, self._decoder.push(run)))
         return [(channel, text) for channel, text in texts if text]
 
     def finish(self) -> list[tuple[Channel, str]]:
-        """Returns the rest of each channel, when no more ids come."""
-        texts = [(channel, decoder.finish()) for channel, decoder in self._decoders.items()]
-        return [(channel, text) for channel, text in texts if text]
+        """Returns the rest, when no more ids come."""
+        text = self._decoder.finish()
+        return [(self._channel, text)] if text else []

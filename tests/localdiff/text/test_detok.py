@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,19 @@ def test_a_reply_that_ends_inside_a_character_says_so(gemma: Tokenizer) -> None:
     assert decoder.finish() == [("answer", "\ufffd")]
 
 
+def test_a_thought_that_ends_in_bytes_is_out_before_the_answer(gemma: Tokenizer) -> None:
+    assert reply(gemma, "<|channel>thought\nhm €<channel|>ok", " the end") == [
+        *(("thought", "hm "), ("thought", "€"), ("answer", "ok"), ("answer", " the end")),
+    ]
+
+
+def test_a_character_does_not_go_on_behind_another_channel(gemma: Tokenizer) -> None:
+    euro, opening, closing = gemma.encode("€"), gemma.encode("<|channel>x\n"), gemma.encode("<channel|>")
+    decoder = ReplyDecoder(gemma)
+    pieces = decoder.push([*euro[:1], *opening, *gemma.encode("hm"), *closing, *euro[1:]]) + decoder.finish()
+    assert pieces == [("answer", "\ufffd"), ("thought", "hm"), ("answer", "\ufffd\ufffd")]
+
+
 def test_tool_calls_are_text_when_asked_for(gemma: Tokenizer) -> None:
     call = '<|tool_call>call:f{city:<|"|>Rome €<|"|>}<tool_call|>'
     blocks = (f"Wait.{call[:20]}", f"{call[20:]}<|tool_response>")
@@ -193,8 +207,8 @@ def test_nothing_shows_of_an_empty_reply(gemma: Tokenizer) -> None:
 
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_each_channel_adds_up_to_its_decoded_ids(gemma: Tokenizer, data: st.DataObject) -> None:
-    marker = st.sampled_from([*CONTROL, "thought\n"]).map(gemma.encode)
+def test_each_run_of_a_channel_is_decoded_before_the_next(gemma: Tokenizer, data: st.DataObject) -> None:
+    marker = st.sampled_from([*CONTROL, "<|channel>thought\n", "<|channel>\n€", "€<channel|>"]).map(gemma.encode)
     runs = data.draw(st.lists(st.one_of(marker, some_ids(gemma)), max_size=12))
     ids = [id for run in runs for id in run]
     tool_calls = data.draw(st.booleans())
@@ -204,6 +218,11 @@ def test_each_channel_adds_up_to_its_decoded_ids(gemma: Tokenizer, data: st.Data
     pieces += decoder.finish()
     assert all(text for _, text in pieces)
     runs_of = ChannelSplitter(gemma, tool_calls=tool_calls).push(ids)
-    for channel in ("thought", "answer"):
-        expected = gemma.decode([id for name, run in runs_of if name == channel for id in run], special=True)
-        assert "".join(text for name, text in pieces if name == channel) == expected
+    expected = [(channel, gemma.decode(run, special=True)) for channel, run in runs_of]
+    assert _joined(pieces) == _joined(expected)
+
+
+def _joined(pieces: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Texts of one channel that follow each other, as one."""
+    groups = groupby((piece for piece in pieces if piece[1]), itemgetter(0))
+    return [(channel, "".join(text for _, text in group)) for channel, group in groups]
