@@ -83,8 +83,9 @@ class SeededNoise:
 
     @final
     def sample(self, probs: Tensor, first_row: int) -> Tensor:
-        uniforms = self._uniforms[first_row : first_row + probs.shape[0]].to(probs.device)
-        return inverse_cumulative(probs, uniforms)
+        # All of a step's at once: for each copy to a GPU, the host waits until what it was given before is done.
+        self._uniforms = self._uniforms.to(probs.device)
+        return inverse_cumulative(probs, self._uniforms[first_row : first_row + len(probs)])
 
     def _stream(self, kind: str) -> torch.Generator:
         """Where a draw of this kind comes from."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from localdiff.diffusion import reading
 from localdiff.diffusion.noise import ReferenceNoise, SeededNoise
@@ -144,6 +147,28 @@ def test_samples_do_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch, bu
     assert torch.equal(
         read_logits(sample_logits(), softcap=30.0, temperature=0.8, noise=SeededNoise(5)).sampled, expected
     )
+
+
+class _Copies(TorchDispatchMode):
+    """Counts copies to another device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, op: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += op is torch.ops.aten._to_copy.default and "device" in (kwargs or {})
+        return op(*args, **(kwargs or {}))
+
+
+def test_the_numbers_of_a_step_are_copied_to_the_device_once() -> None:
+    noise, probs = SeededNoise(0), torch.empty(2, 50, device="meta")
+    with _Copies() as copies:
+        for _ in range(3):
+            noise.start_step(8)
+            for row in range(0, 8, 2):
+                noise.sample(probs, row)
+    assert copies.count == 3
 
 
 def test_one_seed_is_one_sequence_and_canvases_cover_the_vocabulary() -> None:
