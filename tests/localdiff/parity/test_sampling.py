@@ -94,6 +94,17 @@ def test_a_block_stops_when_the_reference_stops(config: dict[str, Any], drafts: 
             test.judge(canvas, entropy.float())
 
 
+def test_a_draft_of_nothing_but_padding_ends_a_block_of_the_reference_alone() -> None:
+    ours = SamplerSettings(stability=1)
+    test = StopTest(ours, pad_id=0)
+    criteria = StableAndConfidentStoppingCriteria(ours.stability, ours.confidence)
+    padding, sure = torch.zeros(8, dtype=torch.int64), torch.eye(8)[:1].repeat(8, 1) * 100
+    theirs = [bool(criteria(padding[None], sure[None])) for _ in range(2)]
+    assert theirs == [False, True]
+    verdicts = [test.judge(padding, _entropy(sure).float()) for _ in range(2)]
+    assert verdicts[1].stable and verdicts[1].confident and not verdicts[1].stop
+
+
 def _logits(length: int, seed: int, sharpness: float) -> Tensor:
     """Logits [L, V] whose rows are of very different entropies."""
     generator = torch.Generator().manual_seed(seed)
