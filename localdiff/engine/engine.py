@@ -162,7 +162,7 @@ class Engine:
         Nothing is computed, and no argument checked, before the first event is asked for.
 
         Args:
-            cancel: ends the run between denoise steps and between chunks of the prompt.
+            cancel: ends the run between denoise steps, between blocks and between chunks of the prompt.
             noise: source of randomness; by default what `options.noise` and `options.seed` say.
             stop_rule: which rule ends a block; values other than `both` are for measurements.
             prefix_cache: from `new_prefix_cache`. It keeps what a run has encoded; of a later prompt with the same
@@ -201,33 +201,34 @@ class Engine:
         yield run.started
         # 2. The encoder writes them into the cache; the last ones may be left to the first denoise step.
         commit_ids = yield from prefill(run, cancel, chunk=self.prefill_chunk, max_left=self._max_left)
-        finish: FinishReason | None = "cancelled" if cancel.is_set() else None
+        finish: FinishReason | None = None
         block = 0
-        while finish is None:
+        while finish is None and not cancel.is_set():
             block += 1
             # 3. and 4. A canvas of noise is denoised, until its draft is stable and confident.
             with adapter_may_be_at_fault(self.identity.adapter):
                 draft = yield from draft_block(run, self.denoiser, block, commit_ids, cancel)
             # 5. The draft becomes final, cut after its first end token and at the limit.
-            final, finish = run.cut(draft.ids)
-            if draft.reason == "cancelled" or (finish is None and cancel.is_set()):
-                finish = "cancelled"
+            final, finish = ((), "cancelled") if draft.reason == "cancelled" else run.cut(draft.ids)
             committed = BlockCommitted(
                 block=block, token_ids=final, steps=draft.steps, seconds=draft.seconds, reason=draft.reason
             )
             run.stats.block_done(committed)
             yield committed
-            for channel, text in run.commit(final, last=finish is not None):
+            for channel, text in run.commit(final):
                 yield TextCommitted(block=block, channel=channel, text=text)
             # 6. Another causal pass writes the block into the cache, or the next block's first step does.
             if self.denoiser.path.fuses_commits:
                 commit_ids = final
-            elif finish is None:
+            elif finish is None and not cancel.is_set():
                 run.prefix_cache.encode(final)
                 run.stats.commit_done()
+        for channel, text in run.reply.finish():
+            yield TextCommitted(block=block, channel=channel, text=text)
         # 7. The figures.
         visible = sum(token != run.started.pad_id for token in run.token_ids)
-        yield RunFinished(reason=finish, token_ids=tuple(run.token_ids), stats=run.stats.finish(visible))
+        stats = run.stats.finish(visible)
+        yield RunFinished(reason=finish or "cancelled", token_ids=tuple(run.token_ids), stats=stats)
 
     def prompt_ids(self, prompt: Prompt, options: GenerateOptions) -> list[int]:
         """The ids that the model is given for a prompt.

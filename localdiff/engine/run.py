@@ -53,11 +53,11 @@ class Run:
                 return tuple(draft[: place + 1]), "end_of_turn"
         return tuple(draft[:room]), self.limit_reason if len(draft) >= room else None
 
-    def commit(self, final: Sequence[int], *, last: bool) -> list[tuple[Channel, str]]:
+    def commit(self, final: Sequence[int]) -> list[tuple[Channel, str]]:
         """Adds a committed block, without its end token, and returns the text that is now final."""
         visible = [token for token in final if token not in self.started.end_ids]
         self.token_ids += visible
-        return self.reply.push(visible) + (self.reply.finish() if last else [])
+        return self.reply.push(visible)
 
 
 def end_ids_of(generation_config: Mapping[str, Any]) -> tuple[int, ...]:

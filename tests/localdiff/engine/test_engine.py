@@ -18,6 +18,8 @@ import pytest
 import torch
 
 from localdiff.engine import Engine
+from localdiff.engine.prefix_cache import PrefixCache
+from localdiff.engine.stats import StatsKeeper
 from localdiff.errors import ContextError, UsageError, WeightsError
 from localdiff.events import (
     BlockCommitted,
@@ -369,9 +371,11 @@ def test_a_thought_is_told_from_the_answer(tmp_path: Path) -> None:
     assert text_of(events) == "a"
 
 
-def cancel_when(test: Callable[[Event], bool], engine: Engine, **values: Any) -> list[Event]:
+def cancel_when(
+    test: Callable[[Event], bool], engine: Engine, *, prefix_cache: PrefixCache | None = None, **values: Any
+) -> list[Event]:
     cancel, events = threading.Event(), []
-    for event in engine.generate("abcdefgh", options(**values), cancel=cancel):
+    for event in engine.generate("abcdefgh", options(**values), cancel=cancel, prefix_cache=prefix_cache):
         events.append(event)
         if test(event):
             cancel.set()
@@ -388,6 +392,28 @@ def test_a_cancel_stops_between_chunks_of_the_prompt(tmp_path: Path) -> None:
 def test_a_cancel_before_the_start_computes_nothing(tmp_path: Path) -> None:
     events = cancel_when(lambda event: isinstance(event, RunStarted), tiny.engine(tmp_path))
     assert [type(event) for event in events] == [RunStarted, RunFinished]
+
+
+@pytest.mark.parametrize("kind", [BlockCommitted, TextCommitted])
+def test_a_cancel_between_two_blocks_computes_nothing_more(tmp_path: Path, kind: type[Event]) -> None:
+    engine = scripted(tmp_path, [A] * 8)
+    prefix_cache = engine.new_prefix_cache()
+    events = cancel_when(lambda event: isinstance(event, kind), engine, prefix_cache=prefix_cache)
+    assert len(of(BlockStarted, events)) == 1
+    finished = end_of(events)
+    assert (finished.reason, finished.token_ids, finished.stats.commit_passes) == ("cancelled", (A,) * 8, 0)
+    assert text_of(events) == "a" * 8
+    assert len(prefix_cache.ids) == start_of(events).prompt_tokens
+
+
+def test_a_cancel_while_a_block_is_written_into_the_cache_starts_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, cancel = scripted(tmp_path, [A] * 8), threading.Event()
+    monkeypatch.setattr(StatsKeeper, "commit_done", lambda _: cancel.set())
+    events = list(engine.generate("x", options(), cancel=cancel))
+    assert [block.reason for block in of(BlockCommitted, events)] == ["converged"]
+    assert (len(of(BlockStarted, events)), end_of(events).reason) == (1, "cancelled")
 
 
 def test_a_cancel_drops_the_draft_and_keeps_committed_blocks(tmp_path: Path) -> None:
