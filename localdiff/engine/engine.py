@@ -41,7 +41,18 @@ from localdiff.text.tokenizer import Tokenizer
 
 
 class Engine:
-    """A loaded model and everything it needs to generate."""
+    """A loaded model and everything it needs to generate.
+
+    Attributes:
+        model: the network.
+        tokenizer, template: those of its checkpoint.
+        identity: which model it is, and where and in which type it computes.
+        settings: sampler settings of its `generation_config.json`, which options override.
+        end_ids: ids that end a turn.
+        layer_devices: one device for all layers, or one per layer.
+        prefill_chunk: maximum number of ids of a prompt that one pass encodes.
+        denoiser: denoises its blocks.
+    """
 
     def __init__(
         self,

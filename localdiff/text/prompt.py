@@ -59,7 +59,8 @@ def prompt_ids(
         WeightsError: the tokenizer gives an id that the model has no embedding for.
     """
     if not isinstance(prompt, Sequence):
-        raise UsageError(f"a prompt is text, messages or token ids, not {kind_of(prompt)}")
+        hint = "`prompt.tolist()` makes a list of its ids" if hasattr(prompt, "tolist") else None  # torch, numpy
+        raise UsageError(f"a prompt is text, messages or token ids, not {kind_of(prompt)}", hint)
     if isinstance(prompt, bytes | bytearray):
         raise UsageError("the prompt is bytes, not text", "`prompt.decode()` makes text of bytes in UTF-8")
     ids = [] if isinstance(prompt, str) else [token for token in map(whole, prompt) if token is not None]

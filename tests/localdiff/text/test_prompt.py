@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
+import torch
 
 from localdiff.conversation import Conversation
 from localdiff.errors import UsageError
@@ -55,6 +57,15 @@ def test_a_message_that_a_template_would_misread_is_refused(tmp_path: Path, mess
 def test_what_is_no_sequence_is_no_prompt(tmp_path: Path, prompt: Any, kind: str) -> None:
     with pytest.raises(UsageError, match=f"a prompt is text, messages or token ids, not {kind}"):
         list(tiny.engine(tmp_path).generate(prompt))
+
+
+@pytest.mark.parametrize("prompt", [torch.tensor([2, 20]), numpy.array([2, 20])])
+def test_who_gives_ids_in_a_tensor_is_told_how_to_make_a_list_of_them(tmp_path: Path, prompt: Any) -> None:
+    engine = tiny.engine(tmp_path)
+    with pytest.raises(UsageError, match=f"not an? `{type(prompt).__name__}`") as raised:
+        list(engine.generate(prompt))
+    assert raised.value.hint == "`prompt.tolist()` makes a list of its ids"
+    assert engine.prompt_ids(prompt.tolist(), GenerateOptions()) == [2, 20]
 
 
 @pytest.mark.parametrize(
