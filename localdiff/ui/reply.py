@@ -83,6 +83,8 @@ class Reply:
                 self.ids += tuple(token for token in event.token_ids if token not in self.end_ids)
                 if event.reason == "step_limit":
                     self.unsettled += (event.block,)
+                if event.reason != "cancelled":
+                    self.where = f"after block {event.block}"
             case TextCommitted(channel="thought"):
                 self.thought += event.text
             case TextCommitted():

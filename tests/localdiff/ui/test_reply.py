@@ -1,0 +1,26 @@
+"""What is collected of a reply: how far it got."""
+
+from __future__ import annotations
+
+from localdiff.options import GenerateOptions
+from localdiff.ui.reply import Reply
+from tests.fakes.engine import Block, ScriptedEngine
+
+
+def test_where_a_run_got_to_is_the_last_thing_that_was_over() -> None:
+    reply, places = Reply(), []
+    engine = ScriptedEngine(blocks=(Block(text="four", steps=2), Block(text=" is it", steps=1)))
+    for event in engine.generate("hi", GenerateOptions()):
+        reply.on_event(event)
+        if not places or places[-1] != reply.where:
+            places.append(reply.where)
+    assert places == [
+        "while reading the prompt",
+        "in block 1",
+        "in block 1 at step 1",
+        "in block 1 at step 2",
+        "after block 1",
+        "in block 2",
+        "in block 2 at step 1",
+        "after block 2",
+    ]
