@@ -110,7 +110,7 @@ class Checkpoint:
             return dict.fromkeys(self._open(SINGLE_FILE), SINGLE_FILE)
         if entry is None:
             raise WeightsError(
-                f"`{self.directory}` has no weights: neither `{SINGLE_FILE}` nor `{INDEX_FILE}`", _INCOMPLETE
+                f"`{self.directory}` has no weights: neither `{SINGLE_FILE}` nor `{INDEX_FILE}`", self.remedy
             )
         weight_map = self._read_index()
         names_by_shard = {shard: set(self._open(shard)) for shard in sorted(set(weight_map.values()))}

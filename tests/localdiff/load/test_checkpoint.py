@@ -232,6 +232,8 @@ def test_quantized_weights_are_made_again_and_not_downloaded(single: Path) -> No
     assert "download" in (refusal(single).hint or "")
     (single / "quant.json").touch()
     assert refusal(single).hint == REBUILT
+    weights.unlink()
+    assert refusal(single).hint == REBUILT
 
 
 def test_weights_that_are_no_safetensors_file(single: Path) -> None:
