@@ -5,6 +5,8 @@ Knows the messages about it; `localdiff.quantizing.finished` says in which way i
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from localdiff.commands.loading import hashing_shown_by
 from localdiff.commands.quantize import verification
 from localdiff.commands.quantize.source_check import require_runnable
@@ -44,33 +46,31 @@ def damage_of(request: QuantizeRequest, output: Output) -> dict[str, str]:
 
     Raises:
         DamagedError: not even its manifest can be read.
-        OutputError: it was made from something else, or in another way, so that it cannot be repaired.
+        OutputError: it was made from something else, or in another way, so that it is neither kept nor repaired.
     """
     target = request.target
+    with suppress(DamagedError):  # of the manifest, which is recorded below
+        _require_same(read_manifest(target), request, output)
     try:
-        damage = verification.find_damage(target, output)
+        return verification.find_damage(target, output)
     except verification.BarredError:
         raise
     except DamagedError as error:
         raise DamagedError(f"`{target}` is damaged: {error.message}", "`--force` rebuilds it") from error
-    if damage:
-        _require_same(read_manifest(target), request, output)
-    return damage
 
 
 def bring_up_to_date(request: QuantizeRequest, output: Output) -> tuple[str, ...]:
-    """Copy the small files of the source again that have changed since a sound output was made.
+    """Copy the small files of the source again that have changed since a sound output was made of it.
 
     Returns:
         The names of the copied files.
 
     Raises:
-        OutputError: it was made from something else, or in another way.
+        OutputError: a file that is not the model's has the name of one.
         WeightsError: it cannot be run, and was made when nobody looked whether it could be.
     """
     target = request.target
     manifest = read_manifest(target)
-    _require_same(manifest, request, output)
     changed = stale(manifest, copied_files(request))
     if changed:
         contents = _renewed(manifest, request)

@@ -253,6 +253,18 @@ def test_a_finished_model_of_something_else_is_refused_without_force(
     refuses(str(source), because=f"was made before `{changed}` changed")
 
 
+def test_a_model_of_something_else_is_refused_before_it_is_read(
+    cli: Cli, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("quantize", str(source), "--yes", stdin=b"")
+    read: list[Path] = []
+    monkeypatch.setattr(verification, "verify", lambda directory: read.append(directory) or iter(()))
+    result = cli("quantize", str(source), "--yes", "--recipe", "int8", "-o", str(output), stdin=b"")
+    assert (result.code, read) == (2, [])
+    assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
+    assert read == [output]
+
+
 def test_small_files_that_changed_in_the_source_are_copied_again(cli: Cli, source: Path, output: Path) -> None:
     cli("quantize", str(source), "--yes", stdin=b"")
     before = tree(output)
