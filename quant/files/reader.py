@@ -19,7 +19,7 @@ from torch import Tensor
 
 from quant.dtypes import HEADER_DTYPES
 from quant.errors import SourceError
-from quant.files.source import HINT, SourceFile, StoredTensor, parse_header, read_start
+from quant.files.source import HINT, SourceFile, StoredTensor, parse_header, read_start, unreadable
 
 SLICE_BYTES = 4_000_000
 """Source bytes worked on at a time: half an expert's `gate_up_proj`."""
@@ -44,7 +44,7 @@ class SourceReader:
         try:
             self._stream = FileIO(path)
         except OSError as error:
-            raise SourceError(f"the weight file `{path}` cannot be read ({error.strerror})", HINT) from error
+            raise unreadable(f"the weight file `{path}`", error) from error
         try:
             if path.stat().st_size != file.nbytes:
                 raise SourceError(f"`{path}` has {path.stat().st_size} bytes instead of {file.nbytes}", HINT)

@@ -156,8 +156,14 @@ def read_source(directory: Path) -> tuple[SourceFile, ...]:
                 raise SourceError(f"`{path}` is not a file", HINT)
             files.append(described_file(path))
         except OSError as error:
-            raise SourceError(f"the weight file `{path}` cannot be read ({error.strerror})", HINT) from error
+            raise unreadable(f"the weight file `{path}`", error) from error
     return check_complete(files, weight_map, str(directory))
+
+
+def unreadable(file: str, error: OSError) -> SourceError:
+    """The error that a file, in words, cannot be read; one that only may not be is not to be downloaded again."""
+    hint = "check its permissions" if isinstance(error, PermissionError) else HINT
+    return SourceError(f"{file} cannot be read ({error.strerror})", hint)
 
 
 def described_file(path: Path) -> SourceFile:
@@ -230,7 +236,10 @@ def _weight_map(directory: Path) -> dict[str, str]:
         raise SourceError(f"`{index}` is not a file", HINT)
     if index.stat().st_size > MAX_HEADER:
         raise SourceError(f"`{index}` is larger than any index", HINT)
-    return parse_index(index.read_bytes())
+    try:
+        return parse_index(index.read_bytes())
+    except OSError as error:
+        raise unreadable(f"`{index}`", error) from error
 
 
 def parse_index(content: bytes) -> dict[str, str]:

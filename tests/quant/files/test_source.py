@@ -31,6 +31,7 @@ from quant.files.source import (
     read_start,
 )
 from tests.checkpoints.weights import small_weights, write_small_weights
+from tests.fakes.permissions import as_anyone
 
 
 @pytest.fixture
@@ -136,6 +137,19 @@ def test_a_file_that_is_gone_is_an_error(directory: Path) -> None:
     file = read_source(directory)[0]
     with pytest.raises(SourceError, match="cannot be read"):
         SourceReader(file, directory / "elsewhere")
+
+
+@pytest.mark.parametrize("name", ["model-00003-of-00003.safetensors", INDEX_FILE])
+def test_a_file_that_may_not_be_read_is_not_to_be_downloaded_again(directory: Path, name: str) -> None:
+    last = read_source(directory)[-1]
+    (directory / name).chmod(0)
+    with as_anyone(), pytest.raises(SourceError, match="cannot be read .Permission denied") as raised:
+        read_source(directory)
+    assert (f"`{directory / name}`" in raised.value.message, raised.value.hint) == (True, "check its permissions")
+    if name == last.name:
+        with as_anyone(), pytest.raises(SourceError) as raised:
+            SourceReader(last, directory / name)
+        assert raised.value.hint == "check its permissions"
 
 
 def header(entries: dict[str, Any]) -> bytes:
