@@ -298,9 +298,7 @@ def _take(tensor: QuantTensor | nn.Parameter, activations: Activations) -> Tiled
     """The weight in the kernels' order, where it was stored; a `QuantTensor` is left without parts."""
     if isinstance(tensor, nn.Parameter):
         return Unquantized(tensor.detach())
-    part = tiled(tensor.codec, tensor.encoded, activations)
-    tensor.codes, tensor.scales = tensor.codes.new_empty(0), tensor.scales.new_empty(0)
-    return part
+    return tiled(tensor.codec, tensor.take(), activations)
 
 
 def _words(part: Tiled | Unquantized, activations: Activations) -> str:

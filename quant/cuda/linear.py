@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from quant.codecs.codec import GROUP, Encoded
+from quant.codecs.codec import GROUP
 from quant.cuda import tiles
 from quant.cuda.decode import decode_tiled
 from quant.cuda.launch_arguments import levels, pack
@@ -68,15 +68,8 @@ class Weight:
     @classmethod
     def of(cls, tensor: QuantTensor, activations: Activations) -> Weight:
         """A weight that is converted where it is; `tensor` is left without parts."""
-        encoded = tensor.encoded
-        part = tiled(tensor.codec, Encoded(codes=encoded.codes[None], scales=encoded.scales[None]), activations)
-        tensor.codes, tensor.scales = tensor.codes.new_empty(0), tensor.scales.new_empty(0)
-        return cls(
-            codes=part.codes[0],
-            scales=part.scales[0],
-            activations=activations,
-            by_lanes=part.by_lanes,
-        )
+        part = tiled(tensor.codec, tensor.take()[None], activations)
+        return cls(codes=part.codes[0], scales=part.scales[0], activations=activations, by_lanes=part.by_lanes)
 
     @classmethod
     def stacked(cls, weights: Sequence[Weight]) -> Weight:

@@ -50,6 +50,12 @@ class QuantTensor(nn.Module):
         """The two buffers together."""
         return Encoded(codes=self.codes, scales=self.scales)
 
+    def take(self) -> Encoded:
+        """The two buffers, for a module that stores them in its own order; this one is left without."""
+        encoded = self.encoded
+        self.codes, self.scales = self.codes.new_empty(0), self.scales.new_empty(0)
+        return encoded
+
     def decode(self, dtype: torch.dtype, index: int | slice | Tensor | None = None) -> Tensor:
         """The weights in `dtype`; with an index on the first axis, only that part is decoded."""
         return self.codec.decode(self.encoded if index is None else self.encoded[index], dtype)
