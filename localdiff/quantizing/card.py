@@ -13,7 +13,7 @@ from localdiff.memory_account import MemoryAccount
 from localdiff.model_store import MODEL
 from localdiff.quantizing.origin import Origin
 from localdiff.sizes import shown_size
-from quant.planning.plan import Plan, tensor_class
+from quant.planning.plan import ClassTotal, Plan
 
 CARD, CHANGES, LICENSE = "README.md", "CHANGES.md", "LICENSE"
 APACHE = "apache-2.0"
@@ -58,7 +58,7 @@ def _card(origin: Origin, plan: Plan, accounts: dict[int, MemoryAccount], tool: 
         head += [f"base_model: {origin.model}", "base_model_relation: quantized"]
     head += ["library_name: localdiff", "pipeline_tag: text-generation", "tags:", "- diffusion", "- quantized"]
     rows = [
-        f"| {label} | {total.tensors:,} | {shown_size(total.source_bytes)} | {_stored_text(plan, label)} |"
+        f"| {label} | {total.tensors:,} | {shown_size(total.source_bytes)} | {_stored_text(total)} |"
         for label, total in plan.by_class().items()
     ]
     needs = ", ".join(f"{shown_size(account.total)} at {context:,}" for context, account in accounts.items())
@@ -92,11 +92,9 @@ def _card(origin: Origin, plan: Plan, accounts: dict[int, MemoryAccount], tool: 
     )
 
 
-def _stored_text(plan: Plan, label: str) -> str:
-    members = [tensor for tensor in plan.tensors if tensor_class(tensor.name) == label]
-    kinds = [scheme for scheme in _HOW if any(tensor.scheme == scheme for tensor in members)]
-    size = shown_size(sum(tensor.stored_bytes for tensor in members))
-    return f"{size}: {'; '.join(_HOW[kind] for kind in kinds)}" if kinds else "left out"
+def _stored_text(total: ClassTotal) -> str:
+    how = [words for scheme, words in _HOW.items() if scheme in total.schemes]
+    return f"{shown_size(total.stored_bytes)}: {'; '.join(how)}" if how else "left out"
 
 
 def _source(origin: Origin) -> str:

@@ -81,11 +81,12 @@ class PlannedShard:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClassTotal:
-    """Sums over the tensors of one class."""
+    """Sums over the tensors of one class, and the schemes that they have."""
 
     tensors: int
     source_bytes: int
     stored_bytes: int
+    schemes: frozenset[Scheme]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,6 +130,7 @@ class Plan:
                 tensors=len(group),
                 source_bytes=sum(tensor.source.nbytes for tensor in group),
                 stored_bytes=sum(tensor.stored_bytes for tensor in group),
+                schemes=frozenset(tensor.scheme for tensor in group),
             )
             for name, group in members.items()
             if group
