@@ -167,6 +167,13 @@ def _no_room(error: OSError, reference: str, place: Path | None) -> ResourceErro
 
 
 def _explain_status(status: int, reference: str, *, host: str) -> WeightsError:
+    from huggingface_hub import get_token
+
+    if status in (401, 403) and _is_of_the_hub(host) and get_token() is None:
+        return WeightsError(
+            f"the Hub answered {status} for `{reference}`, and there is no token to show it",
+            "a firewall may have answered in its place; if the model wants an account, run `hf auth login`",
+        )
     if status == 401 and _is_of_the_hub(host):
         return WeightsError(
             "the Hub does not accept this token",

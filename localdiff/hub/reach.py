@@ -93,5 +93,5 @@ def _explained(result: Reach, error: Exception, model: str) -> Reach:
         return replace(result, state="unreachable", problem=explained.message, advice=explained.hint)
     if not isinstance(error, HfHubHTTPError):  # the advice is for a download that broke off
         return replace(result, state="broken", problem=explained.message)
-    refused = error.response.status_code in (401, 403)
+    refused = result.has_token and error.response.status_code in (401, 403)
     return replace(result, state="refused" if refused else "broken", problem=explained.message, advice=explained.hint)

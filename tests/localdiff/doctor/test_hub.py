@@ -42,6 +42,7 @@ def server() -> Iterator[Hub]:
         gated=Repository(files=files, gated=True),
         broken=Repository(files=files, status=500),
         busy=Repository(files=files, status=429),
+        forbidden=Repository(files=files, status=403),
         page=Repository(files=files, listing=b"<html>Please sign in</html>"),
     ) as running:
         yield running
@@ -79,6 +80,12 @@ def test_a_token_that_is_not(server: Hub, tmp_path: Path) -> None:
     assert answer["state"] == "refused"
     assert "hf auth login" in answer["advice"]
     assert "hf_expired" not in json.dumps(answer)
+
+
+def test_a_token_is_refused_only_where_there_is_one(server: Hub, tmp_path: Path) -> None:
+    assert ask(server.url, tmp_path, "owner/forbidden", HF_TOKEN=TOKEN)["state"] == "refused"
+    answer = ask(server.url, tmp_path, "owner/forbidden")
+    assert (answer["state"], "no token" in answer["problem"]) == ("broken", True)
 
 
 @pytest.mark.parametrize("model", ["owner/broken", "owner/busy"])

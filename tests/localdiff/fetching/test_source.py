@@ -127,7 +127,14 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, str], str, str | None]] = [
     ),
     ("owner/model", {"revision": "v9"}, {}, "`owner/model` has no revision `v9`", None),
     ("owner/broken", {}, {}, "the Hub answered 500 for `owner/broken`", None),
-    ("owner/forbidden", {}, {}, "this token may not read `owner/forbidden`", None),
+    (
+        "owner/forbidden",
+        {},
+        {},
+        "the Hub answered 403 for `owner/forbidden`, and there is no token to show it",
+        "a firewall may have answered in its place; if the model wants an account, run `hf auth login`",
+    ),
+    ("owner/forbidden", {}, {"HF_TOKEN": TOKEN}, "this token may not read `owner/forbidden`", None),
     ("owner/busy", {}, {}, "the Hub answered that there were too many requests", None),
     ("owner/a--b", {}, {}, "`owner/a--b` cannot be a Hub id", None),
     (

@@ -214,7 +214,8 @@ def test_offline_only_what_is_here_is_known(use_hub: UseHub, monkeypatch: pytest
         ("private", None, "there is no `owner/private` on the Hub, or it is private"),
         ("missing", None, "there is no `owner/missing` on the Hub, or it is private"),
         ("model", "hf_old", "the Hub does not accept this token"),
-        ("forbidden", None, "this token may not read `owner/forbidden`"),
+        ("forbidden", None, "the Hub answered 403 for `owner/forbidden`, and there is no token to show it"),
+        ("forbidden", TOKEN, "this token may not read `owner/forbidden`"),
         ("a--b", None, "`owner/a--b` cannot be a Hub id"),
     ],
 )

@@ -217,7 +217,7 @@ def test_weights_that_do_not_hash_to_what_was_published(cli: Cli, server: Hub, o
         ({}, "hf_old", [], "the Hub does not accept this token"),
         ({}, None, ["--revision", "v9"], "`owner/small` has no revision `v9`"),
         ({}, None, ["--offline"], "`owner/small` has not been downloaded, and the Hub may not be asked"),
-        ({"status": 403}, None, [], "this token may not read `owner/small`"),
+        ({"status": 403}, "hf_good", [], "this token may not read `owner/small`"),
     ],
     ids=["gated", "private", "wrong token", "revision", "offline", "forbidden"],
 )
