@@ -19,7 +19,7 @@ from localdiff.engine.loadable import (
     require_text,
     require_weights,
 )
-from localdiff.errors import WeightsError
+from localdiff.errors import ResourceError, WeightsError
 from localdiff.load import StoredWeights, described_weights, open_weights
 from localdiff.quantizing.origin import Origin
 from quant.planning.plan import Plan, tensor_class
@@ -58,11 +58,18 @@ def require_texts(origin: Origin, contents: Mapping[str, bytes]) -> None:
 
     Raises:
         WeightsError: they cannot.
+        ResourceError: there is no room for a copy of them, from which they are read.
     """
     with TemporaryDirectory(prefix="localdiff-") as folder:
-        for name in TEXT_FILES:
-            if name in contents:
-                Path(folder, name).write_bytes(contents[name])
+        try:
+            for name in TEXT_FILES:
+                if name in contents:
+                    Path(folder, name).write_bytes(contents[name])
+        except OSError as error:
+            raise ResourceError(
+                f"`{folder}` cannot be written: {error.strerror}",
+                "free some space there, or have `TMPDIR` name another folder for temporary files",
+            ) from error
         weights = _described(origin, folder)
         if weights is None:
             return

@@ -6,12 +6,14 @@ import io
 import shutil
 from collections import namedtuple
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load, save
 
 from localdiff import disk_space
+from localdiff.commands.quantize import source_check
 from localdiff.commands.quantize.command import QuantizeRequest, quantize
 from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.model_store import MODEL
@@ -145,6 +147,18 @@ def test_what_could_not_be_run_is_refused_before_a_weight_is_read(
         assert not list(output.parent.rglob("*.safetensors"))
 
 
+def test_a_folder_of_temporary_files_that_takes_none_is_named(
+    cli: Cli, server: Hub, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = tmp_path / "full"
+    monkeypatch.setattr(source_check, "TemporaryDirectory", lambda **_: nullcontext(str(full)))
+    result = cli("quantize", "owner/small", "--yes", stdin=b"")
+    assert (result.code, result.stdout) == (4, "")
+    assert f"error: `{full}` cannot be written: No such file or directory\n" in result.stderr
+    assert "have `TMPDIR` name another folder" in result.stderr
+    assert not list(output.parent.rglob("*.safetensors"))
+
+
 def test_streaming_gives_the_same_bytes_and_leaves_no_download(
     cli: Cli, server: Hub, output: Path, tmp_path: Path
 ) -> None:
@@ -217,7 +231,7 @@ def test_weights_that_do_not_hash_to_what_was_published(cli: Cli, server: Hub, o
         ({}, "hf_old", [], "the Hub does not accept this token"),
         ({}, None, ["--revision", "v9"], "`owner/small` has no revision `v9`"),
         ({}, None, ["--offline"], "`owner/small` has not been downloaded, and the Hub may not be asked"),
-        ({"status": 403}, "hf_good", [], "this token may not read `owner/small`"),
+        ({"status": 403}, TOKEN, [], "this token may not read `owner/small`"),
     ],
     ids=["gated", "private", "wrong token", "revision", "offline", "forbidden"],
 )
