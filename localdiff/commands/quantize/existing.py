@@ -60,17 +60,19 @@ def damage_of(request: QuantizeRequest, output: Output) -> dict[str, str]:
 
 
 def bring_up_to_date(request: QuantizeRequest, output: Output) -> tuple[str, ...]:
-    """Copy the small files of the source again that have changed since a sound output was made of it.
+    """Copy the small files of the source again that have changed since a sound output was made.
 
     Returns:
         The names of the copied files.
 
     Raises:
-        OutputError: a file that is not the model's has the name of one.
+        OutputError: it was made from something else, or in another way; or a file that is not the model's has the name
+            of one of these.
         WeightsError: it cannot be run, and was made when nobody looked whether it could be.
     """
     target = request.target
     manifest = read_manifest(target)
+    _require_same(manifest, request, output)  # again: another process may have replaced it while it was read
     changed = stale(manifest, copied_files(request))
     if changed:
         contents = _renewed(manifest, request)

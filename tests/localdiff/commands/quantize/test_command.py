@@ -265,6 +265,26 @@ def test_a_model_of_something_else_is_refused_before_it_is_read(
     assert read == [output]
 
 
+def test_nothing_is_copied_into_a_model_that_has_taken_the_place_of_the_one_that_was_looked_at(
+    cli: Cli, source: Path, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("quantize", str(source), "--yes", stdin=b"")
+    other = write_small_text(write_small_weights(tmp_path / "other", seed=1))
+    cli("quantize", str(other), "--yes", "-o", str(tmp_path / "made"), stdin=b"")
+    (source / "NOTICE").write_text("new")
+
+    def verify_and_replace(directory: Path) -> Iterator[FileChecked]:
+        yield from verify(directory)
+        shutil.rmtree(output)
+        (tmp_path / "made").rename(output)
+
+    monkeypatch.setattr(verification, "verify", verify_and_replace)
+    result = cli("quantize", str(source), "--yes", stdin=b"")
+    assert (result.code, result.stdout) == (2, "")
+    assert "was made from `other`, not from `small`" in result.stderr
+    assert not (output / "NOTICE").exists()
+
+
 def test_small_files_that_changed_in_the_source_are_copied_again(cli: Cli, source: Path, output: Path) -> None:
     cli("quantize", str(source), "--yes", stdin=b"")
     before = tree(output)
