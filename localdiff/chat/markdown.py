@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import io
 import re
+from itertools import pairwise
 from typing import Any, ClassVar
 
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Heading, ListItem, Markdown
-from rich.segment import Segment
-from rich.style import Style
+from rich.console import Console
+from rich.markdown import Markdown
 from rich.theme import Theme
 
-from localdiff.view.dialect import parser
+from localdiff.chat.markdown_blocks import ELEMENTS
+from localdiff.view.dialect import blocks, parser
 from localdiff.view.sanitize import safe_text
 
 _THEME = Theme(
@@ -41,69 +41,41 @@ _THEME = Theme(
 _SGR = re.compile(r"\x1b\[[0-9;]*m")
 _NARROWEST = 8
 
-# A multiplication sign, not emphasis. Its placeholder while the rest is parsed cannot occur in safe text.
-_TIMES = re.compile(r"(?<=[^\W_])\*(?=[^\W_])")
-_STAND_IN = "\ufdd0"
-
-
-class _Heading(Heading):
-    """A heading on the left, whatever its level."""
-
-    LEVEL_ALIGN: ClassVar[Any] = {}
-
-
-class _Code(CodeBlock):
-    """Code as it was written, so that it can be copied: no frame, no padding, no wrapping."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        style = console.get_style("markdown.code_block", default=Style())
-        for line in str(self.text).rstrip("\n").split("\n"):
-            yield Segment(line, style)
-            yield Segment.line()
-
-
-class _Item(ListItem):
-    """A list item with its number as written, and without a column of blanks before it."""
-
-    def render_bullet(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from self._behind("- ", console, options)
-
-    def render_number(self, console: Console, options: ConsoleOptions, number: int, last_number: int) -> RenderResult:
-        width = len(f"{last_number}. ")
-        yield from self._behind(f"{number}. ".rjust(width), console, options)
-
-    def _behind(self, mark: str, console: Console, options: ConsoleOptions) -> RenderResult:
-        room = max(options.max_width - len(mark), 1)
-        for index, line in enumerate(console.render_lines(self.elements, options.update(width=room), pad=False)):
-            yield Segment(" " * len(mark) if index else mark)
-            yield from line
-            yield Segment.line()
+# What is no markup: multiplication signs, and everything in a formula. Its placeholders while the rest is parsed cannot
+# occur in safe text. A formula has no end where a bound is missing, which would take long to find out in a long text.
+_WIDE = "\u2e80-\uffef\U00020000-\U0003ffff"
+_LINES = r"(?:[^$`\n]|\n(?![ \t]*\n|[ \t]*~~~)){1,1000}?"
+_VERBATIM = re.compile(
+    rf"(?<=[^\W_{_WIDE}])\*(?=[^\W_{_WIDE}])"
+    rf"|\$\${_LINES}\$\$|\\\[{_LINES}\\\]"
+    r"|\$(?![\s$])[^$`\n]{0,300}(?<![\s\\])\$(?!\d)|\\\([^$`\n]{1,300}?\\\)"
+)
+_STAND_INS = {ord(mark): 0xFDD0 + index for index, mark in enumerate("*_~[]-+>#")}
+# Beside a letter of a script without blanks, marks of emphasis would have to stand outside of all punctuation. Between
+# two of these they need not, which have no width and cannot occur in safe text either.
+_EMPHASIS = re.compile(rf"(?<=[{_WIDE}])\*{{1,3}}(?=[^\s*])|(?<=[^\s*])\*{{1,3}}(?=[{_WIDE}])")
+_JOINT = "\u200b"
+_WRITTEN = {code: mark for mark, code in _STAND_INS.items()} | {ord(_JOINT): None}
+_BREAK = re.compile(r" *<br ?/?> *", re.IGNORECASE)
 
 
 class _Markdown(Markdown):
     """The Markdown dialect of models."""
 
-    elements: ClassVar[Any] = {
-        **Markdown.elements,
-        "heading_open": _Heading,
-        "fence": _Code,
-        "code_block": _Code,
-        "list_item_open": _Item,
-    }
+    elements: ClassVar[Any] = ELEMENTS
 
     def __init__(self, text: str, *, strikes: bool) -> None:
         super().__init__("", hyperlinks=False)
-        self.markup = text
+        self.lines = text.split("\n")
         self.parsed = (parser() if strikes else parser().disable("strikethrough")).parse(text)
-        for token in self.parsed:
+        self.hidden = "".join(token.info for token in self.parsed if token.type == "fence")
+        for before, token in pairwise(self.parsed):
             for child in token.children or ():
                 if child.type == "softbreak":
                     child.type = "hardbreak"
-
-    @property
-    def hidden(self) -> str:
-        """Text that is written and not shown: the languages of code blocks."""
-        return "".join(token.info for token in self.parsed if token.type == "fence")
+                elif child.type == "text" and before.type in ("td_open", "th_open"):
+                    self.hidden += "".join(_BREAK.findall(child.content))
+                    child.content = _BREAK.sub("\n", child.content)
 
 
 def render(text: str, columns: int, *, color: bool) -> str:
@@ -111,12 +83,27 @@ def render(text: str, columns: int, *, color: bool) -> str:
 
     Args:
         text: whole paragraphs; a blank line at their end is kept.
-        columns: of the terminal; no line rendered here reaches the last one.
+        columns: of the terminal; no line rendered here reaches the last one, except for code and addresses that are
+            longer.
         color: whether to use escape codes.
     """
     safe = safe_text(text)
+    shown = _laid_out(safe, columns, color=color)
+    if shown is None:
+        lines = safe.splitlines(keepends=True)
+        starts = [0, *(block.start for block in blocks(safe)[1:]), len(lines)]
+        if len(starts) > 2:
+            return "".join(render("".join(lines[a:b]), columns, color=color) for a, b in pairwise(starts))
+        return safe if safe.endswith("\n") else safe + "\n"
+    end = "\n\n" if re.search(r"\n[ \t]*\n\s*\Z", safe) else "\n"
+    return shown + end if shown else ""
+
+
+def _laid_out(safe: str, columns: int, *, color: bool) -> str | None:
+    """A passage as lines; None where letters of it would be lost."""
+    marked = _VERBATIM.sub(lambda match: match[0].translate(_STAND_INS), safe)
     # Without escape codes nothing but its marks says that a text is deleted.
-    document = _Markdown(_TIMES.sub(_STAND_IN, safe), strikes=color)
+    document = _Markdown(_EMPHASIS.sub(rf"{_JOINT}\g<0>{_JOINT}", marked), strikes=color)
     file = io.StringIO()
     console = Console(
         file=file,
@@ -132,12 +119,9 @@ def render(text: str, columns: int, *, color: bool) -> str:
         _environ={},
     )
     console.print(document, crop=False)
-    lines = [_without_blanks_behind(line) for line in file.getvalue().replace(_STAND_IN, "*").split("\n")]
-    laid_out = "\n".join(lines).strip("\n")
-    if _letters(_SGR.sub("", laid_out)) < _letters(safe) - _letters(document.hidden):
-        return safe if safe.endswith("\n") else safe + "\n"
-    end = "\n\n" if re.search(r"\n[ \t]*\n\s*\Z", safe) else "\n"
-    return laid_out + end if laid_out else ""
+    lines = [_without_blanks_behind(line) for line in file.getvalue().translate(_WRITTEN).split("\n")]
+    shown = "\n".join(lines).strip("\n")
+    return None if _letters(_SGR.sub("", shown)) < _letters(safe) - _letters(document.hidden) else shown
 
 
 def _without_blanks_behind(line: str) -> str:

@@ -1,0 +1,270 @@
+"""How blocks of Markdown look on a terminal: paragraphs, headings, code, quotes, lists, rules and tables.
+
+Knows elements of rich, widths and blank lines; knows nothing about escape codes or where a text comes from. Lines are
+broken between words, and between characters where a script has no blanks. Nothing is cropped: code, and a word that no
+line has room for, such as an address, are left for the terminal to wrap, so that they can be copied whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, ClassVar, Self
+
+from rich import box
+from rich.cells import cell_len, chop_cells
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import (
+    BlockQuote,
+    CodeBlock,
+    Heading,
+    HorizontalRule,
+    ListElement,
+    ListItem,
+    Markdown,
+    MarkdownElement,
+    Paragraph,
+    TableElement,
+)
+from rich.rule import Rule
+from rich.segment import Segment
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+_GAP = 2
+"""Blanks between the columns of a table."""
+_READABLE = 10
+"""Width of a column below which it is not narrowed."""
+
+# Han and kana have no blanks between words; no line begins with a mark that closes, nor ends with one that opens.
+_UNSPACED = "\u2e80-\u30ff\u3100-\u312f\u31f0-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
+_OPENING = r"(\[{（［｛「『【〈《〔“‘"
+_CLOSING = r")\]}）］｝」』】〉》〕”’、。，．！？：；…ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ!?,.:;"
+_MAY_BREAK = re.compile(f"(?<![{_OPENING}])(?![{_CLOSING}])(?:(?<=[{_UNSPACED}])|(?=[{_UNSPACED}]))")
+
+
+def wrapped(text: Text, columns: int) -> Text:
+    """A text with line breaks, so that no line is wider than `columns`, except for a word that no line has room for."""
+    lines: list[Text] = []
+    for line in text.split(allow_blank=True):
+        line.expand_tabs()
+        lines += line.divide(_breaks(line.plain, columns))
+    for line in lines:
+        line.rstrip()
+    return Text("\n", justify=text.justify).join(lines)
+
+
+def _uncropped(text: Text) -> Text:
+    text.no_wrap, text.overflow = True, "ignore"
+    return text
+
+
+def _breaks(line: str, columns: int) -> list[int]:
+    """Where a line is broken."""
+    breaks: list[int] = []
+    begin = 0
+    for start, end in _units(line, columns):
+        if start > begin and cell_len(line[begin:end]) > columns:
+            breaks.append(start)
+            begin = start
+    return breaks
+
+
+def _units(line: str, columns: int) -> Iterator[tuple[int, int]]:
+    """Start and end of everything that is not broken; only ASCII may be wider than a line."""
+    for word in re.finditer(r"\S+", line):
+        start, end = word.span()
+        if word[0].isascii():
+            yield start, end
+            continue
+        cuts = [
+            start,
+            *(match.start() for match in _MAY_BREAK.finditer(line, start + 1, end) if match.start() < end),
+            end,
+        ]
+        for begin, stop in pairwise(cuts):
+            part = line[begin:stop]
+            for chunk in [part] if part.isascii() else chop_cells(part, max(columns, 2)):
+                yield begin, begin + len(chunk)
+                begin += len(chunk)
+
+
+def laid_out(elements: Any, console: Console, options: ConsoleOptions) -> list[list[Segment]]:
+    """The lines of blocks below each other, with a blank one between them where it was written."""
+    lines: list[list[Segment]] = []
+    for element in elements:
+        if lines and element.spaced:
+            lines.append([])
+        lines += Segment.split_lines(console.render(element, options))
+    return lines
+
+
+class _Block(MarkdownElement):
+    """A block of any kind.
+
+    Attributes:
+        spaced: whether a blank line was written before it.
+    """
+
+    spaced = False
+
+    @classmethod
+    def create(cls, markdown: Any, token: Any) -> Self:
+        element: Self = super().create(markdown, token)  # type: ignore[assignment]  # rich does not say which it makes
+        if token.map is not None and token.map[0] > 0:
+            element.spaced = not markdown.lines[token.map[0] - 1].strip(" \t\r>")
+        return element
+
+
+class _Paragraph(_Block, Paragraph):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield _uncropped(wrapped(self.text, options.max_width))
+
+
+class _Heading(_Block, Heading):
+    """A heading on the left, whatever its level."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield _uncropped(wrapped(self.text, options.max_width))
+
+
+class _Code(_Block, CodeBlock):
+    """Code as it was written, so that it can be copied: no frame, no padding, no wrapping."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        style = console.get_style("markdown.code_block", default=Style())
+        for line in str(self.text).rstrip("\n").split("\n"):
+            yield Segment(line, style)
+            yield Segment.line()
+
+
+class _Quote(_Block, BlockQuote):
+    """A quote, without a column of blanks behind it."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        mark = Segment("▌ ", self.style)
+        for line in laid_out(self.elements, console, _narrower(options, 2)):
+            yield mark
+            yield from Segment.apply_style(line, self.style)
+            yield Segment.line()
+
+
+class _Rule(_Block, HorizontalRule):
+    """A rule without a blank line of its own."""
+
+    new_line: ClassVar[bool] = True
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Rule(style="markdown.hr", characters="-")
+
+
+class _Item(_Block, ListItem):
+    """A list item; `number` and `delimiter` are empty in a list without numbers."""
+
+    number = delimiter = ""
+
+    @classmethod
+    def create(cls, markdown: Any, token: Any) -> Self:
+        item = super().create(markdown, token)
+        if token.info:
+            item.number, item.delimiter = token.info, token.markup
+        return item
+
+
+class _List(_Block, ListElement):
+    """A list with its numbers as written, and without a column of blanks before it."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        marks = _marks(self.items)  # type: ignore[arg-type]  # what `elements` says they are
+        width = max(map(len, marks))
+        for index, (item, mark) in enumerate(zip(self.items, marks, strict=True)):
+            if index and item.spaced:  # type: ignore[attr-defined]
+                yield Segment.line()
+            lines = laid_out(item.elements, console, _narrower(options, width))
+            for number, line in enumerate(lines or [[]]):
+                yield Segment(" " * width if number else mark.rjust(width))
+                yield from line
+                yield Segment.line()
+
+
+def _marks(items: Sequence[_Item]) -> list[str]:
+    """What is before each item; numbers that are all the same count up from there, as they do on a page."""
+    if not items[0].number:
+        return ["- "] * len(items)
+    numbers = [item.number for item in items]
+    if len(set(numbers)) == 1:
+        numbers = [str(int(numbers[0]) + index) for index in range(len(items))]
+    return [f"{number}{item.delimiter} " for number, item in zip(numbers, items, strict=True)]
+
+
+class _Table(_Block, TableElement):
+    """A table whose columns are as wide as their words at least; where that is too wide, a list."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        assert self.header is not None and self.header.row is not None
+        parts = [self.header.row, *(self.body.rows if self.body else ())]
+        head, *rows = [[cell.content for cell in row.cells] for row in parts]
+        for cell in head:
+            cell.stylize("markdown.table.header")
+        widths = _widths([head, *rows], options.max_width)
+        if widths is None:
+            yield from _listed(head, rows, options.max_width)
+            return
+        table = Table(
+            box=box.SIMPLE, show_edge=False, pad_edge=False, collapse_padding=True, style="markdown.table.border"
+        )
+        for cell, width in zip(head, widths, strict=True):
+            table.add_column(wrapped(cell, width), width=width)
+        for row in rows:
+            table.add_row(*map(wrapped, row, widths))
+        yield table
+
+
+def _widths(rows: Sequence[Sequence[Text]], room: int) -> list[int] | None:
+    """The widths of a table's columns: the widest become narrower; None where a word would have to be broken."""
+    widths, least = [], []
+    for column in zip(*rows, strict=True):
+        lines = [line for cell in column for line in cell.plain.split("\n")]
+        words = [line[start:end] for line in lines for start, end in _units(line, cell_len(line))]
+        widths.append(max(map(cell_len, lines)))
+        least.append(max(map(cell_len, words), default=0))
+        least[-1] = max(least[-1], min(widths[-1], _READABLE))
+    room -= _GAP * (len(widths) - 1)
+    if sum(least) > room:
+        return None
+    while sum(widths) > room:
+        widest = max((index for index in range(len(widths)) if widths[index] > least[index]), key=widths.__getitem__)
+        widths[widest] -= 1
+    return widths
+
+
+def _listed(head: Sequence[Text], rows: Sequence[Sequence[Text]], columns: int) -> Iterator[Text]:
+    """The cells of each row below each other, behind what their columns are called."""
+    for index, row in enumerate(rows):
+        if index:
+            yield Text()
+        for name, cell in zip(head, row, strict=True):
+            lines = wrapped(Text.assemble(name, ": " if name.plain else "", cell), columns - 2)
+            yield _uncropped(Text("\n  ").join(lines.split()))
+
+
+def _narrower(options: ConsoleOptions, columns: int) -> ConsoleOptions:
+    return options.update(width=max(options.max_width - columns, 1))
+
+
+ELEMENTS: dict[str, type[MarkdownElement]] = {
+    **Markdown.elements,
+    "paragraph_open": _Paragraph,
+    "heading_open": _Heading,
+    "fence": _Code,
+    "code_block": _Code,
+    "blockquote_open": _Quote,
+    "hr": _Rule,
+    "bullet_list_open": _List,
+    "ordered_list_open": _List,
+    "list_item_open": _Item,
+    "table_open": _Table,
+}
+"""What is made of each token of Markdown."""
