@@ -33,6 +33,8 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from localdiff.view.widths import text_width
+
 _GAP = 2
 """Blanks between the columns of a table."""
 _READABLE = 10
@@ -56,6 +58,11 @@ def wrapped(text: Text, columns: int) -> Text:
     return Text("\n", justify=text.justify).join(lines)
 
 
+def _columns(text: str) -> int:
+    """Columns of a text on a terminal that joins nothing, or on one that joins what belongs together: the more."""
+    return max(cell_len(text), text_width(text))
+
+
 def _uncropped(text: Text) -> Text:
     text.no_wrap, text.overflow = True, "ignore"
     return text
@@ -66,7 +73,7 @@ def _breaks(line: str, columns: int) -> list[int]:
     breaks: list[int] = []
     begin = 0
     for start, end in _units(line, columns):
-        if start > begin and cell_len(line[begin:end]) > columns:
+        if start > begin and _columns(line[begin:end]) > columns:
             breaks.append(start)
             begin = start
     return breaks
@@ -227,9 +234,9 @@ def _widths(rows: Sequence[Sequence[Text]], room: int) -> list[int] | None:
     widths, least = [], []
     for column in zip(*rows, strict=True):
         lines = [line for cell in column for line in cell.plain.split("\n")]
-        words = [line[start:end] for line in lines for start, end in _units(line, cell_len(line))]
-        widths.append(max(map(cell_len, lines)))
-        least.append(max(map(cell_len, words), default=0))
+        words = [line[start:end] for line in lines for start, end in _units(line, len(line) * 2)]
+        widths.append(max(map(_columns, lines)))
+        least.append(max(map(_columns, words), default=0))
         least[-1] = max(least[-1], min(widths[-1], _READABLE))
     room -= _GAP * (len(widths) - 1)
     if sum(least) > room:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from rich.cells import cell_len
 from localdiff.chat.markdown import render
 from localdiff.events import TextCommitted
 from localdiff.view.paragraphs import Transcript, finished_length
+from localdiff.view.widths import text_width
 
 ITEMS = """\
 1. first
@@ -125,6 +127,16 @@ def test_an_address_that_no_row_has_room_for_is_whole_and_scripts_without_blanks
         "- 日本語: 端末の幅\n  より長い、とても\n  長い文。\n"
     )
     assert render("端末「の」幅", 9, color=False) == "端末\n「の」幅\n"
+
+
+@pytest.mark.parametrize("text", ["यह एक लंबा वाक्य है जो यह जाँचता है कि टर्मिनल में पाठ", "⚠️ a ⚠️ b ⚠️ c ⚠️ d ⚠️ e ⚠️ f ⚠️ g"])
+@pytest.mark.parametrize("width", [cell_len, text_width])
+def test_no_line_is_too_wide_whether_or_not_the_terminal_joins_characters(
+    text: str, width: Callable[[str], int]
+) -> None:
+    lines = render(text, 21, color=False).split("\n")
+    assert max(map(width, lines)) <= 20
+    assert len(lines) < 6
 
 
 @pytest.mark.parametrize(
