@@ -89,7 +89,7 @@ class ReplayView:
         for passage in reversed(passages):
             if len(rows) >= room:
                 break
-            cells = self._cells.committed(_tail(passage.text.rstrip("\n"), room * columns))
+            cells = self._cells.committed(_tail(passage.text, room * columns))
             page = lay_out(cells, [COMMITTED] * len(cells), max(2, columns))
             style = Style(dim=True) if passage.channel == "thought" else PLAIN
             rows = [tuple(Span(text, width, style) for text, width, _ in row) for row in page.rows] + rows

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from localdiff.events import BlockStarted, DenoiseStep, Event, RunFinished, TextCommitted
-from localdiff.view.paragraphs import Passage
+from localdiff.view.paragraphs import Passage, Transcript, finished_lines
 from localdiff.view.scene import Scene, fold
 
 
@@ -21,7 +21,8 @@ class Moment:
 
     Attributes:
         scene: canvas and figures.
-        passages: all committed text, by channel, in order.
+        passages: committed text above the canvas, by channel, in order: whole lines; as in a live run, the canvas
+            begins with the last one until it is finished.
         seconds: since the first canvas.
         is_final: whether nothing but the committed text is left to see.
     """
@@ -90,6 +91,7 @@ class Timeline:
 
 def _moments(events: Sequence[Event]) -> tuple[Moment, ...]:
     scene = Scene()
+    transcript = Transcript(finished_lines)
     passages: tuple[Passage, ...] = ()
     moments: list[Moment] = []
     clock = 0.0
@@ -97,19 +99,26 @@ def _moments(events: Sequence[Event]) -> tuple[Moment, ...]:
         scene = fold(scene, event)
         match event:
             case TextCommitted():
-                passages = _append(passages, Passage(channel=event.channel, text=event.text))
+                transcript.add(event)
             case BlockStarted():
+                passages = _append(passages, transcript.take_finished())
+                scene = replace(scene, pending=transcript.pending)
                 moments.append(Moment(scene=scene, passages=passages, seconds=clock))
             case DenoiseStep():
                 clock = max(clock, event.elapsed)
                 moments.append(Moment(scene=scene, passages=passages, seconds=clock))
             case RunFinished():
                 clock = max(clock, event.stats.seconds)
+    passages = _append(passages, transcript.take_all())
     return (*moments, Moment(scene=scene, passages=passages, seconds=clock, is_final=True))
 
 
-def _append(passages: tuple[Passage, ...], passage: Passage) -> tuple[Passage, ...]:
+def _append(passages: tuple[Passage, ...], more: Sequence[Passage]) -> tuple[Passage, ...]:
     """Appends text; what continues the same channel is one passage."""
-    if passages and passages[-1].channel == passage.channel:
-        return (*passages[:-1], replace(passage, text=passages[-1].text + passage.text))
-    return (*passages, passage)
+    for passage in more:
+        if passages and passages[-1].channel == passage.channel:
+            *before, last = passages
+            passages = (*before, replace(last, text=last.text + passage.text))
+        else:
+            passages = (*passages, passage)
+    return passages

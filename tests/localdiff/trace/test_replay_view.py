@@ -15,7 +15,8 @@ from localdiff.view.ansi import encode_row
 from localdiff.view.layout import Size
 from localdiff.view.palette import ASCII, DARK, MONO, Palette
 from localdiff.view.style import row_text, row_width
-from tests.fakes.traces import HEADER, condensed, hostile_trace, trace_of
+from tests.fakes.engine import Block, ScriptedEngine
+from tests.fakes.traces import HEADER, condensed, hostile_trace, scripted, trace_of
 from tests.screens import hostile
 
 TRACE = condensed(blocks=3, steps=4, length=40)
@@ -49,7 +50,18 @@ def test_title_text_canvas_and_controls_stand_in_their_order() -> None:
     assert shown[-1].endswith("space play  ←→ step  ↑↓ block  +- speed  home end  q quit")
     header = next(index for index, row in enumerate(shown) if row.startswith(" block 2/≤3 · step  3/48"))
     first = TRACE.text().split()[:5]
-    assert " ".join(first) in " ".join(shown[1:header])
+    assert " ".join(first) in " ".join(row.removeprefix(" ┃ ") for row in shown[header:])
+
+
+def test_a_word_that_two_blocks_share_is_whole_and_a_blank_line_stays() -> None:
+    blocks = (Block(text="One.\n\nTw"), Block(text="o.", steps=1))
+    line = Timeline(scripted(ScriptedEngine(blocks=blocks)))
+    place = line.find(2, 1)
+    assert place is not None
+    shown = texts(ReplayView(TRACE, DARK), Player(timeline=line, index=place), Size(110, 16))
+    header = next(index for index, row in enumerate(shown) if row.startswith(" block 2/"))
+    assert shown[header - 2 : header] == ["One.", ""]
+    assert shown[header + 1].startswith(" ┃ Tw")
 
 
 def test_a_title_in_ascii_has_signs_of_its_own() -> None:

@@ -28,14 +28,15 @@ def test_every_noise_and_step_is_a_moment_and_the_text_is_the_last() -> None:
     assert [moment.seconds for moment in moments] == [0, 0.25, 0.5, 0.5, 0.75, 1.0, 1.25, 1.25]
 
 
-def test_text_stands_above_the_block_after_the_one_that_committed_it() -> None:
+def test_finished_lines_stand_above_the_block_after_them_and_the_last_line_within_it_as_in_a_live_run() -> None:
     moments = timeline().moments
     assert moments[2].passages == ()
-    assert [(passage.channel, passage.text) for passage in moments[3].passages] == [
-        ("thought", "Hm."),
-        ("answer", "One"),
+    assert [(passage.channel, passage.text) for passage in moments[3].passages] == [("thought", "Hm.\n")]
+    assert [moment.scene.pending for moment in moments] == ["", "", "", "One", "One", "One", "One", "One"]
+    assert [(passage.channel, passage.text) for passage in moments[-1].passages] == [
+        ("thought", "Hm.\n"),
+        ("answer", "One two.\n"),
     ]
-    assert moments[-1].passages[-1].text == "One two."
 
 
 def test_moments_are_found_by_time_block_and_step() -> None:
