@@ -48,7 +48,7 @@ _LINES = r"(?:[^$`\n]|\n(?![ \t]*\n|[ \t]*~~~)){1,1000}?"
 _VERBATIM = re.compile(
     rf"(?<=[^\W_{_WIDE}])\*(?=[^\W_{_WIDE}])"
     rf"|\$\${_LINES}\$\$|\\\[{_LINES}\\\]"
-    r"|\$(?![\s$])[^$`\n]{0,300}(?<![\s\\])\$(?!\d)|\\\([^$`\n]{1,300}?\\\)"
+    r"|(?<!\\)\$(?![\s$])[^$`\n]{0,300}(?<![\s\\])\$(?!\d)|\\\([^$`\n]{1,300}?\\\)"
 )
 _STAND_INS = {ord(mark): 0xFDD0 + index for index, mark in enumerate("*_~[]-+>#")}
 # Beside a letter of a script without blanks, marks of emphasis would have to stand outside of all punctuation. Between

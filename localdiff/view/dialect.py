@@ -1,7 +1,7 @@
 """The Markdown that models write: which of its constructs are recognized, and the blocks of a text.
 
 Knows markdown-it; knows nothing about how anything looks. Line breaks stay, and what would vanish when it is rendered,
-be it HTML, LaTeX or a definition, is text.
+be it HTML, LaTeX or a definition, is text. So is a backslash, except before marks that it keeps from being markup.
 """
 
 from __future__ import annotations
@@ -9,6 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline
+
+_ESCAPED = ("\\*", "\\_", "\\~", "\\`", "\\#", "\\$")
+"""Escapes that models write; others are those of LaTeX and of paths."""
 
 
 class Block(NamedTuple):
@@ -22,9 +26,18 @@ class Block(NamedTuple):
 def parser() -> MarkdownIt:
     """A parser of the dialect."""
     markdown = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
-    return markdown.disable(
-        ["image", "autolink", "escape", "entity", "reference", "lheading", "html_block", "html_inline"]
-    )
+    markdown.inline.ruler.at("escape", _escape)
+    return markdown.disable(["image", "autolink", "entity", "reference", "lheading", "html_block", "html_inline"])
+
+
+def _escape(state: StateInline, silent: bool) -> bool:
+    """A rule of markdown-it: one of the escapes, where it is at."""
+    if not state.src.startswith(_ESCAPED, state.pos):
+        return False
+    if not silent:
+        state.pending += state.src[state.pos + 1]
+    state.pos += 2
+    return True
 
 
 def blocks(text: str) -> list[Block]:

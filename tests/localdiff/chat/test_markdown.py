@@ -34,7 +34,8 @@ ITEMS = """\
         ("**bold** *it* `code` ~~old~~ new", "bold it code ~~old~~ new\n"),
         ("2*3*4 and a_b_c", "2*3*4 and a_b_c\n"),
         ("x < y > z & <div>HTML</div>", "x < y > z & <div>HTML</div>\n"),
-        (r"\(x_1\) \[y\] a\_b &amp;", r"\(x_1\) \[y\] a\_b &amp;" + "\n"),
+        (r"\(x_1\) \[y\] C:\new &amp;", r"\(x_1\) \[y\] C:\new &amp;" + "\n"),
+        (r"\*no emphasis\*, a\_b, \$5, `\*`", r"*no emphasis*, a_b, $5, \*" + "\n"),
         ("[a]: http://b.c\n", "[a]: http://b.c\n"),
         ("[text](http://b.c)", "text (http://b.c)\n"),
         ("![alt](http://b.c)", "!alt (http://b.c)\n"),
@@ -156,7 +157,7 @@ def test_emphasis_beside_scripts_without_blanks(text: str, shown: str) -> None:
     [
         "$f^*(x)$ and $g^*(y)$, $a_{*}$ and $b_{*}$",
         "$$\n- a *b* + c\n+ _d_ [e](f)\n# g\n$$",
-        r"\(f^*\) and \(g^*\)" + "\n\n" + r"\[ h^* _x_ i^* \]",
+        r"$a\_b$ and \(f^*\) and \(g^*\)" + "\n\n" + r"\[ h^* _x_ i^* \]",
     ],
 )
 def test_a_formula_has_no_markup(text: str) -> None:
