@@ -20,6 +20,8 @@ import unicodedata
 from functools import lru_cache
 
 MISSING = "▯"
+TAB = " " * 4
+"""What the canvas shows of a tab, which would have no certain width."""
 
 # Default_Ignorable_Code_Point beyond category Cf (Unicode 15, DerivedCoreProperties.txt): fillers and
 # selectors draw nothing.
@@ -43,7 +45,9 @@ def is_noncharacter(code: int) -> bool:
 def _live(character: str) -> str:
     code = ord(character)
     category = unicodedata.category(character)
-    if character == "\t" or category == "Zs":
+    if character == "\t":
+        return TAB
+    if category == "Zs":
         return "  " if code == 0x3000 else " "
     if code in _INVISIBLE:
         return ""

@@ -36,7 +36,7 @@ def text_of(cells: tuple[Cell, ...]) -> str:
         ("\u2581the", " the"),
         ("ing", "ing"),
         ("    ", "    "),
-        ("a\tb", "a b"),
+        ("a\tb", "a    b"),
         ("", ""),
         ("日本", "日本"),
         ("\n\n", " ↵ ↵"),

@@ -68,8 +68,8 @@ def test_known_tricks_in_a_piece(attack: str, shown: str) -> None:
     assert safe_piece(attack) == shown
 
 
-def test_a_piece_turns_tabs_and_rare_spaces_into_spaces_of_the_same_width() -> None:
-    assert safe_piece("\ta\u00a0b\u3000c") == " a b  c"
+def test_a_piece_turns_a_tab_into_four_spaces_and_rare_ones_into_as_many_as_they_are_wide() -> None:
+    assert safe_piece("\ta\u00a0b\u3000c") == "    a b  c"
 
 
 def test_a_piece_is_composed_so_that_few_marks_are_left() -> None:
