@@ -70,7 +70,12 @@ class _Markdown(Markdown):
         self.parsed = (parser() if strikes else parser().disable("strikethrough")).parse(text)
         self.hidden = "".join(token.info for token in self.parsed if token.type == "fence")
         for before, token in pairwise(self.parsed):
-            for child in token.children or ():
+            children = token.children or []
+            for start, label, end in zip(children, children[1:], children[2:], strict=False):
+                if start.type == "link_open" and start.attrs["href"] in (label.content, f"mailto:{label.content}"):
+                    self.hidden += str(start.attrs["href"])
+                    start.type = end.type = "text"  # an address that is its own label is shown once
+            for child in children:
                 if child.type == "softbreak":
                     child.type = "hardbreak"
                 elif child.type == "text" and before.type in ("td_open", "th_open"):

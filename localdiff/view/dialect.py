@@ -27,6 +27,7 @@ def parser() -> MarkdownIt:
     """A parser of the dialect."""
     markdown = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
     markdown.inline.ruler.at("escape", _escape)
+    markdown.normalizeLink = str  # type: ignore[method-assign]  # addresses stay as they were written
     return markdown.disable(["image", "autolink", "entity", "reference", "lheading", "html_block", "html_inline"])
 
 

@@ -38,6 +38,8 @@ ITEMS = """\
         (r"\*no emphasis\*, a\_b, \$5, `\*`", r"*no emphasis*, a_b, $5, \*" + "\n"),
         ("[a]: http://b.c\n", "[a]: http://b.c\n"),
         ("[text](http://b.c)", "text (http://b.c)\n"),
+        ("[http://b.c](http://b.c) [**x**](http://b.c) [a@b.c](mailto:a@b.c)", "http://b.c x (http://b.c) a@b.c\n"),
+        ("[x](http://b.c/2*3/日*本*)", "x (http://b.c/2*3/日*本*)\n"),
         ("![alt](http://b.c)", "!alt (http://b.c)\n"),
         ("text\n---\nmore", "text\n\n" + "-" * 39 + "\n\nmore\n"),
         ("```py\nif x:\n    y()\n\n\nz\n```\n", "if x:\n    y()\n\n\nz\n"),
