@@ -23,11 +23,17 @@ class Block(NamedTuple):
     end: int
 
 
+class _Parser(MarkdownIt):
+    """A parser that leaves addresses as they were written."""
+
+    def normalizeLink(self, url: str) -> str:  # noqa: N802
+        return url
+
+
 def parser() -> MarkdownIt:
     """A parser of the dialect."""
-    markdown = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+    markdown = _Parser("commonmark", {"html": False}).enable(["strikethrough", "table"])
     markdown.inline.ruler.at("escape", _escape)
-    markdown.normalizeLink = str  # type: ignore[method-assign]  # addresses stay as they were written
     return markdown.disable(["image", "autolink", "entity", "reference", "lheading", "html_block", "html_inline"])
 
 
