@@ -26,7 +26,7 @@ class Block(NamedTuple):
 class _Parser(MarkdownIt):
     """A parser that leaves addresses as they were written."""
 
-    def normalizeLink(self, url: str) -> str:  # noqa: N802
+    def normalizeLink(self, url: str) -> str:
         return url
 
 
