@@ -59,13 +59,15 @@ def tune_tiles(request: TuneRequest, output: Output) -> int:
     with interruptible(), importing():
         from localdiff.bench.step.subject import random_subject
         from localdiff.bench.tuning.report_text import table
-        from localdiff.bench.tuning.tune import forget, tune
+        from localdiff.bench.tuning.tune import forget, require_gpu, tune
+        from localdiff.load import resolve_device
 
     if request.forget:
         files = forget(request.device)
         what = f"Deleted {' and '.join(map(shown, files))}" if files else "No tiles were kept"
         output.stdout.write(f"{what}: the usual ones are taken.\n")
         return 0
+    require_gpu(resolve_device(request.device))
     with status_line(output) as status:
         make = random_subject(
             recipe=request.recipe,

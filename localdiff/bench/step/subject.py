@@ -5,6 +5,7 @@ Knows how to get a model and whether it fits; knows nothing about clocks except 
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from localdiff.bench.step.random_weights import random_model, stored_as
 from localdiff.bench.step.released import released_config
 from localdiff.denoising import Denoiser, compare_kernels
 from localdiff.download_plan import ConfirmDownload, confirm_silently
-from localdiff.errors import ResourceError, UsageError
+from localdiff.errors import ResourceError, UsageError, gpu_failure, is_out_of_memory
 from localdiff.fetching.source import find_source
 from localdiff.load import (
     MemoryPlan,
@@ -31,6 +32,7 @@ from localdiff.load import (
     plan_memory,
     resolve_device,
     resolve_dtype,
+    unused_gpu,
 )
 from localdiff.load.cpu import replace_cpu_modules
 from localdiff.load.devices import dtype_named, free_bytes
@@ -43,9 +45,11 @@ from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.sizes import shown_size
 from quant.codecs import CODECS
 from quant.codecs.codec import stored_bytes
-from quant.cuda.parity import Expectation
+from quant.cuda.parity import Expectation, ParityError
 from quant.recipe import Recipe, recipe_named
 from quant.released import LAYERS, MODEL
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +146,11 @@ def random_subject(
     where = _where_it_fits(_devices(device), partial(_with_room, built, chosen.name, context, kind))
 
     def make(progress: Progress) -> Subject:
+        _tell_of_unused_gpu(device, sum(parameter.numel() for parameter in _sketch(built.config).parameters()))
         began = time.perf_counter()
         network, expectations = _random_network(built.config, chosen, kind, where, progress)
         denoiser = Denoiser.for_device(network, where)
-        compare_kernels(denoiser, expectations)
+        _require_kernels(denoiser, expectations)
         return Subject(
             name=f"random weights in the shapes of {MODEL}",
             recipe=chosen.name,
@@ -214,12 +219,13 @@ def real_subject(
     where = planned.placement.main
 
     def make(progress: Progress) -> Subject:
+        _tell_of_unused_gpu(device, weights.text_parameters())
         progress(f"loading {source.name}")
         limit_threads(weights.text_parameters(), where)
         began = time.perf_counter()
         loaded = load_model(planned)
         denoiser = Denoiser.for_device(loaded.network, where)
-        compare_kernels(denoiser, loaded.expectations)
+        _require_kernels(denoiser, loaded.expectations)
         schemes = {name: weights.scheme(stored) for name, stored in planned.skeleton.source_of.items()}
         built = Blueprint(loaded.network.config, schemes)
         return Subject(
@@ -235,6 +241,31 @@ def real_subject(
         )
 
     return Make(where, make)
+
+
+def _tell_of_unused_gpu(device: str, weights: int) -> None:
+    """Warns where `auto` means the CPU in spite of a GPU: these figures take minutes, and are not those looked for."""
+    if device == "auto" and (warning := unused_gpu(weights)):
+        _log.warning("%s", warning)
+
+
+def _require_kernels(denoiser: Denoiser, expectations: Sequence[Expectation]) -> None:
+    """Holds the kernels against the plain path.
+
+    Raises:
+        ParityError: one computes other numbers.
+        ResourceError: one fails, as where a compiler refuses it.
+    """
+    try:
+        compare_kernels(denoiser, expectations)
+    except Exception as error:  # of a compiler or of a launch: they share no class
+        if isinstance(error, ParityError) or is_out_of_memory(error) or gpu_failure(error) is not None:
+            raise
+        reason = (str(error).strip() or "no reason given").splitlines()[0]
+        raise ResourceError(
+            f"a kernel fails here ({type(error).__name__}: {reason})",
+            "`LOCALDIFF_CUDA_PLAIN=all` does without kernels; please report it with `localdiff doctor --report`",
+        ) from error
 
 
 def _devices(name: str) -> tuple[torch.device, ...]:

@@ -72,7 +72,7 @@ def tune(make: Make, *, context: int, seconds: float, progress: Callable[[str], 
         UsageError: another process tunes a GPU of this name.
     """
     device = make.device
-    _require_gpu(device)
+    require_gpu(device)
     if (unsupported := why_unsupported(device)) is not None:
         raise ResourceError(unsupported.reason, unsupported.remedy)
     require_writable(device)  # what is found in minutes could not be kept
@@ -137,7 +137,7 @@ def forget(device: str) -> list[Path]:
         UsageError: another process tunes a GPU of this name.
     """
     where = resolve_device(device)
-    _require_gpu(where)
+    require_gpu(where)
     with locked(tiles_file(where), hint=_ONE_AT_A_TIME):
         files = [file for file in (tiles_file(where), note_file(where)) if file.exists()]
         for file in files:
@@ -145,6 +145,10 @@ def forget(device: str) -> list[Path]:
     return files
 
 
-def _require_gpu(device: torch.device) -> None:
+def require_gpu(device: torch.device) -> None:
+    """Raises a `ResourceError` for a device that is no GPU; it is the first thing to know, ahead of sizes."""
     if device.type != "cuda":
-        raise ResourceError(f"tiles are those of GPU kernels, and `{device}` has none", "use an NVIDIA GPU")
+        raise ResourceError(
+            f"tiles are those of GPU kernels, and `{device}` has none",
+            "use an NVIDIA GPU; if there is one here, `localdiff doctor` says why torch does not use it",
+        )

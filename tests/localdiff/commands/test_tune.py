@@ -40,11 +40,17 @@ def test_what_was_mistyped(cli: Cli, arguments: list[str], error: str) -> None:
     assert result.stderr.startswith(f"error: {error}")
 
 
-def test_without_a_gpu_it_says_so(cli: Cli) -> None:
-    for arguments in ([], ["--forget"]):
-        result = cli("tune", "--device", "cpu", *arguments)
+def test_without_a_gpu_it_says_so_ahead_of_what_the_weights_would_take(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "random_subject", lambda **_: pytest.fail("nothing is made"))
+    for arguments in ([], ["--device", "cpu"], ["--forget"]):
+        result = cli("tune", *arguments)
         assert (result.code, result.stdout) == (4, "")
-        assert result.stderr == ("error: tiles are those of GPU kernels, and `cpu` has none\nhint: use an NVIDIA GPU\n")
+        assert result.stderr.startswith(
+            "error: tiles are those of GPU kernels, and `cpu` has none\nhint: use an NVIDIA"
+        )
+        assert "`localdiff doctor` says why" in result.stderr
 
 
 @pytest.fixture
@@ -64,6 +70,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return answer
 
     monkeypatch.setattr(subject, "random_subject", random_subject)
+    monkeypatch.setattr(tuning_module, "require_gpu", lambda _: None)
     monkeypatch.setattr(tuning_module, "tune", tune)
     return asked
 

@@ -36,7 +36,7 @@ from quant.recipe import RECIPES
 from quant.released import LAYERS
 from quant.switch import SwitchError
 from tests.gpu.kernels import needs_triton
-from tests.localdiff.bench.step.small import CANVAS, CEILINGS, small_subject
+from tests.localdiff.bench.step.small import CANVAS, CEILINGS, small_config, small_subject
 from tests.models.steps import denoiser_of
 
 pytestmark = pytest.mark.usefixtures("attention_in_torch")
@@ -369,6 +369,41 @@ def test_kernels_that_compute_wrong_numbers_are_not_timed(where: str, monkeypatc
             ceilings_of=lambda device: CEILINGS,
         )
     assert "LOCALDIFF_CUDA_PLAIN=all" in (error.value.hint or "")
+
+
+@pytest.mark.parametrize("error", [TypeError("Compilation\nof a kernel"), RuntimeError("CUDA error: illegal access")])
+def test_a_kernel_that_fails_is_named_and_a_gpu_that_does_is_left_to_others(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(Denoiser, "parity", failing)
+    make = real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")
+    if isinstance(error, RuntimeError):
+        with pytest.raises(RuntimeError, match="illegal access"):
+            make(lambda _: None)
+        return
+    with pytest.raises(ResourceError) as caught:
+        make(lambda _: None)
+    assert caught.value.message == "a kernel fails here (TypeError: Compilation)"
+    assert "LOCALDIFF_CUDA_PLAIN=all" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(("device", "told"), [("auto", ["the GPU is not used"]), ("cpu", [])])
+@pytest.mark.parametrize("kind", ["random", "real"])
+def test_figures_of_a_cpu_beside_a_gpu_are_said_to_be_so(
+    kind: str, device: str, told: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(subjects, "unused_gpu", lambda _: "the GPU is not used")
+    if kind == "real":
+        make = real_subject(model="demo", revision=None, offline=True, context=16, device=device, dtype="auto")
+    else:
+        make = random_subject(
+            recipe="4bit", layers=4, context=16, device=device, dtype="auto", configure=small_config, all_layers=4
+        )
+    make(lambda _: None)
+    assert [message for message in caplog.messages if "GPU" in message] == told
 
 
 def test_random_weights_are_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
