@@ -53,7 +53,8 @@ class PlanSummary:
         working: peak of memory while working.
         device: what encodes the weights, in words.
         accounts: context → memory to run.
-        gpu: the one that encodes, or the first of this machine.
+        gpu: the one that the result will run on.
+        others: how many more it may use.
         alternative: a recipe that fits it where this one does not.
         remarks: sentences that must not be missed.
     """
@@ -68,6 +69,7 @@ class PlanSummary:
     device: str
     accounts: Mapping[int, MemoryAccount]
     gpu: Gpu | None
+    others: int = 0
     alternative: str | None = None
     remarks: Sequence[str] = ()
 
@@ -134,7 +136,8 @@ class PlanSummary:
             return f"fits {gpu} up to {_context(max(fitting))} context, not beyond"
         if self.alternative is not None:
             return f"does not fit {gpu}; recipe `{self.alternative}` does"
-        return f"does not fit {gpu}; some layers will stay in host memory, which is slower"
+        where = "go to other GPUs, or stay in host memory" if self.others else "stay in host memory"
+        return f"does not fit {gpu}; some layers will {where}, which is slower"
 
 
 def _disk(mount: Mount) -> str:

@@ -136,6 +136,7 @@ class PlannedJob:
 
     def summary(self) -> PlanSummary:
         """The plan to be shown."""
+        gpu = _to_run_on(self.plan, self.origin.config, self.encoder)
         commit = f" @ {self.origin.revision[:8]}" if self.origin.revision else ""
         return PlanSummary(
             title=self.origin.reference + commit,
@@ -147,8 +148,9 @@ class PlannedJob:
             working=_working_memory(self.encoder),
             device=encoder_words(self.encoder),
             accounts=accounts(self.plan, self.origin.config),
-            gpu=self.encoder.gpu,
-            alternative=_alternative(self.plan, self.origin.config, self.encoder.gpu),
+            gpu=gpu,
+            others=len(self.encoder.further),
+            alternative=_alternative(self.plan, self.origin.config, gpu),
             remarks=self._remarks(),
         )
 
@@ -196,6 +198,7 @@ def offline_summary(
         error: why the Hub could not be asked; None where that is said elsewhere.
     """
     streams = request.stream
+    gpu = _to_run_on(plan, {}, encoder)
     cache = [] if streams else [(paths.hub_cache_dir(), plan.source_bytes)]
     return PlanSummary(
         title=request.model,
@@ -214,8 +217,9 @@ def offline_summary(
         working=_working_memory(encoder),
         device=encoder_words(encoder),
         accounts=accounts(plan, {}),
-        gpu=encoder.gpu,
-        alternative=_alternative(plan, {}, encoder.gpu),
+        gpu=gpu,
+        others=len(encoder.further),
+        alternative=_alternative(plan, {}, gpu),
         remarks=[
             *([] if error is None else [f"{error.message[:1].upper()}{error.message[1:]}."]),
             *([_STREAMED_FILE] if streams else []),
@@ -237,6 +241,14 @@ def accounts(plan: Plan, config: Mapping[str, object]) -> dict[int, MemoryAccoun
     contexts = [min(context, longest) if isinstance(longest, int) else context for context in CONTEXTS]
     tensors = held_by_plan(plan)
     return {context: MemoryAccount.of(tensors, context=context, **present_sizes) for context in contexts}
+
+
+def _to_run_on(plan: Plan, config: Mapping[str, object], encoder: Encoder) -> Gpu | None:
+    """The GPU that the result will run on, as the loader chooses: the roomiest, if it does not fit the first."""
+    first = encoder.gpu
+    if first is None or _fits(plan, config, first):
+        return first
+    return max((first, *encoder.further), key=lambda gpu: gpu.free)
 
 
 def _alternative(plan: Plan, config: Mapping[str, object], gpu: Gpu | None) -> str | None:

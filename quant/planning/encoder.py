@@ -5,7 +5,7 @@ Knows torch's view of them; knows nothing about weights.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
@@ -26,9 +26,9 @@ class Gpu:
     free: int
 
 
-def first_gpu() -> Gpu | None:
-    """The first GPU, if there is one that torch can use."""
-    return next((_gpu(device.index) for device in usable_gpus()), None)
+def all_gpus() -> tuple[Gpu, ...]:
+    """The GPUs that torch can use, in its order."""
+    return tuple(_gpu(device.index) for device in usable_gpus())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,25 +39,27 @@ class Encoder:
         requested: how it was asked for: `auto` or the name of a device.
         device: the CPU or a CUDA device.
         gpu: the CUDA device, or the first GPU of this machine, if there is one that torch can use.
+        further: other GPUs that the result may run on, if that one is too small; none where a GPU was named.
     """
 
     requested: str
     device: torch.device
     gpu: Gpu | None
+    further: tuple[Gpu, ...] = ()
 
     @classmethod
     def automatic(cls) -> Self:
         """The first GPU if it has enough free memory, otherwise the CPU."""
-        gpu = first_gpu()
+        gpu, *further = all_gpus() or (None,)
         device = gpu.device if gpu is not None and gpu.free > MIN_FREE_BYTES else "cpu"
-        return cls(requested="auto", device=torch.device(device), gpu=gpu)
+        return cls(requested="auto", device=torch.device(device), gpu=gpu, further=tuple(filter(None, further)))
 
     @classmethod
     def on(cls, device: torch.device) -> Self:
         """A CUDA device; for any other device the CPU, since nothing else encodes."""
         if device.type == "cuda":
             return cls(requested=str(device), device=device, gpu=_gpu(device.index or 0))
-        return cls(requested=device.type, device=torch.device("cpu"), gpu=first_gpu())
+        return replace(cls.automatic(), requested=device.type, device=torch.device("cpu"))
 
 
 def _gpu(index: int) -> Gpu:

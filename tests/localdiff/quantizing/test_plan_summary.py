@@ -131,9 +131,12 @@ def test_what_fits_a_card_is_what_the_doctor_says_of_it(summary: PlanSummary, re
 
 
 def test_a_card_that_another_recipe_fits(summary: PlanSummary) -> None:
-    def fitting(free: float) -> str:
-        card = Gpu(device="cuda:0", name="RTX", total=96 * GB, free=round(free * GB))
-        encoder = Encoder(requested="auto", device=torch.device("cuda", 0), gpu=card)
+    def fitting(*free: float) -> str:
+        card, *further = (
+            Gpu(device=f"cuda:{index}", name="RTX", total=96 * GB, free=round(each * GB))
+            for index, each in enumerate(free)
+        )
+        encoder = Encoder(requested="auto", device=torch.device("cuda", 0), gpu=card, further=tuple(further))
         error = UnreachableError("no network")
         request = QuantizeRequest(model="x", output=Path("/x"))
         shown = planned_job.offline_summary(request, summary.plan, encoder, error)
@@ -142,6 +145,10 @@ def test_a_card_that_another_recipe_fits(summary: PlanSummary) -> None:
     assert fitting(15.9).endswith("; recipe `4bit-small` does")
     assert fitting(14).endswith("which is slower")
     assert "fits cuda:0" in fitting(20)
+    assert "fits cuda:0" in fitting(20, 24), "the first is taken, where it has the room"
+    assert "fits cuda:2" in fitting(11.8, 8, 24)
+    assert fitting(11.8, 15.9).endswith("; recipe `4bit-small` does")
+    assert fitting(11.8, 8).endswith("some layers will go to other GPUs, or stay in host memory, which is slower")
 
 
 def test_no_context_is_longer_than_the_model_takes(summary: PlanSummary) -> None:

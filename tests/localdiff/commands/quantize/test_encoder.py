@@ -37,6 +37,8 @@ def test_auto_is_the_first_gpu_if_it_has_room(gpus: Callable[..., None]) -> None
     encoder = encoder_named("auto")
     assert encoder.device == torch.device("cuda", 0)
     assert encoder_words(encoder) == "cuda:0 (RTX 0), with 2 cores"
+    assert [gpu.device for gpu in encoder.further] == ["cuda:1"]
+    assert encoder_named("cuda:1").further == ()
 
 
 def test_auto_leaves_a_busy_gpu_alone_and_says_so(gpus: Callable[..., None]) -> None:
