@@ -80,6 +80,7 @@ class Examination:
     def __post_init__(self) -> None:
         self._settings = read_settings(self.env)
         self._gpus = 0
+        self._recipe = str(self._setting("recipe"))
         self._torch_devices: list[Device] = []  # until torch has been asked, and where it does not work
 
     def checks(self) -> list[Check]:
@@ -153,24 +154,27 @@ class Examination:
         return check_native_kernel([one.device for one in devices])
 
     def _recipes(self, devices: list[Device]) -> list[Finding]:
-        from localdiff.doctor.recipes import check_recipes
+        from localdiff.doctor.recipes import check_recipes, recipe_to_make
 
         context = self._setting("context")
         if not isinstance(context, int):
             raise TypeError(f"{context=} should be a whole number")
         limit = self._setting("max_memory")
-        return check_recipes(
+        findings = check_recipes(
             devices,
             context=context,
             limit=None if limit is None else parse_size(str(limit), "max_memory"),
         )
+        self._recipe = recipe_to_make(self._recipe, findings)
+        return findings
 
     def _weights(self) -> list[Finding]:
-        return [*check_weights(stored_models(self.env)), *check_model(self._settings)]
+        option = "" if self._recipe == self._setting("recipe") else f" --recipe {self._recipe}"
+        return [*check_weights(stored_models(self.env), f"localdiff quantize{option}"), *check_model(self._settings)]
 
     def _disk(self) -> list[Finding]:
         needs_model = not self._may_have_model()
-        return check_disk(need_of(str(self._setting("recipe"))) if needs_model else None, self.env)
+        return check_disk(need_of(self._recipe) if needs_model else None, self.env)
 
     def _may_have_model(self) -> bool:
         """Whether a quantized model is here, or may be: models that cannot be read are a finding about weights."""

@@ -6,6 +6,7 @@ Uses the memory account that the loader uses; allocates nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -18,6 +19,10 @@ from quant.planning.plan import Plan, describe_plan
 from quant.recipe import RECIPES
 
 LONG_CONTEXT = 32_768
+_SMALL_GPU = (
+    "close other programs that use it; layers that do not fit stay in host memory, which is slower: fewest of them "
+    "with `localdiff quantize --recipe 4bit-small`"
+)
 
 
 def account_of(plan: Plan, context: int, device: torch.device) -> MemoryAccount:
@@ -33,7 +38,35 @@ def check_recipes(devices: Sequence[Device], *, context: int, limit: int | None 
         limit: maximum bytes to use on each, as `max_memory` says.
     """
     plans = {name: describe_plan(recipe) for name, recipe in RECIPES.items()}
-    return [_finding(device, plans, context, limit) for device in devices if device.free is not None]
+    findings = [(device, _finding(device, plans, context, limit)) for device in devices if device.free is not None]
+    gpus = [(device, finding) for device, finding in findings if device.device.type == "cuda"]
+    holding = [device.device for device, finding in gpus if finding.facts["fit"]]
+    return [
+        _beside(finding, len(gpus) - 1, holding)
+        if device.device.type == "cuda" and finding.status == "warn"
+        else finding
+        for device, finding in findings
+    ]
+
+
+def recipe_to_make(recipe: str, findings: Sequence[Finding]) -> str:
+    """The recipe that `localdiff quantize` should make here: `recipe`, unless only others fit.
+
+    Args:
+        findings: those of `check_recipes`; where there is a GPU, what fits the CPU does not count.
+    """
+    gpus = [finding.facts["fit"] for finding in findings if str(finding.facts["device"]).startswith("cuda")]
+    fitting = [name for fit in gpus or [finding.facts["fit"] for finding in findings] for name in fit]
+    return recipe if recipe in fitting or not fitting else str(fitting[0])
+
+
+def _beside(finding: Finding, others: int, holding: Sequence[torch.device]) -> Finding:
+    """The finding of a GPU that is too small, where there are other GPUs: a model goes to one that holds it."""
+    if holding:
+        return replace(finding, status="ok", advice=None, text=f"{finding.text}; `{holding[0]}` holds one")
+    if not others or finding.advice != _SMALL_GPU:
+        return finding
+    return replace(finding, advice=_SMALL_GPU.replace("stay in", "go to the other GPUs, then stay in"))
 
 
 def _finding(device: Device, plans: dict[str, Plan], context: int, limit: int | None) -> Finding:
@@ -74,7 +107,7 @@ def _finding(device: Device, plans: dict[str, Plan], context: int, limit: int | 
 def _advice(device: Device) -> str:
     if device.device.type == "cpu":
         return "close other programs; what does not fit is read from the disk again in every pass, which is slow"
-    return "layers that do not fit stay in host memory, which is slower; `--context` with fewer tokens takes less"
+    return _SMALL_GPU
 
 
 def _line(name: str, needs: dict[int, int], free: int) -> str:

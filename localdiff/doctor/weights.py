@@ -20,8 +20,12 @@ from localdiff.quoting import shell_word
 from localdiff.sizes import shown_size
 
 
-def check_weights(models: Sequence[StoredModel]) -> list[Finding]:
-    """A finding for every quantized model, and one for the released weights."""
+def check_weights(models: Sequence[StoredModel], make: str = "localdiff quantize") -> list[Finding]:
+    """A finding for every quantized model, and one for the released weights.
+
+    Args:
+        make: the command that makes the one which this machine should have.
+    """
     findings = [_model(model) for model in models]
     finished = [model for model in models if model.state == "finished"]
     if all(is_demo(model.directory) for model in finished) and all(model.state != "unreadable" for model in models):
@@ -30,7 +34,7 @@ def check_weights(models: Sequence[StoredModel]) -> list[Finding]:
                 subject="weights",
                 status="warn",
                 text=_none_to_run(models),
-                advice="`localdiff quantize` makes one; `localdiff run -m demo` runs the small model of this package",
+                advice=f"`{make}` makes one; `localdiff run -m demo` runs the small model of this package",
                 facts={"quantized": 0},
             )
         )

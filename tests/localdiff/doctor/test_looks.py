@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import torch
 
 from localdiff.config import load_settings
 from localdiff.doctor import versions, weights
@@ -19,6 +20,7 @@ from localdiff.doctor.checks import Examination
 from localdiff.doctor.disk import Need, check_disk, need_of
 from localdiff.doctor.settings import check_settings, read_settings
 from localdiff.doctor.terminal import TerminalCapabilities, terminal_finding
+from localdiff.doctor.torch_devices import Device
 from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_weights
 from localdiff.errors import UsageError, WeightsError
@@ -162,6 +164,20 @@ def test_no_weights_at_all(env: dict[str, str]) -> None:
     assert nothing.status == "warn"
     assert "`localdiff quantize`" in (nothing.advice or "")
     assert (download.status, download.facts) == ("ok", {"downloaded": False})
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_where_the_default_recipe_fits_no_device_another_is_advised(env: dict[str, str]) -> None:
+    examination = Examination(stderr=io.StringIO(), keyboard=None, env=env)
+    card = Device(device=torch.device("cuda", 0), title="RTX 4080", total=17 * 10**9, free=16 * 10**9)
+    examination._torch_devices = [card]
+    checks = {check.name: check for check in examination.checks()}
+    for name in ("what each recipe needs", "disks", "weights"):
+        found = checks[name].run()
+        if name == "disks":
+            assert any("`localdiff quantize --recipe 4bit-small` takes" in finding.text for finding in found)
+        if name == "weights":
+            assert (found[0].advice or "").startswith("`localdiff quantize --recipe 4bit-small` makes one")
 
 
 @pytest.mark.usefixtures("no_hub")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from localdiff.doctor import torch_devices
-from localdiff.doctor.recipes import check_recipes
+from localdiff.doctor.recipes import check_recipes, recipe_to_make
 from localdiff.doctor.torch_devices import Device, check_devices, devices
 from localdiff.memory_account import SLACK, SLACK_BESIDES_CONTEXT, MemoryAccount, held_by_plan
 from quant.planning.plan import describe_plan
@@ -64,6 +64,33 @@ def test_bf16_is_in_hardware_where_there_are_instructions_for_it(
     monkeypatch.setattr(torch_devices, "has_bf16_matmul", lambda: has_bf16)
     (finding,) = check_devices([device("cpu", 20)], gpus=0)
     assert finding.facts["bf16"] == fact
+
+
+@pytest.mark.parametrize(
+    ("free", "statuses", "recipe"),
+    [
+        ([24.7], ["ok"], "4bit"),
+        ([16.1], ["ok"], "4bit-small"),
+        ([16.1, 24.7], ["ok", "ok"], "4bit"),
+        ([11.8], ["warn"], "4bit"),
+        ([11.8, 16.1], ["ok", "ok"], "4bit-small"),
+        ([11.8, 8], ["warn", "warn"], "4bit"),
+    ],
+)
+def test_what_several_cards_hold_and_what_to_make_for_them(free: list[float], statuses: list[str], recipe: str) -> None:
+    cards = [device(f"cuda:{index}", each) for index, each in enumerate(free)]
+    findings = check_recipes([*cards, device("cpu", 64)], context=8192)
+    assert [finding.status for finding in findings] == [*statuses, "ok"]
+    assert recipe_to_make("4bit", findings) == recipe
+    if free == [11.8, 16.1]:
+        assert findings[0].text.endswith("4bit-small takes 15.6 GB; `cuda:1` holds one") and not findings[0].advice
+    for finding in findings:
+        assert ("to the other GPUs" in (finding.advice or "")) == (free == [11.8, 8] and finding.status == "warn")
+
+
+def test_without_a_card_the_recipe_is_one_that_the_cpu_holds() -> None:
+    assert recipe_to_make("bf16", check_recipes([device("cpu", 20)], context=8192)) == "4bit"
+    assert recipe_to_make("bf16", []) == "bf16"
 
 
 def test_a_device_that_does_not_say_is_left_out() -> None:
