@@ -6,7 +6,9 @@ Knows torch's view of them; knows nothing about kernels of our own.
 from __future__ import annotations
 
 import os
+import platform
 import re
+import sys
 
 import torch
 
@@ -15,7 +17,9 @@ from quant.unsupported import Unsupported
 HIDDEN = ("", "-1")
 """Values of `CUDA_VISIBLE_DEVICES` that hide all GPUs on purpose."""
 OLD, NEW = "cu126", "cu130"
-"""Builds of torch with code for older GPUs (from compute capability 5.0 on), and for newer ones."""
+"""Builds of torch with code for older GPUs (from compute capability 5.0 on, up to 9.0), and for newer ones."""
+NEW_DRIVER = 580
+"""Lowest version of NVIDIA's driver for CUDA 13."""
 _TAKEN = ("out of memory", "busy or unavailable")
 """What CUDA says of a GPU that others have filled, or have to themselves: to be asked, it must take a context."""
 _ARCHITECTURE = re.compile(r"(sm|compute)_(\d+)[af]?")
@@ -35,22 +39,32 @@ def usable_gpus() -> tuple[torch.device, ...]:
     return tuple(device for device in seen_gpus() if why_unusable(device) is None)
 
 
-def why_unseen() -> str:
-    """What to do where torch sees no GPU, although there may be one."""
+def why_unseen(driver: str | None = None) -> str:
+    """What to do where torch sees no GPU, although there may be one.
+
+    Args:
+        driver: version of NVIDIA's driver, such as `580.65.06`, if it is known.
+    """
     if torch.version.cuda is None:
-        return "this torch is built for the CPU only: install a CUDA build of it"
+        return f"this torch is built for the CPU only: {_cuda_build(driver)}"
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible in HIDDEN:
         return "`CUDA_VISIBLE_DEVICES` hides every GPU: unset it"
     refusal = _refusal()
     if "driver on your system is too old" in refusal:
-        return f"the driver is too old for CUDA {torch.version.cuda}: update it, or run {_install(OLD)}"
+        return (
+            f"the driver is too old for CUDA {torch.version.cuda}: update it{' in Windows' if _in_wsl() else ''}, or, "
+            f"for a GPU older than the RTX 50 series, run {_install(OLD)}"
+        )
     if "unknown error" in refusal:
         # As after a suspend (https://github.com/pytorch/pytorch/issues/88639).
-        return (
-            "the driver fails with an unknown error, as it may once the machine has slept: restart the machine, or "
-            "end what uses the GPU and run `sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm`"
+        remedy = (
+            "run `wsl --shutdown` in Windows and open it again"
+            if _in_wsl()
+            else "restart the machine, or end what uses the GPU and run `sudo modprobe -r nvidia_uvm && sudo modprobe "
+            "nvidia_uvm`"
         )
+        return f"the driver fails with an unknown error, as it may once the machine has slept: {remedy}"
     checks = f"check that `nvidia-smi` lists the device and that its driver is new enough for CUDA {torch.version.cuda}"
     if visible is not None:
         checks += ", and that `CUDA_VISIBLE_DEVICES` names it"
@@ -96,9 +110,27 @@ def _refusal() -> str:
     return ""
 
 
+def _cuda_build(driver: str | None) -> str:
+    """Which build for GPUs to install instead of one for the CPU."""
+    major = (driver or "").partition(".")[0]
+    if not major.isdigit() or int(major) >= NEW_DRIVER:
+        return f"{_install(NEW)} installs one for GPUs, with driver {NEW_DRIVER} or newer"
+    where = " in Windows" if _in_wsl() else ""
+    return (
+        f"update the driver ({driver}){where} to {NEW_DRIVER} or newer and run {_install(NEW)}, or, for a GPU older "
+        f"than the RTX 50 series, keep it and install from `{OLD}` instead"
+    )
+
+
 def _install(build: str) -> str:
-    """The command that installs a build of torch."""
-    return f"`pip install torch --index-url https://download.pytorch.org/whl/{build} --force-reinstall`"
+    """The command that installs a build of torch, beside this program: another `pip` may be the first in the path."""
+    pip = f"{sys.executable} -m pip"
+    return f"`{pip} install torch --index-url https://download.pytorch.org/whl/{build} --force-reinstall`"
+
+
+def _in_wsl() -> bool:
+    """Whether this Linux runs in WSL2, where the driver is the one of Windows."""
+    return "microsoft" in platform.release().lower()
 
 
 def _runs_on(gpu: int, built_for: int, *, is_machine_code: bool) -> bool:

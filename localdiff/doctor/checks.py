@@ -79,7 +79,7 @@ class Examination:
 
     def __post_init__(self) -> None:
         self._settings = read_settings(self.env)
-        self._gpus = 0
+        self._gpus: list[Finding] = []
         self._recipe = str(self._setting("recipe"))
         self._torch_devices: list[Device] = []  # until torch has been asked, and where it does not work
 
@@ -117,14 +117,15 @@ class Examination:
 
     def _nvidia(self) -> list[Finding]:
         findings = check_gpus(self.env)
-        self._gpus = sum(finding.subject.startswith("GPU ") for finding in findings)
+        self._gpus = [finding for finding in findings if finding.subject.startswith("GPU ")]
         return findings
 
     def _devices(self) -> list[Finding]:
         from localdiff.doctor.torch_devices import check_device, check_devices, devices
 
         torch_devices = devices()
-        findings = check_devices(torch_devices, gpus=self._gpus)
+        driver = str(self._gpus[0].facts["driver"]) if self._gpus else None
+        findings = check_devices(torch_devices, gpus=len(self._gpus), driver=driver)
         self._torch_devices = torch_devices
         return [*findings, *check_device(self._settings)]
 

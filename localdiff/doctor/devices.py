@@ -22,6 +22,8 @@ from quant.process_limits import usable_cores
 _SECONDS = 5.0
 _MIB = 1 << 20
 _BUSY = 0.2
+_NVIDIA, _DISPLAY = "0x10de", "0x03"
+"""What Linux says of a PCI device: its vendor, and how the class of any kind of display controller begins."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,10 +61,10 @@ def check_host() -> list[Finding]:
     return [Finding(subject="cpu", status="ok", text=text, facts=facts)]
 
 
-def check_gpus(env: Mapping[str, str]) -> list[Finding]:
-    """NVIDIA GPUs, by `nvidia-smi`; nothing where there are none."""
+def check_gpus(env: Mapping[str, str], root: Path = Path("/")) -> list[Finding]:
+    """NVIDIA GPUs, by `nvidia-smi`, and on Linux one whose driver is not loaded; nothing where there are none."""
     if shutil.which("nvidia-smi", path=env.get("PATH")) is None:
-        return []
+        return _without_driver(root)
     try:
         gpus, processes = read_gpus(env), read_gpu_processes(env)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
@@ -76,6 +78,25 @@ def check_gpus(env: Mapping[str, str]) -> list[Finding]:
             )
         ]
     return [_gpu_finding(gpu, processes) for gpu in gpus]
+
+
+def _without_driver(root: Path) -> list[Finding]:
+    """A finding where the system has an NVIDIA GPU and none of NVIDIA's drivers for it: Linux alone can be asked."""
+    devices = root / "sys/bus/pci/devices"
+    has_gpu = any(
+        vendor.read_text().strip() == _NVIDIA and (vendor.parent / "class").read_text().startswith(_DISPLAY)
+        for vendor in devices.glob("*/vendor")
+    )
+    if not has_gpu or (root / "proc/driver/nvidia").exists():
+        return []
+    return [
+        Finding(
+            subject="nvidia-smi",
+            status="warn",
+            text="there is an NVIDIA GPU, and no driver of NVIDIA's is loaded for it",
+            advice="install it, 580 or newer (on Ubuntu `sudo ubuntu-drivers install`), and restart the machine",
+        )
+    ]
 
 
 def _reason(error: Exception) -> str:

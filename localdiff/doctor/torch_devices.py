@@ -52,8 +52,8 @@ def devices() -> list[Device]:
     return sorted([*accelerators, cpu], key=lambda device: device.device != default)
 
 
-def check_devices(available: Sequence[Device], *, gpus: int) -> list[Finding]:
-    """The devices that torch sees, compared with the number of GPUs that the system has."""
+def check_devices(available: Sequence[Device], *, gpus: int, driver: str | None = None) -> list[Finding]:
+    """The devices that torch sees, compared with the number of GPUs that the system has, and with its driver."""
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA"
     facts = {
         "torch_cuda": torch.version.cuda,
@@ -72,15 +72,8 @@ def check_devices(available: Sequence[Device], *, gpus: int) -> list[Finding]:
         advice = None if has_gpu else unusable.remedy  # another build may have no code for the one that is used
         return [finding(status="ok" if has_gpu else "warn", text=f"{text}; {unusable.reason}", advice=advice)]
     if gpus and not has_gpu:
-        if torch.version.cuda is None:
-            advice = (
-                "this torch is built for the CPU only: `pip install torch --index-url "
-                "https://download.pytorch.org/whl/cu130 --force-reinstall` installs one that supports the GPU"
-            )
-        else:
-            advice = why_unseen()
         unseen = f"there {'is a GPU' if gpus == 1 else f'are {gpus} GPUs'} that torch does not see"
-        return [finding(status="warn", text=f"{unseen}; {text}", advice=advice)]
+        return [finding(status="warn", text=f"{unseen}; {text}", advice=why_unseen(driver))]
     return [finding(status="ok", text=text)]
 
 

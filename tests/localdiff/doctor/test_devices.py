@@ -64,7 +64,31 @@ def test_the_processor_is_named() -> None:
 
 
 def test_no_tool_no_gpus(tmp_path: Path) -> None:
-    assert check_gpus({"PATH": str(tmp_path)}) == []
+    assert check_gpus({"PATH": str(tmp_path)}, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("vendor", "kind", "loaded", "told"),
+    [
+        ("0x10de", "0x030000", False, True),
+        ("0x10de", "0x030200", False, True),
+        ("0x10de", "0x030000", True, False),
+        ("0x10de", "0x040300", False, False),
+        ("0x1002", "0x030000", False, False),
+    ],
+)
+def test_a_card_whose_driver_is_not_installed(tmp_path: Path, vendor: str, kind: str, loaded: bool, told: bool) -> None:
+    for name, content in (("0000:00:00.0", ("0x8086", "0x060000")), ("0000:01:00.0", (vendor, kind))):
+        folder = tmp_path / "sys/bus/pci/devices" / name
+        folder.mkdir(parents=True)
+        for file, text in zip(("vendor", "class"), content, strict=True):
+            (folder / file).write_text(f"{text}\n")
+    if loaded:
+        (tmp_path / "proc/driver/nvidia").mkdir(parents=True)
+    found = check_gpus({"PATH": str(tmp_path)}, tmp_path)
+    assert [finding.status for finding in found] == ["warn"] * told
+    if told:
+        assert "no driver of NVIDIA's" in found[0].text and "580 or newer" in (found[0].advice or "")
 
 
 def test_a_card_that_is_free(smi) -> None:  # type: ignore[no-untyped-def]

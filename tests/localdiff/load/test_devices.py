@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +25,7 @@ from localdiff.load import (
 )
 from localdiff.load.stored import StoredWeights
 from localdiff.load.threads import SMALL
-from quant.gpus import why_unusable
+from quant.gpus import why_unseen, why_unusable
 from tests.checkpoints.layouts import Spec, write_checkpoint
 
 CPU = torch.device("cpu")
@@ -223,7 +224,7 @@ def test_a_named_gpu(gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("built_with", "visible", "hint"),
     [
-        (None, None, "CUDA build"),
+        (None, None, f"`{sys.executable} -m pip install torch --index-url https://download.pytorch.org/whl/cu130 "),
         ("13.0", None, "its driver is new enough for CUDA 13.0, or use `--device cpu`"),
         ("13.0", "7", "that `CUDA_VISIBLE_DEVICES` names it, or use `--device cpu`"),
         ("13.0", "", "`CUDA_VISIBLE_DEVICES` hides every GPU"),
@@ -253,7 +254,7 @@ def test_no_gpu(
     [
         (
             "The NVIDIA driver on your system is too old (found version 12020). Please update your GPU driver …",
-            r"^the driver is too old for CUDA 13\.0: update it, or run `.*/whl/cu126 ",
+            r"^the driver is too old for CUDA 13\.0: update it, or, for a GPU older than the RTX 50 .*/whl/cu126 ",
         ),
         (
             "CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable …",
@@ -279,6 +280,43 @@ def test_why_a_driver_does_not_start_is_said(
     assert re.search(hint, caught.value.hint or "") and (caught.value.hint or "").endswith(", or use `--device cpu`")
     (finding,) = check_devices([Device(device=CPU, title="CPU", total=1, free=1)], gpus=1)
     assert re.search(hint, finding.advice or "")
+
+
+@pytest.mark.parametrize(
+    ("said", "wsl"),
+    [
+        ("The NVIDIA driver on your system is too old (found version 12020).", "update it in Windows, or"),
+        ("CUDA unknown error - this may be due to", "once the machine has slept: run `wsl --shutdown` in Windows"),
+    ],
+)
+def test_in_wsl_the_driver_is_the_one_of_windows(
+    gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, said: str, wsl: str
+) -> None:
+    def refuse() -> None:
+        raise RuntimeError(said)
+
+    gpus(0)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(torch.cuda, "init", refuse)
+    assert wsl not in why_unseen()
+    monkeypatch.setattr("platform.release", lambda: "6.6.87.2-microsoft-standard-WSL2")
+    assert wsl in why_unseen() and "modprobe" not in why_unseen()
+
+
+@pytest.mark.parametrize(
+    ("driver", "advice"),
+    [
+        (None, "cu130 --force-reinstall` installs one for GPUs, with driver 580 or newer"),
+        ("unknown", "cu130 --force-reinstall` installs one for GPUs"),
+        ("580.65.06", "cu130 --force-reinstall` installs one for GPUs"),
+        ("570.86.10", "update the driver (570.86.10) to 580 or newer and run `"),
+    ],
+)
+def test_the_build_that_a_driver_can_take(monkeypatch: pytest.MonkeyPatch, driver: str | None, advice: str) -> None:
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert advice in why_unseen(driver)
+    assert ("cu126" in why_unseen(driver)) == ("570" in str(driver))
 
 
 class TestGpusThatThisTorchHasNoCodeFor:
