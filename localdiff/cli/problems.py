@@ -19,6 +19,7 @@ from localdiff.errors import (
     broken_package,
     busy_gpu,
     gpu_failure,
+    one_line,
     out_of_resources,
     without_password,
 )
@@ -56,8 +57,13 @@ def worded(error: Exception) -> LocaldiffError:
         return ResourceError(
             f"the GPU failed ({words})",
             busy_gpu(words)
-            or "`localdiff doctor` examines it; `LOCALDIFF_CUDA_PLAIN=all` runs without kernels, `--device cpu` "
-            "avoids it",
+            or "`localdiff doctor` examines it; if the machine has slept meanwhile, try again; "
+            "`LOCALDIFF_CUDA_PLAIN=all` runs without kernels, `--device cpu` avoids the GPU",
+        )
+    if type(error).__module__.partition(".")[0] == "triton":  # most kernels, but not all, are compiled while loading
+        return ResourceError(
+            f"a GPU kernel fails here ({type(error).__name__}: {one_line(error)})",
+            "`LOCALDIFF_CUDA_PLAIN=all` runs without kernels; please report it with `localdiff doctor --report`",
         )
     if (broken := broken_package(error)) is not None:
         package, reason, advice = broken

@@ -384,6 +384,15 @@ def test_a_gpu_that_fails_is_no_bug_of_the_command(cli: Cli, name: str, words: s
     assert "LOCALDIFF_CUDA_PLAIN=all" in result.stderr
 
 
+def test_a_kernel_that_is_compiled_in_an_answer_and_fails_is_no_bug_of_the_command(cli: Cli) -> None:
+    failure = type("OutOfResources", (Exception,), {"__module__": "triton.runtime.errors"})
+    cli.engine = ScriptedEngine(error=failure("out of resource: shared memory,\nRequired: 131072."))
+    result = cli("run", "-m", "demo", "hi")
+    assert result.code == 4
+    words = "OutOfResources: out of resource: shared memory, Required: 131072"
+    assert result.stderr.startswith(f"error: a GPU kernel fails here ({words})\nhint: `LOCALDIFF_CUDA_PLAIN=all` runs")
+
+
 def test_a_gpu_that_another_program_has_to_itself_is_not_helped_without_kernels(cli: Cli) -> None:
     words = "CUDA error: CUDA-capable device(s) is/are busy or unavailable"
     cli.engine = ScriptedEngine(error=RuntimeError(words))
