@@ -46,7 +46,7 @@ from localdiff.sizes import shown_size
 from quant.codecs import CODECS
 from quant.codecs.codec import stored_bytes
 from quant.cuda.parity import Expectation, ParityError
-from quant.recipe import Recipe, recipe_named
+from quant.recipe import RECIPES, Recipe, recipe_named
 from quant.released import LAYERS, MODEL
 
 _log = logging.getLogger(__name__)
@@ -320,6 +320,21 @@ def _sketch(config: ModelConfig) -> DiffusionGemma:
 
 def _with_room(built: Blueprint, recipe: str, context: int, dtype: torch.dtype, device: torch.device) -> torch.device:
     """The device, if random weights fit it."""
+    account, free = _account(built, context, dtype, device), free_bytes(device)
+    if free is None or account.total <= free:
+        return device
+    blueprints = ((name, _blueprint(built.config, other)) for name, other in RECIPES.items())
+    fitting = (name for name, other in blueprints if _account(other, context, dtype, device).total <= free)
+    smaller = next((f"`--recipe {name}` fits; " for name in fitting), "")
+    raise ResourceError(
+        f"random `{recipe}` weights take {shown_size(account.total)} at a context of {context:,} tokens, and "
+        f"`{device}` has {shown_size(free)} free",
+        f"{smaller}`--layers 6` measures a fifth of the layers and estimates the rest",
+    )
+
+
+def _account(built: Blueprint, context: int, dtype: torch.dtype, device: torch.device) -> MemoryAccount:
+    """What random weights need of the free memory of a device."""
     tensors, schemes = [], built.schemes
     for name, tensor in _sketch(built.config).state_dict().items():
         shape = tuple(tensor.shape)
@@ -327,7 +342,7 @@ def _with_room(built: Blueprint, recipe: str, context: int, dtype: torch.dtype, 
             stored_bytes(CODECS[schemes[name]], shape) if schemes[name] in CODECS else math.prod(shape) * dtype.itemsize
         )
         tensors.append(HeldTensor(name=checkpoint_name(name), shape=shape, nbytes=nbytes))
-    memory = MemoryAccount.of(
+    return MemoryAccount.of(
         tensors,
         context=context,
         window=built.config.sliding_window,
@@ -335,11 +350,3 @@ def _with_room(built: Blueprint, recipe: str, context: int, dtype: torch.dtype, 
         activation_bytes=dtype.itemsize,
         slack=SLACK_BESIDES_CONTEXT if device.type == "cuda" else 0,
     )
-    free = free_bytes(device)
-    if free is not None and memory.total > free:
-        raise ResourceError(
-            f"random `{recipe}` weights take {shown_size(memory.total)} at a context of {context:,} tokens, and "
-            f"`{device}` has {shown_size(free)} free",
-            "`--layers 6` measures a fifth of the layers and estimates the rest; a smaller `--recipe` takes less",
-        )
-    return device

@@ -420,7 +420,11 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(monkeypatch: pytes
         ResourceError, match=r"random `4bit` weights take 16\.0 GB at a context of 1,024 tokens"
     ) as error:
         random_subject(recipe="4bit", layers=LAYERS, context=1024, device="cpu", dtype="auto")
-    assert "`--layers 6`" in (error.value.hint or "")
+    assert (error.value.hint or "").startswith("`--layers 6` measures")
+    monkeypatch.setattr(subjects, "free_bytes", lambda device: 15_500_000_000)
+    with pytest.raises(ResourceError, match="`cpu` has 15\\.5 GB free") as error:
+        random_subject(recipe="4bit", layers=LAYERS, context=1024, device="cpu", dtype="auto")
+    assert (error.value.hint or "").startswith("`--recipe 4bit-small` fits; `--layers 6` measures")
     assert callable(random_subject(recipe="4bit", layers=6, context=1024, device="cpu", dtype="auto"))
 
 
