@@ -210,7 +210,7 @@ def program(tmp_path: Path) -> Path:
 
 
 BASH_TAB = r"""
-eval "$(localdiff completion bash)"
+eval "$1"; shift
 COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 ))
 compopt() { echo "compopt $*"; }
 _localdiff_completion localdiff "${COMP_WORDS[COMP_CWORD]}"
@@ -232,7 +232,7 @@ printf '%s\n' "${COMPREPLY[@]}"
 )
 def test_bash(program: Path, words: list[str], printed: list[str]) -> None:
     done = subprocess.run(
-        ["bash", "--norc", "-c", BASH_TAB, "bash", *words],
+        ["bash", "--norc", "-c", BASH_TAB, "bash", SCRIPTS["bash"], *words],
         env=environment(PATH=f"{program}:{os.environ['PATH']}"),
         cwd=program.parent / "files",
         capture_output=True,
