@@ -15,6 +15,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -102,6 +103,22 @@ class Fork:
         if self._process.exitcode is None:
             raise subprocess.TimeoutExpired(str(self._process), timeout or 0.0)
         return self._process.exitcode
+
+    def communicate(self, timeout: float) -> tuple[bytes, bytes]:
+        """What it has written when it has ended, to each of the pipes that are read."""
+        pipes = (self.stdout, self.stderr)
+        with ThreadPoolExecutor(len(pipes)) as pool:
+            reading = [pool.submit(lambda pipe=pipe: b"" if pipe is None else pipe.read()) for pipe in pipes]
+            try:
+                self.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
+        for pipe in pipes:
+            if pipe is not None:
+                pipe.close()
+        written, said = (done.result() for done in reading)
+        return written, said
 
     def kill(self) -> None:
         self._process.kill()

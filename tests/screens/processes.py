@@ -127,7 +127,13 @@ def process(
     cwd: Path = ROOT,
     preexec_fn: Callable[[], None] | None = None,
 ) -> Result:
-    """Run `localdiff` on pipes, or with other streams, of which the result has nothing."""
+    """Run `localdiff` on pipes, or with other streams, of which the result has nothing.
+
+    With a script it is a fork of what is loaded already, unless the environment is another one, which may say how
+    Python opens its streams.
+    """
+    if script is not None and env is None:
+        return _forked(arguments, script, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd)
     done = subprocess.run(
         command(script, arguments),
         input=stdin,
@@ -139,6 +145,26 @@ def process(
         preexec_fn=preexec_fn,
     )
     return Result(done.returncode, (done.stdout or b"").decode(), (done.stderr or b"").decode())
+
+
+def _forked(
+    arguments: Sequence[str],
+    script: Mapping[str, object],
+    *,
+    stdin: bytes,
+    stdout: int | IO[Any],
+    stderr: int | IO[Any],
+    cwd: Path,
+) -> Result:
+    assert len(stdin) < 4096, "a pipe takes no more at once on every system"
+    reader, writer = os.pipe()
+    with open(writer, "wb") as pipe:
+        pipe.write(stdin)
+    streams = [reader, *(stream if isinstance(stream, int) else stream.fileno() for stream in (stdout, stderr))]
+    child = Fork(script, arguments, streams=streams, env=environment(), cwd=cwd)
+    os.close(reader)
+    written, said = child.communicate(TIMEOUT)
+    return Result(child.wait(), written.decode(), said.decode())
 
 
 def wait_until(condition: Callable[[], bool], child: subprocess.Popen[bytes] | Fork | None = None) -> None:

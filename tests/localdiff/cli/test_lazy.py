@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -40,26 +41,77 @@ COMMANDS = sorted({module for module, _ in COMMANDS_BY_NAME.values()})
 HEAVY = ("torch", "pydantic", "rich.console", "huggingface_hub", "prompt_toolkit", "tomlkit", "localdiff.engine")
 
 
-def loaded_by(*arguments: str, watched: Sequence[str] = (*HEAVY, *COMMANDS)) -> list[str]:
-    """The modules of commands and the heavy packages that a command loads in a process of its own."""
-    program = (
-        f"import sys\nfrom localdiff.cli import main\ntry:\n    main({list(arguments)!r})\nexcept SystemExit:\n"
-        f"    found = [name for name in sys.modules if name in {tuple(watched)}]\n"
-        "    print(' '.join(sorted(found)), file=sys.stderr)"
+PROGRAM = """
+import json, sys
+from localdiff.cli import main
+runs, watched, forgotten = map(json.loads, sys.argv[1:])
+found = []
+for arguments in runs:
+    for name in forgotten:
+        sys.modules.pop(name, None)
+    try:
+        main(arguments)
+    except SystemExit as left:
+        found.append((left.code, sorted(set(watched) & set(sys.modules))))
+print(json.dumps(found), file=sys.stderr)
+"""
+
+
+def loaded_by(
+    runs: Sequence[Sequence[str]], watched: Sequence[str] = (*HEAVY, *COMMANDS)
+) -> list[tuple[int, list[str]]]:
+    """The exit code of each run, one after the other in a process of theirs, and what of `watched` is loaded behind it.
+
+    Modules of commands are forgotten before each; what is heavy stays for the rest of them.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *map(json.dumps, (runs, watched, COMMANDS))],
+        env=environment(),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
     )
-    done = subprocess.run([sys.executable, "-c", program], env=environment(), cwd=ROOT, capture_output=True, text=True)
-    return done.stderr.splitlines()[-1].split()
+    return [(code, names) for code, names in json.loads(done.stderr.splitlines()[-1])]
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["no-such-command"]])
-def test_no_command_is_loaded_where_none_is_called(arguments: list[str]) -> None:
-    assert loaded_by(*arguments, watched=(*HEAVY, *COMMANDS, "localdiff.model_store")) == []
+def test_no_command_is_loaded_where_none_is_called() -> None:
+    runs = [["--help"], ["--version"], ["no-such-command"]]
+    found = loaded_by(runs, watched=(*HEAVY, *COMMANDS, "localdiff.model_store"))
+    assert found == [(0, []), (0, []), (2, [])]
 
 
-@pytest.mark.parametrize("name", COMMANDS_BY_NAME)
-def test_the_help_of_one_loads_neither_the_others_nor_what_they_compute_with(name: str) -> None:
-    assert loaded_by(name, "--help") == [COMMANDS_BY_NAME[name][0]]
+def test_the_help_of_one_loads_neither_the_others_nor_what_they_compute_with() -> None:
+    found = loaded_by([[name, "--help"] for name in COMMANDS_BY_NAME])
+    assert found == [(0, [module]) for module, _ in COMMANDS_BY_NAME.values()]
 
 
-def test_a_mistyped_option_is_found_before_anything_is_loaded() -> None:
-    assert "torch" not in loaded_by("run", "--no-such-option")
+COMPUTE_NOTHING = [
+    (["run", "--help"], 0),
+    (["run", "--no-such-option"], 2),
+    (["run", "--steps", "0", "hi"], 2),
+    (["run", "-f", "/no/such/file"], 2),
+    (["run", "hi"], 3),
+    (["run", "-m", "demo", "--device", "tpu", "hi"], 2),
+    (["run", "-m", "demo", "--dtype", "fp16", "hi"], 2),
+    (["chat", "-m", "demo", "--dtype", "int3"], 2),
+    (["bench", "step", "--dtype", "int3"], 2),
+    (["run", "-m", "nothere", "hi"], 3),
+    (["run", "-m", "demo", "--revision", "x", "hi"], 2),
+    (["chat", "-m", "demo", "--adapter", "nothere"], 3),
+    (["bench", "step", "-m", "nothere"], 3),
+    (["trace", "check", "--rerun", "example", "-m", "nothere"], 3),
+    (["quantize", "demo", "--recipe", "3bit"], 2),
+    (["quantize", "demo", "--device", "tpu"], 2),
+    (["quantize", "demo", "--verify-only", "--force"], 2),
+    (["quantize", "nothere"], 3),
+    (["bench", "step", "--recipe", "3bit"], 2),
+    (["bench", "step", "--device", "tpu"], 2),
+]
+
+
+def test_what_computes_nothing_loads_nothing() -> None:
+    runs = [arguments for arguments, _ in COMPUTE_NOTHING]
+    found = loaded_by(runs, watched=("torch", "transformers", "huggingface_hub", "tokenizers"))
+    for arguments, expected, ended in zip(runs, COMPUTE_NOTHING, found, strict=True):
+        assert ended == (expected[1], []), arguments
