@@ -44,8 +44,9 @@ pytestmark = pytest.mark.usefixtures("attention_in_torch")
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize(
+    ("recipe", "dtype"), [*((recipe, "fp32") for recipe in RECIPES), ("bf16", "bf16"), ("4bit", "bf16")]
+)
 def test_a_small_model_is_measured(recipe: str, dtype: str) -> None:
     told: list[str] = []
 

@@ -150,7 +150,8 @@ def test_a_head_that_was_trained_apart_is_refused_as_run_refuses_it(cli: Cli, so
     head = load_file(source / index["weight_map"][embedding])[embedding]
     for change, code in ((0, 0), (0.5, 3)):
         save_file({"lm_head.weight": head + change}, source / "head.safetensors")
-        for command in (["run", "-m", str(source), "--device", "cpu", "w4"], ["quantize", str(source), "--dry-run"]):
+        run = ["run", "-m", str(source), "--device", "cpu", "--steps", "1", "--max-tokens", "1", "w4"]
+        for command in (run, ["quantize", str(source), "--dry-run"]):
             result = cli(*command, stdin=b"")
             assert result.code == code, result.stderr
             assert (f"`lm_head.weight` differs from `{embedding}`" in result.stderr) == bool(change)

@@ -50,22 +50,28 @@ def static_engine(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Eng
     return made
 
 
+SHORT_BLOCKS = {"stability": 0, "confidence": 2.0, "max_tokens": 40}
+"""Of 2, 3 and 5 steps."""
+VALUES = [
+    {},
+    {"temperature": 0.0},
+    SHORT_BLOCKS,
+    {"stability": 2, "confidence": 4.0},
+    {"confidence": 0.01},
+    {"cap": 2},
+    {"entropy_bound": 1e39},
+    {"record_top_k": 3},
+]
+
+
 @pytest.mark.parametrize(
-    "values",
+    ("how", "values"),
     [
-        {},
-        {"temperature": 0.0},
-        {"stability": 0, "confidence": 2.0, "max_tokens": 40},  # blocks of 2, 3 and 5 steps
-        {"stability": 2, "confidence": 4.0},
-        {"confidence": 0.01},
-        {"cap": 2},
-        {"entropy_bound": 1e39},
-        {"record_top_k": 3},
+        *((how, values) for how in ({}, {"fuses_commits": True}) for values in VALUES),
+        *(({"ahead": False}, values) for values in ({}, SHORT_BLOCKS)),
+        ({"fuses_commits": True, "projections": True}, {}),
     ],
     ids=str,
-)
-@pytest.mark.parametrize(
-    "how", [{}, {"ahead": False}, {"fuses_commits": True}, {"fuses_commits": True, "projections": True}], ids=str
 )
 def test_a_generation_is_the_same_as_with_dynamic_steps(
     static_engine: Callable[..., Engine], how: Any, values: Any
@@ -144,8 +150,15 @@ def conversation(fork: int | None, **how: bool) -> list[Event]:
 dynamic_conversation = cache(conversation)
 
 
-@pytest.mark.parametrize("how", [{"static": True}, {"fuses_commits": True}, {"static": True, "fuses_commits": True}])
-@pytest.mark.parametrize("fork", [None, 12, 19])
+@pytest.mark.parametrize(
+    ("how", "fork"),
+    [
+        ({"static": True}, 12),
+        ({"fuses_commits": True}, 12),
+        *(({"static": True, "fuses_commits": True}, fork) for fork in (None, 12, 19)),
+    ],
+    ids=str,
+)
 def test_a_conversation_goes_on_from_what_was_held(how: Any, fork: int | None) -> None:
     assert_same(conversation(fork, **how), dynamic_conversation(fork))
 

@@ -34,7 +34,8 @@ pytestmark = [
 ]
 
 CARD = torch.device("cuda", 0)
-STEPS = 2  # the second is conditioned on the first; the interpreter takes its time
+LAYERS = 3  # two kinds; the interpreter takes its time
+STEPS = 2  # the second is conditioned on the first
 
 
 def on_card(recipe: str, dense: str, monkeypatch: pytest.MonkeyPatch) -> DiffusionGemma:
@@ -42,7 +43,7 @@ def on_card(recipe: str, dense: str, monkeypatch: pytest.MonkeyPatch) -> Diffusi
     monkeypatch.setattr(choice, "why_unsupported", lambda _: None)
     for name, value in dense_switch(dense).items():
         monkeypatch.setenv(name, value)
-    network = small_subject(recipe).network.to(DEVICE)
+    network = small_subject(recipe, layers=LAYERS).network.to(DEVICE)
     choice.use_cuda_modules(network, CARD)
     return network
 
@@ -77,7 +78,7 @@ def parts(network: DiffusionGemma) -> list[Projections]:
     ],
 )
 def test_a_block_is_the_same_as_with_dynamic_steps(recipe: str, dense: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = block(small_subject(recipe).network.to(DEVICE))
+    expected = block(small_subject(recipe, layers=LAYERS).network.to(DEVICE))
     network = on_card(recipe, dense, monkeypatch)
     found = block(network, static=True, layer_ops=True, projections=True)
     assert sum(part.fused() is not None for part in parts(network)) > len(network.layers)

@@ -35,10 +35,9 @@ def test_attention(tmp_path: Path, fuses_commits: bool) -> None:
 
 
 @pytest.mark.usefixtures("attention_in_torch")
-@pytest.mark.parametrize(
-    "how", [{"logits": True}, {"layer_ops": True}, {"layer_ops": True, "projections": True}], ids=str
-)
+@pytest.mark.parametrize("how", [{"logits": True}, {"layer_ops": True}], ids=str)
 def test_everything_else(tmp_path: Path, how: Any) -> None:
+    """Fused projections between these layer ops are those of `test_projections`."""
     assert_as_plain(tmp_path, **how)
 
 
