@@ -20,6 +20,11 @@ from quant.renaming import replace
 
 _LIMITS = {errno.EFBIG, errno.EDQUOT}
 """A limit on files (FAT32 has one of 4 GB, and `ulimit -f` sets one) or on users: the disk may have space."""
+_HINTS = {
+    errno.EIO: "look at the disk and its connection",
+    errno.ENOENT: "its folder was moved or deleted meanwhile: run the same command again",
+}
+"""What to do about errors that are not of permissions."""
 _WITHOUT_SYNC = {errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP}
 """What file systems answer that cannot be told to keep a directory, as some of networks and of other systems."""
 
@@ -87,7 +92,8 @@ def _translated_errors(path: Path | str) -> Iterator[None]:
                 f"the disk is full while writing `{path}`", "free some space and run the same command again"
             ) from error
         raise OutputError(
-            f"`{path}` cannot be written: {error.strerror or error}", "choose a directory that you may write to"
+            f"`{path}` cannot be written: {error.strerror or error}",
+            _HINTS.get(error.errno or 0, "choose a directory that you may write to"),
         ) from error
 
 

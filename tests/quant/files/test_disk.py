@@ -55,8 +55,9 @@ def test_a_file_system_that_cannot_keep_directories_apart_does_without(
 
     monkeypatch.setattr(os, "fsync", fsync)
     if is_refused:
-        with pytest.raises(OutputError, match="Input/output error"):
+        with pytest.raises(OutputError, match="Input/output error") as caught:
             write_atomically(Disk(), tmp_path / "a", b"x")
+        assert caught.value.hint == "look at the disk and its connection"
     else:
         write_atomically(Disk(), tmp_path / "a", b"x")
     assert (tmp_path / "a").read_bytes() == b"x"
@@ -85,3 +86,9 @@ def test_what_a_disk_refuses_is_a_sentence_that_names_the_file(tmp_path: Path) -
         with pytest.raises(OutputError, match="cannot be written: ") as caught:
             attempt()
         assert caught.value.hint
+
+
+def test_a_folder_that_is_gone_is_no_matter_of_permissions(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="No such file or directory") as caught:
+        Disk().create(tmp_path / "gone" / "a")
+    assert caught.value.hint == "its folder was moved or deleted meanwhile: run the same command again"
