@@ -33,17 +33,16 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from localdiff.view.widths import text_width
+from localdiff.view.widths import CLOSING, OPENING, text_width
 
 _GAP = 2
 """Blanks between the columns of a table."""
 _READABLE = 10
 """Width of a column below which it is not narrowed."""
 
-# Han and kana have no blanks between words; no line begins with a mark that closes, nor ends with one that opens.
+# Han and kana have no blanks between words.
 _UNSPACED = "\u2e80-\u30ff\u3100-\u312f\u31f0-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
-_OPENING = r"(\[{（［｛「『【〈《〔“‘"
-_CLOSING = r")\]}）］｝」』】〉》〕”’、。，．！？：；…ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ!?,.:;"
+_OPENING, _CLOSING = re.escape(OPENING), re.escape(CLOSING)
 _MAY_BREAK = re.compile(f"(?<![{_OPENING}])(?![{_CLOSING}])(?:(?<=[{_UNSPACED}])|(?=[{_UNSPACED}]))")
 
 

@@ -18,6 +18,7 @@ from localdiff.view.sanitize import MISSING, safe_piece, safe_text
 from localdiff.view.style import PLAIN, Span, Style, blank
 from localdiff.view.widths import (
     BASE_FOR_MARKS,
+    CLOSING,
     ascii_text,
     character_width,
     clip,
@@ -232,7 +233,8 @@ class CellMaker:
                 width = text_width(part)
                 is_wide = width == 2 and character_width(part[0]) == 2
                 bare = Span(part[1:], width - 1, style) if part[0] == BASE_FOR_MARKS and len(part) > 1 else None
-                cells.append(Cell(Span(part, width, style), lead, soft or is_wide, 0, bare))
+                may_break = (soft or is_wide) and (lead == 1 or part[0] not in CLOSING)
+                cells.append(Cell(Span(part, width, style), lead, may_break, 0, bare))
                 lead, soft = 0, is_wide
         return cells
 

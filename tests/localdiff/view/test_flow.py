@@ -71,6 +71,10 @@ def test_a_mark_joins_the_letter_before_it_and_nothing_else() -> None:
     assert rows(["\u0916\u093f", "\u0902"], 20) == ["\u0916\u093f\u0902"]
 
 
+def test_no_row_begins_with_a_mark_that_closes() -> None:
+    assert rows(["日本", "語", "、", "本", ")"], 6) == ["日本", "語、", "本)"]
+
+
 def test_no_row_is_too_wide_for_a_terminal_that_gives_vowel_signs_a_column_of_their_own() -> None:
     shown = rows([" हिन्दी", " में", " कहानी", " लिखो", "हिन्दीमेंएककहानीलिखो"] * 9, 40)
     columns = [sum(unicodedata.category(character) != "Mn" for character in row) for row in shown]
