@@ -76,9 +76,7 @@ class _Markdown(Markdown):
                     self.hidden += str(start.attrs["href"])
                     start.type = end.type = "text"  # an address that is its own label is shown once
             for child in children:
-                if child.type == "softbreak":
-                    child.type = "hardbreak"
-                elif child.type == "text" and before.type in ("td_open", "th_open"):
+                if child.type == "text" and before.type in ("td_open", "th_open"):
                     self.hidden += "".join(_BREAK.findall(child.content))
                     child.content = _BREAK.sub("\n", child.content)
 

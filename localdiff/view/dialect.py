@@ -1,7 +1,8 @@
 """The Markdown that models write: which of its constructs are recognized, and the blocks of a text.
 
-Knows markdown-it; knows nothing about how anything looks. Line breaks stay, and what would vanish when it is rendered,
-be it HTML, LaTeX or a definition, is text. So is a backslash, except before marks that it keeps from being markup.
+Knows markdown-it; knows nothing about how anything looks. Line breaks stay, with the blanks behind them, and what would
+vanish when it is rendered, be it HTML, LaTeX or a definition, is text. So is a backslash, except before marks that it
+keeps from being markup.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ def parser() -> MarkdownIt:
     """A parser of the dialect."""
     markdown = _Parser("commonmark", {"html": False}).enable(["strikethrough", "table"])
     markdown.inline.ruler.at("escape", _escape)
+    markdown.inline.ruler.at("newline", _newline)
     return markdown.disable(["image", "autolink", "entity", "reference", "lheading", "html_block", "html_inline"])
 
 
@@ -44,6 +46,17 @@ def _escape(state: StateInline, silent: bool) -> bool:
     if not silent:
         state.pending += state.src[state.pos + 1]
     state.pos += 2
+    return True
+
+
+def _newline(state: StateInline, silent: bool) -> bool:
+    """A rule of markdown-it: a line break, behind which blanks stay."""
+    if state.src[state.pos] != "\n":
+        return False
+    if not silent:
+        state.pending = state.pending.rstrip(" ")
+        state.push("hardbreak", "br", 0)
+    state.pos += 1
     return True
 
 

@@ -30,6 +30,8 @@ ITEMS = """\
         ("hello\n", "hello\n"),
         ("hello\n\n", "hello\n\n"),
         ("one\ntwo\n", "one\ntwo\n"),
+        ("root  \n    **child**\n  - item", "root\n    child\n\n- item\n"),
+        ("*   item\n      more\nlazy", "- item\n    more\n  lazy\n"),
         ("# Head\ntext", "Head\n\ntext\n"),
         ("**bold** *it* `code` ~~old~~ new", "bold it code ~~old~~ new\n"),
         ("2*3*4 and a_b_c", "2*3*4 and a_b_c\n"),
