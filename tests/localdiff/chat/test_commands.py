@@ -672,7 +672,7 @@ def test_a_session_that_is_continued_can_be_shown(room: Room, tmp_path: Path) ->
     room.model = ScriptedChatModel(replies=[said(answer, thought="secret"), said("Two.")])
     room(f"/file {tmp_path}/a.txt", "Hi\nthere", "More", "/save plans", display=QUIET)
     shown = room("/show", "/show 1", "/show 9", "/show 0", session="plans", display=QUIET)
-    first = ">>> Hi\n... there\nwith a.txt\nUse this:\n\n- a\n- b\n  ▯[2J\n"
+    first = ">>> Hi\n... there\nwith a.txt\nUse this:\n\n- a\n\n- b\n  ▯[2J\n"
     last = ">>> More\nTwo.\n"
     assert f">>> /show\n{first}{last}>>> /show 1\n{last}>>> /show 9\n{first}{last}>>> /show 0\nerror: " in shown
     shown = room("/show 1", session="plans", display=DisplaySettings(markdown=False))
