@@ -35,6 +35,7 @@ _TOOLS = (
     "install a C compiler and the headers of this Python (`sudo apt install gcc python3-dev` on Debian and Ubuntu, "
     "`sudo dnf install gcc python3-devel` on Fedora)"
 )
+_LIBRARY = "run `sudo ldconfig`, or have `TRITON_LIBCUDA_PATH` name its folder (in WSL2 `/usr/lib/wsl/lib`)"
 _NO_EXEC = "have `TRITON_CACHE_DIR` name a directory on a file system that is not mounted with `noexec`"
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """File system errors of a directory that takes no file."""
@@ -103,6 +104,8 @@ def _trial(device: torch.device, *, is_hopper: bool = False) -> Unsupported | No
             torch.cuda.synchronize(device)  # raises after an illegal access, after which every call of CUDA fails
         if _is_of_tools(error):
             return Unsupported("Triton cannot build its launcher here", _TOOLS)
+        if _is_of_library(error):
+            return Unsupported("Triton does not find the driver's library, `libcuda.so.1`", _LIBRARY)
         if _is_of_files(error):
             return _unwritable_cache(error)
         if _is_of_mount(error):
@@ -133,6 +136,11 @@ def _is_out_of_memory(error: Exception) -> bool:
 def _is_of_files(error: Exception) -> TypeGuard[OSError]:
     """Whether the directory of compiled kernels takes none, as where a user in a container has no home."""
     return isinstance(error, OSError) and error.errno in _REFUSED
+
+
+def _is_of_library(error: Exception) -> bool:
+    """Whether Triton, which asks `ldconfig`, does not find the library of the driver, as in some WSL2 and NixOS."""
+    return "libcuda.so" in str(error) or (isinstance(error, FileNotFoundError) and error.filename == "/sbin/ldconfig")
 
 
 def _is_of_mount(error: Exception) -> bool:

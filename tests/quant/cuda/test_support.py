@@ -147,6 +147,34 @@ def test_what_has_to_be_installed_is_told(monkeypatch: pytest.MonkeyPatch, error
     assert "gcc python3-dev" in unsupported.remedy
 
 
+@pytest.mark.parametrize(
+    ("listed", "error"), [(b"", AssertionError), (None, FileNotFoundError)], ids=["not listed", "no ldconfig"]
+)
+def test_where_the_library_of_the_driver_is_has_to_be_told(
+    monkeypatch: pytest.MonkeyPatch, listed: bytes | None, error: type[Exception]
+) -> None:
+    """As Triton itself looks for it."""
+    driver = pytest.importorskip("triton.backends.nvidia.driver")
+
+    def check_output(command: list[str]) -> bytes:
+        if listed is None:
+            raise FileNotFoundError(2, "No such file or directory", command[0])
+        return listed
+
+    def looking(_: torch.device) -> bool:
+        with pytest.raises(error) as raised:
+            getattr(driver.libcuda_dirs, "__wrapped__", driver.libcuda_dirs)()
+        raise raised.value
+
+    monkeypatch.delenv("TRITON_LIBCUDA_PATH", raising=False)
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    monkeypatch.setattr(driver.subprocess, "check_output", check_output)
+    monkeypatch.setattr(support, "_rounds_rows", looking)
+    unsupported = support._trial(DEVICE)
+    assert unsupported is not None and "libcuda.so.1" in unsupported.reason
+    assert "`sudo ldconfig`" in unsupported.remedy and "`TRITON_LIBCUDA_PATH`" in unsupported.remedy
+
+
 def test_a_launcher_that_a_file_system_does_not_run_is_no_fault_of_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     """The words of Linux for a shared library on a file system that is mounted with `noexec`."""
     library = "/home/me/.triton/cache/AB/cuda_utils.so"
