@@ -422,14 +422,15 @@ def test_a_recipe_that_does_not_fit_the_card_is_no_failure(
     assert capsys.readouterr().out == "left out: random `int8` weights take 29 GB, and `cuda:0` has 24 GB free\n"
 
 
-def test_a_recipe_whose_kernels_are_wrong_is_a_failure_that_says_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("cause", [ParityError("experts"), TypeError("a compiler refuses a kernel")])
+def test_a_recipe_whose_kernels_are_wrong_or_fail_is_a_failure_that_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cause: Exception
 ) -> None:
     """Where nobody has tried a card, this is what its owner finds out for others."""
     file = tmp_path / "results.jsonl"
 
     def run(**_: object) -> None:
-        raise ResourceError("kernels compute wrong numbers here: experts") from ParityError("experts")
+        raise ResourceError("kernels compute wrong numbers here: experts") from cause
 
     def child(command: list[str], *, seconds: float) -> Ended:
         with monkeypatch.context() as patch:
