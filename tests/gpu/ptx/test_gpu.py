@@ -45,6 +45,7 @@ copy_kernel[(1,)](there, torch.zeros(60, dtype=torch.int32), 64, BLOCK=64)
 """
 
 
+@pytest.mark.slow
 def test_a_kernel_that_writes_too_far_is_found() -> None:
     """Which Triton's interpreter does without a word."""
     done = emulated(86, OUTSIDE)

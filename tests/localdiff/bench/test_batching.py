@@ -76,7 +76,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> list[Answer]:
     return [each(load_into(tmp_path_factory.mktemp("alone"))) for each in TASKS]
 
 
-@pytest.mark.parametrize("width", [1, 3, 7, 20])
+@pytest.mark.parametrize("width", [1, 3, pytest.param(7, marks=pytest.mark.slow), 20])
 def test_answers_are_those_of_one_after_the_other(
     load: Callable[[], Engine], shared: list[int], alone: list[Answer], width: int
 ) -> None:

@@ -493,6 +493,7 @@ def test_what_does_not_fit_a_limit_is_tried_and_left_out(
     assert capsys.readouterr().out == "left out: CUDA out of memory. Tried to allocate 2.00 MiB.\n"
 
 
+@pytest.mark.slow
 def test_without_a_card_it_says_so_also_where_something_installed_brings_tests_of_its_own(tmp_path: Path) -> None:
     """Some packages do, and a package of that name anywhere would be taken in place of a folder that is none."""
     (tmp_path / "tests").mkdir()

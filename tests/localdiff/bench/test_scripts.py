@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.gpu.kernels import HAS_TRITON
 from tests.screens.processes import ROOT
 
@@ -21,6 +23,7 @@ packed_product(torch.zeros(64, 64, dtype=torch.bfloat16), torch.zeros(2, 64, dty
 """
 
 
+@pytest.mark.slow
 def test_every_script_can_be_imported_and_no_code_is_asked_of_the_hub(tmp_path: Path) -> None:
     """In a process of its own: some of them set the environment, and `expert_decode` before anything else is loaded.
 

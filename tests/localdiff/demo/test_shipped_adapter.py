@@ -30,7 +30,7 @@ def test_it_is_small_and_has_a_name() -> None:
 def test_it_solves_puzzles_that_the_demo_model_does_not() -> None:
     alone, tuned = (
         evaluate(Engine.load("demo", device="cpu", dtype="fp32", adapter=adapter), "sudoku9", prompts=count, seeds=(0,))
-        for adapter, count in ((None, 2), ("sudoku", 6))  # alone it seldom stops
+        for adapter, count in ((None, 1), ("sudoku", 4))  # alone it seldom stops
     )
     # A few puzzles say little about the rate, which docs/sudoku.md has.
     assert alone.accuracy == 0.0

@@ -26,8 +26,8 @@ from localdiff.view.scene import Scene
 from tests.fakes.canvas import Script, pieces_of
 from tests.screens.terminal import FakeTerminal
 
-PIECES = 100_000
-DRAWN = 20_000
+PIECES = 30_000
+DRAWN = 6_000
 """So many of them are drawn in whole frames too."""
 
 CANVAS = 250

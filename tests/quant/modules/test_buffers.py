@@ -42,7 +42,7 @@ def _one_crowd(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=["4bit", "4bit-small", "bf16"])
+@pytest.fixture(params=["4bit", pytest.param("4bit-small", marks=pytest.mark.slow), "bf16"])
 def model(request: pytest.FixtureRequest) -> DiffusionGemma:
     config = copy.deepcopy(released_config())
     layers = config["text_config"]["layer_types"][:LAYERS]

@@ -42,6 +42,9 @@ def recorded(directory: Path, **how: Any) -> Engine:
     return made
 
 
+VALUES = [{}, {"temperature": 0.0}, {"stability": 2, "confidence": 4.0}, {"cap": 2}, {"record_top_k": 3}]
+
+
 @pytest.fixture
 def graphs(caplog: pytest.LogCaptureFixture) -> Iterator[list[Any]]:
     """Those that were recorded; a step that could not be recorded fails the test."""
@@ -55,11 +58,13 @@ def graphs(caplog: pytest.LogCaptureFixture) -> Iterator[list[Any]]:
 
 @attends_in_torch
 @pytest.mark.parametrize(
-    "values",
-    [{}, {"temperature": 0.0}, {"stability": 2, "confidence": 4.0}, {"cap": 2}, {"record_top_k": 3}],
+    ("how", "values"),
+    [
+        *(({"fuses_commits": True, "projections": True}, values) for values in VALUES),
+        *((how, values) for how in ({}, {"ahead": False}) for values in ({}, {"record_top_k": 3})),
+    ],
     ids=str,
 )
-@pytest.mark.parametrize("how", [{}, {"ahead": False}, {"fuses_commits": True, "projections": True}], ids=str)
 def test_a_generation_is_the_same_as_with_dynamic_steps(
     tmp_path: Path, how: Any, values: Any, graphs: list[Any]
 ) -> None:

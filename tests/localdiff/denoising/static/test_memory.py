@@ -61,7 +61,7 @@ def test_bringing_weights_into_the_order_of_kernels_takes_less_than_a_run(recipe
     assert 0 < peaks["tiled"] < LEAST_OF_EXPERTS, "they are converted where they are, and not beside that"
 
 
-@pytest.mark.parametrize("recipe", ["4bit", "4bit-small", "bf16"])
+@pytest.mark.parametrize("recipe", ["4bit", pytest.param("4bit-small", marks=pytest.mark.slow), "bf16"])
 def test_two_steps_or_a_step_and_a_chunk_of_the_prompt_are_within_the_account(recipe: str) -> None:
     """One of them is recorded and keeps what it takes."""
     from tests.gpu.specializations import NOWHERE, noted, on_card, read_prompt

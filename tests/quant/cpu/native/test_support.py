@@ -201,29 +201,34 @@ def change_source(name: str, right: str, wrong: str, folder: Path, monkeypatch: 
     monkeypatch.setattr(build, "SOURCES", tuple(folder / source.name for source in build.SOURCES))
 
 
+WRONG = [
+    ("product.c", "is_nf4 ? 127.0F", "is_nf4 ? 126.0F"),
+    ("attention.c", "first + bit, seen);", "first, seen);"),
+    ("attention.c", "minus(before, row_max)", "real_of(0)"),
+    ("soft_embedding.c", "size -= counts[key];", "size -= counts[key] + 1;"),
+    ("soft_embedding.c", "(id * s->width + column) / GROUP", "id * s->width / GROUP"),  # scales of the first panel
+    ("logits.c", "weighted += sum_of(products);", ""),
+    ("logits.c", "cap / g->temperature", "cap"),
+    ("logits.c", "found = at + i;", "found = at;"),
+]
+FURTHER_WRONG = [
+    # the first row of a block sees what another one sees
+    ("attention.c", "? ~(uint64_t)0 : 0;", "? ~(uint64_t)0 : 1;"),
+    ("attention.c", "sum == 0 ? 0 : 1 / sum", "1 / sum"),
+    ("attention.c", "part < a->parts + 2", "part < a->parts + 1"),
+    ("soft_embedding.c", "plus_product(sum[v], weight,", "plus_product(real_of(0.0F), weight,"),
+    ("soft_embedding.c", "(uint16_t)(bits[k] >> 16)", "(uint16_t)bits[k]"),
+    ("soft_embedding.c", "if (is_named[k]) decode_row", "if (is_named[k] && k < TILE / 2) decode_row"),
+    ("logits.c", "(float)(1 / total)", "(float)total"),
+    ("logits.c", "if (before > target) return found;", ""),
+    ("logits.c", "exponential(minus(scores, peak))", "exponential(plus(scores, peak))"),
+]
+"""Each takes half a second to be compiled."""
+
+
 @needs_native
 @pytest.mark.parametrize(
-    ("name", "right", "wrong"),
-    [
-        ("product.c", "is_nf4 ? 127.0F", "is_nf4 ? 126.0F"),
-        # the first row of a block sees what another one sees
-        ("attention.c", "? ~(uint64_t)0 : 0;", "? ~(uint64_t)0 : 1;"),
-        ("attention.c", "first + bit, seen);", "first, seen);"),
-        ("attention.c", "sum == 0 ? 0 : 1 / sum", "1 / sum"),
-        ("attention.c", "minus(before, row_max)", "real_of(0)"),
-        ("attention.c", "part < a->parts + 2", "part < a->parts + 1"),
-        ("soft_embedding.c", "size -= counts[key];", "size -= counts[key] + 1;"),
-        ("soft_embedding.c", "(id * s->width + column) / GROUP", "id * s->width / GROUP"),  # scales of the first panel
-        ("soft_embedding.c", "plus_product(sum[v], weight,", "plus_product(real_of(0.0F), weight,"),
-        ("soft_embedding.c", "(uint16_t)(bits[k] >> 16)", "(uint16_t)bits[k]"),
-        ("soft_embedding.c", "if (is_named[k]) decode_row", "if (is_named[k] && k < TILE / 2) decode_row"),
-        ("logits.c", "weighted += sum_of(products);", ""),
-        ("logits.c", "cap / g->temperature", "cap"),
-        ("logits.c", "(float)(1 / total)", "(float)total"),
-        ("logits.c", "found = at + i;", "found = at;"),
-        ("logits.c", "if (before > target) return found;", ""),
-        ("logits.c", "exponential(minus(scores, peak))", "exponential(plus(scores, peak))"),
-    ],
+    ("name", "right", "wrong"), [*WRONG, *(pytest.param(*one, marks=pytest.mark.slow) for one in FURTHER_WRONG)]
 )
 def test_wrong_numbers_are_noticed(
     name: str, right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
