@@ -220,7 +220,8 @@ def test_no_letter_is_lost_and_no_laid_out_line_is_too_long(text: str, columns: 
     assert sum(map(str.isalpha, shown)) >= sum(map(str.isalpha, re.sub(r"^\s*(```|~~~).*$", "", text, flags=re.M)))
     assert shown == "" or shown.endswith("\n")
     for line in shown.split("\n"):
-        is_code, is_one_word = line.strip() in text, len(re.findall(r"\S*[^\W\d]\S*", line)) < 2
+        is_code = line.lstrip(" -▌0123456789.").rstrip() in text
+        is_one_word = len(re.findall(r"\S*[^\W\d]\S*", line)) < 2
         assert cell_len(line) < columns or is_code or is_one_word
     assert render(text, columns, color=True).count("\n") == shown.count("\n")
 
