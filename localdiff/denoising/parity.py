@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -85,10 +85,6 @@ def step_parity(model: DiffusionGemma, path: StepPath) -> dict[str, float]:
     return parity.errors
 
 
-def _add_attention(x: Tensor, layer: Layer, ops: LayerOps, y: Tensor) -> tuple[Tensor, ...]:
-    return ops.add_attention_and_norm(x, y, **layer.after_attention())
-
-
 def _summed(scores: Tensor, dtype: torch.dtype) -> Tensor:
     """Scores [N, E], which may be left in parts [S, N, E]."""
     return scores.sum(dim=0).to(dtype) if scores.dim() > 2 else scores
@@ -104,9 +100,10 @@ def _one(compute: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, ...]:
     return (compute(x),)
 
 
-def _merge_branches(x: Tensor, end: dict[str, Any], ops: LayerOps, dense: Tensor) -> tuple[Tensor, ...]:
-    """With experts that give 0."""
-    return (ops.merge_branches(x, dense, torch.zeros_like(x), None, **end),)
+def _end_of_layer(layer: Layer, is_canvas: Tensor, dense: Tensor, ops: LayerOps) -> tuple[Tensor, ...]:
+    """Behind a residual and experts that are 0."""
+    none = torch.zeros(dense.shape[-2:], dtype=layer.layer_scalar.dtype, device=dense.device)
+    return (layer.merge_branches(none, dense, none, None, is_canvas, ops),)
 
 
 def assert_decided_alike(found: Tensor, expected: Tensor) -> None:
@@ -160,7 +157,7 @@ class _Parity:
         rows, width = 2 * canvas, model.hidden_size
         x, y, dense = (self._normal(rows, width) for _ in range(3))
         self._hold_op("norm", lambda ops: (ops.norm(x, layer.input_layernorm.weight, layer.eps),))
-        self._hold_op("ops after attention", lambda ops: _add_attention(x, layer, ops, y))
+        self._hold_op("ops after attention", lambda ops: layer.add_attention(x, y, ops))
 
         positions = torch.arange(rows, device=self._device)
         rotary = self._model.rotary_tables(positions, self._dtype)[config]
@@ -189,8 +186,8 @@ class _Parity:
         outputs = self._normal(rows, router.top_k, width)
         _, routing_weights = PLAIN.route(scores, router.per_expert_scale, router.top_k)
 
-        end = layer.of_branches(positions >= canvas)
-        self._hold_op("end of a layer", lambda ops: (ops.merge_branches(x, dense, outputs, routing_weights, **end),))
+        branches = x, dense, outputs, routing_weights, positions >= canvas
+        self._hold_op("end of a layer", lambda ops: (layer.merge_branches(*branches, ops),))
 
     def try_parts(self, config: LayerConfig, layer: Layer) -> None:
         """The ops that sum parts of the products before them, where this model's projections leave them parts.
@@ -201,22 +198,22 @@ class _Parity:
         for rows in (canvas, 2 * canvas):
             none = torch.zeros(rows, self._config.hidden_size, dtype=self._dtype, device=self._device)
             heads = self._normal(rows, self._config.num_heads * config.head_dim)
-            end = layer.of_branches(torch.arange(rows, device=self._device) >= rows - canvas)
+            is_canvas = torch.arange(rows, device=self._device) >= rows - canvas
             self._hold_parts(
                 "ops after attention, of parts",
                 last_projection(layer.self_attn.o_proj, heads, in_parts=True),
-                partial(_add_attention, none, layer),
+                partial(layer.add_attention, none),
             )
             self._hold_parts(
                 "end of a layer, of parts",
                 last_projection(layer.mlp.down_proj, self._normal(rows, inner), in_parts=True),
-                partial(_merge_branches, none, end),
+                partial(_end_of_layer, layer, is_canvas),
             )
 
-    def _hold_parts(self, name: str, parts: Tensor, op: Callable[[LayerOps, Tensor], tuple[Tensor, ...]]) -> None:
+    def _hold_parts(self, name: str, parts: Tensor, op: Callable[[Tensor, LayerOps], tuple[Tensor, ...]]) -> None:
         """Nothing where they are no parts, but the product itself."""
         if parts.dim() > 2:
-            self._compare(name, lambda: op(self._fused, parts), op(PLAIN, parts.sum(dim=0).to(self._dtype)))
+            self._compare(name, lambda: op(parts, self._fused), op(parts.sum(dim=0).to(self._dtype), PLAIN))
 
     def try_attention(self, config: LayerConfig) -> None:
         """A canvas, behind a committed block, too; and short pieces of a prompt, whose keys are split on most GPUs."""

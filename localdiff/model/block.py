@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from localdiff.model.attention import Attend, Attention
 from localdiff.model.config import LayerConfig, ModelConfig
-from localdiff.model.layer_ops import UsesLayerOps
+from localdiff.model.layer_ops import LayerOps, UsesLayerOps
 from localdiff.model.layers import GatedMLP, RMSNorm
 from localdiff.model.moe import Experts, Router
 from quant.modules.experts import RoutedExperts
@@ -60,33 +59,47 @@ class Layer(UsesLayerOps):
         """
         in_parts = self.layer_ops.sums_parts
         y = self.self_attn(self.input_layernorm(x), rotary, attend, in_parts=in_parts)
-        x, dense_in, expert_in, router_in = self.layer_ops.add_attention_and_norm(x, y, **self.after_attention())
+        x, dense_in, expert_in, router_in = self.add_attention(x, y, self.layer_ops)
         dense_out = self.mlp(dense_in, in_parts=in_parts)
         expert_ids, routing_weights = self.router(router_in.flatten(0, -2))
         expert_out, left_weights = self._experts(expert_in, expert_ids, routing_weights)
-        return self.layer_ops.merge_branches(x, dense_out, expert_out, left_weights, **self.of_branches(is_canvas))
+        return self.merge_branches(x, dense_out, expert_out, left_weights, is_canvas, self.layer_ops)
 
-    def after_attention(self) -> dict[str, Any]:
-        """What `add_attention_and_norm` takes of this layer."""
-        return {
-            "attention_weight": self.post_attention_layernorm.weight,
-            "dense_weight": self.pre_feedforward_layernorm.weight,
-            "expert_weight": self.pre_feedforward_layernorm_2.weight,
-            "router_scale": self.router.scale,
-            "eps": self.eps,
-        }
+    def add_attention(self, x: Tensor, y: Tensor, ops: LayerOps) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """`LayerOps.add_attention_and_norm` with this layer's weights."""
+        return ops.add_attention_and_norm(
+            x,
+            y,
+            attention_weight=self.post_attention_layernorm.weight,
+            dense_weight=self.pre_feedforward_layernorm.weight,
+            expert_weight=self.pre_feedforward_layernorm_2.weight,
+            router_scale=self.router.scale,
+            eps=self.eps,
+        )
 
-    def of_branches(self, is_canvas: Tensor) -> dict[str, Any]:
-        """What `merge_branches` takes of this layer, and `is_canvas` [N]."""
-        return {
-            "dense_weight": self.post_feedforward_layernorm_1.weight,
-            "expert_weight": self.post_feedforward_layernorm_2.weight,
-            "both_weight": self.post_feedforward_layernorm.weight,
-            "is_canvas": is_canvas,
-            "canvas_scalar": self.layer_scalar,
-            "encoder_scalar": self.encoder_layer_scalar,
-            "eps": self.eps,
-        }
+    def merge_branches(
+        self,
+        x: Tensor,
+        dense_out: Tensor,
+        expert_out: Tensor,
+        routing_weights: Tensor | None,
+        is_canvas: Tensor,
+        ops: LayerOps,
+    ) -> Tensor:
+        """`LayerOps.merge_branches` with this layer's weights."""
+        return ops.merge_branches(
+            x,
+            dense_out,
+            expert_out,
+            routing_weights,
+            dense_weight=self.post_feedforward_layernorm_1.weight,
+            expert_weight=self.post_feedforward_layernorm_2.weight,
+            both_weight=self.post_feedforward_layernorm.weight,
+            is_canvas=is_canvas,
+            canvas_scalar=self.layer_scalar,
+            encoder_scalar=self.encoder_layer_scalar,
+            eps=self.eps,
+        )
 
     def _experts(self, x: Tensor, expert_ids: Tensor, routing_weights: Tensor) -> tuple[Tensor, Tensor | None]:
         """Outputs of the experts for rows [..., N, D], as `merge_branches` takes them.

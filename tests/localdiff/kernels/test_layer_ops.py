@@ -122,11 +122,11 @@ def test_numbers_may_have_gaps_between_them(layers: tuple[Layer, Layer]) -> None
     ) -> list[Tensor]:
         return [
             FUSED.norm(x, layer.input_layernorm.weight, 1e-6),
-            *FUSED.add_attention_and_norm(x, y, **layer.after_attention()),
+            *layer.add_attention(x, y, FUSED),
             FUSED.gelu_mul(x, y),
             *FUSED.route(scores, layer.router.per_expert_scale, layer.router.top_k),
-            FUSED.merge_branches(x, y, z, None, **layer.of_branches(is_canvas)),
-            FUSED.merge_branches(x, y, expert_out, routing_weights, **layer.of_branches(is_canvas)),
+            layer.merge_branches(x, y, z, None, is_canvas, FUSED),
+            layer.merge_branches(x, y, expert_out, routing_weights, is_canvas, FUSED),
         ]
 
     expected = made(*together, expert_out, routing_weights, scores)
@@ -139,8 +139,7 @@ def test_add_attention_and_norm(layers: tuple[Layer, Layer], dtype: torch.dtype)
     layer = layers[0]
     width = len(layer.input_layernorm.weight)
     x, y = (rows(ROWS, width, dtype=dtype, seed=seed) for seed in (1, 2))
-    weights = layer.after_attention()
-    assert_close(FUSED.add_attention_and_norm(x, y, **weights), PLAIN.add_attention_and_norm(x, y, **weights))
+    assert_close(layer.add_attention(x, y, FUSED), layer.add_attention(x, y, PLAIN))
 
 
 @pytest.mark.parametrize("parts", [2, 3])
@@ -156,16 +155,12 @@ def test_parts_of_a_sum_are_summed_in_their_order_and_rounded(
     for part in of_sum[1:]:
         whole += part
     rounded = whole.to(dtype)
-    weights = layer.after_attention()
-    for ours, theirs in zip(
-        FUSED.add_attention_and_norm(x, of_sum, **weights),
-        FUSED.add_attention_and_norm(x, rounded, **weights),
-        strict=True,
-    ):
+    added = layer.add_attention(x, of_sum, FUSED), layer.add_attention(x, rounded, FUSED)
+    for ours, theirs in zip(*added, strict=True):
         assert torch.equal(ours, theirs)
-    end = layer.of_branches(torch.arange(ROWS, device=DEVICE) >= 3)
-    found = FUSED.merge_branches(x, of_sum, expert_out, None, **end)
-    assert torch.equal(found, FUSED.merge_branches(x, rounded, expert_out, None, **end))
+    is_canvas = torch.arange(ROWS, device=DEVICE) >= 3
+    found = layer.merge_branches(x, of_sum, expert_out, None, is_canvas, FUSED)
+    assert torch.equal(found, layer.merge_branches(x, rounded, expert_out, None, is_canvas, FUSED))
 
 
 def test_gelu_mul(dtype: torch.dtype) -> None:
@@ -227,10 +222,9 @@ def test_merge_branches(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None
     width = len(layer.input_layernorm.weight)
     x, dense, expert_out = (rows(ROWS, width, dtype=dtype, seed=seed) for seed in (1, 2, 3))
     is_canvas = torch.arange(ROWS, device=DEVICE) >= 3
-    end, other_end = layer.of_branches(is_canvas), layer.of_branches(~is_canvas)
-    found = FUSED.merge_branches(x, dense, expert_out, None, **end)
-    assert_close([found], [PLAIN.merge_branches(x, dense, expert_out, None, **end)])
-    other = PLAIN.merge_branches(x, dense, expert_out, None, **other_end)
+    found = layer.merge_branches(x, dense, expert_out, None, is_canvas, FUSED)
+    assert_close([found], [layer.merge_branches(x, dense, expert_out, None, is_canvas, PLAIN)])
+    other = layer.merge_branches(x, dense, expert_out, None, ~is_canvas, PLAIN)
     assert (found - other).abs().max() > 0.1, "the scalars differ"
 
 
@@ -241,18 +235,18 @@ def test_merge_branches_sums_the_experts_of_a_row(layers: tuple[Layer, Layer], d
     x, dense = (rows(ROWS, width, dtype=dtype, seed=seed) for seed in (1, 2))
     expert_out = rows(ROWS, slots, width, dtype=dtype, seed=3)
     routing_weights = rows(ROWS, slots, dtype=torch.float32, seed=4).abs()
-    end = layer.of_branches(torch.arange(ROWS, device=DEVICE) >= 3)
-    found = FUSED.merge_branches(x, dense, expert_out, routing_weights, **end)
-    assert_close([found], [PLAIN.merge_branches(x, dense, expert_out, routing_weights, **end)])
+    is_canvas = torch.arange(ROWS, device=DEVICE) >= 3
+    found = layer.merge_branches(x, dense, expert_out, routing_weights, is_canvas, FUSED)
+    assert_close([found], [layer.merge_branches(x, dense, expert_out, routing_weights, is_canvas, PLAIN)])
     summed = (expert_out.float() * routing_weights[..., None]).sum(dim=1).to(dtype)
-    assert_close([found], [PLAIN.merge_branches(x, dense, summed, None, **end)])
+    assert_close([found], [layer.merge_branches(x, dense, summed, None, is_canvas, PLAIN)])
 
 
 def test_grouped_experts_leave_their_sum_to_merge_branches() -> None:
     """Experts of any other kind are summed as ever."""
     layer = small_subject("4bit").network.to(DEVICE).layers[0]
     x = rows(9, 64, dtype=torch.float32)
-    end = layer.of_branches(torch.ones(9, dtype=torch.bool, device=DEVICE))
+    is_canvas = torch.ones(9, dtype=torch.bool, device=DEVICE)
     routed = layer.router(x)
     set_layer_ops(layer, FUSED)
     expected, no_weights = layer._experts(x, *routed)
@@ -260,8 +254,9 @@ def test_grouped_experts_leave_their_sum_to_merge_branches() -> None:
     layer.experts = CudaExperts(layer.get_submodule("experts"))
     outputs, weights = layer._experts(x, *routed)
     assert outputs.shape == (9, 2, 64) and weights is routed[1]
-    found = FUSED.merge_branches(x, x, outputs, weights, **end)
-    torch.testing.assert_close(found, PLAIN.merge_branches(x, x, expected, None, **end), atol=1e-4, rtol=1e-4)
+    found = layer.merge_branches(x, x, outputs, weights, is_canvas, FUSED)
+    plain = layer.merge_branches(x, x, expected, None, is_canvas, PLAIN)
+    torch.testing.assert_close(found, plain, atol=1e-4, rtol=1e-4)
     set_layer_ops(layer, PLAIN)
     summed, no_weights = layer._experts(x, *routed)
     assert no_weights is None
@@ -271,10 +266,9 @@ def test_grouped_experts_leave_their_sum_to_merge_branches() -> None:
 def test_no_rows_are_no_launch(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
     layer = layers[0]
     none = rows(0, len(layer.input_layernorm.weight), dtype=dtype)
-    end = layer.of_branches(torch.zeros(0, dtype=torch.bool, device=DEVICE))
-    assert FUSED.merge_branches(none, none, none, None, **end).shape == none.shape
-    outputs = FUSED.add_attention_and_norm(none, none, **layer.after_attention())
-    assert all(output.shape == none.shape for output in outputs)
+    is_canvas = torch.zeros(0, dtype=torch.bool, device=DEVICE)
+    assert layer.merge_branches(none, none, none, None, is_canvas, FUSED).shape == none.shape
+    assert all(output.shape == none.shape for output in layer.add_attention(none, none, FUSED))
     scale = layer.router.per_expert_scale
     assert FUSED.route(none[:, : len(scale)], scale, 2)[0].shape == (0, 2)
 

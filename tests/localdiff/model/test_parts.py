@@ -31,7 +31,7 @@ def test_the_router_normalises_the_raw_residual_and_its_choice() -> None:
     layer = tiny.model().layers[0]
     router = layer.router
     x = torch.randn(6, 32, generator=torch.Generator().manual_seed(0)) * 7
-    *_, router_in = layer.layer_ops.add_attention_and_norm(x, torch.zeros_like(x), **layer.after_attention())
+    *_, router_in = layer.add_attention(x, torch.zeros_like(x), layer.layer_ops)
     index, weight = router(router_in)
     normed = x / (x.pow(2).mean(dim=-1, keepdim=True) + 1e-6).sqrt()
     probs = softmax((normed * router.scale / math.sqrt(32)) @ router.proj.weight.T, dim=-1)
