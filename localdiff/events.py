@@ -33,7 +33,7 @@ class RunStarted:
         max_steps: maximum number of denoise steps per block.
         end_ids: token ids that end the answer.
         pad_id: token id that fills a canvas after the end.
-        seed: seed of the noise source.
+        seed: seed of the noise, unless the program that started the run gave a source of its own.
     """
 
     prompt_tokens: int
