@@ -41,12 +41,14 @@ _THEME = Theme(
 _SGR = re.compile(r"\x1b\[[0-9;]*m")
 _NARROWEST = 8
 
-# What is no markup: multiplication signs, and everything in a formula. Its placeholders while the rest is parsed cannot
-# occur in safe text. A formula has no end where a bound is missing, which would take long to find out in a long text.
+# What is no markup: multiplication signs, names such as `__init__`, stars of paths, and everything in a formula. Its
+# placeholders while the rest is parsed cannot occur in safe text. Formulas are bounded, or the end of one that has none
+# would be looked for in the whole text, again and again.
 _WIDE = "\u2e80-\uffef\U00020000-\U0003ffff"
 _LINES = r"(?:[^$`\n]|\n(?![ \t]*\n|[ \t]*~~~)){1,1000}?"
 _VERBATIM = re.compile(
     rf"(?<=[^\W_{_WIDE}])\*(?=[^\W_{_WIDE}])"
+    r"|(?<!\w)__[a-z]+(?:_[a-z]+)*__(?!\w)|(?<=/)\*{1,2}(?=[./\s])"
     rf"|\$\${_LINES}\$\$|\\\[{_LINES}\\\]"
     r"|(?<!\\)\$(?![\s$])[^$`\n]{0,300}(?<![\s\\])\$(?!\d)|\\\([^$`\n]{1,300}?\\\)"
 )
