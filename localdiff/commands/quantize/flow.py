@@ -15,6 +15,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import torch
+
 from localdiff import model_store, paths
 from localdiff.commands.loading import hashing_shown_by
 from localdiff.commands.quantize import verification
@@ -29,7 +31,7 @@ from localdiff.commands.quantize.source_check import (
 )
 from localdiff.disk_space import shortage
 from localdiff.engine.loadable import lacking
-from localdiff.errors import INTERRUPTED, ResourceError, UsageError
+from localdiff.errors import INTERRUPTED, ResourceError, UsageError, gpu_failure, keep_what_failed
 from localdiff.hub.downloads import WORKERS, Downloads
 from localdiff.hub.problems import UnreachableError
 from localdiff.load.devices import resolve_device
@@ -139,6 +141,10 @@ class Quantization:
             finished = self._carry_out(agreed)
         except SystemExit:  # terminated
             self._note(f"Terminated. Finished output files are kept.\n{CONTINUE}")
+            raise
+        except RuntimeError as error:
+            if encoder.device.type == "cuda" and (failed := _gpu_problem(error)) is not None:
+                raise failed from error
             raise
         # 7. summary
         if finished is None:
@@ -312,6 +318,19 @@ def encoder_named(name: str) -> Encoder:
         ResourceError: this machine has no such device.
     """
     return Encoder.automatic() if name == "auto" else Encoder.on(resolve_device(name))
+
+
+def _gpu_problem(error: RuntimeError) -> ResourceError | None:
+    """What is said where the GPU that encodes fails, or its memory is taken by others; None for any other error."""
+    keep_what_failed(error)
+    said = "is out of memory" if isinstance(error, torch.OutOfMemoryError) else None
+    if said is None and (words := gpu_failure(error)) is not None:
+        said = f"failed ({words})"
+    if said is None:
+        return None
+    return ResourceError(
+        f"the GPU {said}", "finished output files are kept: run the same command again, or with `--device cpu`"
+    )
 
 
 def run_command(directory: Path) -> str:

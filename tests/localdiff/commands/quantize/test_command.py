@@ -9,13 +9,14 @@ import shutil
 import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from localdiff import disk_space, paths, verification_record
+from localdiff import disk_space, errors, paths, verification_record
 from localdiff.commands.quantize import flow, verification
 from localdiff.commands.quantize.display import Display
 from localdiff.hub.problems import UnreachableError
@@ -25,10 +26,11 @@ from quant import MANIFEST_FILE
 from quant.errors import SpaceError
 from quant.files.disk import Disk
 from quant.files.manifest import read_manifest
-from quant.jobs.events import FileChecked, JobEvent
+from quant.jobs.events import FileChecked, JobEvent, ShardWritten
 from quant.jobs.job import Job
 from quant.jobs.run import run
 from quant.jobs.verify import verify
+from quant.planning.encoder import Encoder, Gpu
 from tests.checkpoints.quantized import SHARDS, tree
 from tests.checkpoints.weights import write_small_text, write_small_weights
 from tests.fakes.permissions import as_anyone
@@ -54,6 +56,39 @@ def test_without_a_network_that_is_said_once(cli: Cli, monkeypatch: pytest.Monke
     assert result.stderr.lower().count("the hub is not there") == 1
     dry = cli("quantize", "--dry-run", stdin=b"")
     assert (dry.code, dry.stdout.count("The Hub is not there.")) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 MiB"), "error: the GPU is out of memory\n"),
+        (RuntimeError("CUDA error: unknown error\nlong"), "error: the GPU failed (CUDA error: unknown error)\n"),
+    ],
+)
+def test_a_job_that_a_gpu_has_left_is_finished_by_the_cpu(
+    cli: Cli, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    card = Gpu(device="cuda:0", name="RTX", total=24 * 10**9, free=20 * 10**9)
+    encoder = Encoder(requested="auto", device=torch.device("cuda", 0), gpu=card)
+
+    def failing(job: Job, *, cancelled: Callable[[], bool]) -> Iterator[JobEvent]:
+        for event in run(replace(job, device=torch.device("cpu")), cancelled=cancelled):
+            yield event
+            if isinstance(event, ShardWritten):
+                raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(flow, "encoder_named", lambda _: encoder)
+        patch.setattr(flow, "run", failing)
+        patch.setattr(errors, "_kept", [])
+        result = cli("quantize", str(source), "--yes", stdin=b"")
+    assert (result.code, result.stdout) == (4, "")
+    assert result.stderr.endswith(
+        f"{said}hint: finished output files are kept: run the same command again, or with `--device cpu`\n"
+    )
+    result = cli("quantize", str(source), "--yes", "--device", "cpu", stdin=b"")
+    assert (result.code, result.stdout) == (0, f"{output}\n")
+    assert "1 of them is finished" in result.stderr
 
 
 def test_from_published_weights_to_a_verified_model(cli: Cli, source: Path, output: Path) -> None:
