@@ -15,8 +15,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import torch
-
 from localdiff import model_store, paths
 from localdiff.commands.loading import hashing_shown_by
 from localdiff.commands.quantize import verification
@@ -323,7 +321,7 @@ def encoder_named(name: str) -> Encoder:
 def _gpu_problem(error: RuntimeError) -> ResourceError | None:
     """What is said where the GPU that encodes fails, or its memory is taken by others; None for any other error."""
     keep_what_failed(error)
-    said = "is out of memory" if isinstance(error, torch.OutOfMemoryError) else None
+    said = "is out of memory" if type(error).__name__ == "OutOfMemoryError" else None  # torch's; the host has no class
     if said is None and (words := gpu_failure(error)) is not None:
         said = f"failed ({words})"
     if said is None:
