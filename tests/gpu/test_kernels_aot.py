@@ -167,6 +167,7 @@ def test_blocks_of_few_rows_have_a_table_of_bytes(monkeypatch: pytest.MonkeyPatc
         assert found == {(32, of_few), (64, "*fp32")}
 
 
+@pytest.mark.slow
 def test_names_tell_launches_apart() -> None:
     from tests.gpu.kernels_aot import names
     from tests.gpu.specializations import WAYS, launched

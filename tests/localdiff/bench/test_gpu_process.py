@@ -61,6 +61,7 @@ def test_the_checks_need_little_more_than_torch() -> None:
     assert found.failure is None, found.out
 
 
+@pytest.mark.slow
 def test_what_the_imports_of_a_test_lack_keeps_no_other_from_being_run(tmp_path: Path) -> None:
     """Nor without pytest-xdist, which would go on in any case."""
     ran = tmp_path / "ran"

@@ -214,7 +214,7 @@ def test_ctrl_c_ends_a_download_and_the_next_run_continues(cli: Cli, server: Hub
     assert server.fetched() == [WEIGHTS]
 
 
-@pytest.mark.parametrize("command", [("run", "hi"), ("chat",)])
+@pytest.mark.parametrize("command", [("run", "hi"), pytest.param(("chat",), marks=pytest.mark.slow)])
 def test_a_no_to_the_question_fetches_nothing(command: tuple[str, ...], server: Hub, tmp_path: Path) -> None:
     window = terminal(*command, "-m", "owner/huge", "--device", "cpu", env=env(), columns=200)
     window.wait_for("Download? [Y/n]")

@@ -76,7 +76,7 @@ def generate(engine: Engine, max_tokens: int) -> list[tuple[int, ...]]:
     ("form", "placement", "parts", "max_tokens"),
     [
         ("4bit", with_streamed(0, 1, 2), {"static": True, "layer_ops": True}, 16),
-        ("plain", with_streamed(2, 3), {"static": True, "layer_ops": True}, 8),
+        pytest.param("plain", with_streamed(2, 3), {"static": True, "layer_ops": True}, 8, marks=pytest.mark.slow),
         ("4bit", SPREAD, {}, 16),
     ],
     ids=["streamed", "streamed as published", "on two devices"],

@@ -160,7 +160,13 @@ Scenario: TypeAlias = Callable[[Path, Path], Job]
 @pytest.mark.parametrize("by_half", [False, True], ids=["between", "by half"])
 @pytest.mark.parametrize(
     "scenario",
-    [fresh, replacing, replacing_beside_an_unfinished_job, repairing, streaming],
+    [
+        fresh,
+        pytest.param(replacing, marks=pytest.mark.slow),
+        replacing_beside_an_unfinished_job,
+        repairing,
+        streaming,
+    ],
     ids=lambda value: value.__name__,
 )
 def test_every_point_of_interruption_is_continued(

@@ -73,7 +73,7 @@ def test_a_generation_is_the_same_as_with_dynamic_steps(
 
 
 @attends_in_torch
-@pytest.mark.parametrize("how", [{}, {"fuses_commits": True}], ids=str)
+@pytest.mark.parametrize("how", [pytest.param({}, marks=pytest.mark.slow), {"fuses_commits": True}], ids=str)
 def test_a_conversation_goes_on_with_what_was_recorded(tmp_path: Path, how: Any, graphs: list[Any]) -> None:
     """Longer prompts, and one that parts from what is held, over one cache and the same recordings."""
     plain, ours = engine(tmp_path), recorded(tmp_path, **how)

@@ -72,7 +72,7 @@ def parts(network: DiffusionGemma) -> list[Projections]:
     [
         ("bf16", "plain"),
         ("4bit", "a16"),
-        ("4bit-small", "plain"),
+        pytest.param("4bit-small", "plain", marks=pytest.mark.slow),
         pytest.param("4bit", "plain", marks=pytest.mark.slow),
         pytest.param("4bit-small", "a16", marks=pytest.mark.slow),
     ],
