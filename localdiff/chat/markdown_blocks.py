@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 from rich import box
-from rich.cells import cell_len, chop_cells
+from rich.cells import chop_cells
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import (
     BlockQuote,
@@ -33,17 +32,12 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from localdiff.view.widths import CLOSING, OPENING, text_width
+from localdiff.view.line_breaks import columns_of, unbroken
 
 _GAP = 2
 """Blanks between the columns of a table."""
 _READABLE = 10
 """Width of a column below which it is not narrowed."""
-
-# Han and kana have no blanks between words.
-_UNSPACED = "\u2e80-\u30ff\u3100-\u312f\u31f0-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
-_OPENING, _CLOSING = re.escape(OPENING), re.escape(CLOSING)
-_MAY_BREAK = re.compile(f"(?<![{_OPENING}])(?![{_CLOSING}])(?:(?<=[{_UNSPACED}])|(?=[{_UNSPACED}]))")
 
 
 def wrapped(text: Text, columns: int) -> Text:
@@ -57,11 +51,6 @@ def wrapped(text: Text, columns: int) -> Text:
     return Text("\n", justify=text.justify).join(lines)
 
 
-def _columns(text: str) -> int:
-    """Columns of a text on a terminal that joins nothing, or on one that joins what belongs together: the more."""
-    return max(cell_len(text), text_width(text))
-
-
 def _uncropped(text: Text) -> Text:
     text.no_wrap, text.overflow = True, "ignore"
     return text
@@ -72,7 +61,7 @@ def _breaks(line: str, columns: int) -> list[int]:
     breaks: list[int] = []
     begin = 0
     for start, end in _units(line, columns):
-        if start > begin and _columns(line[begin:end]) > columns:
+        if start > begin and columns_of(line[begin:end]) > columns:
             breaks.append(start)
             begin = start
     return breaks
@@ -81,17 +70,8 @@ def _breaks(line: str, columns: int) -> list[int]:
 def _units(line: str, columns: int) -> Iterator[tuple[int, int]]:
     """Start and end of everything that is not broken; only ASCII may be wider than a line."""
     for word in re.finditer(r"\S+", line):
-        start, end = word.span()
-        if word[0].isascii():
-            yield start, end
-            continue
-        cuts = [
-            start,
-            *(match.start() for match in _MAY_BREAK.finditer(line, start + 1, end) if match.start() < end),
-            end,
-        ]
-        for begin, stop in pairwise(cuts):
-            part = line[begin:stop]
+        begin = word.start()
+        for part in unbroken(word[0]):
             for chunk in [part] if part.isascii() else chop_cells(part, max(columns, 2)):
                 yield begin, begin + len(chunk)
                 begin += len(chunk)
@@ -234,8 +214,8 @@ def _widths(rows: Sequence[Sequence[Text]], room: int) -> list[int] | None:
     for column in zip(*rows, strict=True):
         lines = [line for cell in column for line in cell.plain.split("\n")]
         words = [line[start:end] for line in lines for start, end in _units(line, len(line) * 2)]
-        widths.append(max(map(_columns, lines)))
-        least.append(max(map(_columns, words), default=0))
+        widths.append(max(map(columns_of, lines)))
+        least.append(max(map(columns_of, words), default=0))
         least[-1] = max(least[-1], min(widths[-1], _READABLE))
     room -= _GAP * (len(widths) - 1)
     if sum(least) > room:

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from localdiff.view.canvas_state import CanvasState
+from localdiff.view.line_breaks import CLOSING
 from localdiff.view.palette import LEANING, NOISE, SETTLED, Palette
 from localdiff.view.pieces import Pieces
 from localdiff.view.sanitize import MISSING, safe_piece, safe_text
 from localdiff.view.style import PLAIN, Span, Style, blank
 from localdiff.view.widths import (
     BASE_FOR_MARKS,
-    CLOSING,
     ascii_text,
     character_width,
     clip,

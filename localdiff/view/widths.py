@@ -17,9 +17,6 @@ from rich.cells import get_character_cell_size
 from localdiff.view.sanitize import MISSING, safe_piece
 
 BASE_FOR_MARKS = "◌"
-OPENING = "([{（［｛「『【〈《〔“‘"
-CLOSING = ")]}）］｝」』】〉》〕”’、。，．！？：；…ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ!?,.:;"
-"""Beside letters that may be torn apart no line ends with a mark that opens, or begins with one that closes."""
 MAX_MARKS = 3
 
 _FIRST_REGIONAL, _LAST_REGIONAL = 0x1F1E6, 0x1F1FF

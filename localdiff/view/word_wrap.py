@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from localdiff.view.line_breaks import columns_of, unbroken
 from localdiff.view.widths import character_width, text_width
 
 _TAB_COLUMNS = 8
@@ -55,14 +56,17 @@ class WordWrap:
         """A word with the blanks before it, on this row or on a new one."""
         if word and self._begins:
             self._note_fence(word)
-        start = _behind_blanks(self._used, gap)
-        if start + _head(word) >= columns and not (self._begins or self._is_code):
-            gap, start = ("\n", 0) if word else ("", self._used)
-        self._used = _behind(start % columns, word, columns)
-        self._begins = self._begins and not word
+        placed = ""
+        for part in unbroken(word):
+            start = _behind_blanks(self._used, gap)
+            if start + columns_of(part) >= columns and not (self._begins or self._is_code):
+                gap, start = ("\n", 0) if part else ("", self._used)
+            self._used = _behind(start % columns, part, columns)
+            self._begins = self._begins and not part
+            placed, gap = placed + gap + part, ""
         if newline:
             self._begin_line()
-        return gap + word + newline
+        return placed + newline
 
     def _begin_line(self) -> None:
         self._used, self._begins, self._is_code = 0, True, self._fence != ""
@@ -81,14 +85,6 @@ def wrapped(text: str, columns: int) -> str:
     """A whole safe text, broken as `WordWrap` breaks it."""
     wrap = WordWrap(lambda: columns)
     return wrap.add(text) + wrap.end()
-
-
-def _head(word: str) -> int:
-    """Columns that a row needs for the beginning of a word: a line may end at any wide character."""
-    for index, character in enumerate(word):
-        if character_width(character) == 2:
-            return text_width(word[: index + 1])
-    return text_width(word)
 
 
 def _behind_blanks(used: int, blanks: str) -> int:

@@ -38,9 +38,10 @@ def test_a_word_longer_than_a_row_begins_one_and_is_left_to_the_terminal() -> No
     assert wrapped("see localdiff/view here, or not", 11) == "see\nlocaldiff/view here,\nor not"
 
 
-def test_a_line_may_end_at_any_wide_character() -> None:
-    assert wrapped("see 模型模型模型 or not", 11) == "see 模型模型模型 or\nnot"
-    assert wrapped("see abcdef模型", 11) == "see\nabcdef模型"
+def test_where_a_script_has_no_blanks_a_line_is_broken_between_letters() -> None:
+    assert wrapped("see 模型模型模型 or not", 11) == "see 模型模\n型模型 or\nnot"
+    assert wrapped("see abc模型。模型", 11) == "see abc模\n型。模型", "no row begins with a full stop"
+    assert wrapped("see 모형모형 모형", 11) == "see\n모형모형\n모형", "Korean has blanks"
 
 
 @pytest.mark.parametrize("fence", ["```", "````", "~~~"])

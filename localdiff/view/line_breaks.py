@@ -1,0 +1,32 @@
+"""Where a line of text may be broken: between words, and between letters where a script has no blanks.
+
+Knows scripts and widths; knows nothing about rows or where a text comes from.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rich.cells import cell_len
+
+from localdiff.view.widths import text_width
+
+OPENING = "([{（［｛「『【〈《〔“‘"
+CLOSING = ")]}）］｝」』】〉》〕”’、。，．！？：；…ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ!?,.:;"
+"""Beside letters that may be torn apart no line ends with a mark that opens, or begins with one that closes."""
+UNSPACED = "\u2e80-\u30ff\u3100-\u312f\u31f0-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
+"""Han and kana, as the ranges of a regular expression: there are no blanks between their words."""
+
+_MAY_BREAK = re.compile(
+    f"(?<=.)(?=.)(?<![{re.escape(OPENING)}])(?![{re.escape(CLOSING)}])(?:(?<=[{UNSPACED}])|(?=[{UNSPACED}]))"
+)
+
+
+def unbroken(word: str) -> list[str]:
+    """The parts of a word between which a line may be broken; a word without such places is the only one."""
+    return [word] if word.isascii() else _MAY_BREAK.split(word)
+
+
+def columns_of(text: str) -> int:
+    """Columns of a text on a terminal that joins nothing, or on one that joins what belongs together: the more."""
+    return max(cell_len(text), text_width(text))
