@@ -15,7 +15,10 @@ from localdiff.view.palette import Palette
 from localdiff.view.widths import text_width
 
 MAX_BODY_ROWS = 12
-"""Rows of a body, final text of more than `PENDING_ROWS` rows left out."""
+"""Rows of a body, final text of more than `PENDING_ROWS` rows left out; on a tall terminal half of its rows.
+
+So a window that becomes half as wide, which breaks every row in two, still holds the region.
+"""
 PENDING_ROWS = 3
 MIN_BODY_ROWS = 3
 LEGEND_ROWS = 16
@@ -111,7 +114,8 @@ def layout_of(
     spare = size.rows // 10
     little = min(pending, PENDING_ROWS * size.columns)
     estimate = int((little + canvas_length * _COLUMNS_PER_TOKEN) // text_columns) + spare
-    base = max(1, min(MAX_BODY_ROWS, room, max(MIN_BODY_ROWS, estimate)))
+    most = min(max(MAX_BODY_ROWS, size.rows // 2), room)
+    base = max(1, min(most, max(MIN_BODY_ROWS, estimate)))
     more = max(0, min(pending_rows - PENDING_ROWS, room - base))
     return Layout(
         tier=tier,

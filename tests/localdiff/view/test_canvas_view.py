@@ -230,7 +230,7 @@ def test_final_text_has_the_rows_that_the_screen_has() -> None:
 
     high = rows(code, 60)
     assert high[:30] == [f" ┃ line {number}" for number in range(1, 31)]
-    assert high[30].startswith(" ┃ ·· ··") and len(high) == 39, "and the canvas is below"
+    assert high[30].startswith(" ┃ ·· ··") and len(high) == 41, "and the canvas is below"
     low = rows(code, 24)
     assert low[:2] == [" ┃ … 15 rows above", " ┃ line 16"]
     assert " ┃ line 30" in low and low[-1].startswith(" ┃ ··")

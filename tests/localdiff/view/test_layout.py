@@ -53,6 +53,11 @@ def test_a_short_canvas_gets_a_low_region() -> None:
     assert layout(80, 24, canvas=96, pending=150).body_rows == 9
 
 
+def test_a_tall_terminal_shows_the_whole_canvas_in_at_most_half_of_its_rows() -> None:
+    assert [layout(80, rows).body_rows for rows in (24, 30, 36, 40, 50, 60)] == [12, 15, 18, 19, 20, 21]
+    assert [layout(columns, 50).body_rows for columns in (24, 100, 120, 200)] == [25, 17, 15, 11]
+
+
 def test_final_text_gets_every_row_that_is_free() -> None:
     def rows(height: int, pending: int) -> tuple[int, int]:
         found = layout_of(Size(80, height), palette=DARK, canvas_length=256, pending=79 * pending, pending_rows=pending)
@@ -61,7 +66,7 @@ def test_final_text_gets_every_row_that_is_free() -> None:
     assert rows(24, 3) == (12, 3)
     assert rows(24, 10) == (19, 10)
     assert rows(24, 100) == (21, 12)
-    assert rows(60, 40) == (49, 40)
+    assert rows(60, 40) == (57, 36)
     assert rows(8, 100) == (5, 3)
 
 
@@ -78,6 +83,6 @@ def test_the_region_always_fits_with_a_row_to_spare(
     height = shown.header_rows + shown.body_rows + shown.footer_rows + shown.legend_rows
     assert height <= rows - 1
     assert shown.columns == columns - 1
-    assert height <= 16
+    assert height <= max(16, rows // 2 + 4)
     assert shown.body_rows >= 1
     assert shown.body_columns >= 20
