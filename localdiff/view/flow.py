@@ -2,7 +2,7 @@
 
 Knows widths and break opportunities; knows nothing about entropy or text. No row is wider than asked for: a
 cell that does not fit moves to the next row together with what is glued to it, and a glued run longer than
-a row is torn.
+a row is torn. Blanks between two words that a row's end divides are left out.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ def lay_out(cells: Sequence[Cell], owners: Sequence[int], columns: int) -> Page:
     starts: list[int] = []
     row: list[Cell] = []
     start = used = soft = breaks = 0  # index of the row's first cell, its columns, where it may end early, line breaks
+    goes_on = False  # whether the row is not the first one of its line
 
     def end_row(cells: list[Cell]) -> None:
         rows.append(_spans(cells))
@@ -63,10 +64,16 @@ def lay_out(cells: Sequence[Cell], owners: Sequence[int], columns: int) -> Page:
             keep = len(row) if is_soft or not soft else soft
             end_row(row[:keep])
             row = row[keep:]
+            while row and _is_blank(row[0]):
+                row.pop(0)
             start, used, soft = index - len(row), _width(row), 0
             if row and used + span.width > columns:
                 end_row(row)
                 row, start, used = [], index, 0
+            goes_on = True
+        if goes_on and not row and _is_blank(cell):
+            start = index + 1
+            continue
         if row:
             used += lead
             if is_soft:
@@ -77,7 +84,7 @@ def lay_out(cells: Sequence[Cell], owners: Sequence[int], columns: int) -> Page:
         if breaks_row:
             # A newline sign that did not fit needs no row of its own: the row ends here anyway.
             end_row(row)
-            row, start, used, soft = [], index + 1, 0, 0
+            row, start, used, soft, goes_on = [], index + 1, 0, 0, False
             breaks += 1
         elif not ends:
             breaks = 0
@@ -85,6 +92,11 @@ def lay_out(cells: Sequence[Cell], owners: Sequence[int], columns: int) -> Page:
         end_row(row)
     first = tuple(owners[start] if start < len(owners) else COMMITTED for start in starts)
     return Page(rows=tuple(rows), first_positions=first)
+
+
+def _is_blank(cell: Cell) -> bool:
+    """Whether it is left out at the beginning of a row that goes on with a line."""
+    return cell.span.text.isspace()
 
 
 def _takes_marks(character: str) -> bool:

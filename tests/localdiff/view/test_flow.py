@@ -35,6 +35,14 @@ def test_words_move_whole_and_lose_the_space_before_them() -> None:
     assert rows(["one", " two", " three"], 9) == ["one two", "three"]
 
 
+def test_blanks_of_their_own_are_left_out_where_a_row_ends() -> None:
+    assert rows(["one", " ", "3"], 4) == ["one", "3"]
+    assert rows(["one", " ", "3", "4"], 5) == ["one", "34"]
+    assert rows(["one", "  ", " ", " two"], 4) == ["one", "two"]
+    assert rows(["one", "\n", "  ", "x"], 4) == ["one", "  x"], "those that begin a line stay"
+    assert page(["one", " ", "3"], 4).first_positions == (0, 2)
+
+
 def test_pieces_of_one_word_move_together() -> None:
     assert rows(["a", " con", "den", "sing"], 10) == ["a", "condensing"]
 
