@@ -101,7 +101,7 @@ class DenoiseStep:
         mean_entropy: mean of `entropies`, in nats.
         stable: whether the draft has stayed the same for as many steps as the settings require.
         confident: whether the mean entropy is below the confidence threshold.
-        seconds: wall time of this step.
+        seconds: wall time of this step; in static steps, which a GPU begins ahead, since the step before was over.
         elapsed: wall time since the first denoise step of the run began.
         top_ids: for each position its most probable ids, most probable first; empty unless `record_top_k` is set.
         top_probs: their probabilities, likewise.
