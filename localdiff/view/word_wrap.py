@@ -1,7 +1,8 @@
 """Final text for a terminal, its lines broken between words.
 
-Knows blanks, fences of code, and how a terminal fills its rows; knows nothing about streams. Code is not touched, so
-that it can be copied as it is: the terminal breaks its lines, as it does a word that is longer than a row.
+Knows blanks, items of lists, fences of code, and how a terminal fills its rows; knows nothing about streams. Rows that
+go on with a line are indented as it is, or as the text of an item. Code is not touched, so that it can be copied as it
+is: the terminal breaks its lines, as it does a word that is longer than a row.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ _TAB_COLUMNS = 8
 _BLANKS = " \t"
 _TOKEN = re.compile(r"(?!\Z)([ \t]*)([^ \t\n]*)(\n?)")
 _FENCE = re.compile(r"(`{3,})[^`]*\Z|(~{3,})")
+_MARK = re.compile(r"[-*+]|[0-9]{1,9}[.)]")
+"""What begins an item of a list, if a blank is behind it."""
 
 
 class WordWrap:
@@ -29,7 +32,9 @@ class WordWrap:
         self._columns = columns
         self._held = ""
         self._used = 0  # columns of the row that is being filled
+        self._indent = 0  # columns before the rows that go on with the line
         self._begins = True  # whether the line has no word yet
+        self._has_mark = False  # whether its only word so far begins an item of a list
         self._fence = ""  # what closes the block of code
         self._is_code = False  # whether this line is code, or a fence
 
@@ -54,14 +59,17 @@ class WordWrap:
 
     def _placed(self, gap: str, word: str, newline: str, columns: int) -> str:
         """A word with the blanks before it, on this row or on a new one."""
+        start = _behind_blanks(self._used, gap)
+        if word and (self._begins or self._has_mark):
+            self._indent = start if start <= columns // 2 else 0
+            self._has_mark = self._begins and _MARK.fullmatch(word) is not None
         if word and self._begins:
             self._note_fence(word)
         placed = ""
         for part in unbroken(word):
-            start = _behind_blanks(self._used, gap)
             if start + columns_of(part) >= columns and not (self._begins or self._is_code):
-                gap, start = ("\n", 0) if part else ("", self._used)
-            self._used = _behind(start % columns, part, columns)
+                gap, start = ("\n" + self._indent * " ", self._indent) if part else ("", self._used)
+            start = self._used = _behind(start % columns, part, columns)
             self._begins = self._begins and not part
             placed, gap = placed + gap + part, ""
         if newline:
@@ -69,7 +77,7 @@ class WordWrap:
         return placed + newline
 
     def _begin_line(self) -> None:
-        self._used, self._begins, self._is_code = 0, True, self._fence != ""
+        self._used, self._begins, self._has_mark, self._is_code = 0, True, False, self._fence != ""
 
     def _note_fence(self, word: str) -> None:
         """Whether a line that begins with this word opens or closes a block of code."""

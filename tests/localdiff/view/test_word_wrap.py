@@ -22,7 +22,7 @@ _PIECES = [" ", "  ", "\t", "\n", "a", "some", "words", "模", "é", "-", "```",
         ("one  two  three\n", "one  two\nthree\n"),
         ("one two \n", "one two \n"),
         ("one two    \nthree", "one two\nthree"),
-        ("  indented line\n", "  indented\nline\n"),
+        ("  indented line\n", "  indented\n  line\n"),
         ("    * item\n", "    * item\n"),
         ("a\tb c d\n", "a\tb\nc d\n"),
         ("\n\n", "\n\n"),
@@ -30,6 +30,24 @@ _PIECES = [" ", "  ", "\t", "\n", "a", "some", "words", "模", "é", "-", "```",
     ],
 )
 def test_lines_are_broken_between_words_where_the_next_one_would_reach_the_last_column(text: str, broken: str) -> None:
+    assert wrapped(text, 11) == broken
+
+
+@pytest.mark.parametrize(
+    ("text", "broken"),
+    [
+        ("* one two three", "* one two\n  three"),
+        ("-   one two three", "-   one\n    two\n    three"),
+        ("12. one two three", "12. one\n    two\n    three"),
+        ("  + one two", "  + one\n    two"),
+        ("- one two\nthree for one", "- one two\nthree for\none"),
+        ("-one two three", "-one two\nthree"),
+        ("1.5 two three", "1.5 two\nthree"),
+        ("one - two three", "one - two\nthree"),
+        ("        - one two", "        -\none two"),
+    ],
+)
+def test_rows_of_an_item_are_indented_as_its_text_unless_that_takes_half_of_them(text: str, broken: str) -> None:
     assert wrapped(text, 11) == broken
 
 
