@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -43,14 +44,17 @@ _NARROWEST = 8
 
 # What is no markup: multiplication signs, names such as `__init__`, stars of paths, and everything in a formula. Its
 # placeholders while the rest is parsed cannot occur in safe text. Formulas are bounded, or the end of one that has none
-# would be looked for in the whole text, again and again.
+# would be looked for in the whole text, again and again; one of lines begins a line, unlike `$$` behind the last words
+# of an item, which says that something is dear.
 _WIDE = "\u2e80-\uffef\U00020000-\U0003ffff"
 _LINES = r"(?:[^$`\n]|\n(?![ \t]*\n|[ \t]*~~~)){1,1000}?"
 _VERBATIM = re.compile(
     rf"(?<=[^\W_{_WIDE}])\*(?=[^\W_{_WIDE}])"
     r"|(?<!\w)__[a-z]+(?:_[a-z]+)*__(?!\w)|(?<=/)\*{1,2}(?=[./\s])"
-    rf"|\$\${_LINES}\$\$|\\\[{_LINES}\\\]"
-    r"|(?<!\\)\$(?![\s$])[^$`\n]{0,300}(?<![\s\\])\$(?!\d)|\\\([^$`\n]{1,300}?\\\)"
+    r"|(?<![\\$])\$\$(?:(?<=^\$\$)|(?<=[\s>][ \t]\$\$)|(?<=\d[.)] \$\$)|(?![ \t]*\n))"
+    rf"{_LINES}\$\$(?!\$)|\\\[{_LINES}\\\]"
+    r"|(?<!\\)\$(?![\s$])[^$`\n]{0,300}(?<![\s\\])\$(?!\d)|\\\([^$`\n]{1,300}?\\\)",
+    re.MULTILINE,
 )
 _STAND_INS = {ord(mark): 0xFDD0 + index for index, mark in enumerate("*_~[]-+>#")}
 # Beside a letter of a script without blanks, marks of emphasis would have to stand outside of all punctuation. Between
@@ -58,7 +62,7 @@ _STAND_INS = {ord(mark): 0xFDD0 + index for index, mark in enumerate("*_~[]-+>#"
 _EMPHASIS = re.compile(rf"(?<=[{_WIDE}])\*{{1,3}}(?=[^\s*])|(?<=[^\s*])\*{{1,3}}(?=[{_WIDE}])")
 _JOINT = "\u200b"
 _WRITTEN = {code: mark for mark, code in _STAND_INS.items()} | {ord(_JOINT): None}
-_BREAK = re.compile(r" *<br ?/?> *", re.IGNORECASE)
+_BREAK = re.compile(r"(?<! ) *<br ?/?> *", re.IGNORECASE)
 
 
 class _Markdown(Markdown):
@@ -78,9 +82,19 @@ class _Markdown(Markdown):
                     self.hidden += str(start.attrs["href"])
                     start.type = end.type = "text"  # an address that is its own label is shown once
             for child in children:
+                child.content = child.content.replace(_JOINT, "")  # no line may be broken there
                 if child.type == "text" and before.type in ("td_open", "th_open"):
                     self.hidden += "".join(_BREAK.findall(child.content))
                     child.content = _BREAK.sub("\n", child.content)
+
+    @property
+    def loses_cells(self) -> bool:
+        """Whether a row has more cells than its table has columns, which would vanish."""
+        cells: Counter[int] = Counter()
+        for before, token in pairwise(self.parsed):
+            if before.type == "td_open" and token.map is not None:
+                cells[token.map[0]] += _letters(token.content)
+        return any(letters < _letters(self.lines[line]) for line, letters in cells.items())
 
 
 def render(text: str, columns: int, *, color: bool) -> str:
@@ -109,6 +123,8 @@ def _laid_out(safe: str, columns: int, *, color: bool) -> str | None:
     marked = _VERBATIM.sub(lambda match: match[0].translate(_STAND_INS), safe)
     # Without escape codes nothing but its marks says that a text is deleted.
     document = _Markdown(_EMPHASIS.sub(rf"{_JOINT}\g<0>{_JOINT}", marked), strikes=color)
+    if document.loses_cells:
+        return None
     file = io.StringIO()
     console = Console(
         file=file,
@@ -131,7 +147,7 @@ def _laid_out(safe: str, columns: int, *, color: bool) -> str | None:
 
 def _without_blanks_behind(line: str) -> str:
     """A line without its trailing padding, which would be copied with it."""
-    bare = re.sub(r"[ ]+((?:\x1b\[[0-9;]*m)*)\Z", r"\1", line)
+    bare = re.sub(r"(?<! )[ ]+((?:\x1b\[[0-9;]*m)*)\Z", r"\1", line)
     return bare if _SGR.sub("", bare).strip() else ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 
 import pytest
@@ -93,6 +94,18 @@ def test_what_a_layout_would_lose_is_shown_as_it_is() -> None:
         assert render(text, 40, color=False) == text
 
 
+MISCOUNTED = """\
+| Name of the thing | Another_name_of_it |
+|---|---|
+| 1 | 2 | 3 |
+| 4 |
+"""
+
+
+def test_names_of_columns_that_are_repeated_do_not_hide_that_a_cell_would_be_lost() -> None:
+    assert render(MISCOUNTED, 24, color=False) == MISCOUNTED
+
+
 def test_only_the_block_that_would_lose_something_is_shown_as_it_is() -> None:
     assert render(f"**Table:**\n\n{SURPLUS}\n*   `b`\n", 40, color=False) == f"Table:\n\n{SURPLUS}\n- b\n"
 
@@ -158,11 +171,19 @@ def test_emphasis_beside_scripts_without_blanks(text: str, shown: str) -> None:
     assert render(text, 60, color=False) == f"{shown}\n"
 
 
+def test_no_line_begins_with_a_full_stop_where_emphasis_ends_before_it() -> None:
+    for columns in range(20, 40):
+        lines = render("これは**長い**、とても*長い*。" * 6, columns, color=False).split("\n")
+        assert not [line for line in lines if line.startswith(("、", "。"))]
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "$f^*(x)$ and $g^*(y)$, $a_{*}$ and $b_{*}$",
         "$$\n- a *b* + c\n+ _d_ [e](f)\n# g\n$$",
+        "so $$a *b* + c\n- _d_$$, and\n  $$\n  - a *b*\n  $$",
+        "1. $$\n   - a *b*\n   $$",
         r"$a\_b$ and \(f^*\) and \(g^*\)" + "\n\n" + r"\[ h^* _x_ i^* \]",
     ],
 )
@@ -172,6 +193,15 @@ def test_a_formula_has_no_markup(text: str) -> None:
 
 def test_prices_are_no_formula() -> None:
     assert render("from $5, *or* US$10, to $ **20** $", 60, color=False) == "from $5, or US$10, to $ 20 $\n"
+    levels = "- Tacos: $\n- *Sushi* (raw) $$\n- Steak: $$$\n- Fugu: $$$$\n- Wine: $$\n- More: $$$\n"
+    assert render(levels, 60, color=False) == levels.replace("*", "")
+
+
+def test_runs_of_blanks_do_not_take_quadratic_time() -> None:
+    blanks = " " * 100_000
+    began = time.process_time()
+    render(f"| a |\n|---|\n| b{blanks}c |\n\n```\nd{blanks}e\n```\n", 40, color=False)
+    assert time.process_time() - began < 10  # a hundredth of what it would take
 
 
 TABLE = """\
