@@ -39,6 +39,8 @@ _THEME = Theme(
         "markdown.table.header": "bold",
     }
 )
+DRAWN = "▌─"
+"""Marks of quotes and rules of tables, where they may be other than ASCII."""
 _SGR = re.compile(r"\x1b\[[0-9;]*m")
 _NARROWEST = 8
 
@@ -97,7 +99,11 @@ class _Markdown(Markdown):
         return any(letters < _letters(self.lines[line]) for line, letters in cells.items())
 
 
-def render(text: str, columns: int, *, color: bool) -> str:
+class _AsciiFile(io.StringIO):
+    encoding = "ascii"
+
+
+def render(text: str, columns: int, *, color: bool, unicode: bool = True) -> str:
     """A passage as lines for a terminal of `columns` columns; made safe, and ending with a newline.
 
     Args:
@@ -105,27 +111,35 @@ def render(text: str, columns: int, *, color: bool) -> str:
         columns: of the terminal; no line rendered here reaches the last one, except for code and addresses that are
             longer.
         color: whether to use escape codes.
+        unicode: whether the terminal has what is `DRAWN`; else that is ASCII.
     """
     safe = safe_text(text)
-    shown = _laid_out(safe, columns, color=color)
+    shown = _laid_out(safe, columns, color=color, unicode=unicode)
     if shown is None:
         lines = safe.splitlines(keepends=True)
-        starts = [0, *(block.start for block in blocks(safe)[1:]), len(lines)]
-        if len(starts) > 2:
-            return "".join(render("".join(lines[a:b]), columns, color=color) for a, b in pairwise(starts))
+        starts = [block.start for block in blocks(_marked(safe))[1:]]
+        starts = [start for start in starts if not lines[start - 1].strip()] or starts
+        if starts:
+            parts = ["".join(lines[a:b]) for a, b in pairwise([0, *starts, len(lines)])]
+            return "".join(render(part, columns, color=color, unicode=unicode) for part in parts)
         return safe if safe.endswith("\n") else safe + "\n"
     end = "\n\n" if re.search(r"\n[ \t]*\n\s*\Z", safe) else "\n"
     return shown + end if shown else ""
 
 
-def _laid_out(safe: str, columns: int, *, color: bool) -> str | None:
-    """A passage as lines; None where letters of it would be lost."""
+def _marked(safe: str) -> str:
+    """Markdown with placeholders, line by line as before."""
     marked = _VERBATIM.sub(lambda match: match[0].translate(_STAND_INS), safe)
+    return _EMPHASIS.sub(rf"{_JOINT}\g<0>{_JOINT}", marked)
+
+
+def _laid_out(safe: str, columns: int, *, color: bool, unicode: bool) -> str | None:
+    """A passage as lines; None where letters of it would be lost."""
     # Without escape codes nothing but its marks says that a text is deleted.
-    document = _Markdown(_EMPHASIS.sub(rf"{_JOINT}\g<0>{_JOINT}", marked), strikes=color)
+    document = _Markdown(_marked(safe), strikes=color)
     if document.loses_cells:
         return None
-    file = io.StringIO()
+    file = io.StringIO() if unicode else _AsciiFile()
     console = Console(
         file=file,
         width=max(columns - 1, _NARROWEST),

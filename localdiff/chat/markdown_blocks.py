@@ -38,6 +38,7 @@ _GAP = 2
 """Blanks between the columns of a table."""
 _READABLE = 10
 """Width of a column below which it is not narrowed."""
+_ASCII_BOX = box.Box(str(box.SIMPLE).replace("─", "-"), ascii=True)
 
 
 def wrapped(text: Text, columns: int) -> Text:
@@ -130,7 +131,7 @@ class _Quote(_Block, BlockQuote):
     """A quote, without a column of blanks behind it."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        mark = Segment("▌ ", self.style)
+        mark = Segment("| " if options.ascii_only else "▌ ", self.style)
         for line in laid_out(self.elements, console, _narrower(options, 2)):
             yield mark
             yield from Segment.apply_style(line, self.style)
@@ -199,7 +200,11 @@ class _Table(_Block, TableElement):
             yield from _listed(head, rows, options.max_width)
             return
         table = Table(
-            box=box.SIMPLE, show_edge=False, pad_edge=False, collapse_padding=True, style="markdown.table.border"
+            box=_ASCII_BOX if options.ascii_only else box.SIMPLE,
+            show_edge=False,
+            pad_edge=False,
+            collapse_padding=True,
+            style="markdown.table.border",
         )
         for cell, width in zip(head, widths, strict=True):
             table.add_column(wrapped(cell, width), width=width)

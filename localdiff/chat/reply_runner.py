@@ -18,7 +18,7 @@ from localdiff.chat.reply_printer import ReplyPrinter
 from localdiff.chat.settings import DisplaySettings
 from localdiff.events import Channel, Event, Observer
 from localdiff.options import MAX_SEED, GenerateOptions
-from localdiff.ui.output import Output
+from localdiff.ui.output import Output, Stream
 from localdiff.ui.reply import Reply
 from localdiff.ui.status import StatusLine, status_line
 from localdiff.ui.terminal import is_same_terminal
@@ -104,7 +104,7 @@ class ReplyRunner:
         """Observers that show the run, entered into `stack`: a canvas, if there is one, and a printer for the rest."""
         stdout, stderr = self._output.stdout, self._output.stderr
         shares = is_same_terminal(stdout.file, stderr.file)
-        render: Render | None = partial(_laid_out, color=stdout.color) if display.markdown and stdout.terminal else None
+        render: Render | None = partial(_laid_out, stream=stdout) if display.markdown and stdout.terminal else None
         thinks = display.think != "hide"
         thought: tuple[Channel, ...] = ("thought",) if thinks else ()
         piped: tuple[Channel, ...] = ("answer",) if stdout.piped else ()
@@ -152,7 +152,7 @@ def next_seed(seed: int) -> int:
     return 0 if seed >= MAX_SEED else seed + 1
 
 
-def _laid_out(text: str, columns: int, *, color: bool) -> str:
-    from localdiff.chat.markdown import render
+def _laid_out(text: str, columns: int, *, stream: Stream) -> str:
+    from localdiff.chat.markdown import DRAWN, render
 
-    return render(text, columns, color=color)
+    return render(text, columns, color=stream.color, unicode=stream.encodes(DRAWN))

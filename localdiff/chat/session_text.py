@@ -114,9 +114,10 @@ def _turn_text(turn: Turn, stream: Stream, *, markdown: bool) -> str:
         return text + answer
     if not markdown:
         return text + wrapped(answer, stream.columns)
-    from localdiff.chat.markdown import render
+    from localdiff.chat.markdown import DRAWN, render
 
-    return text + render(turn.answer.rstrip("\n"), stream.columns, color=stream.color)
+    unicode = stream.encodes(DRAWN)
+    return text + render(turn.answer.rstrip("\n"), stream.columns, color=stream.color, unicode=unicode)
 
 
 def _summary(store: SessionStore, name: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from localdiff.chat.markdown import render
+from localdiff.chat.markdown import DRAWN, render
 from localdiff.events import TextCommitted
 from localdiff.view.paragraphs import Transcript, finished_length
 from localdiff.view.widths import text_width
@@ -108,6 +108,18 @@ def test_names_of_columns_that_are_repeated_do_not_hide_that_a_cell_would_be_los
 
 def test_only_the_block_that_would_lose_something_is_shown_as_it_is() -> None:
     assert render(f"**Table:**\n\n{SURPLUS}\n*   `b`\n", 40, color=False) == f"Table:\n\n{SURPLUS}\n- b\n"
+
+
+def test_a_formula_and_blank_lines_stay_where_another_block_would_lose_something() -> None:
+    text = "# Head\ntext\n\n$$\na\n- b\n$$\n"
+    assert render(f"{text}\n{SURPLUS}", 40, color=False) == f"Head\n\n{text.removeprefix('# Head')[1:]}\n{SURPLUS}"
+
+
+def test_quotes_and_tables_are_ascii_where_the_terminal_is() -> None:
+    text = "> a\n\n| b | c |\n|---|---|\n| d | é |\n"
+    shown = render(text, 40, color=False)
+    assert set(DRAWN) <= set(shown)
+    assert render(text, 40, color=False, unicode=False) == shown.replace("▌", "|").replace("─", "-")
 
 
 NUMBERS = """\
