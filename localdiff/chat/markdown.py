@@ -20,6 +20,7 @@ from rich.theme import Theme
 from localdiff.chat.markdown_blocks import ELEMENTS
 from localdiff.view.dialect import blocks, parser
 from localdiff.view.sanitize import safe_text
+from localdiff.view.word_wrap import wrapped
 
 _THEME = Theme(
     {
@@ -122,7 +123,8 @@ def render(text: str, columns: int, *, color: bool, unicode: bool = True) -> str
         if starts:
             parts = ["".join(lines[a:b]) for a, b in pairwise([0, *starts, len(lines)])]
             return "".join(render(part, columns, color=color, unicode=unicode) for part in parts)
-        return safe if safe.endswith("\n") else safe + "\n"
+        shown = wrapped(safe, columns)
+        return shown if shown.endswith("\n") else shown + "\n"
     end = "\n\n" if re.search(r"\n[ \t]*\n\s*\Z", safe) else "\n"
     return shown + end if shown else ""
 

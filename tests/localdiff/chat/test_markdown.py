@@ -90,8 +90,9 @@ SURPLUS = """\
 
 
 def test_what_a_layout_would_lose_is_shown_as_it_is() -> None:
-    for text in (">" * 40 + " kept\n", SURPLUS):
+    for text in (">" * 40 + "\nkept\n", SURPLUS):
         assert render(text, 40, color=False) == text
+    assert render(SURPLUS, 20, color=False) == SURPLUS.replace(" meaning", "\nmeaning"), "but between words"
 
 
 MISCOUNTED = """\
@@ -103,7 +104,7 @@ MISCOUNTED = """\
 
 
 def test_names_of_columns_that_are_repeated_do_not_hide_that_a_cell_would_be_lost() -> None:
-    assert render(MISCOUNTED, 24, color=False) == MISCOUNTED
+    assert render(MISCOUNTED, 24, color=False) == MISCOUNTED.replace(" Another", "\nAnother")
 
 
 def test_only_the_block_that_would_lose_something_is_shown_as_it_is() -> None:
