@@ -246,9 +246,7 @@ def accounts(plan: Plan, config: Mapping[str, object]) -> dict[int, MemoryAccoun
 def _to_run_on(plan: Plan, config: Mapping[str, object], encoder: Encoder) -> Gpu | None:
     """The GPU that the result will run on, as the loader chooses: the roomiest, if it does not fit the first."""
     first = encoder.gpu
-    if first is None or _fits(plan, config, first):
-        return first
-    return max((first, *encoder.further), key=lambda gpu: gpu.free)
+    return first if first is not None and _fits(plan, config, first) else encoder.roomiest()
 
 
 def _alternative(plan: Plan, config: Mapping[str, object], gpu: Gpu | None) -> str | None:

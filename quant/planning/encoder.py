@@ -26,11 +26,6 @@ class Gpu:
     free: int
 
 
-def all_gpus() -> tuple[Gpu, ...]:
-    """The GPUs that torch can use, in its order."""
-    return tuple(_gpu(device.index) for device in usable_gpus())
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Encoder:
     """The device that encodes weights.
@@ -39,20 +34,22 @@ class Encoder:
         requested: how it was asked for: `auto` or the name of a device.
         device: the CPU or a CUDA device.
         gpu: the CUDA device, or the first GPU of this machine, if there is one that torch can use.
-        further: other GPUs that the result may run on, if that one is too small; none where a GPU was named.
+        further: other GPUs that the result may run on, if that one is too small; none where a GPU was named. They have
+            not been asked for their memory, which takes half a GB of it: a context, for as long as the job.
     """
 
     requested: str
     device: torch.device
     gpu: Gpu | None
-    further: tuple[Gpu, ...] = ()
+    further: tuple[torch.device, ...] = ()
 
     @classmethod
     def automatic(cls) -> Self:
         """The first GPU if it has enough free memory, otherwise the CPU."""
-        gpu, *further = all_gpus() or (None,)
+        usable = usable_gpus()
+        gpu = _gpu(usable[0].index) if usable else None
         device = gpu.device if gpu is not None and gpu.free > MIN_FREE_BYTES else "cpu"
-        return cls(requested="auto", device=torch.device(device), gpu=gpu, further=tuple(filter(None, further)))
+        return cls(requested="auto", device=torch.device(device), gpu=gpu, further=usable[1:])
 
     @classmethod
     def on(cls, device: torch.device) -> Self:
@@ -60,6 +57,11 @@ class Encoder:
         if device.type == "cuda":
             return cls(requested=str(device), device=device, gpu=_gpu(device.index or 0))
         return replace(cls.automatic(), requested=device.type, device=torch.device("cpu"))
+
+    def roomiest(self) -> Gpu | None:
+        """The GPU with most free memory, the further ones counted, which are asked now."""
+        gpus = (*filter(None, (self.gpu,)), *(_gpu(device.index) for device in self.further))
+        return max(gpus, key=lambda gpu: gpu.free, default=None)
 
 
 def _gpu(index: int) -> Gpu:

@@ -130,13 +130,14 @@ def test_what_fits_a_card_is_what_the_doctor_says_of_it(summary: PlanSummary, re
         assert any(line.strip().startswith("fits cuda:0") for line in shown) is fits
 
 
-def test_a_card_that_another_recipe_fits(summary: PlanSummary) -> None:
+def test_a_card_that_another_recipe_fits(summary: PlanSummary, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "RTX")
+
     def fitting(*free: float) -> str:
-        card, *further = (
-            Gpu(device=f"cuda:{index}", name="RTX", total=96 * GB, free=round(each * GB))
-            for index, each in enumerate(free)
-        )
-        encoder = Encoder(requested="auto", device=torch.device("cuda", 0), gpu=card, further=tuple(further))
+        card = Gpu(device="cuda:0", name="RTX", total=96 * GB, free=round(free[0] * GB))
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda index: (round(free[index] * GB), 96 * GB))
+        further = tuple(torch.device("cuda", index) for index in range(1, len(free)))
+        encoder = Encoder(requested="auto", device=torch.device("cuda", 0), gpu=card, further=further)
         error = UnreachableError("no network")
         request = QuantizeRequest(model="x", output=Path("/x"))
         shown = planned_job.offline_summary(request, summary.plan, encoder, error)

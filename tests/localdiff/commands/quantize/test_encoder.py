@@ -37,8 +37,30 @@ def test_auto_is_the_first_gpu_if_it_has_room(gpus: Callable[..., None]) -> None
     encoder = encoder_named("auto")
     assert encoder.device == torch.device("cuda", 0)
     assert encoder_words(encoder) == "cuda:0 (RTX 0), with 2 cores"
-    assert [gpu.device for gpu in encoder.further] == ["cuda:1"]
+    assert encoder.further == (torch.device("cuda", 1),)
     assert encoder_named("cuda:1").further == ()
+    assert encoder_named("cpu").further == encoder.further
+
+
+def test_another_gpu_is_asked_for_its_memory_only_where_the_first_is_too_small(
+    gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes a context there, which others may have no room for."""
+    free = (12 * 10**9, 8 * 10**9, 20 * 10**9)
+    asked: list[int] = []
+
+    def mem_get_info(index: int) -> tuple[int, int]:
+        asked.append(index)
+        return free[index], 24 * 10**9
+
+    gpus(*free)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", mem_get_info)
+    encoder = encoder_named("auto")
+    assert asked == [0]
+    roomiest = encoder.roomiest()
+    assert roomiest is not None and (roomiest.device, asked) == ("cuda:2", [0, 1, 2])
+    gpus()
+    assert encoder_named("auto").roomiest() is None
 
 
 def test_auto_leaves_a_busy_gpu_alone_and_says_so(gpus: Callable[..., None]) -> None:
