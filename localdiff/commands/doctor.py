@@ -91,7 +91,9 @@ def _bench_line() -> str:
         return measure_step()
     except Exception as error:
         keep_what_failed(error)
-        kind, words = type(error).__name__, gpu_failure(error)
+        # The cause is a kernel's own error, say; what it says may name a folder.
+        kind = " from ".join(type(one).__name__ for one in (error, error.__cause__) if one is not None)
+        words = gpu_failure(error)
         return json.dumps({"bench_step": None, "error": kind if words is None else f"{kind}: {words}"})
 
 

@@ -20,7 +20,7 @@ from localdiff.bench.step.random_weights import random_model, stored_as
 from localdiff.bench.step.released import released_config
 from localdiff.denoising import Denoiser, compare_kernels
 from localdiff.download_plan import ConfirmDownload, confirm_silently
-from localdiff.errors import ResourceError, UsageError, gpu_failure, is_out_of_memory
+from localdiff.errors import ResourceError, UsageError, gpu_failure, is_out_of_memory, one_line
 from localdiff.fetching.source import find_source
 from localdiff.load import (
     MemoryPlan,
@@ -255,15 +255,15 @@ def _require_kernels(denoiser: Denoiser, expectations: Sequence[Expectation]) ->
     Raises:
         ParityError: one computes other numbers.
         ResourceError: one fails, as where a compiler refuses it.
+        OSError: Triton cannot write what it compiles, which is no kernel's fault.
     """
     try:
         compare_kernels(denoiser, expectations)
     except Exception as error:  # of a compiler or of a launch: they share no class
-        if isinstance(error, ParityError) or is_out_of_memory(error) or gpu_failure(error) is not None:
+        if isinstance(error, ParityError | OSError) or is_out_of_memory(error) or gpu_failure(error) is not None:
             raise
-        reason = (str(error).strip() or "no reason given").splitlines()[0]
         raise ResourceError(
-            f"a kernel fails here ({type(error).__name__}: {reason})",
+            f"a kernel fails here ({type(error).__name__}: {one_line(error)})",
             "`LOCALDIFF_CUDA_PLAIN=all` does without kernels; please report it with `localdiff doctor --report`",
         ) from error
 

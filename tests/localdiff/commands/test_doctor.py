@@ -18,7 +18,7 @@ import pytest
 from localdiff.commands import doctor as command
 from localdiff.doctor.checks import Examination
 from localdiff.doctor.finding import Finding
-from localdiff.errors import WeightsError
+from localdiff.errors import ResourceError, WeightsError
 from tests.fakes.hub import Repository, hub
 from tests.screens.processes import ROOT, Cli, environment, terminal
 
@@ -131,6 +131,13 @@ def test_the_report_has_the_time_of_a_step(cli: Cli, found: list[Finding], monke
     monkeypatch.setattr(command, "measure_step", fails)
     report = cli("doctor", "--report").stdout
     assert report.endswith('```json\n{"bench_step": null, "error": "WeightsError"}\n```\n')
+
+    def fails_in_a_kernel() -> str:
+        raise ResourceError("a kernel fails here (KeyError: /home/jane)") from KeyError("/home/jane")
+
+    monkeypatch.setattr(command, "measure_step", fails_in_a_kernel)
+    report = cli("doctor", "--report").stdout
+    assert report.endswith('```json\n{"bench_step": null, "error": "ResourceError from KeyError"}\n```\n')
 
     def crashes() -> str:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")

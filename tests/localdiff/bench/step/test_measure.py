@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import itertools
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -372,23 +373,30 @@ def test_kernels_that_compute_wrong_numbers_are_not_timed(where: str, monkeypatc
     assert "LOCALDIFF_CUDA_PLAIN=all" in (error.value.hint or "")
 
 
-@pytest.mark.parametrize("error", [TypeError("Compilation\nof a kernel"), RuntimeError("CUDA error: illegal access")])
-def test_a_kernel_that_fails_is_named_and_a_gpu_that_does_is_left_to_others(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "raised", "words"),
+    [
+        (TypeError("at 12:4:\n  x = y\nno such name."), ResourceError, "at 12:4: x = y no such name"),
+        (RuntimeError("CUDA error: illegal access"), RuntimeError, "illegal access"),
+        (OSError(errno.ENOSPC, "No space left on device"), OSError, "No space left"),
+    ],
+    ids=["compiler", "GPU", "disk"],
+)
+def test_a_kernel_that_fails_is_named_and_a_gpu_or_a_disk_that_does_is_left_to_others(
+    error: Exception, raised: type[Exception], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*_: object) -> NoReturn:
         raise error
 
     monkeypatch.setattr(Denoiser, "parity", failing)
     make = real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")
-    if isinstance(error, RuntimeError):
-        with pytest.raises(RuntimeError, match="illegal access"):
-            make(lambda _: None)
-        return
-    with pytest.raises(ResourceError) as caught:
+    with pytest.raises(raised, match=words) as caught:
         make(lambda _: None)
-    assert caught.value.message == "a kernel fails here (TypeError: Compilation)"
-    assert "LOCALDIFF_CUDA_PLAIN=all" in (caught.value.hint or "")
+    if isinstance(caught.value, ResourceError):
+        assert caught.value.message == f"a kernel fails here (TypeError: {words})"
+        assert "LOCALDIFF_CUDA_PLAIN=all" in (caught.value.hint or "")
+    else:
+        assert caught.value is error
 
 
 @pytest.mark.parametrize(("device", "told"), [("auto", ["the GPU is not used"]), ("cpu", [])])
