@@ -18,10 +18,12 @@ HIDDEN = ("", "-1")
 """Values of `CUDA_VISIBLE_DEVICES` that hide all GPUs on purpose."""
 OLD, NEW = "cu126", "cu130"
 """Builds of torch with code for older GPUs (from compute capability 5.0 on, up to 9.0), and for newer ones."""
-NEW_DRIVER = 580
-"""Lowest version of NVIDIA's driver for CUDA 13."""
+OLD_DRIVER, NEW_DRIVER = 525, 580
+"""Lowest versions of NVIDIA's driver for those: for CUDA 12 and for CUDA 13."""
 _TAKEN = ("out of memory", "busy or unavailable")
 """What CUDA says of a GPU that others have filled, or have to themselves: to be asked, it must take a context."""
+_DRIVER_S_CUDA = re.compile(r"found version (\d+)\d{3}\b")
+"""The major version of CUDA that a driver is for, where torch refuses it: 12 of `12020`."""
 _ARCHITECTURE = re.compile(r"(sm|compute)_(\d+)[af]?")
 
 
@@ -52,10 +54,11 @@ def why_unseen(driver: str | None = None) -> str:
         return "`CUDA_VISIBLE_DEVICES` hides every GPU: unset it"
     refusal = _refusal()
     if "driver on your system is too old" in refusal:
-        return (
-            f"the driver is too old for CUDA {torch.version.cuda}: update it{' in Windows' if _in_wsl() else ''}, or, "
-            f"for a GPU older than the RTX 50 series, run {_install(OLD)}"
-        )
+        update = f"the driver is too old for CUDA {torch.version.cuda}: update it{' in Windows' if _in_wsl() else ''}"
+        found = _DRIVER_S_CUDA.search(refusal)
+        if found is not None and int(found[1]) < 12:
+            return update
+        return f"{update}, or, for a GPU older than the RTX 50 series, run {_install(OLD)}"
     if "unknown error" in refusal:
         # As after a suspend (https://github.com/pytorch/pytorch/issues/88639).
         remedy = (
@@ -116,10 +119,10 @@ def _cuda_build(driver: str | None) -> str:
     if not major.isdigit() or int(major) >= NEW_DRIVER:
         return f"{_install(NEW)} installs one for GPUs, with driver {NEW_DRIVER} or newer"
     where = " in Windows" if _in_wsl() else ""
-    return (
-        f"update the driver ({driver}){where} to {NEW_DRIVER} or newer and run {_install(NEW)}, or, for a GPU older "
-        f"than the RTX 50 series, keep it and install from `{OLD}` instead"
-    )
+    update = f"update the driver ({driver}){where} to {NEW_DRIVER} or newer and run {_install(NEW)}"
+    if int(major) < OLD_DRIVER:
+        return update
+    return f"{update}, or, for a GPU older than the RTX 50 series, keep it and install from `{OLD}` instead"
 
 
 def _install(build: str) -> str:

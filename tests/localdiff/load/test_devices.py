@@ -257,6 +257,10 @@ def test_no_gpu(
             r"^the driver is too old for CUDA 13\.0: update it, or, for a GPU older than the RTX 50 .*/whl/cu126 ",
         ),
         (
+            "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver …",
+            r"^the driver is too old for CUDA 13\.0: update it(, or use `--device cpu`)?$",
+        ),
+        (
             "CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable …",
             r"once the machine has slept: .*`sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm`",
         ),
@@ -311,12 +315,14 @@ def test_in_wsl_the_driver_is_the_one_of_windows(
         ("unknown", "cu130 --force-reinstall` installs one for GPUs"),
         ("580.65.06", "cu130 --force-reinstall` installs one for GPUs"),
         ("570.86.10", "update the driver (570.86.10) to 580 or newer and run `"),
+        ("525.60.13", "update the driver (525.60.13) to 580 or newer and run `"),
+        ("470.256.02", "update the driver (470.256.02) to 580 or newer and run `"),
     ],
 )
 def test_the_build_that_a_driver_can_take(monkeypatch: pytest.MonkeyPatch, driver: str | None, advice: str) -> None:
     monkeypatch.setattr(torch.version, "cuda", None)
     assert advice in why_unseen(driver)
-    assert ("cu126" in why_unseen(driver)) == ("570" in str(driver))
+    assert ("cu126" in why_unseen(driver)) == (driver in ("570.86.10", "525.60.13"))
 
 
 class TestGpusThatThisTorchHasNoCodeFor:
