@@ -47,6 +47,10 @@ def why_unseen(driver: str | None = None) -> str:
     Args:
         driver: version of NVIDIA's driver, such as `580.65.06`, if it is known.
     """
+    if torch.version.hip is not None:
+        return "this torch is built for AMD GPUs: check that `rocminfo` lists yours, and that you may use it"
+    if platform.system() == "Darwin":
+        return "macOS has no CUDA: `--device mps` names the GPU of a Mac"
     if torch.version.cuda is None:
         return f"this torch is built for the CPU only: {_cuda_build(driver)}"
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -325,6 +325,22 @@ def test_the_build_that_a_driver_can_take(monkeypatch: pytest.MonkeyPatch, drive
     assert ("cu126" in why_unseen(driver)) == (driver in ("570.86.10", "525.60.13"))
 
 
+@pytest.mark.parametrize(
+    ("system", "rocm", "advice"),
+    [
+        ("Darwin", None, "macOS has no CUDA: `--device mps` names the GPU of a Mac"),
+        ("Linux", "7.0", "this torch is built for AMD GPUs: check that `rocminfo` lists yours"),
+    ],
+)
+def test_no_build_for_nvidia_is_named_where_it_would_be_of_no_use(
+    monkeypatch: pytest.MonkeyPatch, system: str, rocm: str | None, advice: str
+) -> None:
+    monkeypatch.setattr(torch.version, "cuda", None)
+    monkeypatch.setattr(torch.version, "hip", rocm)
+    monkeypatch.setattr("platform.system", lambda: system)
+    assert why_unseen().startswith(advice)
+
+
 class TestGpusThatThisTorchHasNoCodeFor:
     """A GTX 1080 with a build for CUDA 13, say, on which every operation fails."""
 
