@@ -5,8 +5,6 @@ Knows the messages about it; `localdiff.quantizing.finished` says in which way i
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from localdiff.commands.loading import hashing_shown_by
 from localdiff.commands.quantize import verification
 from localdiff.commands.quantize.source_check import require_runnable
@@ -49,8 +47,12 @@ def damage_of(request: QuantizeRequest, output: Output) -> dict[str, str]:
         OutputError: it was made from something else, or in another way, so that it is neither kept nor repaired.
     """
     target = request.target
-    with suppress(DamagedError):  # of the manifest, which is recorded below
-        _require_same(read_manifest(target), request, output)
+    try:
+        manifest = read_manifest(target)
+    except DamagedError:
+        pass  # found again, and recorded, below
+    else:
+        _require_same(manifest, request, output)
     try:
         return verification.find_damage(target, output)
     except verification.BarredError:
