@@ -44,10 +44,10 @@ def need_of(recipe: str) -> Need:
 
 
 def check_disk(need: Need | None, env: Mapping[str, str]) -> list[Finding]:
-    """Free bytes where quantized models and downloads go, and whether the default recipe could still be made.
+    """Free bytes where quantized models and downloads go, and whether a recipe could still be made.
 
     Args:
-        need: None where a quantized model is here already.
+        need: that of the recipe; None where a quantized model is here already.
     """
     folders = {"models": paths.models_dir(env), "downloads": paths.hub_cache_dir(env)}
     in_the_way = {
@@ -97,11 +97,12 @@ def _finding(what: str, directory: Path, need: Need | None, env: Mapping[str, st
     finding = partial(Finding, subject="disk", facts=facts)
     if needed_bytes is None or need is None:
         return finding(status="ok", text=text + there, public=text)
-    command = f"`localdiff quantize --recipe {need.recipe}` takes {shown_size(needed_bytes)}"
+    make = f"localdiff quantize --recipe {need.recipe}"
+    command = f"`{make}` takes {shown_size(needed_bytes)}"
     if free >= needed_bytes:
         return finding(status="ok", text=f"{text}{there}; {command} of it", public=f"{text}; {command} of it")
     advice = "`LOCALDIFF_HOME` and `HF_HOME` choose other disks"
     if need.download and free > need.output:
         kept = f"{shown_size(need.output)} and " if need.output else ""
-        advice = f"`localdiff quantize --stream` takes less: {kept}one file of the download at a time; {advice}"
+        advice = f"`{make} --stream` takes less: {kept}one file of the download at a time; {advice}"
     return finding(status="warn", text=f"{text}{there}, and {command}", public=f"{text}, and {command}", advice=advice)

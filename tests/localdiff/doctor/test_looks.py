@@ -31,6 +31,7 @@ from quant.planning.plan import describe_plan
 from tests.localdiff.conftest import UseHub
 
 Usage = namedtuple("Usage", "total used free")
+STREAM = "localdiff quantize --recipe 4bit --stream"
 NEED = Need(recipe="4bit", download=50 * 10**9, output=15 * 10**9)
 
 
@@ -72,7 +73,7 @@ def test_one_disk(
     assert words in finding.text
     if status == "warn":
         assert "of it" not in finding.text
-        assert "`localdiff quantize --stream` takes less: 15.0 GB and one file" in (finding.advice or "")
+        assert f"`{STREAM}` takes less: 15.0 GB and one file" in (finding.advice or "")
     assert env["HOME"] not in (finding.public or "")
 
 
@@ -82,7 +83,7 @@ ELSEWHERE = "`LOCALDIFF_HOME` and `HF_HOME` choose other disks"
 @pytest.mark.parametrize(
     ("locked", "advice"),
     [
-        ("models", f"`localdiff quantize --stream` takes less: one file of the download at a time; {ELSEWHERE}"),
+        ("models", f"`{STREAM}` takes less: one file of the download at a time; {ELSEWHERE}"),
         ("downloads", ELSEWHERE),
         (None, ELSEWHERE),
     ],
