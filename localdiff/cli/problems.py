@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import traceback
 from difflib import get_close_matches
 
 import typer
@@ -60,7 +61,7 @@ def worded(error: Exception) -> LocaldiffError:
             or "`localdiff doctor` examines it; if the machine has slept meanwhile, try again; "
             "`LOCALDIFF_CUDA_PLAIN=all` runs without kernels, `--device cpu` avoids the GPU",
         )
-    if type(error).__module__.partition(".")[0] == "triton":  # most kernels, but not all, are compiled while loading
+    if _is_of_triton(error):  # most kernels, but not all, are compiled while a model loads
         return ResourceError(
             f"a GPU kernel fails here ({type(error).__name__}: {one_line(error)})",
             "`LOCALDIFF_CUDA_PLAIN=all` runs without kernels; please report it with `localdiff doctor --report`",
@@ -83,6 +84,15 @@ def worded(error: Exception) -> LocaldiffError:
         f"unexpected {type(error).__name__}: {without_password(str(error))}",
         "this is a bug: please report it with the traceback that `LOCALDIFF_DEBUG=1` shows",
     )
+
+
+def _is_of_triton(error: Exception) -> bool:
+    """Whether Triton raised it, whose compiler, in C++, has no class of its own; a file that fails is no kernel."""
+    if isinstance(error, OSError | ImportError):
+        return False
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    modules = [type(error).__module__, *(str(frame.f_globals.get("__name__")) for frame in frames[-1:])]
+    return any(module.partition(".")[0] == "triton" for module in modules)
 
 
 def _usage(error: typer.TyperException) -> UsageError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,7 @@ from localdiff import cli as command_line
 from localdiff import errors
 from localdiff.__main__ import main
 from localdiff.cli import exits
+from localdiff.cli.problems import worded
 from localdiff.errors import ResourceError, TraceError, WeightsError
 from quant.errors import DamagedError
 from tests.fakes.engine import ScriptedEngine
@@ -342,6 +345,24 @@ def test_a_kernel_that_is_compiled_in_an_answer_and_fails_is_no_bug_of_the_comma
     assert result.code == 4
     words = "OutOfResources: out of resource: shared memory, Required: 131072"
     assert result.stderr.startswith(f"error: a GPU kernel fails here ({words})\nhint: `LOCALDIFF_CUDA_PLAIN=all` runs")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("PassManager::run failed"), "a GPU kernel fails here (RuntimeError: PassManager::run failed)"),
+        (OSError(errno.ENOSPC, "No space left on device"), "the disk is full"),
+    ],
+    ids=["compiler", "disk"],
+)
+def test_what_is_raised_within_triton_is_no_bug(error: Exception, said: str) -> None:
+    """Its compiler, in C++, has no class of its own."""
+    within: dict[str, Any] = {"__name__": "triton.backends.nvidia.compiler"}
+    exec("def compiled(error): raise error", within)
+    with pytest.raises(type(error)) as raised:
+        within["compiled"](error)
+    found = worded(raised.value)
+    assert (found.exit_code, found.message) == (4, said)
 
 
 def test_a_gpu_that_another_program_has_to_itself_is_not_helped_without_kernels(cli: Cli) -> None:
