@@ -6,7 +6,7 @@
     cells, flow                          what each position shows, and how that is laid out in rows
     margins, gauges                      the lines around it: figures, legend, gauges
     layout, palette, style               sizes of terminals; colours and glyphs; spans of a row
-    word_wrap, line_breaks               lines of final text, and where a line may be broken
+    word_wrap, line_breaks, line_marks   lines of final text, where they may be broken, and how they begin
     paragraphs, dialect                  which committed text may leave the canvas; Markdown
     widths, sanitize, columns            columns of a character; text that is safe; tables
     ansi, svg                            rows for a terminal, and as a picture
