@@ -17,7 +17,7 @@ from localdiff.view.widths import text_width
 MAX_BODY_ROWS = 12
 """Rows of a body, final text of more than `PENDING_ROWS` rows left out; on a tall terminal half of its rows.
 
-So a window that becomes half as wide, which breaks every row in two, still holds the region.
+So a window that becomes half as wide, which breaks long rows in two, still holds most of the region.
 """
 PENDING_ROWS = 3
 MIN_BODY_ROWS = 3
