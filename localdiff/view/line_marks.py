@@ -26,14 +26,19 @@ class LineMarks:
         self._is_quote = False  # whether the line has the mark of a quote
         self._fence = ""  # what closes the block of code
         self._is_quoted_code = False  # whether that block is within a quote, and ends with it
+        self._opens = False  # whether this line begins it, unless more backticks are behind those of the fence
 
     def begin_line(self) -> None:
         """The words that follow are on a new line."""
-        self.lead, self._is_quote = True, False
+        self.lead, self._is_quote, self._opens = True, False, False
         self.is_code = self._fence != ""
 
     def add(self, word: str) -> None:
-        """Takes in the next word of a line that has nothing but marks: one more, a fence, or a beginning of text."""
+        """Takes in the next word of a line: behind nothing but marks it is one more, a fence, or a beginning of text."""
+        if not self.lead:
+            if self._opens and "`" in word:
+                self._fence, self._is_quoted_code, self._opens, self.is_code = "", False, False, False
+            return
         bare = word.lstrip(">")
         self._is_quote = self._is_quote or bare != word
         if self._is_quoted_code and not self._is_quote:
@@ -45,6 +50,6 @@ class LineMarks:
                 self._fence, self._is_quoted_code = "", False
         elif match := _FENCE.match(bare):
             self._fence, self._is_quoted_code = match[1] or match[2], self._is_quote
-            self.lead, self.is_code = False, True
+            self.lead, self.is_code, self._opens = False, True, match[1] is not None
         else:
             self.lead = not bare or _ITEM.fullmatch(bare) is not None

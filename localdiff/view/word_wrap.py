@@ -56,8 +56,9 @@ class WordWrap:
     def _placed(self, gap: str, word: str, newline: str, columns: int) -> str:
         """A word with the blanks before it, on this row or on a new one."""
         start = _behind_blanks(self._used, gap)
-        if word and self._marks.lead:
-            self._indent = start if start <= columns // 2 else 0
+        if word:
+            if self._marks.lead:
+                self._indent = start if start <= columns // 2 else 0
             self._marks.add(word)
         placed = ""
         for part in unbroken(word):

@@ -71,6 +71,9 @@ def test_code_is_left_as_it_is(fence: str) -> None:
 def test_code_in_a_list_is_code_and_code_within_a_line_is_not() -> None:
     assert wrapped("1. x\n   ```\n   one two three\n   ```\n", 11) == "1. x\n   ```\n   one two three\n   ```\n"
     assert wrapped("```one``` two three\n", 11) == "```one```\ntwo three\n"
+    assert wrapped("``` a ``` two three\n\n~~~ `\none two three\n", 11) == (
+        "``` a ```\ntwo three\n\n~~~ `\none two three\n"
+    )
 
 
 @pytest.mark.parametrize("marks", ["- ", "10. ", "> ", "> 1) ", ">> "])
