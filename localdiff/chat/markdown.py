@@ -85,7 +85,7 @@ class _Markdown(Markdown):
                     self.hidden += str(start.attrs["href"])
                     start.type = end.type = "text"  # an address that is its own label is shown once
             for child in children:
-                child.content = child.content.replace(_JOINT, "")  # no line may be broken there
+                child.content = child.content.replace(_JOINT, "")  # or a line could be broken there
                 if child.type == "text" and before.type in ("td_open", "th_open"):
                     self.hidden += "".join(_BREAK.findall(child.content))
                     child.content = _BREAK.sub("\n", child.content)
