@@ -13,6 +13,7 @@ from localdiff.chat.slash import COMMANDS
 from localdiff.errors import ContextError, ResourceError
 from localdiff.events import FinishReason
 from localdiff.options import MAX_SEED, GenerateOptions
+from localdiff.ui.output import Stream
 from localdiff.ui.terminal import LiveOption
 from localdiff.ui.watch import Watch
 from tests.fakes import engine as fakes
@@ -470,6 +471,13 @@ def test_markdown_is_laid_out_and_can_be_left_as_it_is(room: Room) -> None:
         shown := room("Hi", "/set markdown off", "Hi", display=QUIET)
     )
     assert ">>> Hi\n# Title\n\n- **one**\n- two\n>>> \n" in shown
+
+
+def test_marks_are_ascii_where_the_terminal_is(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    room.model = ScriptedChatModel(replies=[said("> *one*\n")])
+    assert room("Hi", "/show", display=QUIET).count("▌ one\n") == 2
+    monkeypatch.setattr(Stream, "encodes", lambda _stream, text: text.isascii())
+    assert room("Hi", "/show", display=QUIET).count("| one\n") == 2
 
 
 def test_escape_codes_from_the_model_do_not_reach_the_terminal(room: Room) -> None:
