@@ -46,6 +46,7 @@ from localdiff.sizes import shown_size
 from quant.codecs import CODECS
 from quant.codecs.codec import stored_bytes
 from quant.cuda.parity import Expectation, ParityError
+from quant.cuda.timed import timed_count
 from quant.recipe import RECIPES, Recipe, recipe_named
 from quant.released import LAYERS, MODEL
 
@@ -150,7 +151,7 @@ def random_subject(
         began = time.perf_counter()
         network, expectations = _random_network(built.config, chosen, kind, where, progress)
         denoiser = Denoiser.for_device(network, where)
-        _require_kernels(denoiser, expectations)
+        _require_kernels(denoiser, where, expectations)
         return Subject(
             name=f"random weights in the shapes of {MODEL}",
             recipe=chosen.name,
@@ -225,7 +226,7 @@ def real_subject(
         began = time.perf_counter()
         loaded = load_model(planned)
         denoiser = Denoiser.for_device(loaded.network, where)
-        _require_kernels(denoiser, loaded.expectations)
+        _require_kernels(denoiser, where, loaded.expectations)
         schemes = {name: weights.scheme(stored) for name, stored in planned.skeleton.source_of.items()}
         built = Blueprint(loaded.network.config, schemes)
         return Subject(
@@ -249,7 +250,7 @@ def _tell_of_unused_gpu(device: str, weights: int) -> None:
         _log.warning("%s", warning)
 
 
-def _require_kernels(denoiser: Denoiser, expectations: Sequence[Expectation]) -> None:
+def _require_kernels(denoiser: Denoiser, device: torch.device, expectations: Sequence[Expectation]) -> None:
     """Holds the kernels against the plain path.
 
     Raises:
@@ -262,10 +263,10 @@ def _require_kernels(denoiser: Denoiser, expectations: Sequence[Expectation]) ->
     except Exception as error:  # of a compiler or of a launch: they share no class
         if isinstance(error, ParityError | OSError) or is_out_of_memory(error) or gpu_failure(error) is not None:
             raise
-        raise ResourceError(
-            f"a kernel fails here ({type(error).__name__}: {one_line(error)})",
-            "`LOCALDIFF_CUDA_PLAIN=all` does without kernels; please report it with `localdiff doctor --report`",
-        ) from error
+        hint = "`LOCALDIFF_CUDA_PLAIN=all` does without kernels; please report it with `localdiff doctor --report`"
+        if timed_count(device):
+            hint = f"`localdiff tune --forget` goes back to the usual tiles; {hint}"
+        raise ResourceError(f"a kernel fails here ({type(error).__name__}: {one_line(error)})", hint) from error
 
 
 def _devices(name: str) -> tuple[torch.device, ...]:

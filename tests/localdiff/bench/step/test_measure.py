@@ -394,7 +394,11 @@ def test_a_kernel_that_fails_is_named_and_a_gpu_or_a_disk_that_does_is_left_to_o
         make(lambda _: None)
     if isinstance(caught.value, ResourceError):
         assert caught.value.message == f"a kernel fails here (TypeError: {words})"
-        assert "LOCALDIFF_CUDA_PLAIN=all" in (caught.value.hint or "")
+        assert (caught.value.hint or "").startswith("`LOCALDIFF_CUDA_PLAIN=all` does without")
+        monkeypatch.setattr(subjects, "timed_count", lambda _: 1)
+        with pytest.raises(ResourceError) as caught:
+            make(lambda _: None)
+        assert (caught.value.hint or "").startswith("`localdiff tune --forget` goes back")
     else:
         assert caught.value is error
 
