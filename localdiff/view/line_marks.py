@@ -34,7 +34,7 @@ class LineMarks:
         self.is_code = self._fence != ""
 
     def add(self, word: str) -> None:
-        """Takes in the next word of a line: behind nothing but marks it is one more, a fence, or a beginning of text."""
+        """Takes in the next word of a line: behind marks alone it is one more, a fence, or a beginning of text."""
         if not self.lead:
             if self._opens and "`" in word:
                 self._fence, self._is_quoted_code, self._opens, self.is_code = "", False, False, False
