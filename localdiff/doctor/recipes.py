@@ -19,9 +19,10 @@ from quant.planning.plan import Plan, describe_plan
 from quant.recipe import RECIPES
 
 LONG_CONTEXT = 32_768
+_SMALLEST = "4bit-small"
 _SMALL_GPU = (
     "close other programs that use it; layers that do not fit stay in host memory, which is slower: fewest of them "
-    "with `localdiff quantize --recipe 4bit-small`"
+    f"with `localdiff quantize --recipe {_SMALLEST}`"
 )
 
 
@@ -50,13 +51,15 @@ def check_recipes(devices: Sequence[Device], *, context: int, limit: int | None 
 
 
 def recipe_to_make(recipe: str, findings: Sequence[Finding]) -> str:
-    """The recipe that `localdiff quantize` should make here: `recipe`, unless only others fit.
+    """The recipe that `localdiff quantize` should make here: `recipe`, unless only others fit, or none a GPU.
 
     Args:
         findings: those of `check_recipes`; where there is a GPU, what fits the CPU does not count.
     """
     gpus = [finding.facts["fit"] for finding in findings if str(finding.facts["device"]).startswith("cuda")]
     fitting = [name for fit in gpus or [finding.facts["fit"] for finding in findings] for name in fit]
+    if not fitting and any(_SMALLEST in (finding.advice or "") for finding in findings):
+        return _SMALLEST
     return recipe if recipe in fitting or not fitting else str(fitting[0])
 
 

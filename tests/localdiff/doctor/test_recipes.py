@@ -72,9 +72,9 @@ def test_bf16_is_in_hardware_where_there_are_instructions_for_it(
         ([24.7], ["ok"], "4bit"),
         ([16.1], ["ok"], "4bit-small"),
         ([16.1, 24.7], ["ok", "ok"], "4bit"),
-        ([11.8], ["warn"], "4bit"),
+        ([11.8], ["warn"], "4bit-small"),
         ([11.8, 16.1], ["ok", "ok"], "4bit-small"),
-        ([11.8, 8], ["warn", "warn"], "4bit"),
+        ([11.8, 8], ["warn", "warn"], "4bit-small"),
     ],
 )
 def test_what_several_cards_hold_and_what_to_make_for_them(free: list[float], statuses: list[str], recipe: str) -> None:
@@ -90,7 +90,12 @@ def test_what_several_cards_hold_and_what_to_make_for_them(free: list[float], st
 
 def test_without_a_card_the_recipe_is_one_that_the_cpu_holds() -> None:
     assert recipe_to_make("bf16", check_recipes([device("cpu", 20)], context=8192)) == "4bit"
+    assert recipe_to_make("bf16", check_recipes([device("cpu", 8)], context=8192)) == "bf16"
     assert recipe_to_make("bf16", []) == "bf16"
+
+
+def test_a_limit_that_a_user_set_makes_no_recipe_a_smaller_one() -> None:
+    assert recipe_to_make("4bit", check_recipes([device("cuda:0", 24)], context=8192, limit=10 * 10**9)) == "4bit"
 
 
 def test_a_device_that_does_not_say_is_left_out() -> None:
