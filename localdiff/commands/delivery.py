@@ -96,7 +96,7 @@ class Delivery:
         exact = text(stdout.escapes_json)
         shown = safe_text(exact) if stdout.terminal else exact
         try:
-            stdout.write(shown if shown.endswith("\n") else shown + "\n")
+            stdout.write(shown + "\n" if shown and not shown.endswith("\n") else shown)
         except OSError:  # nobody reads it, the terminal is gone, or the disk is full
             return None
         return f"stdout has the {what}"
