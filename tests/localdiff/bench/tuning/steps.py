@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from localdiff.bench.tuning.candidates import AnyTile
 from localdiff.bench.tuning.note import Note
 from localdiff.bench.tuning.search import Machine, Outcome, search
 from localdiff.bench.tuning.step_clock import Step
+from localdiff.timed_tiles import AnyTile
 from quant.cuda.parity import ParityError
 from quant.cuda.tiles import Tile
 from quant.cuda.timed import Product, tile_of_product
