@@ -18,6 +18,7 @@ from rich.markdown import Markdown
 from rich.theme import Theme
 
 from localdiff.chat.markdown_blocks import ELEMENTS
+from localdiff.chat.verbatim import JOINT, as_written, with_placeholders
 from localdiff.view.dialect import blocks, parser
 from localdiff.view.sanitize import safe_text
 from localdiff.view.word_wrap import wrapped
@@ -44,27 +45,6 @@ DRAWN = "▌─"
 """Marks of quotes and rules of tables, where they may be other than ASCII."""
 _SGR = re.compile(r"\x1b\[[0-9;]*m")
 _NARROWEST = 8
-
-# What is no markup: multiplication signs, names such as `__init__`, stars of paths, and everything in a formula. Its
-# placeholders while the rest is parsed cannot occur in safe text. Formulas are bounded, or the end of one that has none
-# would be looked for in the whole text, again and again; one of lines begins a line, unlike `$$` behind the last words
-# of an item, which says that something is dear.
-_WIDE = "\u2e80-\uffef\U00020000-\U0003ffff"
-_LINES = r"(?:[^$`\n]|\n(?![ \t]*\n|[ \t]*~~~)){1,1000}?"
-_VERBATIM = re.compile(
-    rf"(?<=[^\W_{_WIDE}])\*(?=[^\W_{_WIDE}])"
-    r"|(?<!\w)__[a-z]+(?:_[a-z]+)*__(?!\w)|(?<=/)\*{1,2}(?=[./\s])"
-    r"|(?<![\\$])\$\$(?:(?<=^\$\$)|(?<=[\s>][ \t]\$\$)|(?<=\d[.)] \$\$)|(?![ \t]*\n))"
-    rf"{_LINES}\$\$(?!\$)|\\\[{_LINES}\\\]"
-    r"|(?<!\\)\$(?![\s$])[^$`\n]{0,300}(?<![\s\\])\$(?!\d)|\\\([^$`\n]{1,300}?\\\)",
-    re.MULTILINE,
-)
-_STAND_INS = {ord(mark): 0xFDD0 + index for index, mark in enumerate("*_~[]-+>#")}
-# Beside a letter of a script without blanks, marks of emphasis would have to stand outside of all punctuation. Between
-# two of these they need not, which have no width and cannot occur in safe text either.
-_EMPHASIS = re.compile(rf"(?<=[{_WIDE}])\*{{1,3}}(?=[^\s*])|(?<=[^\s*])\*{{1,3}}(?=[{_WIDE}])")
-_JOINT = "\u200b"
-_WRITTEN = {code: mark for mark, code in _STAND_INS.items()} | {ord(_JOINT): None}
 _BREAK = re.compile(r"(?<! ) *<br ?/?> *", re.IGNORECASE)
 
 
@@ -85,7 +65,7 @@ class _Markdown(Markdown):
                     self.hidden += str(start.attrs["href"])
                     start.type = end.type = "text"  # an address that is its own label is shown once
             for child in children:
-                child.content = child.content.replace(_JOINT, "")  # or a line could be broken there
+                child.content = child.content.replace(JOINT, "")  # or a line could be broken there
                 if child.type == "text" and before.type in ("td_open", "th_open"):
                     self.hidden += "".join(_BREAK.findall(child.content))
                     child.content = _BREAK.sub("\n", child.content)
@@ -118,7 +98,7 @@ def render(text: str, columns: int, *, color: bool, unicode: bool = True) -> str
     shown = _laid_out(safe, columns, color=color, unicode=unicode)
     if shown is None:
         lines = safe.splitlines(keepends=True)
-        starts = [block.start for block in blocks(_marked(safe))[1:]]
+        starts = [block.start for block in blocks(with_placeholders(safe))[1:]]
         starts = [start for start in starts if not lines[start - 1].strip()] or starts
         if starts:
             parts = ["".join(lines[a:b]) for a, b in pairwise([0, *starts, len(lines)])]
@@ -129,16 +109,10 @@ def render(text: str, columns: int, *, color: bool, unicode: bool = True) -> str
     return shown + end if shown else ""
 
 
-def _marked(safe: str) -> str:
-    """Markdown with placeholders, line by line as before."""
-    marked = _VERBATIM.sub(lambda match: match[0].translate(_STAND_INS), safe)
-    return _EMPHASIS.sub(rf"{_JOINT}\g<0>{_JOINT}", marked)
-
-
 def _laid_out(safe: str, columns: int, *, color: bool, unicode: bool) -> str | None:
     """A passage as lines; None where letters of it would be lost."""
     # Without escape codes nothing but its marks says that a text is deleted.
-    document = _Markdown(_marked(safe), strikes=color)
+    document = _Markdown(with_placeholders(safe), strikes=color)
     if document.loses_cells:
         return None
     file = io.StringIO() if unicode else _AsciiFile()
@@ -156,7 +130,7 @@ def _laid_out(safe: str, columns: int, *, color: bool, unicode: bool) -> str | N
         _environ={},
     )
     console.print(document, crop=False)
-    lines = [_without_blanks_behind(line) for line in file.getvalue().translate(_WRITTEN).split("\n")]
+    lines = [_without_blanks_behind(line) for line in as_written(file.getvalue()).split("\n")]
     shown = "\n".join(lines).strip("\n")
     return None if _letters(_SGR.sub("", shown)) < _letters(safe) - _letters(document.hidden) else shown
 
