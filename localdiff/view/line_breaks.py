@@ -11,14 +11,14 @@ from rich.cells import cell_len
 
 from localdiff.view.widths import text_width
 
-OPENING = "([{（［｛「『【〈《〔“‘"
+_OPENING = "([{（［｛「『【〈《〔“‘"
 CLOSING = ")]}）］｝」』】〉》〕”’、。，．！？：；…ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ!?,.:;"
 """Beside letters that may be torn apart no line ends with a mark that opens, or begins with one that closes."""
-UNSPACED = "\u2e80-\u30ff\u3100-\u312f\u31f0-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
+_UNSPACED = "\u2e80-\u30ff\u3100-\u312f\u31f0-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
 """Han and kana, as the ranges of a regular expression: there are no blanks between their words."""
 
 _MAY_BREAK = re.compile(
-    f"(?<=.)(?=.)(?<![{re.escape(OPENING)}])(?![{re.escape(CLOSING)}])(?:(?<=[{UNSPACED}])|(?=[{UNSPACED}]))"
+    f"(?<=.)(?=.)(?<![{re.escape(_OPENING)}])(?![{re.escape(CLOSING)}])(?:(?<=[{_UNSPACED}])|(?=[{_UNSPACED}]))"
 )
 
 

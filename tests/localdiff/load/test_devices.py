@@ -249,6 +249,17 @@ def test_no_gpu(
     assert hint in caught.value.hint
 
 
+def refuse_all_gpus(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    """Has CUDA not start, and say this; `is_available` says no, and raises nothing."""
+
+    def refuse() -> None:
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(torch.cuda, "init", refuse)
+
+
 @pytest.mark.parametrize(
     ("said", "hint"),
     [
@@ -270,15 +281,8 @@ def test_no_gpu(
 def test_why_a_driver_does_not_start_is_said(
     gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, said: str, hint: str
 ) -> None:
-    """`is_available` says no, and raises nothing."""
-
-    def refuse() -> None:
-        raise RuntimeError(said)
-
     gpus(0)
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(torch.cuda, "init", refuse)
+    refuse_all_gpus(monkeypatch, said)
     with pytest.raises(ResourceError, match="no CUDA device") as caught:
         resolve_device("cuda")
     assert re.search(hint, caught.value.hint or "") and (caught.value.hint or "").endswith(", or use `--device cpu`")
@@ -296,13 +300,8 @@ def test_why_a_driver_does_not_start_is_said(
 def test_in_wsl_the_driver_is_the_one_of_windows(
     gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, said: str, wsl: str
 ) -> None:
-    def refuse() -> None:
-        raise RuntimeError(said)
-
     gpus(0)
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(torch.cuda, "init", refuse)
+    refuse_all_gpus(monkeypatch, said)
     assert wsl not in why_unseen()
     monkeypatch.setattr("platform.release", lambda: "6.6.87.2-microsoft-standard-WSL2")
     assert wsl in why_unseen() and "modprobe" not in why_unseen()
