@@ -105,7 +105,7 @@ T = TypeVar("T")
 class Make:
     """Makes or loads a model and reports progress; errors in the request have been found before.
 
-    Kernels that compute wrong numbers are found while it is called, which is a `ParityError`.
+    Kernels that fail or compute wrong numbers are found while it is called, which is a `ResourceError`.
 
     Attributes:
         device: where the model will be.
@@ -254,19 +254,21 @@ def _require_kernels(denoiser: Denoiser, device: torch.device, expectations: Seq
     """Holds the kernels against the plain path.
 
     Raises:
-        ParityError: one computes other numbers.
-        ResourceError: one fails, as where a compiler refuses it.
+        ResourceError: one computes other numbers, or fails, as where a compiler refuses it.
         OSError: Triton cannot write what it compiles, which is no kernel's fault.
     """
     try:
         compare_kernels(denoiser, expectations)
     except Exception as error:  # of a compiler or of a launch: they share no class
-        if isinstance(error, ParityError | OSError) or is_out_of_memory(error) or gpu_failure(error) is not None:
+        if isinstance(error, OSError) or is_out_of_memory(error) or gpu_failure(error) is not None:
             raise
+        what = f"a kernel fails here ({type(error).__name__}: {one_line(error)})"
+        if isinstance(error, ParityError):
+            what = f"kernels compute wrong numbers here: {error}"
         hint = "`LOCALDIFF_CUDA_PLAIN=all` does without kernels; please report it with `localdiff doctor --report`"
         if timed_count(device):
             hint = f"`localdiff tune --forget` goes back to the usual tiles; {hint}"
-        raise ResourceError(f"a kernel fails here ({type(error).__name__}: {one_line(error)})", hint) from error
+        raise ResourceError(what, hint) from error
 
 
 def _devices(name: str) -> tuple[torch.device, ...]:

@@ -19,7 +19,7 @@ from localdiff.bench.tuning.candidates import tile_name
 from localdiff.bench.tuning.note import Note, note_file
 from localdiff.bench.tuning.search import Machine, Outcome, product_name, search
 from localdiff.bench.tuning.step_clock import StepClock
-from localdiff.denoising import ParityError, compare_kernels
+from localdiff.denoising import compare_kernels
 from localdiff.errors import ResourceError
 from localdiff.load import resolve_device
 from localdiff.quantizing.lock import locked
@@ -34,7 +34,7 @@ from localdiff.timed_tiles import (
 )
 from quant.cuda.support import why_unsupported
 from quant.cuda.tiles import mma_kind
-from quant.cuda.timed import Product, timed_count, use_timed
+from quant.cuda.timed import Product, use_timed
 
 _ONE_AT_A_TIME = "wait until it ends: one process at a time tunes a GPU"
 
@@ -84,11 +84,7 @@ def tune(make: Make, *, context: int, seconds: float, progress: Callable[[str], 
 def _tuned(make: Make, context: int, ends_at: float, progress: Callable[[str], None]) -> Tuning:
     """What `tune` does, while nobody else writes the files of this GPU."""
     device = make.device
-    try:
-        subject = make(progress)
-    except ParityError as error:
-        hint = "`localdiff tune --forget` goes back to the usual tiles" if timed_count(device) else None
-        raise ResourceError(f"kernels compute wrong numbers here: {error}", hint) from error
+    subject = make(progress)
     if not subject.denoiser.path.captured or not subject.denoiser.path.fuses_commits:
         raise ResourceError("tiles are timed in captured steps", "unset `LOCALDIFF_CUDA_PLAIN`")
     machine = Machine(
