@@ -17,7 +17,9 @@ from quant.unsupported import Unsupported
 HIDDEN = ("", "-1")
 """Values of `CUDA_VISIBLE_DEVICES` that hide all GPUs on purpose."""
 OLD, NEW = "cu126", "cu130"
-"""Builds of torch with code for older GPUs (from compute capability 5.0 on, up to 9.0), and for newer ones."""
+"""Builds of torch with code for older GPUs (from compute capability 5.0 on, up to 9.0), and for newer ones.
+
+By the support matrix in PyTorch's `RELEASE.md` (https://github.com/pytorch/pytorch/pull/182849)."""
 OLD_DRIVER, NEW_DRIVER = 525, 580
 """Lowest versions of NVIDIA's driver for those: for CUDA 12 and for CUDA 13."""
 _TAKEN = ("out of memory", "busy or unavailable")
