@@ -6,6 +6,7 @@ localdiff. Shape letters: C encoder rows, L canvas rows, D width, V vocabulary.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -21,6 +22,11 @@ from transformers.models.diffusion_gemma.generation_diffusion_gemma import (
     EntropyBoundSampler,
     StableAndConfidentStoppingCriteria,
 )
+
+# The reference calls it otherwise since 5.24, and warns of the earlier name.
+_CACHE = "cache"
+if _CACHE not in inspect.signature(DiffusionGemmaForBlockDiffusion.generate).parameters:
+    _CACHE = "past_key_values"
 
 
 class _Recorder(DynamicCache):
@@ -58,7 +64,7 @@ class Reference:
     def encode(self, ids: Tensor) -> DynamicCache:
         """The cache after a whole prefill of `ids` [C]; `written` holds every layer's keys and values, uncut."""
         cache = _Recorder(self.model.config.get_text_config())
-        self.model.model.encoder(input_ids=ids[None], past_key_values=cache)
+        self.model.model.encoder(input_ids=ids[None], **{_CACHE: cache})
         return cache
 
     @torch.no_grad()
@@ -73,7 +79,7 @@ class Reference:
         """Logits [L, V] in fp32 of canvas ids [L], conditioned on the logits [L, V] of the last step."""
         inputs = {
             "decoder_input_ids": canvas[None],
-            "past_key_values": cache,
+            _CACHE: cache,
             "self_conditioning_logits": None if self_conditioning is None else self_conditioning[None],
         }
         if cap:

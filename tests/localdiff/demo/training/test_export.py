@@ -19,6 +19,7 @@ from localdiff.load.checkpoint import Checkpoint
 from localdiff.model.config import ModelConfig
 from localdiff.options import GenerateOptions
 from tests.models.loaded import network_of
+from tests.models.reference import Reference
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +59,7 @@ def test_export_leaves_files_that_others_may_read(exported: Path) -> None:
 
 
 def test_transformers_loads_the_export_and_gives_the_same_logits(exported: Path) -> None:
-    transformers = pytest.importorskip("transformers")
-    reference = transformers.DiffusionGemmaForBlockDiffusion.from_pretrained(exported, dtype=torch.float32).eval()
+    reference = Reference(exported)
     model = network_of(exported)
     config = model.config
     prompt = torch.arange(10, 40)
@@ -71,10 +71,7 @@ def test_transformers_loads_the_export_and_gives_the_same_logits(exported: Path)
         model.encode(prompt, cache)
         ours = model.denoise(canvas, cache)
         assert config.softcap is not None
-        past = reference.model.encoder(
-            input_ids=prompt[None], past_key_values=transformers.DynamicCache(config=reference.config.text_config)
-        ).past_key_values
-        theirs = reference(decoder_input_ids=canvas[None], past_key_values=past).logits[0]
+        theirs = reference.logits(canvas, reference.encode(prompt))
     torch.testing.assert_close(torch.tanh(ours / config.softcap) * config.softcap, theirs, atol=1e-4, rtol=0)
 
 
