@@ -3,7 +3,7 @@
     repository, cache      what a repository holds, and what of it is here; names in the cache
     downloads, worker      files fetched in the background, by processes of their own
     large_file             a file that goes on where an earlier process was
-    endpoint, reach        the variables that its client reads, its address among them, and whether it answers
+    endpoint, reach        its client before it asks anything, with the variables it reads; whether it answers
     problems               what its client raises, as errors for users
     retries                requests made again where it is busy or failing
 

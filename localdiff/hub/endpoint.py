@@ -1,17 +1,18 @@
-"""The variables that the Hub's client reads: its address, `HF_ENDPOINT`, its time limits, and where its token is.
+"""The Hub's client before it asks anything: the variables that it reads, and passwords that its log would show.
 
-Knows what an address is; asks nothing.
+Knows its address, `HF_ENDPOINT`, its time limits, and where its token is; asks nothing.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import stat
 import threading
 from urllib.parse import urlsplit
 
-from localdiff.errors import UsageError
+from localdiff.errors import UsageError, without_password
 
 ADDRESS = "it is `https://HOST` or `http://HOST:PORT`; without it the Hub itself is asked"
 """The hint for an endpoint that is no address."""
@@ -27,7 +28,27 @@ def is_address(endpoint: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
-def require_usable_variables() -> None:
+def prepare_client() -> None:
+    """Import `huggingface_hub`: without telemetry, and with no password of an address in what it logs.
+
+    Raises:
+        UsageError: a variable is such that it cannot be imported, or that its first request fails.
+    """
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    _require_usable_variables()
+    from huggingface_hub.utils import logging as client_logging
+
+    for handler in client_logging.get_logger().handlers:
+        handler.addFilter(_hide_password)
+
+
+def _hide_password(record: logging.LogRecord) -> bool:
+    """Takes a password out of a line of the client's log, which with `HF_DEBUG` names the address of each request."""
+    record.msg, record.args = without_password(record.getMessage()), ()
+    return True
+
+
+def _require_usable_variables() -> None:
     """Refuse variables that `huggingface_hub` cannot be imported with, or that its first request fails for.
 
     Raises:

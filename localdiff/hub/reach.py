@@ -5,13 +5,12 @@ Knows one request and its time limit; downloads nothing.
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Literal
 
-from localdiff.hub.endpoint import is_address, require_usable_variables, shown
+from localdiff.hub.endpoint import is_address, prepare_client, shown
 from localdiff.hub.problems import ConnectionBarredError, UnreachableError, explain, unreadable_token
 from localdiff.hub.repository import model_info
 
@@ -55,8 +54,7 @@ def reach(model: str) -> Reach:
     Raises:
         UsageError: `HF_ENDPOINT` or a time limit is such that `huggingface_hub` cannot be imported.
     """
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    require_usable_variables()
+    prepare_client()
     from huggingface_hub import constants, get_token
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 

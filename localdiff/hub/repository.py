@@ -7,7 +7,6 @@ about what is in the files.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 from localdiff.checkpoint_files import CONFIG, MAX_SMALL, TEXT_FILES
 from localdiff.errors import WeightsError
 from localdiff.hub.cache import delete_hint, folder_of, linked_sha256, size_of, unfinished_file
-from localdiff.hub.endpoint import require_usable_variables, shown
+from localdiff.hub.endpoint import prepare_client, shown
 from localdiff.hub.problems import UnreachableError, another_commit, explain, not_downloaded, not_the_hub
 from localdiff.hub.retries import WAITS, with_retries
 from localdiff.model_reference import KINDS
@@ -205,8 +204,7 @@ def look_up(
         UnreachableError: the Hub may not or cannot be asked, and the cache has nothing of it.
         WeightsError: there is no such repository or revision, access to it is refused, or a file has a wrong size.
     """
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    require_usable_variables()
+    prepare_client()
     from huggingface_hub import constants
 
     revision = revision or MAIN

@@ -122,6 +122,20 @@ def test_a_traceback_has_no_password_of_a_mirror(server: Hub, tmp_path: Path) ->
     assert "word@" not in run.stderr
 
 
+def test_what_the_client_logs_has_no_password_of_a_mirror(server: Hub, tmp_path: Path) -> None:
+    """With `HF_DEBUG` it logs the address of every request."""
+    env = environment(
+        HF_ENDPOINT=server.url.replace("://", "://me:word@"),
+        HF_HOME=str(tmp_path),
+        NO_PROXY="127.0.0.1",
+        HF_DEBUG="1",
+        LOCALDIFF_DEBUG="1",
+    )
+    run = process("quantize", "owner/model", "--yes", env=env)
+    assert server.url.replace("://", "://****@") + "/api/models/owner/model" in run.stderr
+    assert "word@" not in run.stderr
+
+
 def test_nobody_there(tmp_path: Path) -> None:
     assert ask(nobody(), tmp_path)["state"] == "unreachable"
 
