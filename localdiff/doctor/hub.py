@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import partial
 
 from localdiff.doctor.finding import Finding, Status
-from localdiff.hub.endpoint import ADDRESS
-from localdiff.hub.reach import PUBLIC_ENDPOINT, Reach, reach
+from localdiff.hub.endpoint import ADDRESS, PUBLIC_ENDPOINT
+from localdiff.hub.reach import Reach, reach
 from localdiff.model_store import MODEL
 
 _SLOWER = "hf_xet is missing, so downloads are slower and files over 50 GB are refused"

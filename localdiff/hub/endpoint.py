@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 from localdiff.errors import UsageError, without_password
 
+PUBLIC_ENDPOINT = "https://huggingface.co"
+"""The Hub itself; any other endpoint is a mirror."""
 ADDRESS = "it is `https://HOST` or `http://HOST:PORT`; without it the Hub itself is asked"
 """The hint for an endpoint that is no address."""
 _MAX_TOKEN = 100_000

@@ -12,12 +12,16 @@ import ssl
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from localdiff.errors import LocaldiffError, ResourceError, WeightsError, one_line
-from localdiff.hub.endpoint import is_address, is_readable, no_address, shown
+from localdiff.hub.endpoint import PUBLIC_ENDPOINT, is_address, is_readable, no_address, shown
 from localdiff.model_reference import KINDS
+
+if TYPE_CHECKING:
+    from huggingface_hub.errors import HfHubHTTPError
 
 _NO_ROOM = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 _CAN_GO_ON = "run the same command again to continue; finished files are kept; `--offline` uses only what is here"
@@ -62,6 +66,8 @@ def explain(
                 f"access to `{reference}` is not granted for this account",
                 f"accept the terms at {page}, then run `hf auth login`",
             )
+        if isinstance(cause, errors.HfHubHTTPError) and (refusal := _refused_by_mirror(cause, reference)) is not None:
+            return refusal
         if isinstance(cause, errors.RepositoryNotFoundError):
             return WeightsError(
                 f"there is no `{reference}` on the Hub, or it is private",
@@ -163,6 +169,25 @@ def _no_room(error: OSError, reference: str, place: Path | None) -> ResourceErro
     return ResourceError(
         f"{reason}: `{reference}` does not fit into `{place or constants.HF_HUB_CACHE}`",
         f"{hint}; finished files are kept",
+    )
+
+
+def _refused_by_mirror(error: HfHubHTTPError, reference: str) -> WeightsError | None:
+    """What is said where a mirror wants an account of its own, of which the client says that the model is private.
+
+    A mirror that hands on what the Hub answers also hands on the code that the Hub gives its errors.
+    """
+    from huggingface_hub import constants
+
+    response = error.response
+    if response.status_code not in (401, 403) or "X-Error-Code" in response.headers:
+        return None
+    if constants.ENDPOINT == PUBLIC_ENDPOINT or not _is_of_the_hub(response.url.host):
+        return None
+    return WeightsError(
+        f"the mirror {shown(constants.ENDPOINT)} answered {response.status_code} for `{reference}`",
+        "`HF_ENDPOINT` names it: it may want a token of its own in `HF_TOKEN`, or a name and a password in its "
+        "address; without `HF_ENDPOINT` the Hub itself is asked",
     )
 
 

@@ -16,7 +16,6 @@ from localdiff.hub.repository import model_info
 
 TIMEOUT = 3.0
 """Seconds for a connection, and for the answer."""
-PUBLIC_ENDPOINT = "https://huggingface.co"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

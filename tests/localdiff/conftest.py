@@ -10,6 +10,7 @@ from typing import TypeAlias
 import pytest
 from huggingface_hub import constants
 
+from localdiff.hub import problems
 from tests.fakes.hub import Hub
 
 UseHub: TypeAlias = Callable[[Hub | str], Path]
@@ -22,10 +23,14 @@ def use_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> UseHub:
 
 
 def point_at(monkeypatch: pytest.MonkeyPatch, directory: Path, server: Hub | str) -> Path:
-    """What `use_hub` does, with the cache in a directory."""
+    """What `use_hub` does, with the cache in a directory.
+
+    In this process the server is the Hub itself; what is started from here takes it for a mirror.
+    """
     url = server if isinstance(server, str) else server.url
     cache = directory / "hf" / "hub"
     monkeypatch.setattr(constants, "ENDPOINT", url)
+    monkeypatch.setattr(problems, "PUBLIC_ENDPOINT", url)
     template = url + "/{repo_id}/resolve/{revision}/{filename}"
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))

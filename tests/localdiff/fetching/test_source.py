@@ -18,7 +18,7 @@ from localdiff import disk_space
 from localdiff.download_plan import DownloadPlan
 from localdiff.errors import WeightsError
 from localdiff.fetching.source import find_source
-from localdiff.hub import large_file
+from localdiff.hub import large_file, problems
 from localdiff.hub.cache import folder_of, unfinished_file
 from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub, nobody
 from tests.localdiff.conftest import UseHub
@@ -181,6 +181,24 @@ def test_what_the_hub_refuses(
     assert raised.value.hint
     if hint is not None:
         assert raised.value.hint == hint.format(url=server.url)
+
+
+@pytest.mark.parametrize(
+    ("name", "mirror", "token", "status"),
+    [("model", {"status": 401}, None, 401), ("model", {}, "hf_old", 401), ("forbidden", {}, TOKEN, 403)],
+)
+def test_a_mirror_that_wants_an_account_is_no_matter_of_one_on_the_hub(
+    server: Hub, monkeypatch: pytest.MonkeyPatch, name: str, mirror: dict[str, Any], token: str | None, status: int
+) -> None:
+    """The client says of a 401 that there is no such model, or that it is private."""
+    monkeypatch.setattr(problems, "PUBLIC_ENDPOINT", "https://huggingface.co")
+    monkeypatch.setitem(server.repositories, "owner/model", Repository(files=FILES, **mirror))
+    if token:
+        monkeypatch.setenv("HF_TOKEN", token)
+    with pytest.raises(WeightsError) as raised:
+        find_source(f"owner/{name}")
+    assert raised.value.message == f"the mirror {server.url} answered {status} for `owner/{name}`"
+    assert raised.value.hint is not None and "hf auth login" not in raised.value.hint
 
 
 def test_a_server_that_is_not_there(use_hub: UseHub) -> None:
