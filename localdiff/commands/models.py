@@ -10,7 +10,7 @@ from datetime import datetime
 from localdiff import model_store, paths
 from localdiff.errors import INTERRUPTED, UsageError
 from localdiff.model_store import StoredModel, remedy
-from localdiff.quantizing.lock import is_locked, locked
+from localdiff.output_lock import is_locked, locked
 from localdiff.quoting import printable
 from localdiff.sizes import shown_size
 from localdiff.ui.output import Output

@@ -6,7 +6,6 @@
     planned_job               a job before it starts, and the disk space that it needs
     plan_summary              the plan as text, for the user to agree to
     weight_fetcher            weight files, downloaded when the job needs them
-    lock                      one job at a time per output
     card                      model card, notice of changes, licence
 
 Knows models, the Hub and disks; asks nobody and prints nothing: `localdiff.commands.quantize` does.

@@ -123,7 +123,7 @@ def test_a_console_that_cannot_be_asked_takes_output() -> None:
 def test_one_job_an_output_at_a_time(tmp_path: Path) -> None:
     code = f"""
 from pathlib import Path
-from localdiff.quantizing.lock import is_locked, lock_path, locked
+from localdiff.output_lock import is_locked, lock_path, locked
 from localdiff.errors import UsageError
 output = Path({str(tmp_path / "x")!r})
 with locked(output):

@@ -10,9 +10,9 @@ from localdiff.commands.quantize import verification
 from localdiff.commands.quantize.source_check import require_runnable
 from localdiff.engine.loadable import require_text, require_weights
 from localdiff.load import open_weights
+from localdiff.output_lock import locked
 from localdiff.quantizing.card import documents
 from localdiff.quantizing.finished import copied_files, difference
-from localdiff.quantizing.lock import locked
 from localdiff.quantizing.origin import find_origin
 from localdiff.quantizing.planned_job import accounts
 from localdiff.quantizing.request import QuantizeRequest

@@ -33,8 +33,8 @@ from localdiff.errors import INTERRUPTED, ResourceError, UsageError, gpu_failure
 from localdiff.hub.downloads import WORKERS, Downloads
 from localdiff.hub.problems import UnreachableError
 from localdiff.load.devices import resolve_device
+from localdiff.output_lock import locked
 from localdiff.quantizing.card import example_prompt
-from localdiff.quantizing.lock import locked
 from localdiff.quantizing.origin import Origin, find_origin
 from localdiff.quantizing.plan_summary import PlanSummary
 from localdiff.quantizing.planned_job import PlannedJob, offline_summary

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from localdiff import paths
-from localdiff.quantizing.lock import locked
+from localdiff.output_lock import locked
 from localdiff.verification_record import record_verified
 from tests.screens.processes import ROOT, Cli
 

@@ -21,7 +21,7 @@ from localdiff.commands.quantize import flow, verification
 from localdiff.commands.quantize.display import Display
 from localdiff.hub.problems import UnreachableError
 from localdiff.model_store import find, stored_models
-from localdiff.quantizing.lock import locked
+from localdiff.output_lock import locked
 from quant import MANIFEST_FILE
 from quant.errors import SpaceError
 from quant.files.disk import Disk
