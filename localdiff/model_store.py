@@ -20,6 +20,7 @@ from localdiff import paths
 from localdiff.checkpoint_files import CHECK_PERMISSIONS, read_small, refusal
 from localdiff.errors import ResourceError, UsageError, WeightsError
 from localdiff.identity import DEMO
+from localdiff.output_lock import is_locked
 from localdiff.quoting import shell_word
 from localdiff.verification_record import listed_files, recorded_damage, verified_at
 from quant import MANIFEST_FILE, RECIPES, released
@@ -27,7 +28,7 @@ from quant.names import DISCARDED, JOB_FILE, PARTIAL, discarded_directory, outpu
 
 MODEL = released.MODEL
 
-State = Literal["finished", "unfinished", "damaged", "unreadable"]
+State = Literal["finished", "running", "unfinished", "damaged", "unreadable"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,8 +38,9 @@ class StoredModel:
     Attributes:
         name: its name.
         directory: where it is.
-        state: `damaged` where its manifest cannot be read, a file that it names is missing or has another size, or
-            damage was found when all of its bytes were last read; `unreadable` where its manifest may not be read.
+        state: `running` where it is unfinished and a job is at work on it; `damaged` where its manifest cannot be read,
+            a file that it names is missing or has another size, or damage was found when all of its bytes were last
+            read; `unreadable` where its manifest may not be read.
         problem: what is damaged, missing or refused, if not just work to be done.
         command: the `localdiff quantize` that makes it, as far as its files or its name tell; None where they do not.
         recipe: the recipe it was made with, where its manifest says so.
@@ -156,7 +158,7 @@ def find(name: str, env: Mapping[str, str] = os.environ) -> StoredModel:
 
 
 def remedy(model: StoredModel) -> str:
-    """What to do about a model that is not finished: commands to type."""
+    """What to do about a model that is neither finished nor being made: commands to type."""
     if model.state == "unreadable":
         return CHECK_PERMISSIONS  # it may be in order: not to be deleted, nor made again
     deletes = f"`localdiff models rm {shell_word(model.name)}` deletes it"
@@ -231,7 +233,7 @@ def _inspect(directory: Path, env: Mapping[str, str]) -> StoredModel:
     if (why := refusal(directory / MANIFEST_FILE)) is not None:
         state, problem = "unreadable", f"it cannot be read: {why}"
     elif not is_finished(directory):
-        state = "unfinished"
+        state = "running" if is_locked(output_directory(directory)) else "unfinished"
         if not directory.name.endswith((PARTIAL, DISCARDED)):
             problem = f"no `{MANIFEST_FILE}` can be read in it"
     else:

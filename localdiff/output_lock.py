@@ -63,7 +63,7 @@ def is_locked(output: Path) -> bool:
     """Whether a job is at work on this output; false where that cannot be known."""
     try:
         handle = os.open(lock_path(output), os.O_RDONLY)
-    except FileNotFoundError:
+    except OSError:  # there is none, or it is another user's
         return False
     try:
         return _lock(handle, lock_path(output)) is False

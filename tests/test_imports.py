@@ -150,7 +150,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "hub": {"model_reference", "quant"},
     "model_reference": {"adapter_reference", "model_store", "quant"},
-    "model_store": {"quant", "verification_record"},
+    "model_store": {"output_lock", "quant", "verification_record"},
     "output_lock": set(),
     "verification_record": {"directory_record", "quant"},
     "weight_hashes": {"directory_record", "quant"},

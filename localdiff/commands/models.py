@@ -36,9 +36,10 @@ def list_models(output: Output, *, as_json: bool) -> int:
     lines = aligned(rows, "<<><", width=output.stdout.room, headed=True)
     output.stdout.write("".join(f"{line}\n" for line in lines))
     for model in models:
-        if model.state != "finished":
-            what = model.problem or "unfinished"
-            output.stderr.say(printable(f"{model.name}: {what}; {remedy(model)}"))
+        if model.state == "running":
+            output.stderr.say(printable(f"{model.name}: `localdiff quantize` is working on it"))
+        elif model.state != "finished":
+            output.stderr.say(printable(f"{model.name}: {model.problem or 'unfinished'}; {remedy(model)}"))
     return 0
 
 

@@ -82,6 +82,8 @@ def _model(model: StoredModel) -> Finding:
 
     if model.state in ("damaged", "unreadable"):
         return finding("fail", model.problem or "", remedy(model), exit_code=WeightsError.exit_code)
+    if model.state == "running":
+        return finding("ok", f"`localdiff quantize` is working on it, {shown_size(model.nbytes)} so far")
     if model.state == "unfinished":
         return finding("warn", model.problem or f"unfinished, {shown_size(model.nbytes)} so far", remedy(model))
     what = f"{model.recipe or 'unknown recipe'}, {shown_size(model.nbytes)}"

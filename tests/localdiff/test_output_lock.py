@@ -48,6 +48,12 @@ def test_a_second_job_is_refused_until_the_first_ends(tmp_path: Path) -> None:
         pass
 
 
+def test_of_a_lock_that_cannot_be_opened_nothing_is_known(tmp_path: Path) -> None:
+    """As that of another user who lets nobody read it; a list of models has to go on."""
+    lock_path(tmp_path / "x").symlink_to(lock_path(tmp_path / "x"))
+    assert not is_locked(tmp_path / "x")
+
+
 def test_folders_that_were_made_for_a_lock_alone_are_gone(tmp_path: Path) -> None:
     output = tmp_path / "a" / "b" / "x"
     with locked(output):

@@ -74,6 +74,17 @@ def test_the_list(cli: Cli) -> None:
     )
 
 
+def test_a_model_that_is_being_made_is_not_called_unfinished(cli: Cli) -> None:
+    make("mine-4bit.partial")
+    with locked(paths.models_dir() / "mine-4bit"):
+        result = cli("models")
+        (listed,) = json.loads(cli("models", "--json").stdout)["models"]
+    assert result.stdout.endswith("mine-4bit.partial  -       3 MB  running\n")
+    assert result.stderr == "mine-4bit.partial: `localdiff quantize` is working on it\n"
+    assert listed["state"] == "running"
+    assert cli("models").stdout.endswith("unfinished\n")
+
+
 def test_the_list_for_programs(cli: Cli) -> None:
     assert json.loads(cli("models", "--json").stdout) == {"models": []}
     moment = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)

@@ -25,6 +25,7 @@ from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_weights
 from localdiff.errors import UsageError, WeightsError
 from localdiff.model_store import stored_models
+from localdiff.output_lock import locked
 from localdiff.verification_record import record_verified
 from quant import RECIPES
 from quant.planning.plan import describe_plan
@@ -201,7 +202,7 @@ def test_weights_in_every_state(env: dict[str, str]) -> None:
     record_verified(sound, now=datetime(2026, 11, 18, tzinfo=UTC), env=env)
     make(env, "b-janes-secret")
     make(env, "c-broken", manifest="{")
-    make(env, "d-begun.partial")
+    begun = make(env, "d-begun.partial")
     found = check_weights(stored_models(env))
     assert [finding.status for finding in found] == ["ok", "warn", "fail", "warn", "ok"]
     assert found[0].text == "a-sound: 4bit, 5 KB, verified 2026-11-18"
@@ -211,6 +212,12 @@ def test_weights_in_every_state(env: dict[str, str]) -> None:
     assert found[2].exit_code == 3
     assert "unfinished" in found[3].text
     assert not any("janes-secret" in str(finding.public) + json.dumps(dict(finding.facts)) for finding in found)
+    with locked(begun.with_name("d-begun")):
+        running = check_weights(stored_models(env))[3]
+    assert (running.status, running.text) == (
+        "ok",
+        "d-begun.partial: `localdiff quantize` is working on it, 5 KB so far",
+    )
 
 
 @pytest.mark.usefixtures("no_hub")
