@@ -49,5 +49,5 @@ class QuantizeRequest:
         directory = paths.models_dir() / model_store.output_name(self.model, self.recipe)
         if self.output is not None:
             directory = paths.expanded(self.output)
-        is_plain = not directory.is_symlink() and os.pardir not in directory.parts
+        is_plain = not os.path.islink(directory) and os.pardir not in directory.parts
         return directory.absolute() if is_plain else Path(os.path.realpath(directory))

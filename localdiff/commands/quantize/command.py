@@ -5,6 +5,7 @@ Knows which requests are contradictory; the steps are in `flow`. Nothing heavy i
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
 from quant import MANIFEST_FILE, recipe_named
-from quant.names import output_directory
+from quant.names import DISCARDED, discarded_directory, output_directory
 
 __all__ = ["QuantizeRequest", "quantize"]
 
@@ -47,6 +48,7 @@ def quantize(request: QuantizeRequest, output: Output, *, ask: AskUser | None) -
 
     if request.verify_only:
         return verify_alone(_existing(request), output)
+    _refuse_long_name(request.target)
     _refuse_name_of_unfinished(request.target)
     return Quantization(request, recipe, output, ask).run()
 
@@ -65,6 +67,18 @@ def _refuse_mount_point(target: Path) -> None:
             f"`{target}` is a mount point, and cannot be renamed",
             f"name a directory in it, for example `--output {shell_word(target / 'diffusiongemma-4bit')}`",
         )
+
+
+def _refuse_long_name(target: Path) -> None:
+    """Refuse a name with which those that the directory has before and after it would be too long."""
+    try:
+        os.lstat(discarded_directory(target))
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise UsageError(
+                f"`{target}` is too long a name: there has to be room for `{DISCARDED}` behind it",
+                "give `--output` a shorter one",
+            ) from error
 
 
 def _refuse_name_of_unfinished(target: Path) -> None:
