@@ -111,10 +111,3 @@ def test_a_path_that_a_shell_would_take_apart(cli: Cli, source: Path, tmp_path: 
     assert (result.code, result.stdout) == (0, f"{target}\n")
     word = f"$'{tmp_path}/a b\\x0a'"
     assert result.stderr.splitlines()[-1].endswith(f'Run it: localdiff run -m {word} "Why is the sky blue?"')
-
-
-def test_a_name_that_no_file_can_have(cli: Cli, source: Path, tmp_path: Path) -> None:
-    long = "a" * 300
-    refused = cli("quantize", str(source), "-o", str(tmp_path / long), "--yes", stdin=b"")
-    assert refused.code == 2
-    assert refused.stderr.startswith(f"error: `{tmp_path / long}` cannot be used: ")
