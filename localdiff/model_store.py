@@ -251,7 +251,7 @@ def _inspect(directory: Path, env: Mapping[str, str]) -> StoredModel:
         directory=directory,
         state=state,
         recipe=recipe,
-        nbytes=_size(directory),
+        nbytes=size_of(directory),
         verified=verified_at(directory, env=env) if state == "finished" else None,
         problem=problem,
         command=_command(directory, recipe, problem) if state in ("unfinished", "damaged") else None,
@@ -332,7 +332,8 @@ def _manifest_value(directory: Path, section: str, key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _size(directory: Path) -> int:
+def size_of(directory: Path) -> int:
+    """Bytes of all files in a directory; none where there is no directory."""
     total = 0
     for path in directory.rglob("*"):
         with suppress(OSError):  # a job may be working in it, or it may be unreadable

@@ -16,6 +16,7 @@ from localdiff.disk_space import Mount, mounts
 from localdiff.hub.downloads import require_transferable
 from localdiff.hub.problems import UnreachableError
 from localdiff.memory_account import MemoryAccount, held_by_plan
+from localdiff.model_store import size_of
 from localdiff.quantizing.card import documents
 from localdiff.quantizing.origin import Origin
 from localdiff.quantizing.plan_summary import Download, PlanSummary
@@ -127,8 +128,9 @@ class PlannedJob:
 
     @cached_property
     def mounts(self) -> tuple[Mount, ...]:
-        """What must fit on each disk."""
+        """What must fit on each disk; of what is written, only what is more than is deleted before."""
         output_bytes = sum(shard.nbytes for shard in self.unfinished) + self.origin.small_bytes + _DOCUMENT_BYTES
+        output_bytes = max(0, output_bytes - sum(map(size_of, Output(self.job, Disk()).dropped())))
         if self.streams:
             return mounts([(self.target, output_bytes + max(self.to_fetch.values(), default=0))])
         cache = [(paths.hub_cache_dir(), sum(self.to_fetch.values()))] if self.to_fetch else []

@@ -81,15 +81,24 @@ class Output:
 
     def finished(self) -> frozenset[str]:
         """Shards that need not be made again, as far as can be told without reading them; changes nothing."""
+        return self._kept() or frozenset()
+
+    def dropped(self) -> tuple[Path, ...]:
+        """Directories that `prepare` deletes: what an earlier run was deleting; with `force`, that of another job."""
+        is_dropped = self._job.force and self._kept() is None
+        return (self._garbage, self.directory) if is_dropped else (self._garbage,)
+
+    def _kept(self) -> frozenset[str] | None:
+        """Shards of the unfinished directory that need not be made again; None where it is not this job's."""
         if (self.directory / MANIFEST_FILE).exists():
             with suppress(DamagedError):
                 if self._is_other(Begun.of_manifest(read_manifest(self.directory))):
-                    return frozenset()
+                    return None
                 shards = (shard.file for shard in self._job.plan.shards)
                 return frozenset(shard for shard in shards if (self.directory / shard).exists())
         begun = self._read_job()
         if begun is None or self._is_other(begun):
-            return frozenset()
+            return None
         return frozenset(self._finished_notes())
 
     def require_possible(self) -> None:

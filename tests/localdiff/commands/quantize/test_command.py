@@ -621,6 +621,21 @@ def test_a_disk_that_is_too_small_is_refused_with_the_numbers(
     assert "10 KB free: not enough" in dry.stdout
 
 
+def test_the_space_of_what_force_drops_is_there_for_what_it_writes(
+    cli: Cli, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partial = output.with_name("small-4bit.partial")
+    cli("quantize", str(source), "--yes", stdin=b"")
+    output.rename(partial)
+    (partial / MANIFEST_FILE).write_bytes((partial / MANIFEST_FILE).read_bytes().replace(b"4bit", b"5bit"))
+    (partial / "job.json").write_text('{"job": {}, "sources": {}}')
+    (partial / SHARDS[0]).write_bytes(b"x" * 2_300_000)
+    monkeypatch.setattr(disk_space.shutil, "disk_usage", short_of_space(10_000))
+    result = cli("quantize", str(source), "--yes", "--force", stdin=b"")
+    assert (result.code, result.stdout) == (0, f"{output}\n")
+    assert not partial.exists()
+
+
 def test_two_at_once_are_one_too_many(cli: Cli, source: Path, output: Path) -> None:
     with locked(output):
         result = cli("quantize", str(source), "--yes", stdin=b"")
