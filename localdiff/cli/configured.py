@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from localdiff.cli.help import Command, is_typed
-from localdiff.config import KEYS, Settings, load_settings
+from localdiff.config import KEYS, Settings, read_settings
 from localdiff.errors import ArgumentError, LocaldiffError
 
 if TYPE_CHECKING:
@@ -112,11 +112,11 @@ def _settings_of(context: Any) -> Settings:
     """The settings that hold for a command beside what was typed; they are read once.
 
     Raises:
-        UsageError: a file or a variable holds an invalid setting.
+        UsageError: a file or a variable holds an invalid setting, or these exclude each other.
     """
     root = context.find_root()
     if _META not in root.meta:
-        root.meta[_META] = load_settings()
+        root.meta[_META] = read_settings()
     settings: Settings = root.meta[_META]
     names = _by_parameter(context.command, context.command.settings)
     return settings.beside({name: context.params.get(each) for each, name in names.items() if is_typed(context, each)})

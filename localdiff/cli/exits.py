@@ -20,7 +20,7 @@ import typer
 
 from localdiff.cli.configured import Configured
 from localdiff.cli.problems import worded
-from localdiff.config import is_set, load_settings, strange_variables
+from localdiff.config import is_set, read_settings, strange_variables
 from localdiff.errors import (
     INTERRUPTED,
     ResourceError,
@@ -166,7 +166,7 @@ def decide_streams(
 def _set_color() -> Color | None:
     """The value of `ui.color`, if a file or a variable gives it."""
     try:
-        return cast("Color | None", load_settings().explicit_value("ui.color"))  # the key has the same choices
+        return cast("Color | None", read_settings().explicit_value("ui.color"))  # the key has the same choices
     except UsageError:
         return None  # for a command to report that needs settings: others, `config unset` among them, work without
 

@@ -11,6 +11,16 @@ Knows strings, numbers and where they came from; knows no command and nothing th
 
 from localdiff.config.environment import is_set, strange_variables
 from localdiff.config.keys import KEYS, MIN_FPS, Key, name_settings
-from localdiff.config.settings import Settings, load_settings
+from localdiff.config.settings import Settings, load_settings, read_settings
 
-__all__ = ["KEYS", "MIN_FPS", "Key", "Settings", "is_set", "load_settings", "name_settings", "strange_variables"]
+__all__ = [
+    "KEYS",
+    "MIN_FPS",
+    "Key",
+    "Settings",
+    "is_set",
+    "load_settings",
+    "name_settings",
+    "read_settings",
+    "strange_variables",
+]

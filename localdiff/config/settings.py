@@ -68,8 +68,14 @@ class Settings(dict[str, Setting]):
         self._origins = origins
 
     def beside(self, typed: Mapping[str, Value | None]) -> Settings:
-        """The settings in force beside these values of flags, by name of the setting."""
-        return Settings(*self._origins, typed=typed)
+        """The settings in force beside these values of flags, by name of the setting.
+
+        Raises:
+            UsageError: they exclude each other; the message names the places.
+        """
+        settings = Settings(*self._origins, typed=typed)
+        _require_together(settings)
+        return settings
 
     def explicit_value(self, name: str) -> Value | None:
         """The value of a setting if a file or a variable gave it, else None."""
@@ -81,11 +87,21 @@ def load_settings(env: Mapping[str, str] = os.environ) -> Settings:
     """The settings in force in an environment.
 
     Raises:
+        UsageError: a file or a variable holds an invalid setting, or these exclude each other; the message names the
+            place.
+    """
+    return read_settings(env).beside({})
+
+
+def read_settings(env: Mapping[str, str] = os.environ) -> Settings:
+    """The same, unless a flag overrides one: whether they go together is for `beside` to say.
+
+    Raises:
         UsageError: a file or a variable holds an invalid setting; the message names the place.
     """
     path = config_path(env)
     shown = paths.shown(path, env)
-    return _in_force(read_file(path, shown), env)
+    return _of_origins(read_file(path, shown), env)
 
 
 def check_file(text: str, shown: str, changed: str) -> Settings:
@@ -100,7 +116,7 @@ def check_file(text: str, shown: str, changed: str) -> Settings:
     """
     entries = entries_of(text, shown)
     try:
-        return _in_force(entries, {})
+        return _of_origins(entries, {}).beside({})
     except UsageError as error:  # its hint counts the lines of a text that is not in the file
         together = error.__cause__.values if isinstance(error.__cause__, ArgumentError) else {}
         others = [name for name in entries if KEYS[name].option in together and name != changed]
@@ -109,16 +125,14 @@ def check_file(text: str, shown: str, changed: str) -> Settings:
         raise
 
 
-def _in_force(entries: Mapping[str, Entry], env: Mapping[str, str]) -> Settings:
+def _of_origins(entries: Mapping[str, Entry], env: Mapping[str, str]) -> Settings:
     variables = {
         name: Setting(key=KEYS[name], value=value, origin="variable") for name, value in read_environment(env).items()
     }
     file = {
         name: Setting(key=KEYS[name], value=entry.value, origin="file", entry=entry) for name, entry in entries.items()
     }
-    settings = Settings(variables, file)
-    _require_together(settings)
-    return settings
+    return Settings(variables, file)
 
 
 def _is_excluded(setting: Setting, stronger: Mapping[str, Value | None]) -> bool:

@@ -108,6 +108,8 @@ def test_a_flag_wins_over_a_variable_and_that_over_the_file(
         ("t_min = 0.1\nt_max = 0.9", ["--temperature", "0.5"], (0.5, None, None)),
         ("t_min = 0.1\nt_max = 0.9", ["--temperature", "0"], (0, 0.1, 0.9)),
         ("t_min = 0.1", ["--t-max", "0.9"], (None, 0.1, 0.9)),
+        ("temperature = 0.5\nt_min = 0.1", ["--temperature", "0.7"], (0.7, None, None)),
+        ("t_min = 0.9\nt_max = 0.5", ["--t-min", "0.1"], (None, 0.1, 0.5)),
     ],
 )
 def test_a_flag_puts_out_of_force_what_it_excludes(
