@@ -14,7 +14,7 @@ import torch
 
 from localdiff.adapter import open_adapter
 from localdiff.denoising import Denoiser, try_kernels, try_plainly
-from localdiff.download_plan import ConfirmDownload, confirm_silently
+from localdiff.download_plan import ConfirmDownload
 from localdiff.engine.arguments import check_callable, check_flag, device_of, positive, reference_of, text_of
 from localdiff.engine.loadable import TextFiles, open_text
 from localdiff.engine.run import adapter_may_be_at_fault
@@ -35,7 +35,7 @@ from localdiff.load import (
     resolve_dtype,
     unused_gpu,
 )
-from localdiff.load_progress import LoadProgress, tell_nobody
+from localdiff.load_progress import LoadProgress
 from localdiff.verification_record import recorded_damage
 from quant.dtypes import short_name
 from quant.switch import SwitchError
@@ -63,8 +63,8 @@ def open_model(
     context_size: int,
     max_memory: int | None,
     adapter: str | os.PathLike[str] | None,
-    confirm: ConfirmDownload = confirm_silently,
-    progress: LoadProgress = tell_nobody,
+    confirm: ConfirmDownload,
+    progress: LoadProgress,
 ) -> OpenedModel:
     """Arguments and errors are those of `Engine.load`."""
     model, device, dtype = reference_of("model", model), device_of(device), text_of("dtype", dtype)

@@ -17,10 +17,12 @@ import torch
 
 from localdiff.checkpoint_files import MAX_SMALL, TEXT_FILES
 from localdiff.diffusion.settings import SamplerSettings
+from localdiff.download_plan import confirm_silently
 from localdiff.engine import Engine, opening
 from localdiff.engine.loadable import require_text
 from localdiff.errors import UsageError, WeightsError
 from localdiff.load import LoadedModel, open_weights
+from localdiff.load_progress import tell_nobody
 from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.verification_record import record_damaged, record_verified
 from quant import MANIFEST_FILE
@@ -65,6 +67,8 @@ def test_a_model_is_on_the_device_where_it_was_placed(made: Path, monkeypatch: p
         context_size=64,
         max_memory=None,
         adapter=None,
+        confirm=confirm_silently,
+        progress=tell_nobody,
     )
     assert tried == [second] and opened.identity.device == "cuda:1"
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from localdiff.doctor.torch_devices import Device, check_devices
+from localdiff.download_plan import confirm_silently
 from localdiff.engine import Engine, opening
 from localdiff.errors import LocaldiffError, ResourceError, UsageError
 from localdiff.load import (
@@ -25,6 +26,7 @@ from localdiff.load import (
 )
 from localdiff.load.stored import StoredWeights
 from localdiff.load.threads import SMALL
+from localdiff.load_progress import tell_nobody
 from quant.gpus import why_unseen, why_unusable
 from tests.checkpoints.layouts import Spec, write_checkpoint
 
@@ -123,6 +125,8 @@ def test_open_model_says_so(
                 context_size=64,
                 max_memory=None,
                 adapter=None,
+                confirm=confirm_silently,
+                progress=tell_nobody,
             )
         assert caplog.messages == told
 
