@@ -13,12 +13,17 @@ from pathlib import Path
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
+def is_sha256(name: str) -> bool:
+    """Whether a name is that of a large file, which is its SHA-256; small ones have git's hash, which is shorter."""
+    return _SHA256.fullmatch(name) is not None
+
+
 def linked_sha256(file: Path) -> str | None:
     """The SHA-256 by which the cache names a large file; None where the file is small, or no link into the cache."""
     if not file.is_symlink():
         return None
     name = os.path.basename(os.readlink(file))  # which may be a link itself, to what several repositories share
-    return name if _SHA256.fullmatch(name) else None
+    return name if is_sha256(name) else None
 
 
 def folder_of(repository: str) -> Path:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from localdiff.checkpoint_files import CONFIG, MAX_SMALL, TEXT_FILES
 from localdiff.errors import WeightsError
-from localdiff.hub.cache import delete_hint, folder_of, linked_sha256, size_of, unfinished_file
+from localdiff.hub.cache import delete_hint, folder_of, is_sha256, linked_sha256, size_of, unfinished_file
 from localdiff.hub.endpoint import prepare_client, shown
 from localdiff.hub.problems import UnreachableError, another_commit, explain, not_downloaded, not_the_hub
 from localdiff.hub.retries import WAITS, with_retries
@@ -283,10 +283,10 @@ def _described(info: ModelInfo, reference: str, revision: str) -> Repository:
 
 def _described_file(reference: str, commit: str, sibling: RepoSibling) -> RemoteFile:
     blobs = folder_of(reference) / "blobs"
-    sha256, blob = _hash(sibling.lfs.sha256) if sibling.lfs else None, _hash(sibling.blob_id)
+    (nbytes, sha256), blob = _size_and_sha256(reference, commit, sibling), _hash(sibling.blob_id)
     return RemoteFile(
         name=sibling.rfilename,
-        nbytes=_size(reference, commit, sibling),
+        nbytes=nbytes,
         sha256=sha256,
         blob=blob,
         local_path=_cached(reference, sibling.rfilename, commit),
@@ -295,16 +295,19 @@ def _described_file(reference: str, commit: str, sibling: RepoSibling) -> Remote
     )
 
 
-def _size(reference: str, commit: str, file: RepoSibling) -> int:
-    """Bytes of a file, of which it is asked on its own where the listing has none, as those of some mirrors."""
+def _size_and_sha256(reference: str, commit: str, file: RepoSibling) -> tuple[int, str | None]:
+    """Bytes of a file, and its SHA-256 if it is stated; the file is asked for what the listing of a mirror may lack."""
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
 
     size = file.lfs.size if file.size is None and file.lfs else file.size
-    if size is None:
-        size = get_hf_file_metadata(hf_hub_url(reference, file.rfilename, revision=commit), timeout=_TIMEOUT).size
+    sha256 = _hash(file.lfs.sha256) if file.lfs else None
+    if size is None or (sha256 is None and file.rfilename.endswith(".safetensors")):
+        asked = get_hf_file_metadata(hf_hub_url(reference, file.rfilename, revision=commit), timeout=_TIMEOUT)
+        size = asked.size if size is None else size
+        sha256 = asked.etag if sha256 is None and asked.etag and is_sha256(asked.etag) else sha256
     if type(size) is not int or size < 0:  # nor a bool, which is an int
         raise WeightsError(f"what answers at {shown(constants.ENDPOINT)} does not say how large `{file.rfilename}` is")
-    return size
+    return size, sha256
 
 
 def _hash(text: str | None) -> str | None:

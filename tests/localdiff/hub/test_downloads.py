@@ -295,6 +295,24 @@ def leave(folder: Path, content: bytes) -> Path:
     return unfinished_file(folder, SHA256)
 
 
+@pytest.mark.parametrize("lacking", [{"size", "lfs"}, {"lfs"}], ids=str)
+def test_what_was_left_of_a_file_goes_on_where_the_listing_has_no_hash_of_it(
+    server: Hub, log: DownloadLog, tmp_path: Path, lacking: set[str]
+) -> None:
+    """As with some mirrors: the client's own downloads start over, so the file is asked for its hash."""
+    listed = {"rfilename": FIRST, "size": len(FILES[FIRST]), "blobId": "b" * 40, "lfs": {}}
+    files = [{key: value for key, value in listed.items() if key not in lacking}, {"rfilename": "config.json"}]
+    listing = {"id": "owner/model", "sha": COMMIT, "siblings": files}
+    server.repositories["owner/model"].listing = json.dumps(listing).encode()
+    leave(tmp_path / "hf/hub/models--owner--model/blobs", FILES[FIRST][:900_000])
+    found = look_up("owner/model")
+    assert found.files[FIRST].missing == len(FILES[FIRST]) - 900_000
+    with Downloads(found, log, workers=1) as downloads:
+        path = downloads.wait(FIRST)
+    assert path and path.read_bytes() == FILES[FIRST]
+    assert server.sent < 200_000
+
+
 def test_what_was_left_beside_an_output_goes_on_too(server: Hub, log: DownloadLog, tmp_path: Path) -> None:
     left = leave(tmp_path / "scratch", FILES[FIRST][:900_000])
     with Downloads(look_up("owner/model"), log, directory=tmp_path / "scratch", workers=1) as downloads:

@@ -74,13 +74,14 @@ def test_where_the_listing_has_no_sizes_each_file_is_asked_for_its_own(use_hub: 
             "NOTICE": 0,
             **{name: len(content) for name, content in FILES.items()},
         }
+        assert found.files[WEIGHTS[0]].sha256 == hashlib.sha256(FILES[WEIGHTS[0]]).hexdigest()
         heads = [request for request in server.requests if request.startswith("HEAD ")]
         assert len(heads) == len(server.requests) - 1 == len(found.files)
         assert found.read("LICENSE") == FILES["LICENSE"]
 
 
 def test_a_size_that_nobody_states_is_an_error(use_hub: UseHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    unstated = SimpleNamespace(size=None)
+    unstated = SimpleNamespace(size=None, etag=None)
     monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", lambda *_, **__: unstated)
     with hub(model=Repository(files=FILES, has_sizes=False)) as server:
         use_hub(server)
