@@ -71,7 +71,7 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
         source = ModelSource(directory=quantized, name=reference)
     elif os.path.isfile(path):
         is_near = (path.parent / CONFIG).is_file()
-        hint = f"did you mean `--model {shell_word(path.parent)}`?" if is_near else KINDS
+        hint = f"did you mean `{shell_word(path.parent)}`?" if is_near else KINDS
         raise WeightsError(f"`{reference}` is a file, not the directory of a model", hint)
     elif (why := refusal(path)) is not None:
         raise WeightsError(f"`{reference}` cannot be read: {why}", "check the permissions of its folders")

@@ -28,7 +28,7 @@ from quant.dtypes import HEADER_DTYPES
 from quant.errors import SourceError
 from quant.files.source import INDEX_FILE, SINGLE_FILE, entry_file, parse_index
 
-_INCOMPLETE = "download the checkpoint again, or point `--model` at a complete copy"
+_INCOMPLETE = "download the checkpoint again, or point to a complete copy"
 _REBUILT = "the `localdiff quantize` that made it rebuilds what is damaged, from the same source"
 
 

@@ -87,7 +87,7 @@ def test_a_file_is_no_model(tmp_path: Path) -> None:
     (path.parent / "config.json").touch()
     with pytest.raises(WeightsError) as raised:
         resolve_local(str(path))
-    assert raised.value.hint == f"did you mean `--model {shell_word(path.parent)}`?"
+    assert raised.value.hint == f"did you mean `{shell_word(path.parent)}`?"
 
 
 def test_the_name_of_an_adapter_is_told_from_that_of_a_model() -> None:
