@@ -53,11 +53,12 @@ class _Markdown(Markdown):
 
     elements: ClassVar[Any] = ELEMENTS
 
-    def __init__(self, text: str, *, strikes: bool) -> None:
+    def __init__(self, text: str, *, color: bool) -> None:
         super().__init__("", hyperlinks=False)
         self.lines = text.split("\n")
-        self.parsed = (parser() if strikes else parser().disable("strikethrough")).parse(text)
-        self.hidden = "".join(token.info for token in self.parsed if token.type == "fence")
+        # Without escape codes nothing but its marks says that a text is deleted, or that a language is no code.
+        self.parsed = (parser() if color else parser().disable("strikethrough")).parse(text)
+        self.hidden = "" if color else "".join(token.info for token in self.parsed if token.type == "fence")
         for before, token in pairwise(self.parsed):
             children = token.children or []
             for start, label, end in zip(children, children[1:], children[2:], strict=False):
@@ -111,8 +112,7 @@ def render(text: str, columns: int, *, color: bool, unicode: bool = True) -> str
 
 def _laid_out(safe: str, columns: int, *, color: bool, unicode: bool) -> str | None:
     """A passage as lines; None where letters of it would be lost."""
-    # Without escape codes nothing but its marks says that a text is deleted.
-    document = _Markdown(with_placeholders(safe), strikes=color)
+    document = _Markdown(with_placeholders(safe), color=color)
     if document.loses_cells:
         return None
     file = io.StringIO() if unicode else _AsciiFile()
@@ -130,8 +130,8 @@ def _laid_out(safe: str, columns: int, *, color: bool, unicode: bool) -> str | N
         _environ={},
     )
     console.print(document, crop=False)
-    lines = [_without_blanks_behind(line) for line in as_written(file.getvalue()).split("\n")]
-    shown = "\n".join(lines).strip("\n")
+    lines = [_without_blanks_behind(line) for line in file.getvalue().split("\n")]
+    shown = as_written("\n".join(lines)).strip("\n")
     return None if _letters(_SGR.sub("", shown)) < _letters(safe) - _letters(document.hidden) else shown
 
 

@@ -32,6 +32,8 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from localdiff.chat.highlighting import highlighted
+from localdiff.chat.verbatim import JOINT, as_written
 from localdiff.view.line_breaks import columns_of, unbroken
 
 _GAP = 2
@@ -118,12 +120,32 @@ class _Heading(_Block, Heading):
 
 
 class _Code(_Block, CodeBlock):
-    """Code as it was written, so that it can be copied: no frame, no padding, no wrapping."""
+    """Code as it was written, so that it can be copied: no frame, no padding, no wrapping.
+
+    Attributes:
+        label: what is behind the opening fence, mostly its language; a line of its own where that can be dim.
+    """
+
+    label = ""
+
+    @classmethod
+    def create(cls, markdown: Any, token: Any) -> Self:
+        element = super().create(markdown, token)
+        element.label = as_written(token.info).strip()
+        return element
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = as_written(str(self.text)).rstrip("\n")
+        rows = code.split("\n")
+        lines = None
+        if console.color_system is not None and self.label:
+            yield _uncropped(wrapped(Text(self.label, "dim"), options.max_width))
+            lines = highlighted(code, self.label)
         style = console.get_style("markdown.code_block", default=Style())
-        for line in str(self.text).rstrip("\n").split("\n"):
-            yield Segment(line, style)
+        for row, line in zip(rows, lines or [[Segment(row, style)] for row in rows], strict=True):
+            yield from line
+            if row.endswith((" ", "\t")):
+                yield Segment(JOINT)  # or the blanks would be taken for padding
             yield Segment.line()
 
 
