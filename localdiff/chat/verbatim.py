@@ -24,8 +24,10 @@ _LINES = r"(?:[^$`\n]|\n(?![ \t]*\n|[ \t]*~~~)){1,1000}?"
 _BEGINS = r"(?:(?<=^\$\$)|(?<=[\s>][ \t]\$\$)|(?<=\d[.)] \$\$)|(?![ \t]*\n))"
 _BETWEEN_TWO_DOLLARS = rf"(?<![\\$])\$\${_BEGINS}{_LINES}\$\$(?!\$)"
 _IN_BRACKETS = rf"\\\[{_LINES}\\\]"
-# Neither a price nor two: no blank is within its dollars, and no digit behind them.
-_BETWEEN_DOLLARS = r"(?<!\\)\$(?![\s$])[^$`\n]{0,300}(?<![\s\\])\$(?!\d)"
+# Neither a price nor two: no blank is within its dollars, no letter before them, and no digit behind them, nor a blank
+# and a digit, as in `US$ 7`, where it begins with one itself.
+_FORMULA = r"[^$`\n]{0,300}(?<![\s\\])\$(?!\d)"
+_BETWEEN_DOLLARS = rf"(?<![\\A-Za-z])\$(?:(?=\d){_FORMULA}(?! \d)|(?![\s$\d]){_FORMULA})"
 _IN_PARENTHESES = r"\\\([^$`\n]{1,300}?\\\)"
 
 _VERBATIM = re.compile(

@@ -233,6 +233,7 @@ def test_no_line_begins_with_a_full_stop_where_emphasis_ends_before_it() -> None
         "$$\n- a *b* + c\n+ _d_ [e](f)\n# g\n$$",
         "so $$a *b* + c\n- _d_$$, and\n  $$\n  - a *b*\n  $$",
         "1. $$\n   - a *b*\n   $$",
+        "数$x_1 *a*$ 3 and $2*a*b$, ($0$) and $*c*$",
         r"$a\_b$ and \(f^*\) and \(g^*\)" + "\n\n" + r"\[ h^* _x_ i^* \]",
     ],
 )
@@ -242,6 +243,7 @@ def test_a_formula_has_no_markup(text: str) -> None:
 
 def test_prices_are_no_formula() -> None:
     assert render("from $5, *or* US$10, to $ **20** $", 60, color=False) == "from $5, or US$10, to $ 20 $\n"
+    assert render("$5 *and* US$ 7, US$8 *or* A$ to $9", 60, color=False) == "$5 and US$ 7, US$8 or A$ to $9\n"
     levels = "- Tacos: $\n- *Sushi* (raw) $$\n- Steak: $$$\n- Fugu: $$$$\n- Wine: $$\n- More: $$$\n"
     assert render(levels, 60, color=False) == levels.replace("*", "")
 
