@@ -38,15 +38,16 @@ class Drawn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Final:
-    """Final text before the canvas: its cells, and the first of each row."""
+    """Final text before the canvas: its cells, and of each row the first of them and the indent."""
 
     cells: tuple[Cell, ...] = ()
     starts: tuple[int, ...] = ()
+    indents: tuple[int | None, ...] = ()
 
-    def last(self, rows: int) -> tuple[tuple[Cell, ...], int]:
-        """The cells of the last rows, and how many rows are before them."""
+    def last(self, rows: int) -> tuple[tuple[Cell, ...], int, int | None]:
+        """The cells of the last rows, how many rows are before them, and the indent of the first one."""
         above = max(0, len(self.starts) - rows)
-        return self.cells[self.starts[above] :] if above else self.cells, above
+        return (self.cells[self.starts[above] :], above, self.indents[above]) if above else (self.cells, 0, None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,11 +109,12 @@ class CanvasView:
     def _final_text(self, text: str, columns: int) -> _Final:
         """Laid out once a block: there may be much of it, and no step changes it."""
         cells = self._cells.committed(text)
-        return _Final(cells=cells, starts=lay_out(cells, range(len(cells)), columns).first_positions)
+        page = lay_out(cells, range(len(cells)), columns)
+        return _Final(cells=cells, starts=page.first_positions, indents=page.indents)
 
     def _body(self, scene: Scene, state: CanvasState, layout: Layout, drawn: Drawn) -> tuple[list[Row], int]:
-        final, above = self._final.last(layout.body_rows)
-        page = self._page(scene, state, layout, drawn, final)
+        final, above, indent = self._final.last(layout.body_rows)
+        page = self._page(scene, state, layout, drawn, final, indent)
         total, rows = len(page.rows), layout.body_rows
         unsettled = next((position for position, stage in enumerate(state.stages[: state.end]) if stage), None)
         focus = total - 1 if unsettled is None else page.row_of(unsettled)
@@ -121,7 +123,15 @@ class CanvasView:
         shown = self._in_sight(page, top, rows, above)
         return [(prefix, *row) if layout.prefix else row for row in shown], top
 
-    def _page(self, scene: Scene, state: CanvasState, layout: Layout, drawn: Drawn, final: tuple[Cell, ...]) -> Page:
+    def _page(
+        self,
+        scene: Scene,
+        state: CanvasState,
+        layout: Layout,
+        drawn: Drawn,
+        final: tuple[Cell, ...],
+        indent: int | None,
+    ) -> Page:
         draft, positions = self._cells.draft(
             scene.step.argmax_ids if scene.step else (),
             state,
@@ -129,7 +139,8 @@ class CanvasView:
             end_ids=scene.end_ids,
             pad_id=scene.run.pad_id if scene.run else None,
         )
-        return lay_out([*final, *draft], [COMMITTED] * len(final) + positions, layout.body_columns)
+        owners = [COMMITTED] * len(final) + positions
+        return lay_out([*final, *draft], owners, layout.body_columns, indent=indent)
 
     def _in_sight(self, page: Page, top: int, rows: int, above: int) -> list[Row]:
         """`rows` rows from `top` on, blank ones below a short page; notes say how many are hidden.

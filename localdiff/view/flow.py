@@ -2,7 +2,8 @@
 
 Knows widths and break opportunities; knows nothing about entropy or text. No row is wider than asked for: a
 cell that does not fit moves to the next row together with what is glued to it, and a glued run longer than
-a row is torn. Blanks between two words that a row's end divides are left out.
+a row is torn. Blanks between two words that a row's end divides are left out. Rows that go on with a line are indented
+as its text behind the marks of lists and quotes, as `word_wrap` does with final text.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from localdiff.view.cells import Cell
-from localdiff.view.style import SPACE, Row, Span
+from localdiff.view.cells import MAX_SIGN_NAME, Cell
+from localdiff.view.line_marks import is_line_mark
+from localdiff.view.style import SPACE, Row, Span, blank
 from localdiff.view.widths import is_mark
 
 MAX_BREAKS_IN_A_ROW = 2
 COMMITTED = -1
+_WIDEST = MAX_SIGN_NAME + 2
+"""Columns of the widest cell, for which every row has room."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,32 +31,39 @@ class Page:
         rows: all rows, also those that do not fit the screen.
         first_positions: the canvas position that each row begins with, or the last one before it on an
             empty row; `COMMITTED` for rows that begin with final text.
+        indents: columns before each row that goes on with a line; None for the first row of one.
     """
 
     rows: tuple[Row, ...]
     first_positions: tuple[int, ...]
+    indents: tuple[int | None, ...]
 
     def row_of(self, position: int) -> int:
         """Index of the row that a position is on."""
         return max(0, bisect_right(self.first_positions, position) - 1)
 
 
-def lay_out(cells: Sequence[Cell], owners: Sequence[int], columns: int) -> Page:
+def lay_out(cells: Sequence[Cell], owners: Sequence[int], columns: int, *, indent: int | None = None) -> Page:
     """Lay out cells on rows.
 
     Args:
         owners: the canvas position of each cell, or `COMMITTED`; never decreasing.
         columns: two or more, since a wide character would not fit in less.
+        indent: of the first row, where that goes on with a line.
     """
     rows: list[Row] = []
     starts: list[int] = []
+    indents: list[int | None] = []
     row: list[Cell] = []
-    start = used = soft = breaks = 0  # index of the row's first cell, its columns, where it may end early, line breaks
-    goes_on = False  # whether the row is not the first one of its line
+    start = soft = breaks = 0  # index of the row's first cell, where it may end early, line breaks
+    used = indent or 0  # its columns
+    line = _Line(columns, indent)
 
     def end_row(cells: list[Cell]) -> None:
-        rows.append(_spans(cells))
+        spans = _spans(cells)
+        rows.append((blank(indent), *spans) if indent and spans else spans)
         starts.append(start)
+        indents.append(indent)
 
     for index, cell in enumerate(cells):
         span, lead, is_soft, ends, bare = cell
@@ -66,32 +77,62 @@ def lay_out(cells: Sequence[Cell], owners: Sequence[int], columns: int) -> Page:
             row = row[keep:]
             while row and _is_blank(row[0]):
                 row.pop(0)
-            start, used, soft = index - len(row), _width(row), 0
+            indent = line.indent
+            start, used, soft = index - len(row), indent + _width(row), 0
             if row and used + span.width > columns:
                 end_row(row)
-                row, start, used = [], index, 0
-            goes_on = True
-        if goes_on and not row and _is_blank(cell):
+                row, start, used = [], index, indent
+        if indent is not None and not row and _is_blank(cell):
             start = index + 1
             continue
         if row:
             used += lead
             if is_soft:
                 soft = len(row)
+        if line.leads and not _is_blank(cell):
+            line.add(span.text, used, begins_word=lead > 0 or not row or _is_blank(row[-1]))
         used += span.width
         if used <= columns or not breaks_row:
             row.append(cell)
         if breaks_row:
             # A newline sign that did not fit needs no row of its own: the row ends here anyway.
             end_row(row)
-            row, start, used, soft, goes_on = [], index + 1, 0, 0, False
+            row, start, used, soft, indent = [], index + 1, 0, 0, None
+            line = _Line(columns)
             breaks += 1
         elif not ends:
             breaks = 0
     if row or not rows:
         end_row(row)
     first = tuple(owners[start] if start < len(owners) else COMMITTED for start in starts)
-    return Page(rows=tuple(rows), first_positions=first)
+    return Page(rows=tuple(rows), first_positions=first, indents=tuple(indents))
+
+
+class _Line:
+    """The line that is laid out.
+
+    Args:
+        indent: of a row that goes on with it, where its beginning is not known.
+
+    Attributes:
+        indent: columns before the rows that go on with it.
+        leads: whether nothing but marks of lists and quotes may have been in it yet.
+    """
+
+    def __init__(self, columns: int, indent: int | None = None) -> None:
+        self._most = min(columns // 2, columns - _WIDEST)
+        self._word = ""
+        self.indent = indent or 0
+        self.leads = indent is None
+
+    def add(self, text: str, column: int, *, begins_word: bool) -> None:
+        """Take in the next text of the line, which is at this column."""
+        if begins_word:
+            self.leads = is_line_mark(self._word)
+            if self.leads:
+                self.indent = column if column <= self._most else 0
+            self._word = ""
+        self._word += text
 
 
 def _is_blank(cell: Cell) -> bool:

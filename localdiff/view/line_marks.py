@@ -12,6 +12,12 @@ _FENCE = re.compile(r"(`{3,})[^`]*\Z|(~{3,})")
 _ITEM = re.compile(r"[-*+]|[0-9]{1,9}[.)]")
 
 
+def is_line_mark(word: str) -> bool:
+    """Whether a word that begins a line is the mark of quotes or of an item; no word is one, too."""
+    bare = word.lstrip(">")
+    return not bare or _ITEM.fullmatch(bare) is not None
+
+
 class LineMarks:
     """Follows the lines of a text.
 
@@ -52,4 +58,4 @@ class LineMarks:
             self._fence, self._is_quoted_code = match[1] or match[2], self._is_quote
             self.lead, self.is_code, self._opens = False, True, match[1] is not None
         else:
-            self.lead = not bare or _ITEM.fullmatch(bare) is not None
+            self.lead = is_line_mark(word)

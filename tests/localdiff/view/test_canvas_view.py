@@ -237,6 +237,16 @@ def test_final_text_has_the_rows_that_the_screen_has() -> None:
     assert len(low) == 24 - 1 - 3, "a row stays free above the region"
 
 
+def test_an_item_hangs_from_its_mark_to_the_end_of_the_draft() -> None:
+    made, found = frames("latin")
+    scene, _ = found[1, 0]
+    item = "10. " + "word " * 300
+    rows = view_of(made, DARK).picture(replace(scene, pending=item), Size(80, 24)).rows[1:-2]
+    shown = [row_text(row) for row in rows[1:]]
+    assert shown[0].startswith(" ┃     word word") and shown[-2].startswith(" ┃     ·· ··")
+    assert all(row.startswith(" ┃     ") for row in shown)
+
+
 def test_a_short_draft_leaves_its_rows_to_final_text() -> None:
     made, found = frames("latin")
     scene, _ = found[1, 6]

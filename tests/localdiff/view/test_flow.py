@@ -12,6 +12,7 @@ from localdiff.view.cells import Cell, CellMaker
 from localdiff.view.flow import COMMITTED, Page, lay_out, window
 from localdiff.view.palette import DARK, SETTLED
 from localdiff.view.style import row_text, row_width
+from localdiff.view.word_wrap import wrapped
 from tests.fakes.canvas import pieces_of
 
 MAKER = CellMaker(pieces=pieces_of(lambda token: ""), palette=DARK)
@@ -72,6 +73,47 @@ def test_indentation_stays() -> None:
     assert rows(["if", "\n", "    ", "x"], 20) == ["if ↵", "    x"]
 
 
+@pytest.mark.parametrize(
+    ("pieces", "shown"),
+    [
+        (["-", " one", " two", " three", " four", " five"], ["- one two three four", "  five"]),
+        (["12", ".", " one", " two", " three", " four"], ["12. one two three", "    four"]),
+        (["  ", "*", " one", " two", " three", " four"], ["  * one two three", "    four"]),
+        ([">", " -", " one", " two", " three", " four"], ["> - one two three", "    four"]),
+        (["    ", "one", " two", " three", " four"], ["    one two three", "    four"]),
+        (["-", " one", "\n", "two", " three", " four", " five"], ["- one ↵", "two three four five"]),
+        (["-", " one", "\n", "two", " three", " four", " five", " six"], ["- one ↵", "two three four five", "six"]),
+        (["-", "one", " two", " three", " four", " five"], ["-one two three four", "five"]),
+        (["-", " x" * 9, "abcdefgh", "ijklmnop", "q"], ["- x x x x x x x x", "  xabcdefghijklmnopq"]),
+        (["-", " 日本語日本語日本語日本語"], ["- 日本語日本語日本語", "  日本語"]),
+        (["    " * 2, "-", " one", " two", " three"], ["        - one two", "three"]),
+    ],
+)
+def test_rows_of_an_item_are_indented_as_its_text_where_that_leaves_room(pieces: list[str], shown: list[str]) -> None:
+    assert rows(pieces, 20) == shown
+
+
+marks = st.sampled_from(["", "- ", "* - ", "12. ", "    1) ", ">> ", "> 1. ", "1.5 "])
+words = st.lists(st.sampled_from(["a", "some", "words", "-", "1)", ">"]), min_size=1, max_size=20).map(" ".join)
+texts = st.lists(st.tuples(marks, words).map("".join), max_size=5).map("\n".join)
+
+
+@given(texts, st.integers(36, 60))
+def test_rows_are_those_of_final_text(text: str, columns: int) -> None:
+    cells = MAKER.committed(text)
+    shown = [row_text(row) for row in lay_out(cells, range(len(cells)), columns).rows]
+    assert shown == wrapped(text, columns + 1).split("\n")
+
+
+@given(texts, st.integers(17, 60))
+def test_rows_are_the_same_where_those_before_are_left_out(text: str, columns: int) -> None:
+    cells = MAKER.committed(text)
+    whole = lay_out(cells, range(len(cells)), columns)
+    for index, (start, indent) in enumerate(zip(whole.first_positions, whole.indents, strict=True)):
+        rest = cells[start:]
+        assert lay_out(rest, range(len(rest)), columns, indent=indent).rows == whole.rows[index:]
+
+
 def test_a_mark_joins_the_letter_before_it_and_nothing_else() -> None:
     assert rows(["\u0916", "\u093f"], 20) == ["\u0916\u093f"]
     assert rows([".", "\u093f"], 20) == [".◌\u093f"]
@@ -90,7 +132,7 @@ def test_no_row_is_too_wide_for_a_terminal_that_gives_vowel_signs_a_column_of_th
 
 
 def test_no_cells_make_one_empty_row() -> None:
-    assert lay_out([], [], 10) == Page(rows=((),), first_positions=(COMMITTED,))
+    assert lay_out([], [], 10) == Page(rows=((),), first_positions=(COMMITTED,), indents=(None,))
 
 
 def test_rows_know_their_positions() -> None:
