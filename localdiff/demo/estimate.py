@@ -45,13 +45,12 @@ def estimate(values: Sequence[float], *, largest: float | None = None) -> Estima
             would claim too much: then the margin is by the rule of three, `3 / n` of the largest, or unknown.
     """
     count, mean = len(values), fmean(values)
-    deviation = stdev(values, mean) if count > 1 else 0.0
-    if count < ENOUGH or (deviation == 0 and largest is None):
+    if count < ENOUGH:
         margin = math.inf
-    elif deviation == 0 and largest is not None:
-        margin = largest * _RULE / count
+    elif min(values) == max(values):  # their deviation may come out above zero, where the mean is rounded
+        margin = math.inf if largest is None else largest * _RULE / count
     else:
-        margin = _student(count - 1) * deviation / math.sqrt(count)
+        margin = _student(count - 1) * stdev(values, mean) / math.sqrt(count)
     return Estimate(mean=mean, margin=margin, count=count)
 
 

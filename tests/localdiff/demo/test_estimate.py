@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from statistics import fmean
 
 import pytest
 
@@ -37,6 +38,9 @@ def test_values_that_never_differ_promise_no_certainty() -> None:
     assert estimate([0.0] * 100, largest=1.0).margin == 0.03
     assert estimate([1.0] * 10, largest=1.0).margin == 0.3
     assert math.isinf(estimate([0.5] * 100).margin)
+    assert fmean([8 / 11] * 59) != 8 / 11
+    assert math.isinf(estimate([8 / 11] * 59).margin)
+    assert estimate([8 / 11] * 59, largest=1.0).margin == 3 / 59
 
 
 def test_other_units() -> None:
