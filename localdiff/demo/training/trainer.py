@@ -27,6 +27,7 @@ from localdiff.demo.training.muon import Muon
 from localdiff.demo.training.team import Team
 from localdiff.diffusion.sampler import accept, renoise
 from localdiff.diffusion.search import inverse_cumulative
+from localdiff.errors import ResourceError, UsageError
 from localdiff.model.batched import batched_logits, batched_soft_embedding
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
@@ -177,19 +178,35 @@ class Trainer:
             return next_canvases(first, draws.uniforms[rows], draws.noise[rows], self.options.entropy_bound), soft
 
     def save(self, path: Path) -> None:
-        """Writes everything a later run needs, atomically."""
+        """Writes everything a later run needs, atomically.
+
+        Raises:
+            ResourceError: there is no room for it.
+        """
         partial = path.with_suffix(".partial")
         state = {
             "model": {name: parameter.detach() for name, parameter in self._parameters.items()},
             "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
             "update": self.update,
         }
-        torch.save(state, partial)
+        try:
+            torch.save(state, partial)
+        except RuntimeError as error:  # torch's own of a full disk, which is no `OSError`
+            partial.unlink(missing_ok=True)
+            raise ResourceError(
+                f"`{path}` cannot be written: the disk may be full", "free some space, then run the same command again"
+            ) from error
         partial.replace(path)
 
     def resume(self, path: Path) -> None:
-        """Continues from a file that `save` wrote."""
+        """Continues from a file that `save` wrote.
+
+        Raises:
+            UsageError: other parameters were trained there.
+        """
         state = torch.load(path, weights_only=True)
+        if state["model"].keys() != self._parameters.keys():
+            raise UsageError(f"`{path}` is of another training", "name another folder for this one")
         with torch.no_grad():
             for name, parameter in self._parameters.items():
                 parameter.copy_(state["model"][name])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import resource
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from localdiff.demo.training.trainer import (
     position_weights,
 )
 from localdiff.diffusion.sampler import accept
+from localdiff.errors import ResourceError, UsageError
 from localdiff.model.batched import batched_logits, batched_soft_embedding
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
@@ -213,19 +215,28 @@ def test_a_resumed_run_equals_an_unbroken_one(tmp_path: Path) -> None:
         assert torch.equal(parameter, second.model.state_dict()[name]), name
 
 
-def test_a_save_never_leaves_half_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_save_never_leaves_half_a_file_and_says_that_there_is_no_room(tmp_path: Path) -> None:
     trainer = make_trainer()
     trainer.save(tmp_path / "state.pt")
     before = (tmp_path / "state.pt").read_bytes()
-
-    def fail(state: object, path: Path) -> None:
-        Path(path).write_bytes(b"half")
-        raise OSError("disk full")
-
-    monkeypatch.setattr(torch, "save", fail)
-    with pytest.raises(OSError, match="disk full"):
-        trainer.save(tmp_path / "state.pt")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
+    try:
+        with pytest.raises(ResourceError, match=r"state\.pt` cannot be written: the disk may be full"):
+            trainer.save(tmp_path / "state.pt")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert (tmp_path / "state.pt").read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["state.pt"]
+
+
+def test_the_state_of_another_training_is_refused(tmp_path: Path) -> None:
+    make_trainer().save(tmp_path / "state.pt")
+    trainer = make_trainer()
+    trainer.model.norm.weight.requires_grad_(False)
+    fewer = Trainer(trainer.model, trainer.batches, trainer.options)
+    with pytest.raises(UsageError, match=r"state\.pt` is of another training"):
+        fewer.resume(tmp_path / "state.pt")
 
 
 def test_the_learning_rate_warms_up_stays_and_falls() -> None:
