@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
 
-from localdiff.checkpoint_files import TOKENIZER
+from localdiff.checkpoint_files import CHAT_TEMPLATE
 from localdiff.demo.corpus import sample_example
 from localdiff.demo.leaving import leaving
 from localdiff.demo.training.architecture import config_json
@@ -57,9 +57,9 @@ def prepare(work: Path, options: TrainingOptions, *, base: Path | None = None, t
 
 
 def _begin(work: Path) -> None:
-    """Writes the vocabulary into a new folder."""
+    """Writes the vocabulary into a new folder, or one in which that was broken off."""
     work.mkdir(parents=True, exist_ok=True)
-    if not (work / TOKENIZER).exists():
+    if not (work / CHAT_TEMPLATE).exists():  # the last of its files
         write_vocabulary(work)
 
 

@@ -195,7 +195,7 @@ def tokenizer_config() -> dict[str, object]:
 
 
 def write_vocabulary(directory: Path) -> None:
-    """Write `tokenizer.json`, `tokenizer_config.json` and `chat_template.jinja`, byte-identical each time."""
+    """Write `tokenizer.json`, `tokenizer_config.json` and last `chat_template.jinja`, byte-identical each time."""
     directory.mkdir(parents=True, exist_ok=True)
     build_tokenizer().save(str(directory / TOKENIZER))
     config = json.dumps(tokenizer_config(), indent=2) + "\n"

@@ -101,6 +101,9 @@ def test_a_new_folder_gets_its_vocabulary_and_a_used_one_keeps_its_own(tmp_path:
     prepare(tmp_path, options)
     assert other != written
     assert (tmp_path / "tokenizer.json").read_bytes() == other
+    (tmp_path / "chat_template.jinja").unlink()
+    prepare(tmp_path, options)
+    assert (tmp_path / "tokenizer.json").read_bytes() == written, "writing it had been broken off"
 
 
 def test_training_continues_from_a_checkpoints_weights(tmp_path: Path, demo_vocabulary_directory: Path) -> None:
