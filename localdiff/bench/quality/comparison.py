@@ -18,7 +18,7 @@ from localdiff.bench.quality.canvases import Canvas, Predictions, agreement, div
 from localdiff.bench.quality.questions import Question
 from localdiff.demo.estimate import Estimate, estimate
 from localdiff.engine import Engine
-from localdiff.errors import WeightsError
+from localdiff.errors import ContextError, WeightsError
 from localdiff.identity import ModelIdentity
 from localdiff.load import release_cached_memory
 from localdiff.model.config import ModelConfig
@@ -136,6 +136,7 @@ def compare(
         runner: answers the questions; where it batches them, the last bits depend on how.
 
     Raises:
+        ContextError: a question leaves a model no room for an answer; none has been answered by it then.
         WeightsError: a model has other token ids or canvases than the first.
     """
     walked = frozenset(_walked_questions(questions, walks))
@@ -179,6 +180,7 @@ def _observe(
     engine = load()
     if reference is not None:
         _require_comparable(reference, engine)
+    _require_room(engine, questions, options[0])
     number = count(1)
 
     def work(index: int, engine: Engine) -> tuple[list[Answer], tuple[Canvas, ...], Predictions | None]:
@@ -214,6 +216,18 @@ def _require_comparable(reference: Observed, engine: Engine) -> None:
             f"`{reference.identity.model}` has {one.vocab_size:,} and {one.canvas_length}, so they cannot be compared",
             "name models of the same vocabulary and canvas, such as two recipes of the same weights",
         )
+
+
+def _require_room(engine: Engine, questions: Sequence[Question], options: GenerateOptions) -> None:
+    """A prompt that is too long must not cost the answers to those before it."""
+    most = engine.context_size(options)
+    for number, question in enumerate(questions, 1):
+        if (tokens := len(engine.prompt_ids(question.prompt, options))) >= most:
+            raise ContextError(
+                f"question {number:,} of {len(questions):,} ({question.group}) has {tokens:,} tokens and the context "
+                f"holds {most:,}, the answer included",
+                "leave it out, or raise `--context` where the model takes more",
+            )
 
 
 def _walked_questions(questions: Sequence[Question], count: int) -> Iterator[int]:

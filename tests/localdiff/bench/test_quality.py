@@ -20,7 +20,7 @@ from localdiff.bench.quality.questions import PROMPTS, Question, file_questions,
 from localdiff.bench.quality.report import table, to_object
 from localdiff.demo.skills import SKILLS
 from localdiff.engine import Engine
-from localdiff.errors import UsageError, WeightsError
+from localdiff.errors import ContextError, UsageError, WeightsError
 from localdiff.events import DenoiseStep
 from localdiff.options import GenerateOptions
 from tests.models import tiny
@@ -210,6 +210,16 @@ def test_a_model_with_another_vocabulary_is_refused(make: Callable[..., Callable
 
     with pytest.raises(WeightsError, match=r"`tiny` has 128 token ids and canvases of \d+, and `tiny` has 64 and"):
         compare((make(), other), QUESTIONS[:1], OPTIONS[:1], silent)
+
+
+def test_a_prompt_without_room_for_an_answer_is_refused_before_any_is_answered(
+    make: Callable[..., Callable[[], Engine]],
+) -> None:
+    told: list[str] = []
+    questions = [*QUESTIONS[:1], question("too long " * 30, PROMPTS)]
+    with pytest.raises(ContextError, match=r"question 2 of 2 \(prompts\) has \d+ tokens and the context holds 64, the"):
+        compare((make(), make()), questions, OPTIONS[:1], told.append)
+    assert told == ["loading the first model"]
 
 
 def test_several_are_held_against_one(make: Callable[..., Callable[[], Engine]]) -> None:
