@@ -181,7 +181,8 @@ class Engine:
 
         Raises:
             UsageError: an argument of another kind or out of range, a prompt that is empty or does not fit the context,
-                a prefix cache of another engine, or another run that started on this one before this run was over.
+                a prefix cache of another engine, or one that was cleared, or that another run started on, before this
+                run was over.
             WeightsError: the logits are NaN or infinite.
         """
         options, cancel = checked_run(options, cancel)
@@ -190,13 +191,13 @@ class Engine:
         check_prefix_cache(prefix_cache, self.model)
         # 1. The prompt becomes tokens.
         run = self._start(prompt, options, noise, stop_rule, prefix_cache)
-        runs = run.prefix_cache.runs
+        rewinds = run.prefix_cache.rewinds
         try:
             for event in self._answer(run, cancel):
                 yield event
-                if run.prefix_cache.runs != runs and not isinstance(event, RunFinished):
+                if run.prefix_cache.rewinds != rewinds and not isinstance(event, RunFinished):
                     raise UsageError(
-                        "another run started on this prefix cache before this one was over",
+                        "this prefix cache was cleared, or another run started on it, before this one was over",
                         "finish a run, or close its iterator, before the next one on the same conversation",
                     )
         finally:

@@ -28,13 +28,14 @@ class PrefixCache:
         layer_devices: one device for all layers, or one per layer.
 
     Attributes:
-        runs: how many runs have started on it, so that one of them can tell that another has started.
+        rewinds: how often a run has started on it or it was cleared, so that a run in progress can tell that what it
+            has encoded may be gone.
         fork: the length at which a later prompt is likely to diverge from this one. When that many are held, a
             snapshot of the rings is taken, so that going back there costs nothing. At most the prompt's length.
     """
 
     def __init__(self, model: DiffusionGemma, layer_devices: torch.device | Sequence[torch.device]) -> None:
-        self.runs = 0
+        self.rewinds = 0
         self.fork: int | None = None
         self._model = model
         self._device = model.norm.weight.device
@@ -66,6 +67,7 @@ class PrefixCache:
     @torch.inference_mode()
     def clear(self) -> None:
         """Forgets all positions; the room stays."""
+        self.rewinds += 1
         self.fork = None
         if self._kv_cache is not None:
             self._kv_cache.rewind(0)
@@ -81,7 +83,7 @@ class PrefixCache:
         Returns:
             How many ids of the prompt are held; the rest must be encoded.
         """
-        self.runs += 1
+        self.rewinds += 1
         if self._kv_cache is None or self._kv_cache.capacity != capacity:
             self._kv_cache = None  # frees the old buffers before the new ones are made
             self._ids.clear()

@@ -294,9 +294,24 @@ def test_a_run_that_another_one_has_overtaken_does_not_go_on(tmp_path: Path) -> 
     overtaken = engine.generate("hi", options(), prefix_cache=prefix_cache)
     next(overtaken)
     finished = list(engine.generate("hi", options(), prefix_cache=prefix_cache))[-1]
-    with pytest.raises(UsageError, match="another run started on this prefix cache before this one was over"):
+    with pytest.raises(UsageError, match="another run started on it, before this one was over"):
         next(overtaken)
     assert isinstance(finished, RunFinished)
+
+
+@pytest.mark.parametrize("kind", [Prefilled, BlockStarted, DenoiseStep, BlockCommitted])
+def test_a_run_whose_prefix_cache_was_cleared_does_not_go_on(tmp_path: Path, kind: type[Event]) -> None:
+    """What it encoded after that would be at the wrong positions."""
+    engine = scripted(tmp_path, [A] * 8)
+    prefix_cache = engine.new_prefix_cache()
+    events = engine.generate("hi", options(), prefix_cache=prefix_cache)
+    while not isinstance(next(events), kind):
+        pass
+    prefix_cache.clear()
+    with pytest.raises(UsageError, match="this prefix cache was cleared"):
+        next(events)
+    assert prefix_cache.ids == ()
+    assert isinstance(list(engine.generate("hi", options(), prefix_cache=prefix_cache))[-1], RunFinished)
 
 
 def test_the_next_run_may_start_as_soon_as_one_has_said_that_it_is_finished(tmp_path: Path) -> None:
