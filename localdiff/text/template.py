@@ -21,6 +21,7 @@ from localdiff.checkpoint_files import (
     require_readable,
 )
 from localdiff.errors import UsageError, WeightsError, kind_of, one_line
+from localdiff.sizes import is_finite
 from localdiff.text.shield import Shield
 
 if TYPE_CHECKING:
@@ -241,12 +242,16 @@ def _plain(value: Any, place: str, depth: int = 0) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
+        if not is_finite(value):  # of some more digits Python writes no text
+            raise UsageError(f"`{place}` holds a whole number that is larger than any float")
         return int.__int__(value)
     if isinstance(value, float):
         return float.__float__(value)
     if depth == MAX_DEPTH:
         raise UsageError(f"`{place}` is nested deeper than {MAX_DEPTH} levels")
-    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+    if isinstance(value, Mapping):
+        if strange := [key for key in value if not isinstance(key, str)]:
+            raise UsageError(f"`{place}` holds a mapping with {kind_of(strange[0])} as a key; keys are text")
         return {str.__str__(key): _plain(item, place, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item, place, depth + 1) for item in value]

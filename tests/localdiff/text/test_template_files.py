@@ -229,7 +229,9 @@ def test_a_message_may_be_nested_as_deep_as_is_said(tmp_path: Path) -> None:
     [
         ({"at": datetime(2026, 1, 1)}, "`at` holds a `datetime`"),
         ({"content": [b"Hi"]}, "`content` holds a `bytes`"),
-        ({"extra": {1: 2}}, "`extra` holds a `dict`"),
+        ({"extra": {1: 2}}, "`extra` holds a mapping with an `int` as a key"),
+        ({"extra": [10**5000]}, "`extra` holds a whole number that is larger than any float"),
+        ({"extra": -(10**5000)}, "`extra` holds a whole number that is larger than any float"),
         ({"content": nested(MAX_DEPTH + 1)}, "nested deeper"),
         ({"content": nested(50_000)}, "nested deeper"),
     ],
