@@ -196,6 +196,36 @@ def test_reference_noise_reads_the_canvas_whole(monkeypatch: pytest.MonkeyPatch)
         noise.sample(torch.ones(1, 5), 1)
 
 
+@pytest.mark.parametrize(("threads", "rows"), [(1, 1), (3, 3), (64, 32)])
+def test_a_block_has_a_row_for_each_thread_of_a_cpu_up_to_the_limit(
+    monkeypatch: pytest.MonkeyPatch, threads: int, rows: int
+) -> None:
+    vocab_size = 256
+    monkeypatch.setattr(reading, "_CACHED_ELEMENTS", vocab_size)
+    monkeypatch.setattr(reading, "MAX_ELEMENTS", 32 * vocab_size)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    noise = _Blocks()
+    read_logits(sample_logits(rows=70, vocab=vocab_size), softcap=None, temperature=1.0, noise=noise)
+    assert noise.rows == [*[rows] * (70 // rows), *[70 % rows] * (70 % rows > 0)]
+
+
+class _Blocks:
+    """A source of samples that notes how many rows it is asked for."""
+
+    whole_canvas = False
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+
+    def start_step(self, length: int) -> None:
+        del length
+
+    def sample(self, probs: torch.Tensor, first_row: int) -> torch.Tensor:
+        assert first_row == sum(self.rows)
+        self.rows.append(len(probs))
+        return probs.argmax(dim=-1)
+
+
 @pytest.mark.parametrize(
     ("device", "dtype", "words"),
     [("cpu", torch.bfloat16, "cpu and bfloat16"), ("cuda", torch.float32, "cuda and float32")],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 import torch
 from hypothesis import given
@@ -43,6 +46,27 @@ def test_shares_of_the_sum_in_fp64(columns: int) -> None:
     assert (cumulative[rows, found] >= share - 1e-5).all()
 
 
+@contextmanager
+def two_levels() -> Iterator[None]:
+    """However short rows are, as long as they divide evenly."""
+    before, search._MIN_COLUMNS = search._MIN_COLUMNS, 0
+    try:
+        yield
+    finally:
+        search._MIN_COLUMNS = before
+
+
+@given(st.integers(0, 2**32), st.integers(1, 6))
+def test_both_levels_find_what_one_does(seed: int, segments: int) -> None:
+    """Of whole numbers, whose sums are exact in any order."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.randint(4, (32, segments * SEGMENT), generator=generator).float()
+    uniforms = torch.randint(1024, (32,), generator=generator) / 1024
+    with two_levels():
+        found = inverse_cumulative(weights, uniforms)
+    assert torch.equal(found, inverse_cumulative(weights, uniforms))
+
+
 @given(st.integers(0, 2**32), st.integers(1, 6), st.sampled_from([0.0, 2**-24, 0.3, 1 - 2**-24]))
 def test_a_column_without_weight_is_never_found(seed: int, segments: int, uniform: float) -> None:
     generator = torch.Generator().manual_seed(seed)
@@ -50,11 +74,8 @@ def test_a_column_without_weight_is_never_found(seed: int, segments: int, unifor
     weights[torch.rand(weights.shape, generator=generator) < 0.9] = 0.0
     weights[:, :SEGMENT] *= torch.rand(8, 1, generator=generator) < 0.5  # whole segments of nothing
     weights[:, -3] = 1e-9
-    before, search._MIN_COLUMNS = search._MIN_COLUMNS, 0
-    try:
+    with two_levels():
         found = inverse_cumulative(weights, torch.full((8,), uniform))
-    finally:
-        search._MIN_COLUMNS = before
     assert (weights[torch.arange(8), found] > 0).all()
 
 

@@ -41,6 +41,14 @@ def assert_same(cache: KVCache, fresh: KVCache, model: DiffusionGemma = MODEL) -
     torch.testing.assert_close(model.denoise(CANVAS, cache), model.denoise(CANVAS, fresh), atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("capacity", [1, RING - 1, RING, RING + 1])
+def test_no_layer_has_more_room_than_the_whole_cache_or_than_its_window(capacity: int) -> None:
+    sliding, full = (
+        {layer.slots for layer in new_cache(capacity).layers if layer.is_ring is ring} for ring in (True, False)
+    )
+    assert (sliding, full) == ({min(RING, capacity)}, {capacity})
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(
