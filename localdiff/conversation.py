@@ -29,8 +29,8 @@ from localdiff.text.tokenizer import Tokenizer
 
 __all__ = ["IDS", "Conversation"]
 
-# A reply that no template changes, to see what becomes of the prompt before it.
 _REPLIES = {"assistant", "model"}
+# A reply that no template changes, to see what becomes of the prompt before it.
 _ANY_REPLY = {"role": "assistant", "content": "."}
 
 

@@ -40,11 +40,9 @@ class LayerCache:
         return self.keys[:, :used], self.values[:, :used]
 
     def positions(self, length: int) -> Tensor:
-        """Absolute position [min(length, slots)] that each slot of `read(length)` holds."""
-        slots = torch.arange(min(length, self.slots), device=self.keys.device)
-        if length <= self.slots or not self.slots:
-            return slots
+        """Absolute position [min(length, slots)] that each slot of `read(length)` holds: the newest that it is for."""
         newest = length - 1
+        slots = torch.arange(min(length, self.slots), device=self.keys.device)
         return newest - (newest - slots) % self.slots
 
     def write(self, keys: Tensor, values: Tensor, start: int) -> None:
