@@ -120,7 +120,9 @@ class Weight:
             return None
         tile = self._tile(x, self.rows, gated=False, summed=True)
         programs = -(-len(x) // tile.rows) * (self.rows // tile.columns)
-        count = tile.parts or tiles.parts_of(programs, self.scales.shape[1 - self.axis], x.device)
+        groups = self.scales.shape[1 - self.axis]
+        share = -(-groups // (tile.parts or tiles.parts_of(programs, groups, x.device)))
+        count = -(-groups // share)  # of parts that have any group; others would begin behind the last scale
         return None if count == 1 else self._product(x, self.rows, gated=False, parts=count)
 
     def gated(self, x: Tensor) -> Tensor | None:

@@ -6,11 +6,13 @@ import pytest
 import torch
 
 from localdiff.memory_account import CANVAS
+from quant.codecs import CODECS
 from quant.codecs.codec import GROUP
 from quant.cuda import linear as module
 from quant.cuda import tiles
-from quant.cuda.linear import MAX_ROWS, CudaLinear
+from quant.cuda.linear import MAX_ROWS, CudaLinear, Weight
 from quant.cuda.rows import quantize_groups
+from quant.modules.tensor import QuantTensor
 from tests.gpu.kernels import DEVICE, HALVES, needs_triton
 from tests.models.quantized import IN, plain_linear
 
@@ -109,6 +111,21 @@ def test_parts_add_up_to_the_product(codec: str, kind: tiles.MmaKind, monkeypatc
     monkeypatch.setattr(tiles, "parts_of", lambda *_: 1)
     assert fast(x, in_parts=True).shape == expected.shape
     assert fast(x[:0], in_parts=True).shape == (0, 64)
+
+
+@pytest.mark.parametrize(("groups", "wanted", "count"), [(1, 4, 1), (2, 4, 2), (4, 3, 2), (9, 4, 3), (10, 4, 4)])
+def test_no_part_is_without_a_group(groups: int, wanted: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would begin behind the last scale. `localdiff tune` tries four parts of a small model's weights, too."""
+    monkeypatch.setattr(tiles, "parts_of", lambda *_: wanted)
+    weight = QuantTensor.of(CODECS["int8"], torch.randn(64, groups * GROUP, device=DEVICE))
+    x = torch.randn(3, groups * GROUP, device=DEVICE)
+    expected = x @ weight.decode(torch.float32).T
+    parts = Weight.of(weight, "a16").parts(x)
+    if count == 1:
+        assert parts is None
+    else:
+        assert parts is not None and len(parts) == count
+        torch.testing.assert_close(parts.sum(dim=0), expected, atol=2e-5, rtol=2e-5)
 
 
 def test_what_is_decoded_whole_has_no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
