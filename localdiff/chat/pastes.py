@@ -11,7 +11,11 @@ from os.path import commonprefix
 
 LONG = 20
 """A paste of more lines than this is folded."""
-_MARK = re.compile(r"\[pasted [0-9]+ lines(?:, [0-9]+)?\]")
+WIDE = 5_000
+"""One of more characters, too, since no screen has room for them. It is more than a terminal keeps of a paste during a
+reply: whoever is asked for the rest sees where that begins.
+"""
+_MARK = re.compile(r"\[pasted [0-9,]+ (?:lines|characters)(?:, [0-9]+)?\]")
 """What `Pastes.fold` makes, and may have been typed as well."""
 
 
@@ -24,12 +28,13 @@ class Pastes:
     def fold(self, text: str) -> str:
         """What the line shows for a text: itself, or its length."""
         lines = text.count("\n") + (not text.endswith("\n"))
-        if lines <= LONG:
+        if lines <= LONG and len(text) <= WIDE:
             return text
-        mark, number = f"[pasted {lines} lines]", 1
+        length = f"{lines:,} lines" if lines > LONG else f"{len(text):,} characters"
+        mark, number = f"[pasted {length}]", 1
         while self._whole.setdefault(mark, text) != text:
             number += 1
-            mark = f"[pasted {lines} lines, {number}]"
+            mark = f"[pasted {length}, {number}]"
         return mark
 
     def unfold(self, line: str) -> str:

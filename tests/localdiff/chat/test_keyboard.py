@@ -23,7 +23,7 @@ from localdiff.chat.history import open_history
 from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.keyboard import KeyboardReader
 from localdiff.chat.line_display import SeparateCharacters
-from localdiff.chat.pastes import LONG, Pastes
+from localdiff.chat.pastes import LONG, WIDE, Pastes
 
 ENTER, ALT_ENTER, CTRL_J, TAB, UP = "\r", "\x1b\r", "\n", "\t", "\x1b[A"
 CTRL_C, CTRL_D, CTRL_G, CTRL_R, CTRL_Z, HOME = "\x03", "\x04", "\x07", "\x12", "\x1a", "\x01"
@@ -172,8 +172,8 @@ def test_a_long_paste_is_folded_in_the_line_and_whole_in_the_message(typed: Type
     ],
 )
 def test_a_folded_paste_is_deleted_whole_or_not_at_all(typed: TypedReader, keys: str, line: str) -> None:
-    text = "x\n" * 30
-    assert typed(f"see {pasted(text)}{keys}{ENTER}") == line.replace("PASTE", text)
+    for text in ("x\n" * 30, "x" * 6_000):
+        assert typed(f"see {pasted(text)}{keys}{ENTER}") == line.replace("PASTE", text)
 
 
 @pytest.mark.parametrize(
@@ -476,6 +476,17 @@ def test_folding() -> None:
     assert pastes.unfold("[pasted 22 lines]") == "[pasted 22 lines]"
     pastes.clear()
     assert pastes.unfold("[pasted 21 lines]") == "[pasted 21 lines]"
+
+
+def test_a_paste_of_few_lines_is_folded_where_it_is_long() -> None:
+    pastes = Pastes()
+    assert pastes.fold("x" * WIDE) == "x" * WIDE
+    lines, line, other = "z\n" * WIDE, "x" * (WIDE + 1), "x " * LONG + "y" * (WIDE - 2 * LONG + 1)
+    assert pastes.fold(line) == "[pasted 5,001 characters]"
+    assert pastes.fold(other) == "[pasted 5,001 characters, 2]"
+    assert pastes.fold(lines) == "[pasted 5,000 lines]"
+    marks = "a [pasted 5,001 characters] b [pasted 5,001 characters, 2] [pasted 5,000 lines]"
+    assert pastes.unfold(marks) == f"a {line} b {other} {lines}"
 
 
 def test_what_was_pasted_is_not_unfolded_again() -> None:
