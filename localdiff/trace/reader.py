@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 from localdiff.errors import ArgumentError, TraceError, UsageError
 from localdiff.events import SCHEMA_VERSION, Event
+from localdiff.sizes import shown_size
 from localdiff.strict_json import Malformed, decode, parse
 from localdiff.trace.header import VERSION, Header
 from localdiff.trace.lines import Earlier, decode_event
@@ -42,7 +43,7 @@ def read_trace(path: Path) -> Trace:
     """
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise _no_trace(str(path))
+            raise _too_large(str(path))
         with path.open("rb") as file:
             return read_stream(file, str(path))
     except OSError as error:
@@ -63,7 +64,7 @@ def read_stream(file: BinaryIO, name: str) -> Trace:
     while piece := file.read(min(_PIECE, MAX_BYTES + 1 - len(data))):
         data += piece
     if len(data) > MAX_BYTES:
-        raise _no_trace(name)
+        raise _too_large(name)
     return parse_trace(bytes(data), name)
 
 
@@ -181,6 +182,10 @@ class _Body:
 
 def _no_trace(name: str) -> TraceError:
     return TraceError(f"`{name}` is not a trace", "`localdiff run --record FILE PROMPT` records one")
+
+
+def _too_large(name: str) -> TraceError:
+    return TraceError(f"`{name}` is larger than {shown_size(MAX_BYTES)}, the most that is read of a trace")
 
 
 def _damaged(name: str, number: int, reason: str) -> TraceError:

@@ -301,7 +301,7 @@ def test_blocks_gather_what_belongs_to_them() -> None:
     assert trace.token_ids == trace.finished.token_ids
 
 
-def test_what_has_no_end_is_not_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_no_end_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Endless(io.RawIOBase):
         given = 0
 
@@ -316,9 +316,12 @@ def test_what_has_no_end_is_not_read_whole(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr("localdiff.trace.reader.MAX_BYTES", 1000)
     endless = Endless()
-    with pytest.raises(TraceError, match="`standard input` is not a trace"):
+    with pytest.raises(TraceError, match=r"`standard input` is larger than 1 KB, the most that is read of a trace"):
         read_stream(io.BufferedReader(endless, 100), "standard input")
     assert endless.given < 3000
+    (tmp_path / "t.jsonl").write_bytes(b"{" * 1001)
+    with pytest.raises(TraceError, match=r"t\.jsonl` is larger than 1 KB"):
+        read_trace(tmp_path / "t.jsonl")
 
 
 def test_reading_takes_no_more_memory_than_the_trace() -> None:
