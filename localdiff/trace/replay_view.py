@@ -64,7 +64,8 @@ class ReplayView:
         columns = size.columns - 1
         if moment.is_final:
             ending = self._ending(moment.scene, columns)
-            return [*self._above(moment.passages, columns, size.rows - len(ending)), *ending], Drawn()
+            rows = [*self._above(moment.passages, columns, size.rows - len(ending)), *ending]
+            return rows[-size.rows :], Drawn()
         picture = self._view.picture(moment.scene, size, drawn)
         room = size.rows - len(picture.rows)
         return [*self._above(moment.passages, columns, room), *picture.rows[: size.rows]], picture.drawn

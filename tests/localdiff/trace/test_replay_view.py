@@ -20,7 +20,7 @@ from tests.fakes.traces import HEADER, condensed, hostile_trace, scripted, trace
 from tests.screens import hostile
 
 TRACE = condensed(blocks=3, steps=4, length=40)
-SIZES = [Size(20, 5), Size(24, 6), Size(40, 8), Size(76, 24), Size(120, 60), Size(3, 2)]
+SIZES = [Size(20, 5), Size(24, 6), Size(40, 8), Size(76, 24), Size(120, 60), Size(3, 2), Size(30, 1)]
 
 
 def texts(view: ReplayView, player: Player, size: Size) -> list[str]:
