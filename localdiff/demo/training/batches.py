@@ -60,7 +60,12 @@ class Batches:
     def __init__(
         self, draw: Draw, *, seed: int, batch_size: int, batch_rows: int, canvas_length: int, pad_id: int
     ) -> None:
-        """`batch_size` is the mean number of sequences, `batch_rows` the most rows of encoder and canvas together."""
+        """Takes how examples are drawn, and how many.
+
+        Args:
+            batch_size: mean number of sequences that are drawn for a batch.
+            batch_rows: most rows, of encoder and canvas together; sequences beyond them are left out.
+        """
         self._draw = draw
         self._seed = seed
         self._batch_size = batch_size
