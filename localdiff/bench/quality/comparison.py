@@ -251,20 +251,22 @@ def _pair(index: int, first: Observed, second: Observed) -> Pair:
 
 def _row(group: str, pairs: Sequence[Pair]) -> Row:
     runs = [list(zip(pair.first, pair.second, strict=True)) for pair in pairs]
-    steps = estimate([fmean(a.steps_a_block for a, _ in each) for each in runs])
-    change = estimate([fmean(b.steps_a_block - a.steps_a_block for a, b in each) for each in runs])
-    judged = all(answer.right is not None for each in runs for pair in each for answer in pair)
+
+    def mean(value: Callable[[Answer, Answer], float], largest: float | None = None) -> Estimate:
+        """Over the questions, each with the mean of its seeds."""
+        return estimate([fmean(value(a, b) for a, b in each) for each in runs], largest=largest)
+
+    judged = all(answer.right is not None for each in runs for both in each for answer in both)
+    steps = mean(lambda a, _: a.steps_a_block)
     return Row(
         group=group,
         questions=len(pairs),
         runs=sum(map(len, runs)),
-        score=estimate([fmean(bool(a.right) for a, _ in each) for each in runs], largest=1.0) if judged else None,
-        score_change=estimate([fmean(bool(b.right) - bool(a.right) for a, b in each) for each in runs], largest=1.0)
-        if judged
-        else None,
+        score=mean(lambda a, _: bool(a.right), 1.0) if judged else None,
+        score_change=mean(lambda a, b: bool(b.right) - bool(a.right), 1.0) if judged else None,
         steps=steps,
-        steps_change=change.scaled(1 / steps.mean),
+        steps_change=mean(lambda a, b: b.steps_a_block - a.steps_a_block).scaled(1 / steps.mean),
         divergence=estimate([pair.divergence for pair in pairs if pair.divergence is not None]),
         agreement=estimate([pair.agreement for pair in pairs if pair.agreement is not None], largest=1.0),
-        same=estimate([fmean(a.ids == b.ids for a, b in each) for each in runs], largest=1.0),
+        same=mean(lambda a, b: a.ids == b.ids, 1.0),
     )
