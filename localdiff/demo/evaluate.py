@@ -18,6 +18,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from statistics import fmean
 from typing import Any
 
 from localdiff.conversation import IDS, Conversation
@@ -27,7 +28,7 @@ from localdiff.demo.leaving import leaving
 from localdiff.demo.scoring import score
 from localdiff.demo.skills import ALL_SKILLS, SKILLS, Example
 from localdiff.engine import Engine
-from localdiff.events import RunFinished, TextCommitted
+from localdiff.events import BlockStats, RunFinished, TextCommitted
 from localdiff.options import GenerateOptions
 
 
@@ -71,23 +72,22 @@ def held_out(skill: str, count: int, behind: Sequence[str] = ()) -> list[Example
 
 def evaluate(engine: Engine, skill: str, *, prompts: int, seeds: Sequence[int], behind: Sequence[str] = ()) -> Score:
     """Asks `prompts` held-out questions of a skill once with each seed; see `held_out`."""
-    steps, converged = [], 0
     examples = held_out(skill, prompts, behind)
     right = [0] * len(examples)
+    blocks: list[BlockStats] = []
     for seed in seeds:
         for number, example in enumerate(examples):
             answer, finished = _answer(engine, example, seed)
             right[number] += score(example, answer)
-            steps += [block.steps for block in finished.stats.blocks]
-            converged += sum(block.reason == "converged" for block in finished.stats.blocks)
+            blocks += finished.stats.blocks
     accuracy = estimate([count / len(seeds) for count in right], largest=1.0)
     return Score(
         skill=skill,
         runs=len(examples) * len(seeds),
         accuracy=accuracy.mean,
         margin=None if math.isinf(accuracy.margin) else accuracy.margin,
-        steps=sum(steps) / len(steps),
-        converged=converged / len(steps),
+        steps=fmean(block.steps for block in blocks),
+        converged=fmean(block.reason == "converged" for block in blocks),
     )
 
 
