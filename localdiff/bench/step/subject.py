@@ -6,7 +6,6 @@ Knows how to get a model and whether it fits; knows nothing about clocks except 
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import torch
 from localdiff.bench.step.layers import Layers
 from localdiff.bench.step.random_weights import random_model, stored_as
 from localdiff.bench.step.released import released_config
+from localdiff.bench.step.work import weight_bytes
 from localdiff.denoising import Denoiser, compare_kernels
 from localdiff.download_plan import ConfirmDownload, confirm_silently
 from localdiff.errors import ResourceError, UsageError, gpu_failure, is_out_of_memory, one_line
@@ -43,8 +43,6 @@ from localdiff.memory_account import SLACK_BESIDES_CONTEXT, HeldTensor, MemoryAc
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.sizes import shown_size
-from quant.codecs import CODECS
-from quant.codecs.codec import stored_bytes
 from quant.cuda.parity import Expectation, ParityError
 from quant.cuda.timed import timed_count
 from quant.recipe import RECIPES, Recipe, recipe_named
@@ -147,7 +145,9 @@ def random_subject(
     where = _where_it_fits(_devices(device), partial(_with_room, built, chosen.name, context, kind))
 
     def make(progress: Progress) -> Subject:
-        _tell_of_unused_gpu(device, sum(parameter.numel() for parameter in _sketch(built.config).parameters()))
+        weights = sum(parameter.numel() for parameter in _sketch(built.config).parameters())
+        _tell_of_unused_gpu(device, weights)
+        limit_threads(weights, where)
         began = time.perf_counter()
         network, expectations = _random_network(built.config, chosen, kind, where, progress)
         denoiser = Denoiser.for_device(network, where)
@@ -295,7 +295,6 @@ def _random_network(
     config: ModelConfig, recipe: Recipe, dtype: torch.dtype, device: torch.device, progress: Progress
 ) -> tuple[DiffusionGemma, Sequence[Expectation]]:
     """A network as the loader leaves one, and plain results that its fast modules must give, too."""
-    limit_threads(sum(parameter.numel() for parameter in _sketch(config).parameters()), device)
     network = random_model(
         config,
         recipe,
@@ -338,12 +337,10 @@ def _with_room(built: Blueprint, recipe: str, context: int, dtype: torch.dtype, 
 
 def _account(built: Blueprint, context: int, dtype: torch.dtype, device: torch.device) -> MemoryAccount:
     """What random weights need of the free memory of a device."""
-    tensors, schemes = [], built.schemes
+    tensors = []
     for name, tensor in _sketch(built.config).state_dict().items():
         shape = tuple(tensor.shape)
-        nbytes = (
-            stored_bytes(CODECS[schemes[name]], shape) if schemes[name] in CODECS else math.prod(shape) * dtype.itemsize
-        )
+        nbytes = weight_bytes(built.schemes[name], shape, dtype.itemsize)
         tensors.append(HeldTensor(name=checkpoint_name(name), shape=shape, nbytes=nbytes))
     return MemoryAccount.of(
         tensors,

@@ -125,20 +125,21 @@ class Pass:
             "gate_up_proj": (config.num_experts, 2 * inner, width),
             "down_proj": (config.num_experts, width, inner),
         }
-        weights = sum(self._weight_bytes(prefix + name, shape) for name, shape in shapes.items())
+        weights = sum(self._stored(prefix + name, shape) for name, shape in shapes.items())
         activations = self.itemsize * pairs * (2 * width + 3 * inner)
         return Work(weights * self.experts_hit + activations, 6 * pairs * width * inner)
 
     def _product(self, name: str, out: int, in_: int) -> Work:
-        return Work(
-            self._weight_bytes(name, (out, in_)) + self.itemsize * self.rows * (out + in_), 2 * self.rows * out * in_
-        )
+        moved = self._stored(name, (out, in_)) + self.itemsize * self.rows * (out + in_)
+        return Work(moved, 2 * self.rows * out * in_)
 
-    def _weight_bytes(self, name: str, shape: tuple[int, ...]) -> float:
-        scheme = self.schemes[name]
-        if scheme in CODECS:
-            return stored_bytes(CODECS[scheme], shape)
-        return self.itemsize * math.prod(shape)
+    def _stored(self, name: str, shape: tuple[int, ...]) -> int:
+        return weight_bytes(self.schemes[name], shape, self.itemsize)
+
+
+def weight_bytes(scheme: str, shape: tuple[int, ...], itemsize: int) -> int:
+    """Bytes of a parameter that is stored in a scheme; one that is not quantized has `itemsize` for each number."""
+    return stored_bytes(CODECS[scheme], shape) if scheme in CODECS else itemsize * math.prod(shape)
 
 
 def by_part(works: Mapping[Place, Work]) -> dict[Part, Work]:
