@@ -9,16 +9,7 @@ from collections.abc import Sequence
 from string import Template
 
 from localdiff.trace.comparison.compare import Comparison, Stretch
-from localdiff.trace.comparison.rows import (
-    BLOCK_HEAD,
-    GAP_HEAD,
-    TIMING_HEAD,
-    block_rows,
-    gap_rows,
-    timing_rows,
-    token_counts,
-    verdict,
-)
+from localdiff.trace.comparison.rows import block_rows, gap_rows, timing_rows, token_counts, verdict
 from localdiff.trace.page import assets, markup
 from localdiff.trace.page.data import PageData, embedded
 from localdiff.trace.trace import Trace
@@ -39,9 +30,9 @@ def diff_page(one: Trace, other: Trace, comparison: Comparison, names: tuple[str
         settings=_settings(comparison),
         counts=token_counts(comparison),
         texts="".join(_text(side, comparison.stretches) for side in (0, 1)),
-        blocks=_table(BLOCK_HEAD, block_rows(comparison, missing="–")),
-        gaps=_table(GAP_HEAD, gap_rows(comparison)),
-        timing=_table(TIMING_HEAD, timing_rows(traces, missing="–")),
+        blocks=_table(block_rows(comparison, missing="–")),
+        gaps=_table(gap_rows(comparison)),
+        timing=_table(timing_rows(traces, missing="–")),
         provenance="".join(f'<dl class="provenance">{markup.provenance(trace)}</dl>' for trace in traces),
         figures_a=embedded(first.figures),
         blob_a=first.blob,
@@ -71,7 +62,7 @@ def _head(letter: str, name: str, trace: Trace) -> str:
 def _settings(comparison: Comparison) -> str:
     if not comparison.settings:
         return '<p class="quiet">Every setting is the same.</p>'
-    table = _table(("differs before the start", "A", "B"), comparison.settings)
+    table = _table([("differs before the start", "A", "B"), *comparison.settings])
     return f'<div class="wide settings">{table}</div>'
 
 
@@ -88,9 +79,11 @@ def _text(side: int, stretches: Sequence[Stretch]) -> str:
     return f'<div class="text"><h3>{"AB"[side]}</h3>{body}</div>'
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """A table with its head first."""
+    head, *others = rows
     heads = "".join(f'<th scope="col">{markup.safe(cell)}</th>' for cell in head)
-    body = "".join(f"<tr>{''.join(f'<td>{markup.safe(_line(cell))}</td>' for cell in row)}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(f'<td>{markup.safe(_line(cell))}</td>' for cell in row)}</tr>" for row in others)
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
 
 

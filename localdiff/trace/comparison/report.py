@@ -9,16 +9,7 @@ from collections.abc import Sequence
 
 from localdiff.sizes import counted
 from localdiff.trace.comparison.compare import Comparison, Stretch
-from localdiff.trace.comparison.rows import (
-    BLOCK_HEAD,
-    GAP_HEAD,
-    TIMING_HEAD,
-    block_rows,
-    gap_rows,
-    timing_rows,
-    token_counts,
-    verdict,
-)
+from localdiff.trace.comparison.rows import block_rows, gap_rows, timing_rows, token_counts, verdict
 from localdiff.trace.trace import Trace
 from localdiff.view.columns import aligned, folded
 from localdiff.view.sanitize import safe_piece
@@ -64,11 +55,11 @@ def _settings(comparison: Comparison, width: int | None) -> str:
 
 
 def _blocks(comparison: Comparison, width: int | None) -> str:
-    return _table([BLOCK_HEAD, *block_rows(comparison, missing="-")], ">>>>>>>>", width)
+    return _table(block_rows(comparison, missing="-"), ">>>>>>>>", width)
 
 
 def _gaps(comparison: Comparison, width: int | None) -> str:
-    return _table([GAP_HEAD, *gap_rows(comparison)], ">>>>>", width) if comparison.gaps else ""
+    return _table(gap_rows(comparison), ">>>>>", width) if comparison.gaps else ""
 
 
 def _tokens(comparison: Comparison) -> str:
@@ -90,7 +81,7 @@ def _stretch(stretch: Stretch) -> str:
 
 
 def _timing(traces: tuple[Trace, Trace], width: int | None) -> str:
-    return _table([TIMING_HEAD, *timing_rows(traces, missing="-")], "<>>>>>>", width)
+    return _table(timing_rows(traces, missing="-"), "<>>>>>>", width)
 
 
 def _table(rows: Sequence[Sequence[str]], sides: str, width: int | None) -> str:

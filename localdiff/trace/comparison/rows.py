@@ -1,4 +1,4 @@
-"""What the report and the page both say: two sentences, and the rows of the tables.
+"""What the report and the page both say: two sentences, and the rows of the tables, their heads first.
 
 Knows wording and columns; knows nothing about how a table looks. `missing` stands for what one of the runs does not
 have.
@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from localdiff.trace.comparison.compare import Comparison
 from localdiff.trace.trace import Trace
 
-BLOCK_HEAD = ("block", "steps A", "B", "seconds A", "B", "diverge at step", "position", "tokens differ")
-GAP_HEAD = ("step", "blocks", "mean entropy A, nats", "B", "B minus A")
-TIMING_HEAD = ("", "steps", "passes incl. commits", "tokens", "seconds", "tok/s", "tokens per step")
+_BLOCK_HEAD = ("block", "steps A", "B", "seconds A", "B", "diverge at step", "position", "tokens differ")
+_GAP_HEAD = ("step", "blocks", "mean entropy A, nats", "B", "B minus A")
+_TIMING_HEAD = ("", "steps", "passes incl. commits", "tokens", "seconds", "tok/s", "tokens per step")
 
 
 def verdict(
@@ -55,8 +55,8 @@ def token_counts(comparison: Comparison) -> str:
 
 
 def block_rows(comparison: Comparison, *, missing: str) -> list[tuple[str, ...]]:
-    """A row per block, in the columns of `BLOCK_HEAD`."""
-    return [
+    """A row per block."""
+    rows = (
         (
             str(block.number),
             *(missing if steps is None else str(steps) for steps in block.steps),
@@ -66,24 +66,26 @@ def block_rows(comparison: Comparison, *, missing: str) -> list[tuple[str, ...]]
             f"{block.changed} of {block.length}",
         )
         for block in comparison.blocks
-    ]
+    )
+    return [_BLOCK_HEAD, *rows]
 
 
 def gap_rows(comparison: Comparison) -> list[tuple[str, ...]]:
-    """A row per step, in the columns of `GAP_HEAD`."""
-    return [
+    """A row per step."""
+    rows = (
         (str(gap.step), str(gap.blocks), f"{gap.means[0]:.4f}", f"{gap.means[1]:.4f}", f"{gap.gap:+.4f}")
         for gap in comparison.gaps
-    ]
+    )
+    return [_GAP_HEAD, *rows]
 
 
 def timing_rows(traces: Sequence[Trace], *, missing: str) -> list[tuple[str, ...]]:
-    """A row per trace, in the columns of `TIMING_HEAD`."""
-    rows: list[tuple[str, ...]] = []
+    """A row per trace."""
+    rows: list[tuple[str, ...]] = [_TIMING_HEAD]
     for letter, trace in zip("AB", traces, strict=True):
         steps = sum(len(block.steps) for block in trace.blocks)
         if trace.finished is None:
-            rows.append((letter, str(steps), *[missing] * (len(TIMING_HEAD) - 2)))
+            rows.append((letter, str(steps), *[missing] * (len(_TIMING_HEAD) - 2)))
             continue
         stats = trace.finished.stats
         passes = stats.denoise_passes + stats.commit_passes
