@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,8 @@ from localdiff.errors import ResourceError, UsageError
 
 _WITHOUT_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF}
 """What a file system without locks answers; over NFS also EBADF, to a file that is open for reading only."""
+_GLANCE, _PAUSE = 0.1, 0.01
+"""Seconds: a lock held for longer is that of a job, and not of `is_locked`, which tries it; between two tries."""
 
 
 def lock_path(output: Path) -> Path:
@@ -73,6 +76,7 @@ def is_locked(output: Path) -> bool:
 
 def _acquire(path: Path) -> tuple[int, bool] | None:
     """An open file that still has its name, and whether it could be locked; None while another process holds it."""
+    end = time.monotonic() + _GLANCE
     while True:
         handle = _open(path)
         try:
@@ -82,7 +86,10 @@ def _acquire(path: Path) -> tuple[int, bool] | None:
             raise
         if is_held is False:
             os.close(handle)
-            return None
+            if time.monotonic() >= end:
+                return None
+            time.sleep(_PAUSE)
+            continue
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), os.stat(path)):
                 return handle, is_held is True
@@ -94,10 +101,11 @@ def _open(path: Path) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
     except OSError as error:
-        message = f"`{path.parent}` cannot be written: {error.strerror}"
+        reason = "it is not a folder" if isinstance(error, FileExistsError) else error.strerror
+        message = f"`{path.parent}` cannot be written: {reason}"
         if error.errno == errno.ENOSPC:
             raise ResourceError(message, "free some space, or choose a directory on another disk") from error
-        raise UsageError(message, "choose a directory that you may write to") from error
+        raise UsageError(message, "check its permissions, or choose another directory") from error
 
 
 def _lock(handle: int, path: Path) -> bool | None:

@@ -48,6 +48,14 @@ def test_a_second_job_is_refused_until_the_first_ends(tmp_path: Path) -> None:
         pass
 
 
+def test_somebody_who_looks_for_a_job_stops_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`is_locked` holds the lock for a moment, in which a job may begin."""
+    lock, tries = lock_module._lock, [False, False]
+    monkeypatch.setattr(lock_module, "_lock", lambda *arguments: tries.pop() if tries else lock(*arguments))
+    with locked(tmp_path / "x") as is_held:
+        assert is_held
+
+
 def test_of_a_lock_that_cannot_be_opened_nothing_is_known(tmp_path: Path) -> None:
     """As that of another user who lets nobody read it; a list of models has to go on."""
     lock_path(tmp_path / "x").symlink_to(lock_path(tmp_path / "x"))
@@ -137,5 +145,5 @@ def test_a_disk_without_room_for_a_lock_is_called_full(tmp_path: Path, monkeypat
 
 def test_a_folder_that_refuses(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="cannot be written"), locked(tmp_path / "file" / "x"):
+    with pytest.raises(UsageError, match="cannot be written: it is not a folder"), locked(tmp_path / "file" / "x"):
         pass
