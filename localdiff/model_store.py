@@ -27,6 +27,8 @@ from quant import MANIFEST_FILE, RECIPES, released
 from quant.names import DISCARDED, JOB_FILE, PARTIAL, discarded_directory, output_directory
 
 MODEL = released.MODEL
+_LOOKS = 3
+"""Times that a directory is looked at which is renamed meanwhile, as a job does when it ends."""
 
 State = Literal["finished", "running", "unfinished", "damaged", "unreadable"]
 
@@ -136,7 +138,8 @@ def stored_models(env: Mapping[str, str] = os.environ) -> list[StoredModel]:
     Raises:
         WeightsError: the folder cannot be read.
     """
-    return [_inspect(directory, env) for directory in _directories(env)]
+    found = (_inspect_settled(directory, env) for directory in _directories(env))
+    return [model for model in found if model is not None]
 
 
 def find(name: str, env: Mapping[str, str] = os.environ) -> StoredModel:
@@ -225,6 +228,17 @@ def _directories(env: Mapping[str, str]) -> Iterator[Path]:
             yield from (folder / name for name in names if os.path.isdir(folder / name) and not name.startswith("."))
     except PermissionError as error:
         raise WeightsError(f"`{folder}` cannot be used: {error.strerror}", CHECK_PERMISSIONS) from error
+
+
+def _inspect_settled(directory: Path, env: Mapping[str, str]) -> StoredModel | None:
+    """What is in a directory; None where it is gone by now. One that a job replaces meanwhile is looked at again."""
+    for _ in range(_LOOKS):
+        with suppress(FileNotFoundError):
+            before = os.stat(directory)
+            model = _inspect(directory, env)
+            if os.path.samestat(before, os.stat(directory)):
+                return model
+    return None
 
 
 def _inspect(directory: Path, env: Mapping[str, str]) -> StoredModel:

@@ -288,6 +288,28 @@ def test_a_model_that_is_not_there(env: dict[str, str]) -> None:
     assert raised.value.hint == "there is `y`"
 
 
+@pytest.mark.parametrize("when", ["_damage", "_barred_file"])
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_model_that_is_replaced_or_deleted_while_it_is_looked_at_is_what_it_is_in_the_end(
+    env: dict[str, str], monkeypatch: pytest.MonkeyPatch, when: str, replaced: bool
+) -> None:
+    for name, recipe in {"a": "int8", "b": "4bit"}.items():
+        manifest = {"recipe": {"name": recipe}, "shards": {"model.safetensors": {"bytes": 1000}}}
+        (make(env, name) / "quant.json").write_text(json.dumps(manifest))
+    first, look = paths.models_dir(env) / "a", getattr(model_store, when)
+
+    def moved(directory: Path) -> object:
+        if directory == first and not first.with_name("a.discarded").exists():
+            first.rename(first.with_name("a.discarded"))
+            if replaced:
+                first.with_name("b").rename(first)
+        return look(directory)
+
+    monkeypatch.setattr(model_store, when, moved)
+    (found,) = stored_models(env)
+    assert (found.name, found.state, found.recipe) == ("a" if replaced else "b", "finished", "4bit")
+
+
 @pytest.mark.parametrize("name", ["b-4bit", "b-4bit.partial"])
 def test_a_removal_that_is_cut_short_leaves_nothing_that_could_be_taken_for_a_model(
     env: dict[str, str], monkeypatch: pytest.MonkeyPatch, name: str
