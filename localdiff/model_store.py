@@ -78,8 +78,8 @@ def default_model(env: Mapping[str, str] = os.environ) -> str:
         WeightsError: there is none, or more than one candidate; or the folder of models, or the only model that could
             be it, cannot be read.
     """
-    directories = list(_directories(env))
-    finished = [directory.name for directory in directories if is_finished(directory)]
+    there = list(directories(env))
+    finished = [directory.name for directory in there if is_finished(directory)]
     for recipe in RECIPES:
         name = f"{MODEL.split('/')[-1]}-{recipe}"
         if name in finished and _source(paths.models_dir(env) / name) == MODEL:
@@ -92,7 +92,7 @@ def default_model(env: Mapping[str, str] = os.environ) -> str:
         raise WeightsError(
             f"no model was named, and {len(others)} are here", f"`-m` takes one of {', '.join(sorted(others))}"
         )
-    for directory in directories:
+    for directory in there:
         if (why := refusal(directory / MANIFEST_FILE)) is not None:
             raise WeightsError(f"no model was named, and `{directory}` cannot be read: {why}", CHECK_PERMISSIONS)
     raise WeightsError(
@@ -138,7 +138,7 @@ def stored_models(env: Mapping[str, str] = os.environ) -> list[StoredModel]:
     Raises:
         WeightsError: the folder cannot be read.
     """
-    found = (_inspect_settled(directory, env) for directory in _directories(env))
+    found = (_inspect_settled(directory, env) for directory in directories(env))
     return [model for model in found if model is not None]
 
 
@@ -214,7 +214,12 @@ def _place(name: str) -> Path | None:
     return paths.models_dir() / name if is_name else None
 
 
-def _directories(env: Mapping[str, str]) -> Iterator[Path]:
+def directories(env: Mapping[str, str]) -> Iterator[Path]:
+    """Every directory in the folder of models, unfinished ones too, by name.
+
+    Raises:
+        WeightsError: the folder cannot be read.
+    """
     folder = paths.models_dir(env)
     if (obstacle := paths.obstacle(folder)) is not None:
         raise WeightsError(

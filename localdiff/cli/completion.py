@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from localdiff import paths
@@ -18,9 +19,8 @@ from localdiff.adapter_reference import shipped_adapters
 from localdiff.cli.help import first_sentence
 from localdiff.cli.lazy import loaded
 from localdiff.config import KEYS
-from localdiff.errors import ResourceError, UsageError
+from localdiff.errors import ResourceError, UsageError, WeightsError
 from localdiff.identity import DEMO
-from quant import MANIFEST_FILE
 
 WORD_VARIABLE = "_LOCALDIFF_WORD"
 """The unfinished word, from a shell that cannot pass an empty argument."""
@@ -192,16 +192,25 @@ def _settings(name: str, env: Mapping[str, str]) -> list[Candidate]:
     return _words({"device": _DEVICES, "switch": ("true", "false")}.get(key.kind, key.choices))
 
 
-def _stored_models(env: Mapping[str, str]) -> list[Candidate]:
-    try:
-        names = sorted(entry.parent.name for entry in paths.models_dir(env).glob(f"*/{MANIFEST_FILE}"))
-    except (OSError, UsageError):  # of a folder that cannot be read or is not named in full
-        names = []
-    return _words(names, "quantized on this machine")
-
-
 def _models(env: Mapping[str, str]) -> list[Candidate]:
-    return [Candidate("plain", DEMO, "the small model of this package"), *_stored_models(env), DIRECTORIES]
+    from localdiff.model_store import is_finished
+
+    stored = _words(_stored(env, is_finished), "quantized on this machine")
+    return [Candidate("plain", DEMO, "the small model of this package"), *stored, DIRECTORIES]
+
+
+def _removable_models(env: Mapping[str, str]) -> list[Candidate]:
+    return _words(_stored(env, lambda directory: True), "on this machine")
+
+
+def _stored(env: Mapping[str, str], is_meant: Callable[[Path], bool]) -> list[str]:
+    """Names in the folder of models."""
+    from localdiff.model_store import directories
+
+    try:
+        return [directory.name for directory in directories(env) if is_meant(directory)]
+    except (OSError, UsageError, WeightsError):  # of a folder that cannot be read or is not named in full
+        return []
 
 
 def _sessions(env: Mapping[str, str]) -> list[Candidate]:
@@ -237,7 +246,7 @@ def _skills(_env: Mapping[str, str]) -> list[Candidate]:
 
 
 _BY_NAME: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
-    "rm name": _stored_models,
+    "rm name": _removable_models,
     "chat session": _sessions,
     "replay file": _traces,
     "check file": _traces,

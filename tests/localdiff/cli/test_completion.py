@@ -108,10 +108,18 @@ def test_models_on_this_machine_are_offered(tmp_path: Path) -> None:
         (tmp_path / "models" / name).mkdir(parents=True)
         (tmp_path / "models" / name / "quant.json").touch()
     (tmp_path / "models" / "other.partial").mkdir()
+    (tmp_path / "models" / "whole.partial").mkdir()
+    (tmp_path / "models" / "whole.partial" / "quant.json").touch()  # of a job that was stopped while it verified
     env = {"LOCALDIFF_HOME": str(tmp_path)}
     values = [line.split("\t")[1:2] for line in answer(GROUP, "fish", ["run", "-m", ""], env).splitlines()]
     assert values == [["demo"], ["a model"], ["finished-4bit"], []]
     assert offers("models", "rm", "fin", env=env) == ["finished-4bit"]
+    assert offers("models", "rm", "", env=env)[1:] == [
+        "finished-4bit",
+        "other.partial",
+        "strange\x1b[2J\n",
+        "whole.partial",
+    ]
     assert offers("models", "rm", "", env={"LOCALDIFF_HOME": "not a full path"}) == []
 
 
