@@ -9,7 +9,8 @@ import os
 import secrets
 import threading
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ from localdiff.engine.prefill import prefill
 from localdiff.engine.prefix_cache import PrefixCache
 from localdiff.engine.run import Run, adapter_may_be_at_fault, end_ids_of
 from localdiff.engine.stats import StatsKeeper
-from localdiff.errors import ContextError, UsageError
+from localdiff.errors import ContextError
 from localdiff.events import BlockCommitted, Event, FinishReason, RunFinished, RunStarted, TextCommitted
 from localdiff.hardware import hardware_name
 from localdiff.identity import ModelIdentity
@@ -191,15 +192,13 @@ class Engine:
         check_prefix_cache(prefix_cache, self.model)
         # 1. The prompt becomes tokens.
         run = self._start(prompt, options, noise, stop_rule, prefix_cache)
-        rewinds = run.prefix_cache.rewinds
         try:
-            for event in self._answer(run, cancel):
-                yield event
-                if run.prefix_cache.rewinds != rewinds and not isinstance(event, RunFinished):
-                    raise UsageError(
-                        "this prefix cache was cleared, or another run started on it, before this one was over",
-                        "finish a run, or close its iterator, before the next one on the same conversation",
-                    )
+            with closing(self._answer(run, cancel)) as events:
+                event: Event | None = None
+                while not isinstance(event, RunFinished):
+                    with run.alone():
+                        event = next(events)
+                    yield event
         finally:
             if prefix_cache is None:
                 self._spare.append(run.prefix_cache)  # for the next run; one that began meanwhile has its own
@@ -209,7 +208,7 @@ class Engine:
         self._spare.clear()
         return PrefixCache(self.model, self.layer_devices)
 
-    def _answer(self, run: Run, cancel: threading.Event) -> Iterator[Event]:
+    def _answer(self, run: Run, cancel: threading.Event) -> Generator[Event, None, None]:
         yield run.started
         # 2. The encoder writes them into the cache; the last ones may be left to the first denoise step.
         commit_ids = yield from prefill(run, cancel, chunk=self.prefill_chunk, max_left=self._max_left)
@@ -321,7 +320,8 @@ class Engine:
         capacity = size if prefix_cache else max(len(ids) + limit, self.context_size(GenerateOptions()))
         # Only now that nothing can be refused any more: what the cache holds is cut to this prompt.
         prefix_cache = prefix_cache or self._take_spare()
-        cached_tokens = prefix_cache.start_run(ids, capacity)
+        with prefix_cache.lock:
+            cached_tokens, rewinds = prefix_cache.start_run(ids, capacity), prefix_cache.rewinds
         return Run(
             started=started,
             prompt=ids,
@@ -332,6 +332,7 @@ class Engine:
             noise=noise,
             prefix_cache=prefix_cache,
             cached_tokens=cached_tokens,
+            rewinds=rewinds,
             stats=StatsKeeper(prompt_tokens=len(ids), device=self._device),
             reply=ReplyDecoder(self.tokenizer, tool_calls=options.tool_calls, prompt=ids),
         )

@@ -11,6 +11,7 @@ cache equals a prefill of the ids that are held: they are let go before anything
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
@@ -30,12 +31,14 @@ class PrefixCache:
     Attributes:
         rewinds: how often a run has started on it or it was cleared, so that a run in progress can tell that what it
             has encoded may be gone.
+        lock: held by a run while it starts and while it computes an event, and by `clear`.
         fork: the length at which a later prompt is likely to diverge from this one. When that many are held, a
             snapshot of the rings is taken, so that going back there costs nothing. At most the prompt's length.
     """
 
     def __init__(self, model: DiffusionGemma, layer_devices: torch.device | Sequence[torch.device]) -> None:
         self.rewinds = 0
+        self.lock = threading.Lock()
         self.fork: int | None = None
         self._model = model
         self._device = model.norm.weight.device
@@ -67,11 +70,12 @@ class PrefixCache:
     @torch.inference_mode()
     def clear(self) -> None:
         """Forgets all positions; the room stays."""
-        self.rewinds += 1
-        self.fork = None
-        if self._kv_cache is not None:
-            self._kv_cache.rewind(0)
-        self._ids.clear()
+        with self.lock:
+            self.rewinds += 1
+            self.fork = None
+            if self._kv_cache is not None:
+                self._kv_cache.rewind(0)
+            self._ids.clear()
 
     @torch.inference_mode()
     def start_run(self, prompt: Sequence[int], capacity: int) -> int:

@@ -15,7 +15,7 @@ from localdiff.diffusion.settings import SamplerSettings
 from localdiff.diffusion.stopping import StopRule
 from localdiff.engine.prefix_cache import PrefixCache
 from localdiff.engine.stats import StatsKeeper
-from localdiff.errors import WeightsError
+from localdiff.errors import UsageError, WeightsError
 from localdiff.events import Channel, FinishReason, RunStarted
 from localdiff.text.detok import ReplyDecoder
 
@@ -28,6 +28,7 @@ class Run:
         started: what the run announced at its start, limits included.
         prompt: ids of the prompt.
         cached_tokens: how many of them were in the cache before the run.
+        rewinds: those of the prefix cache, this run's own included.
         limit_reason: why the run ends if it reaches `started.max_tokens`.
         token_ids: ids committed so far, without end tokens.
     """
@@ -41,9 +42,25 @@ class Run:
     limit_reason: FinishReason
     noise: Noise
     prefix_cache: PrefixCache
+    rewinds: int
     stats: StatsKeeper
     reply: ReplyDecoder
     token_ids: list[int] = field(default_factory=list)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Surrounds what is computed up to an event; other threads wait before they change the prefix cache.
+
+        Raises:
+            UsageError: it was cleared, or another run started on it, since this one did.
+        """
+        with self.prefix_cache.lock:
+            if self.prefix_cache.rewinds != self.rewinds:
+                raise UsageError(
+                    "this prefix cache was cleared, or another run started on it, before this one was over",
+                    "finish a run, or close its iterator, before the next one on the same conversation",
+                )
+            yield
 
     def cut(self, draft: Sequence[int]) -> tuple[tuple[int, ...], FinishReason | None]:
         """The part of a draft that is committed, and why the run ends with it, if it does."""

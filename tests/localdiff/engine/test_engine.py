@@ -8,7 +8,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -297,6 +299,36 @@ def test_a_run_that_another_one_has_overtaken_does_not_go_on(tmp_path: Path) -> 
     with pytest.raises(UsageError, match="another run started on it, before this one was over"):
         next(overtaken)
     assert isinstance(finished, RunFinished)
+
+
+def test_a_run_waits_for_what_another_thread_computes_on_its_prefix_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two passes at once would leave positions of both."""
+    engine = tiny.engine(tmp_path)
+    expected = end_of(engine.generate("b", options())).token_ids
+    prefix_cache, encode = engine.new_prefix_cache(), DiffusionGemma.encode
+    within, further = threading.Event(), threading.Event()
+
+    def wait_once(network: DiffusionGemma, *inputs: Any) -> None:
+        if not within.is_set():
+            within.set()
+            further.wait(60)
+        encode(network, *inputs)
+
+    monkeypatch.setattr(DiffusionGemma, "encode", wait_once)
+    with ThreadPoolExecutor() as threads:
+        overtaken = threads.submit(lambda: list(engine.generate("a", options(), prefix_cache=prefix_cache)))
+        within.wait(60)
+        other = threads.submit(lambda: end_of(engine.generate("b", options(), prefix_cache=prefix_cache)))
+        time.sleep(0.1)
+        begun = prefix_cache.rewinds
+        further.set()
+        assert begun == 1, "the other one has begun meanwhile"
+        assert other.result().token_ids == expected
+        with pytest.raises(UsageError, match="another run started on it"):
+            overtaken.result()
+    assert prefix_cache.kv_cache.length == len(prefix_cache.ids)
 
 
 @pytest.mark.parametrize("kind", [Prefilled, BlockStarted, DenoiseStep, BlockCommitted])
