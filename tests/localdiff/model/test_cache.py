@@ -97,10 +97,11 @@ def test_a_rewind_is_exact_where_a_snapshot_was_taken_and_honest_elsewhere() -> 
     assert cache.length == 0
 
 
-def test_a_rewind_needs_no_snapshot_while_no_ring_has_wrapped() -> None:
-    cache = prefilled(5)
-    assert cache.rewind(3) == 3
-    assert_same(cache, prefilled(3))
+@pytest.mark.parametrize(("length", "kept"), [(RING - 1, 3), (RING, 3), (RING + 1, 0)])
+def test_a_rewind_needs_no_snapshot_while_no_ring_has_wrapped(length: int, kept: int) -> None:
+    cache = prefilled(length)
+    assert cache.rewind(3) == kept
+    assert_same(cache, prefilled(kept))
 
 
 def test_a_rewind_to_where_it_stands_keeps_everything() -> None:
@@ -137,6 +138,13 @@ def test_a_snapshot_is_a_copy_and_the_newest_of_its_length() -> None:
     for layer, (keys, values) in zip((layer for layer in cache.layers if layer.is_ring), held, strict=True):
         assert torch.equal(layer.keys, keys)
         assert torch.equal(layer.values, values)
+
+
+def test_a_snapshot_that_is_there_is_not_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = prefilled(20)
+    cache.snapshot()
+    monkeypatch.setattr(LayerCache, "read", lambda *_: pytest.fail("rings are copied once more"))
+    cache.snapshot()
 
 
 def test_a_window_of_one_keeps_nothing_in_its_ring() -> None:
