@@ -4,7 +4,7 @@ Knows numbers, ids and text in plain Python values; knows nothing about tensors,
 can be recorded, replayed and drawn without torch. From the first release on, `SCHEMA_VERSION` changes whenever a field
 changes its name or its meaning, because traces store these fields; `docs/events.md` is the schema in words.
 
-    RunStarted ─► Prefilled… ─► ┌ BlockStarted ─► DenoiseStep… ─► BlockCommitted ─► TextCommitted? ┐ ─► RunFinished
+    RunStarted ─► Prefilled… ─► ┌ BlockStarted ─► DenoiseStep… ─► BlockCommitted ─► TextCommitted… ┐ ─► RunFinished
                                 └─────────────────────── once per block ───────────────────────────┘
 """
 
