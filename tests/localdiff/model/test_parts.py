@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
 import torch
 from torch.nn.functional import gelu, softmax
 
+from localdiff.model.config import RopeConfig
 from localdiff.model.formulas import rms_norm, rotary_table, rotate
 from quant.modules.embedding import TiedEmbedding
 from tests.models import tiny
@@ -72,6 +74,13 @@ def test_proportional_rope_rotates_a_fraction_with_exponents_over_the_whole_head
     cos, _ = rotary_table(position, sliding, torch.float32)
     angles = [5.0 * (1e4 ** -(2 * i / 8)) for i in range(4)]
     torch.testing.assert_close(cos[0], torch.tensor([math.cos(angle) for angle in angles] * 2))
+
+
+@pytest.mark.parametrize(("fraction", "pairs"), [(0.1, 0), (0.25, 2), (0.3, 2), (0.49, 3), (1.0, 8)])
+def test_a_fraction_of_a_head_is_whole_pairs_rounded_down(fraction: float, pairs: int) -> None:
+    layer = dataclasses.replace(tiny.config().layers[2], rope=RopeConfig(theta=1e6, rotary_fraction=fraction))
+    _, sin = rotary_table(torch.tensor([5]), layer, torch.float32)
+    assert sin[0].nonzero().flatten().tolist() == [*range(pairs), *range(8, 8 + pairs)]
 
 
 def test_rotation_depends_on_distance_alone() -> None:
