@@ -265,6 +265,6 @@ def test_a_text_that_cannot_fit_is_not_tokenized(tokenizer: Tokenizer, monkeypat
     size = 1_500_000
     with pytest.raises(ContextError, match="a text of 1,500,000 characters does not fit into a context of 1,000 tok"):
         tokenizer.encode_literal("a" * size, max_tokens=1_000)
-    for text, limit in ("a" * 9_000, 1_000), ("a" * size, size // longest + 1), ("a" * size, None):
+    for text, limit in ("a" * 9_000, 10), ("a" * size, size // longest + 1), ("a" * size, None):
         with pytest.raises(AssertionError, match="tokenized"):
             tokenizer.encode_literal(text, max_tokens=limit)
