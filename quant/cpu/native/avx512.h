@@ -11,10 +11,14 @@ typedef __m512i whole;  // LANES sums, or LANES times four bytes
 typedef __m512 real;
 
 static inline whole whole_of(int32_t number) { return _mm512_set1_epi32(number); }
+// As in `avx2.h`.
+typedef whole level;
+static inline level level_of(whole bytes, whole *left_out) { return (void)left_out, bytes; }
+static inline whole completed(whole sum, whole left_out) { return (void)left_out, sum; }
 #ifdef __AVX512VNNI__
 // GCC would load and spread x in an instruction of its own, and take about a tenth longer for a product.
-static inline whole dot(whole sum, whole levels, const int32_t *x) {
-    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(levels), "m"(*x));
+static inline whole dot(whole sum, level four, const int32_t *x) {
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(four), "m"(*x));
     return sum;
 }
 #endif

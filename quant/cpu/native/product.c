@@ -92,25 +92,26 @@ void quantize(struct rows *rows) {
     }
 }
 
-static inline void decode_nf4(const uint8_t *codes, int64_t stride, whole table, whole levels[QUADS]) {
+static inline void decode_nf4(const uint8_t *codes, int64_t stride, whole table, level levels[QUADS],
+                              whole *left_out) {
     whole bytes[8];
     transposed(codes, stride, bytes);
     for (int i = 0; i < 8; ++i) {
-        levels[i] = looked_up(table, high_codes(bytes[i]));
-        levels[8 + i] = looked_up(table, low_codes(bytes[i]));
+        levels[i] = level_of(looked_up(table, high_codes(bytes[i])), left_out);
+        levels[8 + i] = level_of(looked_up(table, low_codes(bytes[i])), left_out);
     }
 }
 
-static inline void decode_int8(const uint8_t *codes, int64_t stride, whole levels[QUADS]) {
+static inline void decode_int8(const uint8_t *codes, int64_t stride, level levels[QUADS], whole *left_out) {
     for (int half = 0; half < 2; ++half) {
         whole bytes[8];
         transposed(codes + 32 * half, stride, bytes);
-        for (int i = 0; i < 8; ++i) levels[8 * half + i] = shifted(bytes[i]);
+        for (int i = 0; i < 8; ++i) levels[8 * half + i] = level_of(shifted(bytes[i]), left_out);
     }
 }
 
 // Adds a group of a tile times `count` rows to their sums; `count` is a constant wherever this is compiled into.
-static inline __attribute__((always_inline)) void strip(const whole levels[QUADS], real scale,
+static inline __attribute__((always_inline)) void strip(const level levels[QUADS], whole left_out, real scale,
                                                         const struct group *const *rows, int64_t group, real *sums,
                                                         const int count) {
     const struct group *x[STRIP];
@@ -118,22 +119,22 @@ static inline __attribute__((always_inline)) void strip(const whole levels[QUADS
 #pragma GCC unroll 8
     for (int m = 0; m < count; ++m) {
         x[m] = rows[m] + group;
-        sum[m] = whole_of(x[m]->offset);
+        sum[m] = whole_of(SHIFT ? x[m]->offset : 0);
     }
 #pragma GCC unroll UNROLLED
     for (int quad = 0; quad < QUADS; ++quad) {
-        const whole level = levels[quad];
+        const level four = levels[quad];
 #pragma GCC unroll 8
-        for (int m = 0; m < count; ++m) sum[m] = dot(sum[m], level, &x[m]->codes[quad]);
+        for (int m = 0; m < count; ++m) sum[m] = dot(sum[m], four, &x[m]->codes[quad]);
     }
 #pragma GCC unroll 8
     for (int m = 0; m < count; ++m)
-        sums[m] = plus_product(sums[m], times(to_real(sum[m]), scale), real_of(x[m]->scale));
+        sums[m] = plus_product(sums[m], times(to_real(completed(sum[m], left_out)), scale), real_of(x[m]->scale));
 }
 
-#define STRIP_OF(count)                                        \
-    case count:                                                \
-        strip(levels, scale, rows + m, group, sums + m, count); \
+#define STRIP_OF(count)                                                   \
+    case count:                                                           \
+        strip(levels, left_out, scale, rows + m, group, sums + m, count); \
         break
 
 // A tile times up to MAX_ROWS rows.
@@ -142,19 +143,19 @@ static void tile(const struct product *p, const uint8_t *codes, const float *sca
     const int64_t groups = p->in / GROUP, group_bytes = code_bytes(p, GROUP), stride = groups * group_bytes;
     const uint8_t *next_tile = codes + LANES * stride;
     const whole table = p->levels ? table_of(p->levels) : whole_of(0);
-    const int strips = (count + STRIP - 1) / STRIP;
+    const int strips = (count + STRIP - 1) / STRIP, most = (count + strips - 1) / strips;  // rows of a strip
     for (int m = 0; m < count; ++m) sums[m] = real_of(0.0F);
     for (int64_t group = 0; group < groups; ++group) {
         prefetch(next_tile + group * LANES * group_bytes, LANES * group_bytes);
-        whole levels[QUADS];
+        level levels[QUADS];
+        whole left_out = whole_of(0);
         if (p->levels)
-            decode_nf4(codes + group * group_bytes, stride, table, levels);
+            decode_nf4(codes + group * group_bytes, stride, table, levels, &left_out);
         else
-            decode_int8(codes + group * group_bytes, stride, levels);
+            decode_int8(codes + group * group_bytes, stride, levels, &left_out);
         const real scale = load_real(scales + group * LANES);
-        for (int part = 0; part < strips; ++part) {
-            const int m = count * part / strips;
-            switch (count * (part + 1) / strips - m) {
+        for (int m = 0; m < count; m += most) {
+            switch (count - m < most ? count - m : most) {
                 STRIP_OF(1);
                 STRIP_OF(2);
                 STRIP_OF(3);

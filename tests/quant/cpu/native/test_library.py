@@ -66,19 +66,19 @@ def test_products_are_the_sums_of_whole_numbers(
 
 
 @pytest.mark.parametrize("codec", ["nf4", "int8"])
-@pytest.mark.parametrize("signs", [(1, 1), (1, -1), (-1, -1)])
+@pytest.mark.parametrize("signs", [(1, 1), (1, -1), (-1, 1), (-1, -1)])
 def test_the_largest_codes_overflow_nothing(library: NativeLibrary, codec: str, signs: tuple[int, int]) -> None:
     shape = (1, library.lanes, 3 * GROUP)
     weights = random_weights(codec, shape, torch.Generator())
     if codec == "nf4":
         weights.codes.fill_(0xFF if signs[0] > 0 else 0x00)
     else:
-        weights.codes.fill_(127 * signs[0])
+        weights.codes.fill_(127 if signs[0] > 0 else -128)
     weights.scales.fill_(1.0)
     x = torch.full((5, shape[-1]), 127.0 * signs[1])
     result = library.multiply(x, weights, None, [5])
-    largest = 127 * (127 if codec == "int8" else 1) * shape[-1]
-    assert torch.allclose(result, torch.full_like(result, largest * signs[0] * signs[1]), rtol=1e-6)
+    expected = 127.0 * signs[1] * shape[-1] * (signs[0] if codec == "nf4" else float(weights.codes[0, 0, 0]))
+    assert torch.allclose(result, torch.full_like(result, expected), rtol=1e-6)
 
 
 @pytest.mark.parametrize("codec", ["nf4", "int8"])
