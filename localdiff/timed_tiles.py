@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib.util
 import json
 import logging
 import re
@@ -205,11 +204,11 @@ def _not_written(file: Path, error: OSError) -> ResourceError:
 
 
 def _triton() -> str:
-    """Triton's version; empty where it is missing, and no kernel takes a tile."""
-    if importlib.util.find_spec("triton") is None:
+    """Triton's version; empty where it is missing or does not load, and no kernel takes a tile."""
+    try:
+        import triton
+    except ImportError:
         return ""
-    import triton
-
     return str(triton.__version__)
 
 

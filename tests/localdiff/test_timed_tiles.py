@@ -112,6 +112,15 @@ def test_what_no_longer_counts_costs_a_warning_and_no_run(
     assert message.startswith("timed tiles are not taken: ") and "`localdiff tune` times them again" in message
 
 
+def test_where_triton_does_not_load_none_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whoever tries a kernel says what is wrong with it."""
+    keep_timed_tiles(CARD, TILES)
+    (tmp_path / "triton.py").write_text("raise ImportError('libtriton.so: undefined symbol')")
+    monkeypatch.delitem(sys.modules, "triton")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert take_timed_tiles(CARD) == 0
+
+
 @pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b'{"gpu": 1}'])
 def test_a_damaged_file_is_no_tiles(content: bytes) -> None:
     file = keep_timed_tiles(CARD, TILES)
