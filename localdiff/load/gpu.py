@@ -20,7 +20,7 @@ from localdiff.memory_account import PREFILL_CHUNK
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.timed_tiles import take_timed_tiles
 from quant.cuda.choice import ModelPart, use_cuda_modules
-from quant.cuda.parity import Expectation
+from quant.cuda.parity import FEWEST, Expectation
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ def replace_gpu_modules(
             keep=adapted,
             absent=absent,
             parts=parts,
-            rows=(*(max(1, canvas // short) for short in SHORT), canvas, 2 * canvas, PREFILL_CHUNK),
+            rows=_compared_rows(canvas),
             canvas=canvas,
             dtype=network.norm.weight.dtype,
         )
@@ -77,6 +77,11 @@ def replace_gpu_modules(
     if choice.warning is not None:
         _log.warning("%s", choice.warning)
     return choice.expectations
+
+
+def _compared_rows(canvas: int) -> list[int]:
+    lengths = (*(canvas // short for short in SHORT), canvas, 2 * canvas, PREFILL_CHUNK)
+    return list(dict.fromkeys(max(FEWEST, length) for length in lengths))
 
 
 def load_for_gpu(plan: MemoryPlan, progress: LoadProgress) -> tuple[Expectation, ...]:

@@ -29,6 +29,8 @@ ABSOLUTE, RELATIVE = 0.25, 0.1
 Roundings to bf16 stay under a tenth of that, and activations in int8 under a half. One of forty groups of 64 inputs
 that is left out does not.
 """
+FEWEST = 12
+"""Rows that a module is given at least: what a column's numbers vary by says how far they may be off."""
 _COLUMNS = 4096
 """Columns that are compared at a time: an fp32 copy of all logits would take 268 MB."""
 _DRAWN = 1_000_003
@@ -133,8 +135,7 @@ def plain_calls(plain: Any, rows: Sequence[int], dtype: torch.dtype, *, canvas: 
 
     Args:
         plain: a quantized linear layer or embedding, or the experts of a layer.
-        rows: how many random ones each call takes, a dozen at least: what a column's numbers vary by says how far they
-            may be off.
+        rows: how many random ones each call takes, no fewer than `FEWEST`.
         dtype: type of the activations.
         canvas: rows that an embedding takes, which a step asks for no others.
     """
