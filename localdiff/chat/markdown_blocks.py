@@ -187,25 +187,25 @@ class _List(_Block, ListElement):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         marks = _marks(self.items)  # type: ignore[arg-type]  # what `elements` says they are
-        width = max(map(len, marks))
         for index, (item, mark) in enumerate(zip(self.items, marks, strict=True)):
             if index and item.spaced:  # type: ignore[attr-defined]
                 yield Segment.line()
-            lines = laid_out(item.elements, console, _narrower(options, width))
+            lines = laid_out(item.elements, console, _narrower(options, len(mark)))
             for number, line in enumerate(lines or [[]]):
-                yield Segment(" " * width if number else mark.rjust(width))
+                yield Segment(" " * len(mark) if number else mark)
                 yield from line
                 yield Segment.line()
 
 
 def _marks(items: Sequence[_Item]) -> list[str]:
     """What is before each item; numbers that are all the same count up from there, as they do on a page."""
-    if not items[0].number:
-        return ["- "] * len(items)
-    numbers = [item.number for item in items]
-    if len(set(numbers)) == 1:
-        numbers = [str(int(numbers[0]) + index) for index in range(len(items))]
-    return [f"{number}{item.delimiter} " for number, item in zip(numbers, items, strict=True)]
+    marks: list[str] = []
+    same = 0
+    for index, item in enumerate(items):
+        same = same + 1 if index and item.number == items[index - 1].number else 0
+        number = str(int(item.number) + same) if same and item.number else item.number
+        marks.append(f"{number}{item.delimiter} " if number else "- ")
+    return marks
 
 
 class _Table(_Block, TableElement):

@@ -17,11 +17,16 @@ _ESCAPED = ("\\*", "\\_", "\\~", "\\`", "\\#", "\\$")
 
 
 class Block(NamedTuple):
-    """A paragraph, a list, a fence or the like that no other contains: its type and its lines."""
+    """A paragraph, a list, a fence or the like that no other contains: its type and its lines.
+
+    Attributes:
+        items: where items of a list begin, but the first one, and those that have the number of the one before.
+    """
 
     type: str
     start: int
     end: int
+    items: tuple[int, ...] = ()
 
 
 class _Parser(MarkdownIt):
@@ -64,8 +69,15 @@ def blocks(text: str) -> list[Block]:
     """The blocks of a text, in order; blank lines may be between them, or at the end of one."""
     # A carriage return alone would count as the end of a line.
     tokens = parser().disable("inline").parse(text.replace("\r", " "))
-    return [
-        Block(token.type.removesuffix("_open"), *token.map)
-        for token in tokens
-        if token.level == 0 and token.map is not None
-    ]
+    found: list[Block] = []
+    number: str | None = None
+    for token in tokens:
+        if token.level == 0 and token.map is not None:
+            start, end = token.map
+            found.append(Block(token.type.removesuffix("_open"), start, end))
+            number = None
+        elif token.level == 1 and token.type == "list_item_open" and token.map is not None:
+            if number is not None and (number != token.info or not number):
+                found[-1] = found[-1]._replace(items=(*found[-1].items, token.map[0]))
+            number = token.info
+    return found

@@ -2,7 +2,7 @@
 
 Knows lines, blocks of Markdown and channels; knows nothing about terminals. Plain text is finished line by line: the
 next canvas may still add to the last one. Where Markdown is rendered, text is finished at a blank line between blocks,
-so that what is rendered piece by piece looks like the whole.
+and before an item of a list, so that what is rendered piece by piece looks like the whole.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _CONTINUED = {"bullet_list", "ordered_list", "code_block"}
 """Blocks that go on after a blank line, if the next line is another item or is indented."""
 _BLANKS = " \t\r"
+_FORMULAS = ("$$", "\\[")
+"""What formulas of several lines begin with; a line of theirs may begin like an item."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +44,8 @@ def finished_lines(text: str) -> int:
 def finished_length(text: str) -> int:
     """Characters of `text` whose looks no later line can change: up to and with the last blank line between blocks.
 
-    A blank line within a fence, a list or indented code is none, nor is one behind a list that may go on.
+    A blank line within a fence, an item of a list or indented code is none, nor is one behind a list that may go on.
+    Every item of a list is finished once the next one begins, unless lines of it could be those of a formula.
     """
     from localdiff.view.dialect import blocks  # imports a parser, which plain text does without
 
@@ -52,7 +55,9 @@ def finished_length(text: str) -> int:
     if not all_blocks or not _goes_on(all_blocks[-1], len(lines)):
         begins.append(len(lines))
     ends = [start for start in begins if start and not lines[start - 1].strip(_BLANKS)]
-    return sum(len(line) + 1 for line in lines[: ends[-1]]) if ends else 0
+    if not any(mark in text for mark in _FORMULAS):
+        ends += [start for block in all_blocks for start in block.items]
+    return sum(len(line) + 1 for line in lines[: max(ends)]) if ends else 0
 
 
 def _goes_on(block: Block, lines: int) -> bool:

@@ -174,19 +174,20 @@ NUMBERS = """\
 
 def test_items_keep_their_numbers_their_blank_lines_and_lines_wider_than_the_screen() -> None:
     assert render(NUMBERS, 30, color=False) == (
-        " 1. One\n"
+        "1. One\n"
         "\n"
-        "    goes on:\n"
-        "    pip install --no-cache-dir something\n"
-        " 2. two\n"
-        "    ▌ quoted\n"
-        "    ▌ and_a_word_wider_than_the_row\n"
+        "   goes on:\n"
+        "   pip install --no-cache-dir something\n"
+        "2. two\n"
+        "   ▌ quoted\n"
+        "   ▌ and_a_word_wider_than_the_row\n"
         "10. ten\n"
     )
 
 
-def test_nine_items_are_not_indented_and_equal_numbers_count() -> None:
-    assert render("1) x\n" * 9, 40, color=False) == "".join(f"{number}) x\n" for number in range(1, 10))
+def test_equal_numbers_count() -> None:
+    assert render("1) x\n" * 12, 40, color=False) == "".join(f"{number}) x\n" for number in range(1, 13))
+    assert render("01. a\n2. b\n2. c\n2. d\n1. e\n", 40, color=False) == "01. a\n2. b\n3. c\n4. d\n1. e\n"
 
 
 def test_an_address_that_no_row_has_room_for_is_whole_and_scripts_without_blanks_are_broken_anywhere() -> None:
@@ -359,6 +360,7 @@ blocks = st.sampled_from(
         "- \n",
         "---\n",
     ]
+    + ["- a\n- b\n* c\n", "9. x\n10. y\n\n11. z\n", "1. x\n1. y\n2. z\n2. z\n", "$$\n- a *b*\n- _c_\n$$\n"]
     + ["- a\n  - b\n\n    inner\n", "    indented\n", "  text\n", "| a | b |\n|---|---|\n| 1 | 2 |\n", "```\nopen\n"]
 )
 documents = st.lists(st.tuples(blocks, st.sampled_from(["", "\n", "\n\n"])).map("".join), max_size=8).map("".join)

@@ -30,7 +30,18 @@ from localdiff.view.paragraphs import Passage, Transcript, finished_length, fini
         ("    ```\n\nno fence\n", "    ```\n\n"),
         ("    code\n\n", ""),
         ("- one\n\n", ""),
-        ("- one\n\n- two\n\n  more\n", ""),
+        ("- one\n\n- two\n\n  more\n", "- one\n\n"),
+        ("Two:\n- one\n- two", ""),
+        ("Two:\n- one\n- two\n", "Two:\n- one\n"),
+        ("9. one\n   - inner\n   - inner\n10. two\n", "9. one\n   - inner\n   - inner\n"),
+        ("1. one\n1. two\n1. three\n", ""),
+        ("1. one\n1. two\n2. three\n2. four\n", "1. one\n1. two\n"),
+        ("- one\n- two\n* three\n", "- one\n"),
+        ("> - one\n> - two\n", ""),
+        ("- `- one`\n  ```\n- two\n", "- `- one`\n  ```\n"),
+        ("- one\n  ```\n  - two\n", ""),
+        ("$$\n- one\n- two\n$$\n", ""),
+        ("\\[\n- one\n- two\n\\]\n", ""),
         ("- one\n\ntext", ""),
         ("- one\n\ntext\n", "- one\n\n"),
         ("- one\n\n* another\n", "- one\n\n"),
@@ -44,7 +55,7 @@ from localdiff.view.paragraphs import Passage, Transcript, finished_length, fini
         ("a\x0c\n\x0b\nb", ""),
     ],
 )
-def test_text_is_finished_at_a_blank_line_between_blocks(text: str, finished: str | None) -> None:
+def test_text_is_finished_at_a_blank_line_between_blocks_and_before_an_item(text: str, finished: str | None) -> None:
     assert text[: finished_length(text)] == (text if finished is None else finished)
 
 
