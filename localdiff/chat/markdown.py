@@ -19,7 +19,7 @@ from rich.theme import Theme
 
 from localdiff.chat.markdown_blocks import ELEMENTS
 from localdiff.chat.verbatim import JOINT, as_written, with_placeholders
-from localdiff.view.dialect import blocks, parser
+from localdiff.view.dialect import blocks, nested, parser
 from localdiff.view.sanitize import safe_text
 from localdiff.view.word_wrap import wrapped
 
@@ -55,6 +55,7 @@ class _Markdown(Markdown):
 
     def __init__(self, text: str, *, color: bool) -> None:
         super().__init__("", hyperlinks=False)
+        text = nested(text)
         self.lines = text.split("\n")
         # Without escape codes nothing but its marks says that a text is deleted, or that a language is no code.
         self.parsed = (parser() if color else parser().disable("strikethrough")).parse(text)

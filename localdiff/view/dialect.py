@@ -7,13 +7,18 @@ keeps from being markup.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
 
 _ESCAPED = ("\\*", "\\_", "\\~", "\\`", "\\#", "\\$")
 """Escapes that models write; others are those of LaTeX and of paths."""
+_NUMBER = re.compile(r"( *)\d{1,9}[.)] +")
+_TAB = re.compile(r" *\t")
 
 
 class Block(NamedTuple):
@@ -65,10 +70,21 @@ def _newline(state: StateInline, silent: bool) -> bool:
     return True
 
 
+def nested(text: str) -> str:
+    """The text, in which bullets below a numbered item are within it, even if they are indented less than its words.
+
+    Models indent them by two or three columns, whatever the width of the number.
+    """
+    return _nested(text, _block_tokens(text))
+
+
 def blocks(text: str) -> list[Block]:
     """The blocks of a text, in order; blank lines may be between them, or at the end of one."""
     # A carriage return alone would count as the end of a line.
-    tokens = parser().disable("inline").parse(text.replace("\r", " "))
+    text = text.replace("\r", " ")
+    tokens = _block_tokens(text)
+    if (inner := _nested(text, tokens)) is not text:
+        tokens = _block_tokens(inner)
     found: list[Block] = []
     number: str | None = None
     for token in tokens:
@@ -81,3 +97,26 @@ def blocks(text: str) -> list[Block]:
                 found[-1] = found[-1]._replace(items=(*found[-1].items, token.map[0]))
             number = token.info
     return found
+
+
+def _block_tokens(text: str) -> list[Token]:
+    return parser().disable("inline").parse(text)
+
+
+def _nested(text: str, tokens: Sequence[Token]) -> str:
+    """See `nested`; the same object where nothing is to be done."""
+    lines = text.split("\n")
+    is_same = True
+    number: re.Match[str] | None = None  # the mark of the item before, where the block before is a list of numbers
+    for token in tokens:
+        if token.level == 1 and token.type == "list_item_open" and token.map is not None:
+            number = _NUMBER.match(lines[token.map[0]])
+        elif token.level == 0 and token.map is not None:
+            if token.type == "bullet_list_open" and number is not None:
+                part = slice(*token.map)
+                indent = len(lines[part.start]) - len(lines[part.start].lstrip(" "))
+                if number.end(1) + 2 <= indent < number.end() and not any(map(_TAB.match, lines[part])):
+                    lines[part] = [" " * (number.end() - indent) + line for line in lines[part]]
+                    is_same = False
+            number = None
+    return text if is_same else "\n".join(lines)

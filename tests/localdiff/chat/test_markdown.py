@@ -185,6 +185,42 @@ def test_items_keep_their_numbers_their_blank_lines_and_lines_wider_than_the_scr
     )
 
 
+NESTED = """\
+9. nine
+  - a
+  - b
+    ```
+    c
+      d
+
+    ```
+
+10. ten
+   * e
+
+     more
+11. eleven
+
+   - f
+12. twelve
+ - g
+\t- h
+"""
+
+
+def test_bullets_below_a_number_are_within_its_item_though_they_are_indented_less_than_its_text() -> None:
+    assert render(NESTED, 40, color=False) == (
+        "9. nine\n   - a\n   - b\n     c\n       d\n\n10. ten\n    - e\n\n      more\n11. eleven\n"
+        "\n    - f\n12. twelve\n\n- g\n  - h\n"
+    )
+
+
+def test_code_in_bullets_below_a_number_is_exact_with_tabs_too() -> None:
+    for indent in ("    ", "  \t"):
+        shown = render(f"1. a\n  - b\n{indent}```\n{indent}\tc\n{indent}```\n", 40, color=False)
+        assert shown.endswith("  \tc\n"), shown
+
+
 def test_equal_numbers_count() -> None:
     assert render("1) x\n" * 12, 40, color=False) == "".join(f"{number}) x\n" for number in range(1, 13))
     assert render("01. a\n2. b\n2. c\n2. d\n1. e\n", 40, color=False) == "01. a\n2. b\n3. c\n4. d\n1. e\n"
@@ -360,6 +396,7 @@ blocks = st.sampled_from(
         "- \n",
         "---\n",
     ]
+    + ["10. ten\n   - a\n11. b\n", "2. b\n  * c\n    d\n", "10. d\n\n   - e\n\n     f\n", " - g\n"]
     + ["- a\n- b\n* c\n", "9. x\n10. y\n\n11. z\n", "1. x\n1. y\n2. z\n2. z\n", "$$\n- a *b*\n- _c_\n$$\n"]
     + ["- a\n  - b\n\n    inner\n", "    indented\n", "  text\n", "| a | b |\n|---|---|\n| 1 | 2 |\n", "```\nopen\n"]
 )

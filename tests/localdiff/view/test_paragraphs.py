@@ -35,6 +35,8 @@ from localdiff.view.paragraphs import Passage, Transcript, finished_length, fini
         ("Two:\n- one\n- two\n", "Two:\n- one\n"),
         ("9. one\n   - inner\n   - inner\n10. two\n", "9. one\n   - inner\n   - inner\n"),
         ("1. one\n1. two\n1. three\n", ""),
+        ("10. one\n\n   - inner\n", ""),
+        ("10. one\n\n   - inner\n\n11. two\n", "10. one\n\n   - inner\n\n"),
         ("1. one\n1. two\n2. three\n2. four\n", "1. one\n1. two\n"),
         ("- one\n- two\n* three\n", "- one\n"),
         ("> - one\n> - two\n", ""),
