@@ -137,24 +137,24 @@ class Stopwatch:
             done += len(chunk)
 
     def _steps(self, count: int) -> Steps:
-        clock, routing = PartClock(self._wait), Routing(self._network)
         path = self.denoiser.path
-        is_static, warm_up = path.static, WARM_UP_REPLAYED if path.captured else WARM_UP
-        total = warm_up + count + CLOCKED
-        events = self.block_of(self.denoiser, warm_up + count if is_static else total)
-        seconds, entropies, places = [], [], []
-        for number in range(1, total + 1):
+        warm_up = WARM_UP_REPLAYED if path.captured else WARM_UP
+        unclocked, total = warm_up + count, warm_up + count + CLOCKED
+        events = self.block_of(self.denoiser, unclocked if path.static else total)
+        seconds, entropies = [], []
+        for number in range(1, unclocked + 1):
             self._progress(f"step {number} of {total}")
             began = time.perf_counter()
-            if number <= warm_up + count:
-                step = next(events)
-                seconds.append(time.perf_counter() - began)
-                entropies.append(step.event.mean_entropy)
-                continue
-            if is_static and number == warm_up + count + 1:
-                # Each is launched while the outcome of the one before it is taken, and behind the last one none is.
-                events = self.block_of(self._launched, 2 + CLOCKED)
-                next(events)  # has nothing to condition on
+            step = next(events)
+            seconds.append(time.perf_counter() - began)
+            entropies.append(step.event.mean_entropy)
+        if path.static:
+            # Each is launched while the outcome of the one before it is taken, and behind the last one none is.
+            events = self.block_of(self._launched, 2 + CLOCKED)
+            next(events)  # has nothing to condition on
+        clock, routing, places = PartClock(self._wait), Routing(self._network), []
+        for number in range(unclocked + 1, total + 1):
+            self._progress(f"step {number} of {total}")
             with clock.watching(self._network), routing.watching(), clock.within("sampling"):
                 next(events)
             places.append(clock.take())
