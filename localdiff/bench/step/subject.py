@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TypeAlias, TypeVar
 
 import torch
@@ -46,7 +47,7 @@ from localdiff.sizes import shown_size
 from quant.cuda.parity import Expectation, ParityError
 from quant.cuda.timed import timed_count
 from quant.recipe import RECIPES, Recipe, recipe_named
-from quant.released import LAYERS, MODEL
+from quant.released import LAYERS, MIN_LAYERS, MODEL
 
 _log = logging.getLogger(__name__)
 
@@ -327,11 +328,13 @@ def _with_room(built: Blueprint, recipe: str, context: int, dtype: torch.dtype, 
         return device
     blueprints = ((name, _blueprint(built.config, other)) for name, other in RECIPES.items())
     fitting = (name for name, other in blueprints if _account(other, context, dtype, device).total <= free)
-    smaller = next((f"`--recipe {name}` fits; " for name in fitting), "")
+    ways = [f"`--recipe {name}` fits" for name in islice(fitting, 1)]
+    if len(built.layers) > MIN_LAYERS:
+        ways.append(f"`--layers {MIN_LAYERS}` takes less")
     raise ResourceError(
         f"random `{recipe}` weights take {shown_size(account.total)} at a context of {context:,} tokens, and "
         f"`{device}` has {shown_size(free)} free",
-        f"{smaller}`--layers 6` measures a fifth of the layers and estimates the rest",
+        "; ".join(ways) or "a smaller `--context` takes less",
     )
 
 

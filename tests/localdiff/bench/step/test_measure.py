@@ -431,12 +431,19 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(monkeypatch: pytes
         ResourceError, match=r"random `4bit` weights take 16\.0 GB at a context of 1,024 tokens"
     ) as error:
         random_subject(recipe="4bit", layers=LAYERS, context=1024, device="cpu", dtype="auto")
-    assert (error.value.hint or "").startswith("`--layers 6` measures")
+    assert error.value.hint == "`--layers 6` takes less"
+    with pytest.raises(ResourceError) as error:
+        random_subject(recipe="bf16", layers=6, context=1024, device="cpu", dtype="auto")
+    assert error.value.hint == "`--recipe 4bit` fits", "six layers are what was asked for"
     monkeypatch.setattr(subjects, "free_bytes", lambda device: 15_500_000_000)
     with pytest.raises(ResourceError, match="`cpu` has 15\\.5 GB free") as error:
         random_subject(recipe="4bit", layers=LAYERS, context=1024, device="cpu", dtype="auto")
-    assert (error.value.hint or "").startswith("`--recipe 4bit-small` fits; `--layers 6` measures")
+    assert error.value.hint == "`--recipe 4bit-small` fits; `--layers 6` takes less"
     assert callable(random_subject(recipe="4bit", layers=6, context=1024, device="cpu", dtype="auto"))
+    monkeypatch.setattr(subjects, "free_bytes", lambda device: 0)
+    with pytest.raises(ResourceError) as error:
+        random_subject(recipe="4bit", layers=6, context=1024, device="cpu", dtype="auto")
+    assert error.value.hint == "a smaller `--context` takes less"
 
 
 @pytest.mark.parametrize(
