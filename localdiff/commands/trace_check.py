@@ -165,8 +165,8 @@ def _same_files(request: CheckRequest, header: Header, identity: ModelIdentity, 
     adapter = header.model.adapter
     if adapter is not None and adapter.files is not None and adapter.files != digests.adapter:
         raise WeightsError(
-            f"`{printable(adapter.name)}` differs from the adapter that the run was recorded with",
-            "restore the adapter that the trace was recorded with",
+            f"`{printable(str(identity.adapter))}` differs from the adapter that the run was recorded with",
+            "`--adapter` names that one" if request.adapter is None else "leave out `--adapter`",
         )
     for what, recorded, here in (
         ("weights", header.model.weights, digests.weights),

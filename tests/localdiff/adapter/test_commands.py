@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -48,15 +49,20 @@ def test_a_run_says_what_was_added_and_can_be_repeated(cli: Cli, adapter: Path, 
 
     checked = cli("trace", "check", str(traces["with"]), "--rerun")
     assert (checked.code, "is the same" in checked.stdout) == (0, True)
-    config = adapter / "adapter_config.json"
-    kept = config.read_text()
+    other = shutil.copytree(adapter, tmp_path / "other")
+    config = other / "adapter_config.json"
+    config.write_text(config.read_text().replace('"lora_alpha": 2', '"lora_alpha": 3'))
+    checked = cli("trace", "check", str(traces["with"]), "--rerun", "--adapter", str(other))
+    differs = f"error: `{other}` differs from the adapter that the run was recorded with\n"
+    assert (checked.code, checked.stderr) == (3, f"{differs}hint: leave out `--adapter`\n")
+    moved = adapter.rename(tmp_path / "moved")
+    other.rename(adapter)
     try:
-        config.write_text(kept.replace('"lora_alpha": 2', '"lora_alpha": 3'))
         checked = cli("trace", "check", str(traces["with"]), "--rerun")
     finally:
-        config.write_text(kept)
-    assert checked.code == 3
-    assert "differs from the adapter that the run was recorded with" in checked.stderr
+        shutil.rmtree(adapter)
+        moved.rename(adapter)
+    assert (checked.code, "hint: `--adapter` names that one\n" in checked.stderr) == (3, True)
 
 
 def test_a_session_goes_on_with_its_adapter(
