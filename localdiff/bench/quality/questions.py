@@ -1,4 +1,4 @@
-"""The questions of `bench quality`, and how answers are judged.
+"""The questions of `bench quality`, no two of them the same, and how answers are judged.
 
 Two sources: the held-out prompts of the demo model's skills, each with a strict rule for what is right; and a file of
 prompts, whose answers are not known.
@@ -50,13 +50,13 @@ def skill_questions(skills: Sequence[str], count: int) -> list[Question]:
             raise UsageError(f"there is no skill `{skill}`", f"the demo model's skills are {', '.join(SKILLS)}")
     return [
         Question(group=skill, prompt=example.prompt, is_right=partial(score, example))
-        for skill in skills or tuple(SKILLS)
+        for skill in dict.fromkeys(skills or SKILLS)
         for example in held_out(skill, count)
     ]
 
 
 def file_questions(path: Path) -> list[Question]:
-    """One question per non-blank line of a text file.
+    """One question per non-blank line of a text file; of equal lines one, or an interval would count them as several.
 
     Raises:
         UsageError: the file cannot be read as text, has no line, or has no end.
@@ -70,7 +70,8 @@ def file_questions(path: Path) -> list[Question]:
         raise UsageError(f"`{path}` has more than {MAX_BYTES / 1e6:.0f} MB of prompts", _FILE)
     # Other characters at which Python would split, a form feed among them, are part of a prompt.
     lines = decoded(data, f"`{path}`", _FILE).split("\n")
-    questions = [Question(group=PROMPTS, prompt=line.removesuffix("\r")) for line in lines if line.strip()]
+    prompts = dict.fromkeys(line.removesuffix("\r") for line in lines if line.strip())
+    questions = [Question(group=PROMPTS, prompt=prompt) for prompt in prompts]
     if not questions:
         raise UsageError(f"`{path}` has no prompts", _FILE)
     return questions

@@ -275,6 +275,7 @@ def test_skill_questions_are_held_out_and_judged() -> None:
     assert [each.group for each in questions] == ["add"] * 5 + ["spelling"] * 5
     assert all(each.is_right is not None and not each.is_right("surely not") for each in questions)
     assert {each.group for each in skill_questions([], 1)} == set(SKILLS)
+    assert len(skill_questions(["add", "add"], 5)) == 5, "named twice, it is asked once"
     with pytest.raises(UsageError, match="no skill `flying`"):
         skill_questions(["flying"], 1)
 
@@ -296,6 +297,8 @@ def test_prompts_of_a_file(tmp_path: Path) -> None:
         "One.\x0cStill one.\u2028And on.",
         "Two.",
     ]
+    path.write_text("One?\nTwo.\nOne?\n")
+    assert [each.prompt for each in file_questions(path)] == ["One?", "Two."]
     path.write_text("\n")
     with pytest.raises(UsageError, match="has no prompts"):
         file_questions(path)
