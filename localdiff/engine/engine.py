@@ -196,7 +196,8 @@ class Engine:
             with closing(self._answer(run, cancel)) as events:
                 event: Event | None = None
                 while not isinstance(event, RunFinished):
-                    with run.alone():
+                    with run.prefix_cache.lock:  # as any thread may start another run on it
+                        run.require_cache()
                         event = next(events)
                     yield event
         finally:

@@ -47,20 +47,17 @@ class Run:
     reply: ReplyDecoder
     token_ids: list[int] = field(default_factory=list)
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Surrounds what is computed up to an event; other threads wait before they change the prefix cache.
+    def require_cache(self) -> None:
+        """Checks that what it has encoded is there: called with the lock of the prefix cache held.
 
         Raises:
-            UsageError: it was cleared, or another run started on it, since this one did.
+            UsageError: the cache was cleared, or another run started on it, since this one did.
         """
-        with self.prefix_cache.lock:
-            if self.prefix_cache.rewinds != self.rewinds:
-                raise UsageError(
-                    "this prefix cache was cleared, or another run started on it, before this one was over",
-                    "finish a run, or close its iterator, before the next one on the same conversation",
-                )
-            yield
+        if self.prefix_cache.rewinds != self.rewinds:
+            raise UsageError(
+                "this prefix cache was cleared, or another run started on it, before this one was over",
+                "finish a run, or close its iterator, before the next one on the same conversation",
+            )
 
     def cut(self, draft: Sequence[int]) -> tuple[tuple[int, ...], FinishReason | None]:
         """The part of a draft that is committed, and why the run ends with it, if it does."""
