@@ -193,12 +193,13 @@ def test_an_end_token_right_at_the_limit_is_an_end_of_turn(tmp_path: Path, limit
     assert finished.token_ids == (A, B)[:limit]
 
 
-def test_it_ends_where_the_context_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("max_tokens", "reason"), [(11, "length"), (12, "context_full"), (500, "context_full")])
+def test_it_ends_where_the_context_does(tmp_path: Path, max_tokens: int, reason: str) -> None:
     engine = scripted(tmp_path, [A] * 8)
     length = start_of(engine.generate("x", options())).prompt_tokens
-    events = list(engine.generate("x", options(context_size=length + 11, max_tokens=500)))
+    events = list(engine.generate("x", options(context_size=length + 11, max_tokens=max_tokens)))
     finished = end_of(events)
-    assert finished.reason == "context_full"
+    assert finished.reason == reason
     assert len(finished.token_ids) == 11
     assert start_of(events).max_tokens == 11
 
