@@ -79,15 +79,15 @@ def environment() -> BoundedEnvironment:
 
 
 def render(template: Template, max_characters: int, **variables: Any) -> str:
-    """The text that a template makes of its variables.
+    """The text that a template of `environment` makes of its variables.
 
     Raises:
         EndlessError: it is longer than `max_characters`, or takes longer than `MAX_SECONDS`.
         RefusedError: the template does not accept the conversation.
         Exception: anything else that a template can do wrong.
     """
-    if isinstance(template.environment, BoundedEnvironment):
-        template.environment.begin()
+    assert isinstance(template.environment, BoundedEnvironment)
+    template.environment.begin()
     pieces, size = [], 0
     for piece in template.generate(**variables):
         pieces.append(piece)
