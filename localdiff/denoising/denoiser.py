@@ -93,7 +93,7 @@ class Denoiser:
         """Takes a step, whose outcome nobody needs.
 
         Raises:
-            WeightsError: the logits are NaN or infinite.
+            WeightsError: the capped logits are NaN or infinite.
         """
         config = self._model.config
         self._take_step(KVCache(config, config.canvas_length, self._model.norm.weight.dtype, layer_devices))
@@ -147,7 +147,7 @@ class Denoiser:
             commit_ids: a block, or the end of a prompt, that the first step also writes into the cache.
 
         Raises:
-            WeightsError: the logits are NaN or infinite.
+            WeightsError: the capped logits are NaN or infinite.
         """
         canvas = canvas.to(self._model.norm.weight.device)
         # A kernel whose shape is new is compiled by processes that Ctrl-C must not reach.

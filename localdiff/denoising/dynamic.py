@@ -39,7 +39,7 @@ def dynamic_steps(
         commit_ids: [C] the last block or end of the prompt, which the first step also writes into the cache.
 
     Raises:
-        WeightsError: the logits are NaN or infinite.
+        WeightsError: the capped logits are NaN or infinite.
     """
     settings, device = block.sampler, canvas.device
     test = StopTest(settings, pad_id=block.pad_id, rule=block.stop_rule)

@@ -111,7 +111,7 @@ def step_of(
 
 
 def not_numbers(step: int, block: int) -> WeightsError:
-    """The error of logits that are NaN or infinite."""
+    """The error of capped logits that are NaN or infinite; a cap makes infinite ones finite, as in the reference."""
     return WeightsError(
         f"the logits of block {block}, step {step} are not finite (NaN or infinity)",
         "the weights are damaged; `localdiff quantize --verify-only` checks those that it wrote",

@@ -49,7 +49,7 @@ def draft_block(
         cancel: checked after each step but the last, which ends the block anyway.
 
     Raises:
-        WeightsError: the logits are NaN or infinite.
+        WeightsError: the capped logits are NaN or infinite.
     """
     # 3. A canvas of noise.
     run.noise.at(number, 0)

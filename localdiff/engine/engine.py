@@ -184,7 +184,7 @@ class Engine:
             UsageError: an argument of another kind or out of range, a prompt that is empty or does not fit the context,
                 a prefix cache of another engine, or one that was cleared, or that another run started on, before this
                 run was over.
-            WeightsError: the logits are NaN or infinite.
+            WeightsError: the capped logits are NaN or infinite.
         """
         options, cancel = checked_run(options, cancel)
         check_rule(stop_rule)

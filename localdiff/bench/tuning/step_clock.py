@@ -52,7 +52,7 @@ class StepClock:
         Raises:
             RuntimeError: a kernel does not run.
             ResourceError: the step could not be captured.
-            WeightsError: the logits are NaN or infinite.
+            WeightsError: the capped logits are NaN or infinite.
         """
         self.denoiser.forget_graphs()
         took = self._steps() if step == "step" else self._first_steps()
