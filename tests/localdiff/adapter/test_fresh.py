@@ -98,6 +98,11 @@ def test_an_adapter_of_one_kind_of_rows_leaves_the_other_alone(rows: str) -> Non
     assert difference < 1e-5 if rows == "decoder" else difference > 1e-3
     assert not torch.allclose(changed, plain, atol=1e-3)
     assert not torch.allclose(batch, plain_batch, atol=1e-3)
+    alone = [
+        batched_logits(network, ids[one : one + 1, :count], counts[one : one + 1], canvas[one : one + 1], None)
+        for one, count in enumerate(counts.tolist())
+    ]
+    torch.testing.assert_close(batch, torch.cat(alone), atol=1e-4, rtol=1e-4)
 
 
 def test_two_equal_halves_are_one_whole() -> None:
