@@ -19,7 +19,7 @@ from rich.style import Style
 
 MAX_CHARACTERS = 100_000
 """Of a block that is given colours; a longer one would be waited for."""
-MAX_LINE = 2_000
+MAX_LINE = 500
 """Characters of its longest line: some lexers take the square of it."""
 
 _NAME = re.compile(r"[\w+#-]+")
