@@ -254,8 +254,8 @@ def _widths(rows: Sequence[Sequence[Text]], room: int) -> list[int] | None:
 
 
 def _listed(head: Sequence[Text], rows: Sequence[Sequence[Text]], columns: int) -> Iterator[Text]:
-    """The cells of each row below each other, behind what their columns are called."""
-    for index, row in enumerate(rows):
+    """The cells of each row below each other, behind what their columns are called; only that where there are none."""
+    for index, row in enumerate(rows or [[Text()] * len(head)]):
         if index:
             yield Text()
         for name, cell in zip(head, row, strict=True):

@@ -324,6 +324,12 @@ def test_a_table_is_as_narrow_as_its_words_or_a_list() -> None:
     )
 
 
+def test_a_table_without_rows_becomes_the_names_of_its_columns() -> None:
+    table = "| Name | **What** it is about |\n|---|---|\n"
+    assert render(table, 30, color=False) == "Name  What it is about\n──────────────────────\n"
+    assert render(table.replace("Name", "Specification"), 20, color=False) == "Specification:\nWhat it is about:\n"
+
+
 markdown = st.lists(
     st.sampled_from(
         ["word", "**", "*", "_", "`", "```\n", "~~~\n", "\n", "\n\n", "# ", "- ", "1. ", "> ", "| a | b |\n|---|---|\n"]
