@@ -22,6 +22,8 @@ MAX_CHARACTERS = 100_000
 MAX_LINE = 500
 """Characters of its longest line: some lexers take the square of it."""
 
+_TEXTS = ("Text only", "Text output")
+"""What Pygments calls what has no parts: no language."""
 _NAME = re.compile(r"[\w+#-]+")
 _PLAIN = Style()
 _DIM, _BOLD = Style(dim=True), Style(bold=True)
@@ -103,6 +105,6 @@ def _lexer(name: str) -> Any:
     """What knows a language by one of its names; None where nothing does."""
     # Not by `get_lexer_by_name`: it would look for an unknown name in everything that is installed.
     for lexer, names, _, _ in get_all_lexers(plugins=False):
-        if name in names:
+        if name in names and lexer not in _TEXTS:
             return find_lexer_class(lexer)()
     return None

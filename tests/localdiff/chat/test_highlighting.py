@@ -16,7 +16,7 @@ from localdiff.chat.markdown import render
 LANGUAGES = [
     *("python", "py", "pycon", "bash", "sh", "console", "javascript", "js", "ts", "tsx", "json", "yaml", "toml", "ini"),
     *("html", "xml", "css", "c", "cpp", "c++", "c#", "java", "kotlin", "go", "rust", "swift", "ruby", "php", "perl"),
-    *("lua", "r", "julia", "haskell", "scala", "sql", "dockerfile", "makefile", "cmake", "diff", "powershell", "text"),
+    *("lua", "r", "julia", "haskell", "scala", "sql", "dockerfile", "makefile", "cmake", "diff", "powershell"),
 ]
 
 
@@ -57,6 +57,8 @@ def test_what_stands_out(language: str, code: str, parts: str) -> None:
         ("  ", False),
         ("!?", False),
         ("pythonish", False),
+        ("text", False),
+        ("output", False),
     ],
 )
 def test_a_language_is_known_by_its_name_and_never_guessed(
