@@ -6,12 +6,14 @@ import json
 import shutil
 from pathlib import Path
 
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
 from localdiff.checkpoint_files import CHAT_TEMPLATE, CONFIG, GENERATION_CONFIG, TOKENIZER, TOKENIZER_CONFIG
 from localdiff.demo.training.architecture import config_json, generation_config_json
 from localdiff.demo.training.rendering import END_OF_TURN
+from localdiff.errors import ResourceError, one_line
 from localdiff.load.matching import checkpoint_name
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.files.source import SINGLE_FILE
@@ -20,18 +22,33 @@ VOCABULARY_FILES = (TOKENIZER, TOKENIZER_CONFIG, CHAT_TEMPLATE)
 
 
 def export(model: DiffusionGemma, vocabulary: Path, directory: Path) -> None:
-    """Writes weights, configuration and the vocabulary files of folder `vocabulary` to `directory`."""
+    """Writes weights, configuration and the vocabulary files of folder `vocabulary` to `directory`.
+
+    Raises:
+        ResourceError: there is no room for the weights; what was there before is as it was.
+    """
     directory.mkdir(parents=True, exist_ok=True)
+    _write_weights(model, directory / SINGLE_FILE)
     tokenizer = Tokenizer.from_file(str(vocabulary / TOKENIZER))
     end_of_turn = end_of_turn_id(tokenizer)
     _write_json(directory / CONFIG, config_json(tokenizer.get_vocab_size(), end_of_turn))
     _write_json(directory / GENERATION_CONFIG, generation_config_json(end_of_turn))
     for name in VOCABULARY_FILES:
         shutil.copyfile(vocabulary / name, directory / name)
+
+
+def _write_weights(model: DiffusionGemma, path: Path) -> None:
     tensors = {checkpoint_name(name): tensor.bfloat16().contiguous() for name, tensor in model.state_dict().items()}
-    weights = directory / SINGLE_FILE
-    save_file(tensors, weights, metadata={"format": "pt"})
-    weights.chmod(0o644)  # safetensors makes files private, and this one is shipped
+    partial = path.with_suffix(".partial")
+    try:
+        save_file(tensors, partial, metadata={"format": "pt"})
+    except SafetensorError as error:  # as of a full disk, which is no `OSError` there
+        partial.unlink(missing_ok=True)
+        raise ResourceError(
+            f"`{path}` cannot be written: {one_line(error)}", "free some space, then run the same command again"
+        ) from error
+    partial.chmod(0o644)  # safetensors makes files private, and this one is shipped
+    partial.replace(path)
 
 
 def end_of_turn_id(tokenizer: Tokenizer) -> int:
