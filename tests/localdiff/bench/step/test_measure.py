@@ -3,41 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import itertools
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 import torch
 
 from localdiff.bench.step import measure
-from localdiff.bench.step import subject as subjects
 from localdiff.bench.step.measure import CLOCKED, COMMITS, WARM_UP, Stopwatch, _median_pass
-from localdiff.bench.step.parts import PARTS, PartClock, Place
-from localdiff.bench.step.paths import path_of, paths_of
-from localdiff.bench.step.released import released_config
+from localdiff.bench.step.parts import PARTS, Place
 from localdiff.bench.step.report_text import table
 from localdiff.bench.step.run import run
-from localdiff.bench.step.subject import Make, Subject, random_subject, real_subject
-from localdiff.demo.training.architecture import CANVAS_LENGTH
-from localdiff.denoising import Denoiser, ParityError, denoiser
+from localdiff.bench.step.subject import Make, Subject
+from localdiff.denoising import Denoiser, denoiser
 from localdiff.denoising.static.reading import read_through_torch
-from localdiff.errors import ResourceError, UsageError
-from localdiff.load import devices, memory_plan, open_weights, plan_memory
-from localdiff.load.loader import LoadedModel
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.model.projections import fuse_projections
-from localdiff.model_reference import resolve_local
-from quant import instructions
-from quant.errors import RecipeError
 from quant.recipe import RECIPES
-from quant.released import LAYERS
-from quant.switch import SwitchError
 from tests.gpu.kernels import needs_triton
-from tests.localdiff.bench.step.small import CANVAS, CEILINGS, small_config, small_subject
+from tests.localdiff.bench.step.small import CANVAS, CEILINGS, small_subject
 from tests.models.steps import denoiser_of
 
 pytestmark = pytest.mark.usefixtures("attention_in_torch")
@@ -232,231 +217,3 @@ def test_parts_are_those_of_a_step_that_there_was() -> None:
         {("head", None): 3.0, ("sampling", None): 90.0},
     ]
     assert _median_pass(passes) is passes[0]
-
-
-def test_paths_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instructions, "has_bf16_matmul", lambda: True)
-    quantized = paths_of(small_subject("4bit").network, torch.float32)
-    plain = paths_of(small_subject("bf16", dtype="bf16").network, torch.bfloat16)
-    assert quantized["experts"] == quantized["head"] == "decoded to fp32, multiplied through torch"
-    assert plain["attention projections"] == plain["experts"] == plain["norms, residuals"] == "torch, bf16"
-    assert plain["attention core"] == "torch, scaled_dot_product_attention in bf16"
-    assert plain["sampling"] == "torch, fp32", "logits are read in fp32, whatever the activations are"
-    assert paths_of(small_subject("4bit").network, torch.float32, "CUDA graph")["sampling"] == "CUDA graph"
-    assert all(paths[part] for paths in (quantized, plain) for part in PARTS)
-    network = small_subject("bf16", dtype="bf16").network
-    network.attention_kernel = SimpleNamespace(path="bf16, native")
-    assert paths_of(network, torch.bfloat16)["attention core"] == "bf16, native"
-    assert paths_of(network, torch.float32)["attention core"].startswith("torch"), "it takes bf16 only"
-
-
-@pytest.mark.parametrize("has_bf16", [False, True])
-def test_a_part_is_named_by_the_type_that_it_is_multiplied_in(has_bf16: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A CPU without instructions for bf16 multiplies in fp32."""
-    monkeypatch.setattr(instructions, "has_bf16_matmul", lambda: has_bf16)
-    quantized, plain = (
-        paths_of(small_subject(recipe, dtype="bf16").network, torch.bfloat16) for recipe in ("4bit", "bf16")
-    )
-    multiplied = "bf16" if has_bf16 else "fp32"
-    for part in ("dense MLP", "experts", "head"):
-        assert quantized[part] == f"decoded to {multiplied}, multiplied through torch"
-        assert plain[part] == f"torch, {multiplied}"
-
-
-def test_products_in_one_are_named_and_timed_in_the_place_of_theirs() -> None:
-    network = small_subject("4bit").network
-    fuse_projections(network)
-    stacks = [layer.self_attn.fused() for layer in network.layers]
-    assert all(stacks)
-    with PartClock(lambda: None).watching(network):
-        assert all(stack._forward_hooks for stack in stacks)
-    words = paths_of(network, torch.float32)["attention projections"]
-    plain = "decoded to fp32, multiplied through torch"
-    assert words == f"4 × decoded, then multiplied, stacked; 4 × {plain}", "of queries, and of outputs"
-    assert paths_of(network, torch.float32)["self-conditioning"].startswith("1 × ")
-
-
-def test_a_module_names_its_own_path() -> None:
-    module = torch.nn.Linear(2, 2)
-    assert path_of(module) == "torch, fp32"
-    module.path = "a way of its own"  # type: ignore[assignment]
-    assert path_of(module) == "a way of its own"
-
-
-def test_the_demo_model_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads: list[int] = []
-    monkeypatch.setattr(torch, "set_num_threads", threads.append)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    subject = real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")(
-        lambda _: None
-    )
-    assert (subject.name, subject.recipe, subject.dtype) == ("demo", "bf16", torch.float32)
-    assert subject.built is subject.stands_for
-    assert subject.network.config.canvas_length == CANVAS_LENGTH
-    assert threads == [1], "as `localdiff run` computes it"
-
-
-def test_more_context_than_the_model_takes_is_refused_before_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subjects, "load_model", lambda *_, **__: pytest.fail("loaded"))
-    with pytest.raises(UsageError, match="`--context 8193` should be from 1 to 8,192"):
-        real_subject(model="demo", revision=None, offline=True, context=8193, device="cpu", dtype="auto")
-
-
-def test_a_model_that_does_not_fit_is_not_to_be_kept_in_host_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no `--max-memory` here."""
-    source = resolve_local("demo")
-    assert source is not None
-    cpu, weights = torch.device("cpu"), open_weights(source.directory)
-    needed = plan_memory(weights, cpu, torch.float32, context=16).demand.account.total
-    monkeypatch.setattr(memory_plan, "free_bytes", lambda _: needed - 1)
-    with pytest.raises(ResourceError) as error:
-        plan_memory(weights, cpu, torch.float32, context=16)
-    assert "--max-memory" in str(error.value.hint)
-    with pytest.raises(ResourceError, match="`cpu` has .* for it") as error:
-        real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")
-    assert error.value.hint == "a smaller recipe or `--context` takes less"
-
-
-def test_a_device_that_is_not_there_is_not_to_be_helped_by_a_smaller_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "seen_gpus", lambda: ())
-    with pytest.raises(ResourceError, match="there is no CUDA device here") as error:
-        real_subject(model="demo", revision=None, offline=True, context=16, device="cuda", dtype="auto")
-    assert "`--device cpu`" in str(error.value.hint)
-
-
-@pytest.mark.parametrize(("gigabytes", "chosen"), [((20, 30, 0), 0), ((1, 20, 30), 2), ((1, 2, 2), None)])
-@pytest.mark.parametrize("kind", ["random", "real"])
-def test_auto_means_the_gpu_with_most_free_memory_where_the_first_is_too_small(
-    monkeypatch: pytest.MonkeyPatch, kind: str, gigabytes: tuple[int, ...], chosen: int | None
-) -> None:
-    """As in a run, but a model is not spread over several."""
-    scale = 1e9 if kind == "random" else 1e8  # the demo takes 1.1 GB
-    free = {torch.device("cuda", index): int(scale * size) for index, size in enumerate(gigabytes)}
-    for module in (memory_plan, subjects):
-        monkeypatch.setattr(module, "free_bytes", lambda device: free.get(device, 10**12))
-    monkeypatch.setattr(devices, "usable_gpus", lambda: tuple(free))
-
-    def make(device: str) -> Make:
-        if kind == "real":
-            return real_subject(model="demo", revision=None, offline=True, context=16, device=device, dtype="auto")
-        return random_subject(recipe="4bit", layers=LAYERS, context=1024, device=device, dtype="auto")
-
-    if chosen is None:
-        with pytest.raises(ResourceError, match="`cuda:1` has"):
-            make("auto")
-    else:
-        assert make("auto").device == torch.device("cuda", chosen)
-
-
-@pytest.mark.parametrize("where", ["step", "module"])
-def test_kernels_that_compute_wrong_numbers_are_not_timed(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def differing(*_: object) -> NoReturn:
-        raise ParityError("experts: 13 of 512 numbers differ")
-
-    if where == "step":
-        monkeypatch.setattr(Denoiser, "parity", differing)
-    else:
-        right = subjects.load_model
-
-        def load_model(*arguments: Any, **options: Any) -> LoadedModel:
-            expectation: Any = SimpleNamespace(name="experts", check=differing)
-            return dataclasses.replace(right(*arguments, **options), expectations=(expectation,))
-
-        monkeypatch.setattr(subjects, "load_model", load_model)
-    make = real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")
-    for count, hint in ((0, "`LOCALDIFF_CUDA_PLAIN=all` does without"), (1, "`localdiff tune --forget` goes back")):
-        monkeypatch.setattr(subjects, "timed_count", lambda _, count=count: count)
-        with pytest.raises(ResourceError, match="kernels compute wrong numbers here: experts: 13 of 512") as error:
-            run(context=16, steps=1, make=make, ceilings_of=lambda device: CEILINGS)
-        assert (error.value.hint or "").startswith(hint)
-
-
-@pytest.mark.parametrize(
-    ("error", "raised", "words"),
-    [
-        (TypeError("at 12:4:\n  x = y\nno such name."), ResourceError, "at 12:4: x = y no such name"),
-        (RuntimeError("CUDA error: illegal access"), RuntimeError, "illegal access"),
-        (OSError(errno.ENOSPC, "No space left on device"), OSError, "No space left"),
-    ],
-    ids=["compiler", "GPU", "disk"],
-)
-def test_a_kernel_that_fails_is_named_and_a_gpu_or_a_disk_that_does_is_left_to_others(
-    error: Exception, raised: type[Exception], words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failing(*_: object) -> NoReturn:
-        raise error
-
-    monkeypatch.setattr(Denoiser, "parity", failing)
-    make = real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")
-    with pytest.raises(raised, match=words) as caught:
-        make(lambda _: None)
-    if isinstance(caught.value, ResourceError):
-        assert caught.value.message == f"a kernel fails here (TypeError: {words})"
-        assert (caught.value.hint or "").startswith("`LOCALDIFF_CUDA_PLAIN=all` does without")
-        monkeypatch.setattr(subjects, "timed_count", lambda _: 1)
-        with pytest.raises(ResourceError) as caught:
-            make(lambda _: None)
-        assert (caught.value.hint or "").startswith("`localdiff tune --forget` goes back")
-    else:
-        assert caught.value is error
-
-
-@pytest.mark.parametrize(("device", "told"), [("auto", ["the GPU is not used"]), ("cpu", [])])
-@pytest.mark.parametrize("kind", ["random", "real"])
-def test_figures_of_a_cpu_beside_a_gpu_are_said_to_be_so(
-    kind: str, device: str, told: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(subjects, "unused_gpu", lambda _: "the GPU is not used")
-    if kind == "real":
-        make = real_subject(model="demo", revision=None, offline=True, context=16, device=device, dtype="auto")
-    else:
-        make = random_subject(
-            recipe="4bit", layers=4, context=16, device=device, dtype="auto", configure=small_config, all_layers=4
-        )
-    make(lambda _: None)
-    assert [message for message in caplog.messages if "GPU" in message] == told
-
-
-def test_random_weights_are_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared: list[object] = []
-    monkeypatch.setattr(subjects, "compare_kernels", lambda *given: compared.append(given))
-    subject = small_subject()
-    assert compared == [(subject.denoiser, ())]
-
-
-def test_what_does_not_fit_is_refused_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subjects, "free_bytes", lambda device: 8_000_000_000)
-    monkeypatch.setattr(subjects, "random_model", lambda *_, **__: pytest.fail("made although it does not fit"))
-    with pytest.raises(
-        ResourceError, match=r"random `4bit` weights take 16\.0 GB at a context of 1,024 tokens"
-    ) as error:
-        random_subject(recipe="4bit", layers=LAYERS, context=1024, device="cpu", dtype="auto")
-    assert error.value.hint == "`--layers 6` takes less"
-    with pytest.raises(ResourceError) as error:
-        random_subject(recipe="bf16", layers=6, context=1024, device="cpu", dtype="auto")
-    assert error.value.hint == "`--recipe 4bit` fits", "six layers are what was asked for"
-    monkeypatch.setattr(subjects, "free_bytes", lambda device: 15_500_000_000)
-    with pytest.raises(ResourceError, match="`cpu` has 15\\.5 GB free") as error:
-        random_subject(recipe="4bit", layers=LAYERS, context=1024, device="cpu", dtype="auto")
-    assert error.value.hint == "`--recipe 4bit-small` fits; `--layers 6` takes less"
-    assert callable(random_subject(recipe="4bit", layers=6, context=1024, device="cpu", dtype="auto"))
-    monkeypatch.setattr(subjects, "free_bytes", lambda device: 0)
-    with pytest.raises(ResourceError) as error:
-        random_subject(recipe="4bit", layers=6, context=1024, device="cpu", dtype="auto")
-    assert error.value.hint == "a smaller `--context` takes less"
-
-
-@pytest.mark.parametrize(
-    ("given", "kind", "words"),
-    [({"recipe": "3bit"}, RecipeError, "no recipe `3bit`"), ({"dtype": "fp16"}, UsageError, "fp16")],
-)
-def test_words_that_mean_nothing(given: dict[str, str], kind: type[Exception], words: str) -> None:
-    arguments = {"recipe": "4bit", "dtype": "auto"} | given
-    with pytest.raises(kind, match=words):
-        random_subject(layers=LAYERS, context=16, device="cpu", configure=released_config, **arguments)
-
-
-def test_a_switch_with_an_invalid_value_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOCALDIFF_CPU_PATH", "x")
-    with pytest.raises(SwitchError, match="LOCALDIFF_CPU_PATH=x should be auto, plain or fast"):
-        small_subject()
