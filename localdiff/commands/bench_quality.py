@@ -57,8 +57,11 @@ def bench_quality(request: QualityRequest, output: Output, *, ask: AskUser | Non
     for name in ("count", "seeds"):
         if getattr(request, name) < 1:
             raise ArgumentError(f"{{{name}}} must be >= 1", **{name: getattr(request, name)})
-    if (request.options.seed or 0) + request.seeds - 1 > MAX_SEED:
-        raise ArgumentError(f"{{seeds}} runs past the largest seed, {MAX_SEED}", seeds=request.seeds)
+    first = request.options.seed or 0
+    if first + request.seeds - 1 > MAX_SEED:
+        # The larger one, because that was typed: both have small defaults.
+        name, value = max(("seed", first), ("seeds", request.seeds), key=lambda pair: pair[1])
+        raise ArgumentError(f"{{{name}}} leads past the largest seed, {MAX_SEED}", **{name: value})
     if request.prompts is not None and request.skills:
         raise UsageError("`--prompts` and `--skill` exclude each other", "leave out one of the two")
     if len(set(request.models)) < len(request.models):
