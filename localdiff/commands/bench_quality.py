@@ -59,9 +59,10 @@ def bench_quality(request: QualityRequest, output: Output, *, ask: AskUser | Non
             raise ArgumentError(f"{{{name}}} must be >= 1", **{name: getattr(request, name)})
     first = request.options.seed or 0
     if first + request.seeds - 1 > MAX_SEED:
-        # The larger one, because that was typed: both have small defaults.
-        name, value = max(("seed", first), ("seeds", request.seeds), key=lambda pair: pair[1])
-        raise ArgumentError(f"{{{name}}} leads past the largest seed, {MAX_SEED}", **{name: value})
+        leads = f"leads past the largest seed, {MAX_SEED}"
+        if first > request.seeds:  # the larger one was typed: both have small defaults
+            raise ArgumentError(f"{{seed}} {leads}", seed=first)
+        raise ArgumentError(f"{{seeds}} {leads}", seeds=request.seeds)
     if request.prompts is not None and request.skills:
         raise UsageError("`--prompts` and `--skill` exclude each other", "leave out one of the two")
     if len(set(request.models)) < len(request.models):
