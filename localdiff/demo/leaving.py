@@ -14,7 +14,7 @@ _CLOSED_PIPE = 141
 
 @contextmanager
 def leaving(parser: argparse.ArgumentParser) -> Iterator[None]:
-    """Ends the command after an error, which prints itself and its hint to stderr, and after Ctrl-C or a closed pipe."""
+    """Ends the command after Ctrl-C, a closed pipe, or an error, which prints itself and its hint to stderr."""
     try:
         yield
     except LocaldiffError as error:
