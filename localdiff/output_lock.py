@@ -44,19 +44,21 @@ def locked(output: Path, *, hint: str = "wait until it ends, or choose another d
     """
     path = lock_path(output)
     made = [folder for folder in path.parents if not folder.exists()]
-    lock = _acquire(path)
-    if lock is None:
-        raise UsageError(f"another process is working on `{output}`", hint)
-    handle, is_held = lock
     try:
-        yield is_held
+        lock = _acquire(path)
+        if lock is None:
+            raise UsageError(f"another process is working on `{output}`", hint)
+        handle, is_held = lock
+        try:
+            yield is_held
+        finally:
+            if sys.platform == "win32":
+                os.close(handle)
+            with suppress(OSError):  # a folder that has become read-only: the file does no harm
+                path.unlink()
+            if sys.platform != "win32":
+                os.close(handle)
     finally:
-        if sys.platform == "win32":
-            os.close(handle)
-        with suppress(OSError):  # a folder that has become read-only: the file does no harm
-            path.unlink()
-        if sys.platform != "win32":
-            os.close(handle)
         for folder in made:
             with suppress(OSError):  # there is something in it now
                 folder.rmdir()

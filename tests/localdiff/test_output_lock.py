@@ -139,8 +139,9 @@ def test_a_disk_without_room_for_a_lock_is_called_full(tmp_path: Path, monkeypat
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(lock_module.os, "open", refuse)
-    with pytest.raises(ResourceError, match="cannot be written: No space left"), locked(tmp_path / "x"):
+    with pytest.raises(ResourceError, match="cannot be written: No space left"), locked(tmp_path / "a" / "x"):
         pass
+    assert not (tmp_path / "a").exists()
 
 
 def test_a_folder_that_refuses(tmp_path: Path) -> None:
