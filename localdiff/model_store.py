@@ -351,10 +351,10 @@ def _manifest_value(directory: Path, section: str, key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def size_of(directory: Path) -> int:
-    """Bytes of all files in a directory; none where there is no directory."""
+def size_of(place: Path) -> int:
+    """Bytes of all files in a directory, or of a file; none where there is neither."""
     total = 0
-    for path in directory.rglob("*"):
+    for path in (place, *place.rglob("*")):
         with suppress(OSError):  # a job may be working in it, or it may be unreadable
             total += path.lstat().st_size if path.is_file() else 0
     return total

@@ -31,7 +31,7 @@ from quant.files.source import SourceFile
 from quant.jobs.job import Job
 from quant.jobs.output import Output
 from quant.jobs.pool import available_workers
-from quant.names import SCRATCH, partial_directory
+from quant.names import PARTIAL, SCRATCH, partial_directory
 from quant.planning.encoder import Encoder, Gpu
 from quant.planning.plan import Plan, PlannedShard, describe_plan, working_bytes
 
@@ -128,13 +128,18 @@ class PlannedJob:
 
     @cached_property
     def mounts(self) -> tuple[Mount, ...]:
-        """What must fit on each disk; of what is written, only what is more than is deleted before."""
+        """What must fit on each disk; of what is written, only what is more than an earlier run left in its place."""
         output_bytes = sum(shard.nbytes for shard in self.unfinished) + self.origin.small_bytes + _DOCUMENT_BYTES
-        output_bytes = max(0, output_bytes - sum(map(size_of, Output(self.job, Disk()).dropped())))
+        directory, left = partial_directory(self.target), {*Output(self.job, Disk()).dropped()}
+        if directory not in left:  # the job goes on, and writes over what it was writing
+            left |= {directory / (shard.file + PARTIAL) for shard in self.unfinished}
+            left |= {self.scratch} if self.streams else set()
+        cache = []
         if self.streams:
-            return mounts([(self.target, output_bytes + max(self.to_fetch.values(), default=0))])
-        cache = [(paths.hub_cache_dir(), sum(self.to_fetch.values()))] if self.to_fetch else []
-        return mounts([(self.target, output_bytes), *cache])
+            output_bytes += max(self.to_fetch.values(), default=0)
+        elif self.to_fetch:
+            cache = [(paths.hub_cache_dir(), sum(self.to_fetch.values()))]
+        return mounts([(self.target, max(0, output_bytes - sum(map(size_of, left)))), *cache])
 
     def summary(self) -> PlanSummary:
         """The plan to be shown."""

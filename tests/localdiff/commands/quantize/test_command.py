@@ -636,6 +636,20 @@ def test_the_space_of_what_force_drops_is_there_for_what_it_writes(
     assert not partial.exists()
 
 
+def test_the_space_of_what_a_job_was_writing_is_there_when_it_goes_on(
+    cli: Cli, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partial = output.with_name("small-4bit.partial")
+    cli("quantize", str(source), "--yes", stdin=b"")
+    output.rename(partial)
+    (partial / SHARDS[0]).unlink()
+    (partial / f"{SHARDS[0]}.partial").write_bytes(b"x" * 2_300_000)
+    monkeypatch.setattr(disk_space.shutil, "disk_usage", short_of_space(10_000))
+    result = cli("quantize", str(source), "--yes", stdin=b"")
+    assert (result.code, result.stdout) == (0, f"{output}\n")
+    assert not (output / f"{SHARDS[0]}.partial").exists()
+
+
 def test_two_at_once_are_one_too_many(cli: Cli, source: Path, output: Path) -> None:
     with locked(output):
         result = cli("quantize", str(source), "--yes", stdin=b"")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import shutil
 from collections import namedtuple
@@ -15,6 +16,7 @@ from safetensors.torch import load, save
 from localdiff import disk_space
 from localdiff.commands.quantize import source_check
 from localdiff.commands.quantize.command import QuantizeRequest, quantize
+from localdiff.hub.cache import unfinished_file
 from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.model_store import MODEL
 from localdiff.ui.output import Output, Stream
@@ -300,6 +302,20 @@ def streams() -> Output:
 def shown(stream: Stream) -> str:
     assert isinstance(stream.file, io.StringIO)
     return stream.file.getvalue()
+
+
+def test_what_streaming_had_of_a_file_needs_no_space_when_it_goes_on(
+    cli: Cli, server: Hub, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a job that just fitted would be refused once it was stopped."""
+    scratch = output.with_name("small-4bit.partial") / "source.partial"
+    scratch.mkdir(parents=True)
+    unfinished_file(scratch, hashlib.sha256(b"").hexdigest()).write_bytes(b"x" * 2_800_000)
+    monkeypatch.setattr(disk_space.shutil, "disk_usage", small_disk(10_000))
+    assert cli("quantize", "owner/small", "--yes", stdin=b"").code == 4, "only streaming goes on with it"
+    result = cli("quantize", "owner/small", "--yes", "--stream", stdin=b"")
+    assert (result.code, result.stdout) == (0, f"{output}\n")
+    assert not scratch.parent.exists()
 
 
 def test_streaming_is_offered_where_the_plan_does_not_fit(
