@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from localdiff.errors import UsageError, WeightsError
-from localdiff.text.template import MAX_DEPTH, MAX_FILE_BYTES, ChatTemplate
+from localdiff.text.template import MAX_DEPTH, MAX_FILE_BYTES, SPARE_CHARACTERS, ChatTemplate
 from tests.checkpoints.chats import USER
 
 
@@ -241,6 +241,14 @@ def test_values_that_are_not_plain_are_a_usage_error(tmp_path: Path, fields: Any
     with pytest.raises(UsageError) as failure:
         template.render([{**USER, **fields}])
     assert reason in failure.value.message
+
+
+def test_a_template_may_write_much_around_a_short_message_and_not_without_end(tmp_path: Path) -> None:
+    source = "{%- for _ in range(COUNT) -%}{{ 'system ' * 100 }}{%- endfor -%}"
+    for count in (1, SPARE_CHARACTERS // 700):
+        assert len(render(tmp_path, source.replace("COUNT", str(count)))) == 700 * count
+    with pytest.raises(WeightsError, match="it writes more than 1,000,"):
+        render(tmp_path, source.replace("COUNT", str(SPARE_CHARACTERS // 700 + 2)))
 
 
 @pytest.mark.parametrize("source", ["", " \n\n", "{% if messages | length > 9 %}{{ messages }}{% endif %}"])
