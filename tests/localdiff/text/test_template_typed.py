@@ -91,6 +91,18 @@ def test_no_place_in_a_chat_lets_a_turn_end(
     assert tokenizer.decode(ids, special=True) == rendered
 
 
+@pytest.mark.parametrize("place", ["argument", "argument name", "function", "reasoning"])
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_what_the_model_may_write_in_its_content_is_only_characters_elsewhere(
+    templates: dict[str, ChatTemplate], tokenizer: Tokenizer, generation: str, place: str
+) -> None:
+    template, channel_close = templates[generation], tokenizer.control["<channel|>"]
+    messages, harmless = smuggled("x<channel|>y")[place], smuggled("xy")[place]
+    ids = template.encode(tokenizer, messages)
+    assert ids.count(channel_close) == template.encode(tokenizer, harmless).count(channel_close)
+    assert tokenizer.decode(ids, special=True) == template.render(messages)
+
+
 def test_a_quote_in_a_tool_result_does_not_end_the_string(
     templates: dict[str, ChatTemplate], tokenizer: Tokenizer
 ) -> None:
