@@ -105,14 +105,13 @@ def tiled(codec: Codec, encoded: Encoded, activations: Activations) -> Tiled:
     Elsewhere it would be held twice for a moment, and leave a hole in torch's memory that the next one does not fit.
     """
     experts, rows, groups = encoded.scales.shape
-    last = GROUP // codec.codes_per_byte
+    is_nf4, last = codec.codes_per_byte == 2, GROUP // codec.codes_per_byte
     by_lanes = activations == "a16" and tiles.mma_kind(encoded.codes.device) == "wgmma"
     shape = (groups * last // HALF, rows, HALF) if by_lanes else (groups, rows, last)
     codes = encoded.codes.view(experts, *shape)
     scales = encoded.scales.view(experts, groups, rows)
     for expert in range(experts):
         of_expert = encoded.codes[expert].view(rows, groups, last)
-        is_nf4 = codec.codes_per_byte == 2
         if by_lanes:
             by_groups = of_expert.transpose(0, 1)
             codes[expert] = _pairs_by_lanes(by_groups) if is_nf4 else _by_lanes(by_groups)
@@ -121,7 +120,7 @@ def tiled(codec: Codec, encoded: Encoded, activations: Activations) -> Tiled:
             in_order = _halves(of_expert) if is_nf4 else of_expert
             codes[expert] = in_order.transpose(0, 1).clone(memory_format=torch.contiguous_format)
         scales[expert] = _paired(encoded.scales[expert].T)
-    if by_lanes and codec.codes_per_byte == 2:
+    if by_lanes and is_nf4:
         codes = codes.view(torch.int32)
     return Tiled(codes=codes, scales=scales, by_lanes=by_lanes)
 
