@@ -13,7 +13,6 @@ Shape letters: B batch, L canvas, V vocabulary.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -295,4 +294,4 @@ class _LoadBalance:
             probs = logits.softmax(dim=-1)
             chosen = torch.zeros_like(probs).scatter_(1, probs.topk(self._top_k, dim=-1).indices, 1.0)
             terms.append((chosen.mean(dim=0) * probs.mean(dim=0)).sum() * logits.shape[-1] / self._top_k)
-        return torch.stack(terms).mean() if terms else torch.tensor(math.nan)
+        return torch.stack(terms).mean()
