@@ -26,6 +26,8 @@ from localdiff.view.widths import ascii_text, settled_text, shortened, text_widt
 MIN_ROWS = 8
 """Fewest rows for the full layout; smaller screens show the canvas alone."""
 
+_LONGEST = 2000
+"""Characters of the question in the title, more than a row has: all of a long one would be measured in each frame."""
 _KEYS = (
     "space play  ←→ step  ↑↓ block  +- speed  home end  q quit",
     "space play  ←→ step  ↑↓ block  +- speed  q quit",
@@ -136,7 +138,8 @@ def _tail(text: str, characters: int) -> str:
 def _title(trace: Trace, palette: Palette) -> str:
     header, model = trace.header, trace.header.model
     quoted = '"{}"' if palette.glyphs.ascii_only else "“{}”"
-    words = [f"{model.title}, {model.recipe}", f"seed {header.seed}", quoted.format(" ".join(header.question.split()))]
+    question = " ".join(header.question.split())[:_LONGEST]
+    words = [f"{model.title}, {model.recipe}", f"seed {header.seed}", quoted.format(question)]
     if header.is_demo:
         adapter = "" if model.adapter is None else f" + {model.adapter.name}"
         words[0] = f"the demo model (a small one, not DiffusionGemma){adapter}"

@@ -15,6 +15,7 @@ from localdiff.view.ansi import encode_row
 from localdiff.view.layout import Size
 from localdiff.view.palette import ASCII, DARK, MONO, Palette
 from localdiff.view.style import row_text, row_width
+from localdiff.view.widths import shortened
 from tests.fakes.engine import Block, ScriptedEngine
 from tests.fakes.traces import HEADER, condensed, hostile_trace, scripted, trace_of
 from tests.screens import hostile
@@ -51,6 +52,21 @@ def test_title_text_canvas_and_controls_stand_in_their_order() -> None:
     header = next(index for index, row in enumerate(shown) if row.startswith(" block 2/≤3 · step  3/48"))
     first = TRACE.text().split()[:5]
     assert " ".join(first) in " ".join(row.removeprefix(" ┃ ") for row in shown[header:])
+
+
+def test_a_long_question_is_not_measured_whole_in_each_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[int] = []
+
+    def watched(text: str, columns: int, ellipsis: str) -> str:
+        lengths.append(len(text))
+        return shortened(text, columns, ellipsis)
+
+    monkeypatch.setattr("localdiff.trace.replay_view.shortened", watched)
+    header = dataclasses.replace(HEADER, messages=(Message(role="user", content="one line of many\n" * 10_000),))
+    line = Timeline(TRACE.events)
+    shown = texts(ReplayView(trace_of(TRACE.events, header), DARK), Player(timeline=line), Size(60, 24))
+    assert shown[0].endswith("· “one line of many one line of m…") and len(shown[0]) == 59
+    assert max(lengths) < 3000
 
 
 def test_a_word_that_two_blocks_share_is_whole_and_a_blank_line_stays() -> None:
