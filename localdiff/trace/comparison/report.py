@@ -6,6 +6,7 @@ Knows layout; every word that comes from a trace is made safe here, so that it c
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os.path import commonprefix
 
 from localdiff.sizes import counted
 from localdiff.trace.comparison.compare import Comparison, Stretch
@@ -13,7 +14,7 @@ from localdiff.trace.comparison.rows import block_rows, gap_rows, timing_rows, t
 from localdiff.trace.trace import Trace
 from localdiff.view.columns import aligned, folded
 from localdiff.view.sanitize import safe_piece
-from localdiff.view.widths import shortened
+from localdiff.view.widths import shortened, text_width
 
 MAX_STRETCHES = 12
 _MAX_VALUE = 60
@@ -50,7 +51,7 @@ def _heads(traces: tuple[Trace, Trace], names: tuple[str, str], width: int | Non
 def _settings(comparison: Comparison, width: int | None) -> str:
     if not comparison.settings:
         return "Every setting is the same."
-    rows = [["", "A", "B"], *([_safe(name), _value(one), _value(other)] for name, one, other in comparison.settings)]
+    rows = [["", "A", "B"], *([_safe(name), *_values(one, other)] for name, one, other in comparison.settings)]
     return "What differs before the start:\n" + _table(rows, "<<<", width)
 
 
@@ -92,8 +93,13 @@ def _safe(text: str) -> str:
     return safe_piece(" ".join(text.split()))
 
 
-def _value(text: str) -> str:
-    return shortened(_safe(text), _MAX_VALUE, "…")
+def _values(*values: str) -> list[str]:
+    """Both values of a setting; long ones that begin alike, as questions may, from a little before they differ."""
+    texts = [_safe(value) for value in values]
+    alike = commonprefix(texts)
+    if text_width(alike) >= _MAX_VALUE - 1:  # all that would be shown
+        texts = [f"…{text[len(alike) - _MAX_VALUE // 4 :]}" for text in texts]
+    return [shortened(text, _MAX_VALUE, "…") for text in texts]
 
 
 def _piece(text: str) -> str:

@@ -43,6 +43,16 @@ def test_questions_that_differ_are_quoted() -> None:
     assert ("question", "user: Say hello.", "user: Say more.") in compare(A, other).settings
 
 
+@pytest.mark.parametrize("begins", ["as " * 40, "字" * 40])
+def test_long_questions_that_begin_alike_are_quoted_where_they_differ(begins: str) -> None:
+    one, other = (
+        trace_of(A.events, dataclasses.replace(HEADER, messages=(Message(role="user", content=content),)))
+        for content in (f"{begins}this.", f"{begins}so.")
+    )
+    row = next(line for line in report(one, other, compare(one, other), ("a", "b")).splitlines() if "question" in line)
+    assert row.split("…")[1:] == [f"{begins[-15:]}this.  ", f"{begins[-15:]}so."]
+
+
 def test_the_first_step_and_position_at_which_they_part() -> None:
     comparison = compare(A, B)
     divergence = comparison.divergence
