@@ -209,18 +209,24 @@ def test_two_runs_side_by_side_do_not_share_buffers(tmp_path: Path, caplog: pyte
     assert warning.startswith("another answer of this model is still being generated")
 
 
-@pytest.mark.parametrize("near", [0.0, steps.NEAR])
-def test_a_step_is_sent_for_nothing_only_where_nothing_told_of_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, near: float
-) -> None:
-    launches: list[int] = []
+@pytest.fixture
+def launches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Numbers of the static steps that are launched from now on."""
+    numbers: list[int] = []
 
     def counted(owner: StaticSteps, cache: Any, noise: Any, block: Any, step: int, *commit: Any) -> Any:
-        launches.append(step)
+        numbers.append(step)
         return launch(owner, cache, noise, block, step, *commit)
 
     launch = StaticSteps._launch
     monkeypatch.setattr(StaticSteps, "_launch", counted)
+    return numbers
+
+
+@pytest.mark.parametrize("near", [0.0, steps.NEAR])
+def test_a_step_is_sent_for_nothing_only_where_nothing_told_of_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launches: list[int], near: float
+) -> None:
     monkeypatch.setattr(steps, "NEAR", near)
     values = {"stability": 0, "confidence": 1.6}
     found = list(engine(tmp_path, static=True).generate(PROMPT, options(**values)))
@@ -229,6 +235,24 @@ def test_a_step_is_sent_for_nothing_only_where_nothing_told_of_the_end(
     converged = sum(1 < block.steps < 6 for block in blocks)
     assert converged
     assert len(launches) == sum(block.steps for block in blocks) + (0 if near else converged)
+
+
+def test_no_step_is_sent_for_nothing_where_any_draft_may_be_the_last(tmp_path: Path, launches: list[int]) -> None:
+    made, values = engine(tmp_path, static=True), options(temperature=0.0, entropy_bound=1e9, steps=20, stability=1)
+    events = made.generate(PROMPT, values, stop_rule="stable")
+    blocks = [event for event in events if isinstance(event, BlockCommitted)]
+    assert {block.reason for block in blocks} == {"converged"}
+    assert len(launches) == sum(block.steps for block in blocks)
+
+
+def test_what_does_not_fit_the_cache_is_not_written_into_it(launches: list[int]) -> None:
+    network = tiny.model()
+    block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(), stop_rule="both", pad_id=tiny.PAD)
+    cache, canvas = KVCache(network.config, 4, torch.float32, CPU), torch.arange(tiny.CANVAS)
+    steps = denoiser_of(network, static=True).denoise_block(cache, canvas, SeededNoise(0), block, [9] * 5)
+    with pytest.raises(ValueError, match=r"count=5 exceeds self\.capacity=4"):
+        next(steps)
+    assert cache.length == 0 and not launches
 
 
 def test_an_event_has_the_mean_entropy_that_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
