@@ -168,7 +168,7 @@ def test_a_cleared_context_holds_nothing() -> None:
     prefix_cache.clear()
     take_in(prefix_cache, [9] * 20, fork=20)
     prefix_cache.clear()
-    assert prefix_cache.ids == ()
+    assert prefix_cache.ids == () and prefix_cache.fork is None
     assert prefix_cache.kv_cache.length == 0
     assert take_in(prefix_cache, [9] * 20) == 0
 
