@@ -203,6 +203,7 @@ KEY = "base_model.model.model.decoder.layers.0.self_attn.q_proj.lora_A.weight"
         (lambda t: t.update({KEY: t[KEY].to(torch.int32)}), "not a LoRA factor"),
         (lambda t: t.update({KEY.replace("lora_A.weight", "lora_magnitude_vector"): t[KEY]}), "not a LoRA factor"),
         (lambda t: t.update({KEY.replace("layers.0", "layers.7"): t[KEY]}), "layers.7.self_attn.q_proj`, which cannot"),
+        (lambda t: t.update({KEY.replace("self_attn.q_proj", "experts"): t[KEY]}), "layers.0.experts`, which cannot"),
         (lambda t: t.update({KEY.replace("self_attn.q_proj", "input_layernorm"): t[KEY]}), "cannot be adapted"),
         (lambda t: t.update({KEY.replace("layers.0.self_attn", "self_conditioning"): t[KEY]}), "self_conditioning"),
         (lambda t: t.update({"base_model.model.lm_head.lora_A.weight": t[KEY]}), "`model.lm_head`"),
@@ -232,6 +233,17 @@ def test_tensors_of_one_parameter_of_experts_are_missed(tmp_path: Path, is_inner
     edit_tensors(tmp_path, lose)
     with pytest.raises(WeightsError, match=f"targets `.*{lost}`, and no tensor of the adapter is for it"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("version", "turned"), [("0.18", True), ("0.19.0", True), ("0.19.1", False), ("0.20.0", False), (None, False)]
+)
+def test_factors_of_experts_are_turned_up_to_the_version_before_0_19_1(
+    tmp_path: Path, version: str | None, turned: bool
+) -> None:
+    save(tmp_path, "q_proj")
+    edit_config(tmp_path, peft_version=version)
+    assert open_adapter(str(tmp_path)).config.turns_experts is turned
 
 
 def test_no_version_of_peft_is_too_long_to_read(tmp_path: Path) -> None:
