@@ -105,6 +105,13 @@ def test_terms_that_are_equal_on_both_sides_are_held_once(tmp_path: Path) -> Non
     assert sum(adapter.nbytes(layer) for layer in (None, 0, 1, 2)) == taken
 
 
+def test_the_same_factors_may_have_another_scale_on_each_side(tmp_path: Path) -> None:
+    save(tmp_path, "q_proj")
+    edit_config(tmp_path, alpha_pattern={r"model\.decoder\..*q_proj": 12})
+    scales = {(side, term.scale) for side, _, term in terms_of(load(tmp_path))}
+    assert scales == {("encoder", 2.0), ("decoder", 4.0)}
+
+
 def test_no_weight_of_the_base_is_copied_or_changed(tmp_path: Path) -> None:
     save(tmp_path)
     network = tiny.model()
