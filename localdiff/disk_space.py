@@ -5,14 +5,20 @@ Knows mount points and free bytes; knows nothing about weights.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
+import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from localdiff import paths
 from localdiff.sizes import shown_size
+
+_BLOCK = 512
+"""Bytes of what the system counts as a block, whatever the file system; Windows counts none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +57,20 @@ def mounts(needs: Iterable[tuple[Path, int]]) -> tuple[Mount, ...]:
         Mount(path=_mount_point(place), needed=nbytes, free=shutil.disk_usage(place).free)
         for place, nbytes in totals.values()
     )
+
+
+def freed_by(place: Path) -> int:
+    """Bytes that a disk has free once a file or a directory is deleted; none where there is neither.
+
+    A file that was not written from its start to its end has holes, which take no space.
+    """
+    total = 0
+    for path in (place, *place.rglob("*")):
+        with suppress(OSError):  # gone by now, or unreadable
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode):
+                total += min(status.st_size, getattr(status, "st_blocks", math.inf) * _BLOCK)
+    return int(total)
 
 
 def shortage(mounts: Iterable[Mount]) -> str | None:

@@ -270,7 +270,7 @@ def _inspect(directory: Path, env: Mapping[str, str]) -> StoredModel:
         directory=directory,
         state=state,
         recipe=recipe,
-        nbytes=size_of(directory),
+        nbytes=_size(directory),
         verified=verified_at(directory, env=env) if state == "finished" else None,
         problem=problem,
         command=_command(directory, recipe, problem) if state in ("unfinished", "damaged") else None,
@@ -351,10 +351,9 @@ def _manifest_value(directory: Path, section: str, key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def size_of(place: Path) -> int:
-    """Bytes of all files in a directory, or of a file; none where there is neither."""
+def _size(directory: Path) -> int:
     total = 0
-    for path in (place, *place.rglob("*")):
+    for path in directory.rglob("*"):
         with suppress(OSError):  # a job may be working in it, or it may be unreadable
             total += path.lstat().st_size if path.is_file() else 0
     return total

@@ -5,18 +5,18 @@ Knows plans, disks and devices; starts nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
 from localdiff import __version__, paths
-from localdiff.disk_space import Mount, mounts
+from localdiff.disk_space import Mount, freed_by, mounts
+from localdiff.hub.cache import unfinished_file
 from localdiff.hub.downloads import require_transferable
 from localdiff.hub.problems import UnreachableError
 from localdiff.memory_account import MemoryAccount, held_by_plan
-from localdiff.model_store import size_of
 from localdiff.quantizing.card import documents
 from localdiff.quantizing.origin import Origin
 from localdiff.quantizing.plan_summary import Download, PlanSummary
@@ -133,13 +133,20 @@ class PlannedJob:
         directory, left = partial_directory(self.target), {*Output(self.job, Disk()).dropped()}
         if directory not in left:  # the job goes on, and writes over what it was writing
             left |= {directory / (shard.file + PARTIAL) for shard in self.unfinished}
-            left |= {self.scratch} if self.streams else set()
+            left |= set(self._begun()) if self.streams else set()
         cache = []
         if self.streams:
             output_bytes += max(self.to_fetch.values(), default=0)
         elif self.to_fetch:
             cache = [(paths.hub_cache_dir(), sum(self.to_fetch.values()))]
-        return mounts([(self.target, max(0, output_bytes - sum(map(size_of, left)))), *cache])
+        return mounts([(self.target, max(0, output_bytes - sum(map(freed_by, left)))), *cache])
+
+    def _begun(self) -> Iterator[Path]:
+        """Files in the scratch folder with which the download goes on, if an earlier run has left them there."""
+        for name in self.to_fetch:
+            yield self.scratch / name
+            if self.origin.repository is not None and (sha256 := self.origin.repository.files[name].sha256):
+                yield unfinished_file(self.scratch, sha256)
 
     def summary(self) -> PlanSummary:
         """The plan to be shown."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from localdiff.disk_space import Mount, mounts, shortage
+from localdiff.disk_space import Mount, freed_by, mounts, shortage
 
 
 def test_directories_on_one_disk_add_up(tmp_path: Path) -> None:
@@ -41,3 +41,19 @@ def test_a_shortage_names_the_disk_and_the_numbers() -> None:
     assert shortage([short, replace(short, path=Path("/b"))]) == (
         "not enough disk space in /home: needs 69.6 GB, 41.2 GB free; in /b: needs 69.6 GB, 41.2 GB free"
     )
+
+
+def test_what_is_deleted_frees_what_it_takes(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "file").write_bytes(b"x" * 100_001)
+    (tmp_path / "link").symlink_to(tmp_path / "inner" / "file")
+    assert freed_by(tmp_path / "inner" / "file") == freed_by(tmp_path) == 100_001
+    assert freed_by(tmp_path / "none") == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files have no holes there")
+def test_holes_of_a_file_that_was_being_written_free_nothing(tmp_path: Path) -> None:
+    with (tmp_path / "shard").open("wb") as file:
+        file.seek(10_000_000)
+        file.write(b"x")
+    assert freed_by(tmp_path) < 1_000_000

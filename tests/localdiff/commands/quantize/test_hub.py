@@ -16,9 +16,11 @@ from safetensors.torch import load, save
 from localdiff import disk_space
 from localdiff.commands.quantize import source_check
 from localdiff.commands.quantize.command import QuantizeRequest, quantize
+from localdiff.disk_space import mounts
 from localdiff.hub.cache import unfinished_file
 from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.model_store import MODEL
+from localdiff.quantizing import planned_job
 from localdiff.ui.output import Output, Stream
 from quant.files.manifest import read_manifest
 from tests.checkpoints.quantized import SHARDS, tree
@@ -308,11 +310,21 @@ def test_what_streaming_had_of_a_file_needs_no_space_when_it_goes_on(
     cli: Cli, server: Hub, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a job that just fitted would be refused once it was stopped."""
+    needs = []
+
+    def needed(*options: str) -> int:
+        assert cli("quantize", "owner/small", *options, "--dry-run", stdin=b"").code == 0
+        return needs[-1]
+
+    monkeypatch.setattr(planned_job, "mounts", lambda wanted: needs.append(wanted[0][1]) or mounts(wanted))
     scratch = output.with_name("small-4bit.partial") / "source.partial"
     scratch.mkdir(parents=True)
-    unfinished_file(scratch, hashlib.sha256(b"").hexdigest()).write_bytes(b"x" * 2_800_000)
-    monkeypatch.setattr(disk_space.shutil, "disk_usage", small_disk(10_000))
-    assert cli("quantize", "owner/small", "--yes", stdin=b"").code == 4, "only streaming goes on with it"
+    without, streamed = needed(), needed("--stream")
+    content = server.repositories["owner/small"].files[FIRST]
+    for left, resumed in ((b"another", 0), (content, 200_000)):
+        unfinished_file(scratch, hashlib.sha256(left).hexdigest()).write_bytes(content[:200_000])
+        assert needed("--stream") == streamed - resumed, "what this job does not go on with takes its space to the end"
+        assert needed() == without, "only streaming goes on with it"
     result = cli("quantize", "owner/small", "--yes", "--stream", stdin=b"")
     assert (result.code, result.stdout) == (0, f"{output}\n")
     assert not scratch.parent.exists()
