@@ -45,8 +45,10 @@ def prepare_client() -> None:
 
 
 def _hide_password(record: logging.LogRecord) -> bool:
-    """Takes a password out of a line of the client's log, which with `HF_DEBUG` names the address of each request."""
+    """Takes passwords out of a line of the client's log, which with `HF_DEBUG` names the address of each request."""
     record.msg, record.args = without_password(record.getMessage()), ()
+    if record.exc_info:
+        record.exc_text = without_password(logging.Formatter().formatException(record.exc_info))
     return True
 
 

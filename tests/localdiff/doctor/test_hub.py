@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import socket
 import ssl
@@ -17,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub.utils import logging as client_logging
 
 from localdiff.doctor.hub import finding_of
-from localdiff.hub.endpoint import PUBLIC_ENDPOINT
+from localdiff.hub.endpoint import PUBLIC_ENDPOINT, prepare_client
 from localdiff.hub.endpoint import shown as shown_endpoint
 from localdiff.hub.reach import Reach
 from tests.fakes.hub import TOKEN, Hub, Repository, hub, nobody
@@ -137,6 +139,21 @@ def test_what_the_client_logs_has_no_password_of_a_mirror(server: Hub, tmp_path:
     run = process("quantize", "owner/model", "--yes", env=env)
     assert server.url.replace("://", "://****@") + "/api/models/owner/model" in run.stderr
     assert "word@" not in run.stderr
+
+
+def test_nor_has_a_traceback_that_it_logs() -> None:
+    """As of its question whether it is run by an agent, which few mirrors know."""
+    prepare_client()
+    handler = client_logging.get_logger().handlers[0]
+    try:
+        raise OSError("404 for url 'http://me:word@mirror/api'")
+    except OSError as error:
+        cause = (type(error), error, error.__traceback__)
+    record = logging.LogRecord("x", logging.DEBUG, "x", 1, "asked %s", ("http://me:word@mirror",), cause)
+    assert handler.filter(record)
+    shown = handler.format(record)
+    assert shown.startswith("asked http://****@mirror\nTraceback ") and shown.endswith("'http://****@mirror/api'")
+    assert "word@" not in shown
 
 
 def test_nobody_there(tmp_path: Path) -> None:
