@@ -282,26 +282,29 @@ def _described(info: ModelInfo, reference: str, revision: str) -> Repository:
 
 
 def _described_file(reference: str, commit: str, sibling: RepoSibling) -> RemoteFile:
-    blobs = folder_of(reference) / "blobs"
-    (nbytes, sha256), blob = _size_and_sha256(reference, commit, sibling), _hash(sibling.blob_id)
+    blobs, here = folder_of(reference) / "blobs", _cached(reference, sibling.rfilename, commit)
+    (nbytes, sha256), blob = _size_and_sha256(reference, commit, sibling, here), _hash(sibling.blob_id)
     return RemoteFile(
         name=sibling.rfilename,
         nbytes=nbytes,
         sha256=sha256,
         blob=blob,
-        local_path=_cached(reference, sibling.rfilename, commit),
+        local_path=here,
         is_stored=(blobs / str(sha256 or blob)).is_file(),
         unfinished=size_of(unfinished_file(blobs, sha256)) if sha256 else 0,
     )
 
 
-def _size_and_sha256(reference: str, commit: str, file: RepoSibling) -> tuple[int, str | None]:
-    """Bytes of a file, and its SHA-256 if it is stated; the file is asked for what the listing of a mirror may lack."""
+def _size_and_sha256(reference: str, commit: str, file: RepoSibling, here: Path | None) -> tuple[int, str | None]:
+    """Bytes of a file, and its SHA-256 if it is stated; a mirror is asked for what its listing may lack.
+
+    It is not asked for the hash of a file that is here, by which the cache may name it.
+    """
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
 
     size = file.lfs.size if file.size is None and file.lfs else file.size
-    sha256 = _hash(file.lfs.sha256) if file.lfs else None
-    if size is None or (sha256 is None and file.rfilename.endswith(".safetensors")):
+    sha256 = (_hash(file.lfs.sha256) if file.lfs else None) or (linked_sha256(here) if here else None)
+    if size is None or (sha256 is None and here is None and file.rfilename.endswith(".safetensors")):
         asked = get_hf_file_metadata(hf_hub_url(reference, file.rfilename, revision=commit), timeout=_TIMEOUT)
         size = asked.size if size is None else size
         sha256 = asked.etag if sha256 is None and asked.etag and is_sha256(asked.etag) else sha256

@@ -80,6 +80,21 @@ def test_where_the_listing_has_no_sizes_each_file_is_asked_for_its_own(use_hub: 
         assert found.read("LICENSE") == FILES["LICENSE"]
 
 
+def test_a_mirror_that_lists_no_hashes_is_asked_for_those_of_weights_that_are_not_here(use_hub: UseHub) -> None:
+    with hub(model=Repository(files=FILES)) as server:
+        use_hub(server)
+        download(WEIGHTS[0])
+        siblings = [{"rfilename": name, "size": len(content)} for name, content in FILES.items()]
+        listing = {"id": "owner/model", "sha": COMMIT, "siblings": siblings}
+        server.repositories["owner/model"].listing = json.dumps(listing).encode()
+        server.requests.clear()
+        found = look_up("owner/model")
+        for name in WEIGHTS:
+            assert found.files[name].sha256 == hashlib.sha256(FILES[name]).hexdigest()
+        others = [f"HEAD owner/model/resolve/{COMMIT}/{name}" for name in WEIGHTS[1:]]
+        assert server.requests == ["GET api/models/owner/model/revision/main", *others]
+
+
 def test_a_size_that_nobody_states_is_an_error(use_hub: UseHub, monkeypatch: pytest.MonkeyPatch) -> None:
     unstated = SimpleNamespace(size=None, etag=None)
     monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", lambda *_, **__: unstated)
