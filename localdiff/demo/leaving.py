@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,11 +19,20 @@ def leaving(parser: argparse.ArgumentParser) -> Iterator[None]:
     """Ends the command after Ctrl-C, a closed pipe, or an error, which prints itself and its hint to stderr."""
     try:
         yield
+        print(end="", flush=True)  # now, while a closed pipe can still be caught
     except LocaldiffError as error:
         parser.exit(error.exit_code, f"error: {error.message}\n" + f"hint: {error.hint}\n" * (error.hint is not None))
     except BrokenPipeError:  # whoever read has enough, as `head` has
+        _drop_output()
         parser.exit(_CLOSED_PIPE)
     except OSError as error:
         parser.exit(1, f"error: {error}\n")
     except KeyboardInterrupt:
         parser.exit(INTERRUPTED)
+
+
+def _drop_output() -> None:
+    """Keeps the interpreter from trying once more, at its end, to write what nobody reads, and from saying so."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
 import pytest
@@ -54,15 +53,6 @@ def test_what_it_cannot_use_is_said_in_a_sentence(
         asked(monkeypatch, *arguments)
     assert stopped.value.code == code
     assert words in capsys.readouterr().err
-
-
-def test_a_closed_pipe_ends_it_without_a_word() -> None:
-    command = [sys.executable, "-m", "localdiff.demo.evaluate", "--skills", "add", "story", "--prompts", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and process.stderr is not None
-        assert process.stdout.readline().startswith("skill ")
-        process.stdout.close()
-        assert (process.stderr.read(), process.wait()) == ("", 141)
 
 
 def test_questions_are_the_same_at_every_call_and_differ_from_each_other() -> None:
