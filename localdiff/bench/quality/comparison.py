@@ -29,6 +29,8 @@ WALKS = 20
 
 ALL = "all"
 
+_TOO_LONG = "leave it out, or raise `--context` where the model takes more"
+
 Progress: TypeAlias = Callable[[str], None]
 """Called with a line about progress."""
 
@@ -222,11 +224,14 @@ def _require_room(engine: Engine, questions: Sequence[Question], options: Genera
     """A prompt that is too long must not cost the answers to those before it."""
     most = engine.context_size(options)
     for number, question in enumerate(questions, 1):
-        if (tokens := len(engine.prompt_ids(question.prompt, options))) >= most:
+        which = f"question {number:,} of {len(questions):,} ({question.group})"
+        try:
+            tokens = len(engine.prompt_ids(question.prompt, options))
+        except ContextError as error:
+            raise ContextError(f"{which}: {error.message}", _TOO_LONG) from error
+        if tokens >= most:
             raise ContextError(
-                f"question {number:,} of {len(questions):,} ({question.group}) has {tokens:,} tokens and the context "
-                f"holds {most:,}, the answer included",
-                "leave it out, or raise `--context` where the model takes more",
+                f"{which} has {tokens:,} tokens and the context holds {most:,}, the answer included", _TOO_LONG
             )
 
 

@@ -212,12 +212,16 @@ def test_a_model_with_another_vocabulary_is_refused(make: Callable[..., Callable
         compare((make(), other), QUESTIONS[:1], OPTIONS[:1], silent)
 
 
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [(30, r" has \d+ tokens and the context holds 64, the"), (120_000, ": a text of .* does not fit")],
+)
 def test_a_prompt_without_room_for_an_answer_is_refused_before_any_is_answered(
-    make: Callable[..., Callable[[], Engine]],
+    make: Callable[..., Callable[[], Engine]], times: int, words: str
 ) -> None:
     told: list[str] = []
-    questions = [*QUESTIONS[:1], question("too long " * 30, PROMPTS)]
-    with pytest.raises(ContextError, match=r"question 2 of 2 \(prompts\) has \d+ tokens and the context holds 64, the"):
+    questions = [*QUESTIONS[:1], question("too long " * times, PROMPTS)]
+    with pytest.raises(ContextError, match=rf"question 2 of 2 \(prompts\){words}"):
         compare((make(), make()), questions, OPTIONS[:1], told.append)
     assert told == ["loading the first model"]
 
