@@ -206,10 +206,10 @@ def _not_written(file: Path, error: OSError) -> ResourceError:
 def _triton() -> str:
     """Triton's version; empty where it is missing or does not load, and no kernel takes a tile."""
     try:
-        import triton
-    except ImportError:
+        from triton import __version__
+    except ImportError:  # also of a folder that is left of it, which has no version
         return ""
-    return str(triton.__version__)
+    return str(__version__)
 
 
 @cache

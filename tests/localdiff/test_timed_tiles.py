@@ -112,10 +112,11 @@ def test_what_no_longer_counts_costs_a_warning_and_no_run(
     assert message.startswith("timed tiles are not taken: ") and "`localdiff tune` times them again" in message
 
 
-def test_where_triton_does_not_load_none_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ["raise ImportError('libtriton.so: undefined symbol')", ""])
+def test_where_triton_does_not_load_none_count(content: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Whoever tries a kernel says what is wrong with it."""
     keep_timed_tiles(CARD, TILES)
-    (tmp_path / "triton.py").write_text("raise ImportError('libtriton.so: undefined symbol')")
+    (tmp_path / "triton.py").write_text(content)
     monkeypatch.delitem(sys.modules, "triton")
     monkeypatch.syspath_prepend(tmp_path)
     assert take_timed_tiles(CARD) == 0
