@@ -195,12 +195,21 @@ def tokenizer_config() -> dict[str, object]:
 
 
 def write_vocabulary(directory: Path) -> None:
-    """Write `tokenizer.json`, `tokenizer_config.json` and last `chat_template.jinja`, byte-identical each time."""
+    """Write `tokenizer.json`, `tokenizer_config.json` and last `chat_template.jinja`, byte-identical each time.
+
+    The last one is there whole or not at all, and with it the others.
+
+    Raises:
+        OSError: they cannot be written.
+    """
     directory.mkdir(parents=True, exist_ok=True)
-    build_tokenizer().save(str(directory / TOKENIZER))
+    # As its `save` writes it, whose error of a full disk would be no `OSError`.
+    (directory / TOKENIZER).write_text(build_tokenizer().to_str(pretty=True), encoding="utf-8")
     config = json.dumps(tokenizer_config(), indent=2) + "\n"
     (directory / TOKENIZER_CONFIG).write_text(config, encoding="utf-8")
-    (directory / CHAT_TEMPLATE).write_text(TEMPLATE, encoding="utf-8")
+    partial = (directory / CHAT_TEMPLATE).with_suffix(".partial")
+    partial.write_text(TEMPLATE, encoding="utf-8")
+    partial.replace(directory / CHAT_TEMPLATE)
 
 
 if __name__ == "__main__":
