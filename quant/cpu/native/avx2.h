@@ -27,7 +27,7 @@ enum { SHIFT = 0, MAX_ROWS = 64, UNROLLED = 8 };  // 64 rows of 2,816 codes leav
 // The first factor of `maddubs` is unsigned, so the level's sign goes to the other one. Where a level is negative, all
 // bits of x are turned. That makes -x - 1, and so leaves out the level's magnitude; `sign` would make -x, but competes
 // with the products for units of the CPU (of Zen 3, for both). Sums of two products stay within 16 bits: no level is
-// beyond 128, and no activation beyond 127.
+// beyond 128, and no activation beyond 127, or -128 where it is turned.
 typedef struct {
     whole magnitude, is_negative;
 } level;
