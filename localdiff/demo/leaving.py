@@ -23,16 +23,20 @@ def leaving(parser: argparse.ArgumentParser) -> Iterator[None]:
     except LocaldiffError as error:
         parser.exit(error.exit_code, f"error: {error.message}\n" + f"hint: {error.hint}\n" * (error.hint is not None))
     except BrokenPipeError:  # whoever read has enough, as `head` has
-        _drop_output()
         parser.exit(_CLOSED_PIPE)
     except OSError as error:
         parser.exit(1, f"error: {error}\n")
     except KeyboardInterrupt:
         parser.exit(INTERRUPTED)
+    finally:
+        _drop_what_is_left()
 
 
-def _drop_output() -> None:
-    """Keeps the interpreter from trying once more, at its end, to write what nobody reads, and from saying so."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.stdout.fileno())
-    os.close(null)
+def _drop_what_is_left() -> None:
+    """Of output that cannot be written, Python would try to write the rest once more at its end, and complain."""
+    try:
+        print(end="", flush=True)
+    except OSError:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
