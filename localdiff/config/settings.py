@@ -94,7 +94,7 @@ def load_settings(env: Mapping[str, str] = os.environ) -> Settings:
 
 
 def read_settings(env: Mapping[str, str] = os.environ) -> Settings:
-    """The same, unless a flag overrides one: whether they go together is for `beside` to say.
+    """The same before flags override any of them; whether they go together is for `beside` to say.
 
     Raises:
         UsageError: a file or a variable holds an invalid setting; the message names the place.
