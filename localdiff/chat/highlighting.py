@@ -8,6 +8,7 @@ not stand out is text as any other. A language is never guessed.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -21,6 +22,10 @@ MAX_CHARACTERS = 100_000
 """Of a block that is given colours; a longer one would be waited for."""
 MAX_LINE = 500
 """Characters of its longest line: some lexers take the square of it."""
+MAX_BLANKS = 500
+"""Characters between two words, blank lines among them: of these, too, and then nothing can end them."""
+MAX_SECONDS = 1.0
+"""After which it is left plain, whatever a lexer takes the square of: a comment that has no end, for one."""
 
 _TEXTS = ("Text only", "Text output")
 """What Pygments calls what has no parts: no language."""
@@ -63,16 +68,22 @@ def highlighted(code: str, label: str) -> list[list[Segment]] | None:
         label: what is behind the opening fence; it begins with the name of a language.
 
     Returns:
-        None where no language of that name is known, or the code is too long.
+        None where no language of that name is known, or the code is too long, or would be waited for.
     """
-    if len(code) > MAX_CHARACTERS or max(map(len, code.split("\n"))) > MAX_LINE:
+    gaps = re.findall(r"\s+", code)
+    if (
+        len(code) > MAX_CHARACTERS
+        or max(map(len, code.split("\n"))) > MAX_LINE
+        or max(map(len, gaps), default=0) > MAX_BLANKS
+    ):
         return None
     name = _NAME.search(label)
     lexer = _lexer(name[0].lower()) if name else None
     if lexer is None:
         return None
     lines: list[list[Segment]] = [[]]
-    for text, style in _styled(lexer, code):
+    end = time.monotonic() + MAX_SECONDS
+    for text, style in _styled(lexer, code, end):
         first, *rest = text.split("\n")
         lines[-1].append(Segment(first, style))
         lines += [[Segment(line, style)] for line in rest]
@@ -80,11 +91,13 @@ def highlighted(code: str, label: str) -> list[list[Segment]] | None:
     return lines[: code.count("\n") + 1] if shown.rstrip("\n") == code.rstrip("\n") else None
 
 
-def _styled(lexer: Any, code: str) -> Iterator[tuple[str, Style]]:
-    """Parts of the code, one after the other; neighbours of one style are one."""
+def _styled(lexer: Any, code: str, end: float) -> Iterator[tuple[str, Style]]:
+    """Parts of the code, one after the other, as far as they come in time; neighbours of one style are one."""
     text, style = "", _PLAIN
     # A line that is not ended is not recognized by some lexers.
     for _, kind, part in lexer.get_tokens_unprocessed(f"{code}\n"):
+        if time.monotonic() > end:
+            return
         if part.isspace() or (new := _style(kind)) == style:
             text += part
         else:

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pygments import plugin
 
-from localdiff.chat.highlighting import MAX_CHARACTERS, MAX_LINE, highlighted
+from localdiff.chat import highlighting
+from localdiff.chat.highlighting import MAX_BLANKS, MAX_CHARACTERS, MAX_LINE, highlighted
 from localdiff.chat.markdown import render
 
 LANGUAGES = [
@@ -95,15 +96,30 @@ def test_colours_are_those_that_can_be_read_on_any_ground(language: str, code: s
     assert set(re.findall(r"\x1b\[(.*?)m", shown)) <= {"0", "1", "2", "31", "32", "35", "36"}
 
 
-def test_what_would_be_waited_for_is_left_plain() -> None:
+def test_what_would_be_waited_for_is_left_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(highlighting, "MAX_SECONDS", 60)
     line = "x = 1\n"
     assert highlighted(line * (MAX_CHARACTERS // len(line)), "python") is not None
     assert highlighted(line * (MAX_CHARACTERS // len(line) + 1), "python") is None
     assert highlighted("x" * MAX_LINE, "python") is not None
     assert highlighted(line + "x" * (MAX_LINE + 1), "python") is None
+    assert highlighted("x" + "\n" * MAX_BLANKS + "x", "c") is not None
+    assert highlighted("x" + "\n" * (MAX_BLANKS + 1) + "x", "c") is None
 
 
-def test_the_longest_code_is_not_waited_for_long() -> None:
+@pytest.mark.parametrize(
+    ("code", "language"),
+    [("x" + "\n" * 20_000 + "x", "c"), ("x" + f"{' ' * 400}\n" * 50 + "x", "c"), ("/*\n" * 30_000, "chapel")],
+)
+def test_a_lexer_that_takes_the_square_of_some_code_is_not_waited_for(code: str, language: str) -> None:
+    """A model that repeats itself may write it."""
+    began = time.process_time()
+    assert highlighted(code, language) is None
+    assert time.process_time() - began < 5  # it would take a minute
+
+
+def test_the_longest_code_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(highlighting, "MAX_SECONDS", 60)
     line = "def function(first, second='text'):  # a comment\n    return first * 3.0\n"
     began = time.process_time()
     assert highlighted(line * (MAX_CHARACTERS // len(line)), "python") is not None
