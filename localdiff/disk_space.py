@@ -5,7 +5,6 @@ Knows mount points and free bytes; knows nothing about weights.
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import stat
@@ -69,8 +68,9 @@ def freed_by(place: Path) -> int:
         with suppress(OSError):  # gone by now, or unreadable
             status = path.lstat()
             if stat.S_ISREG(status.st_mode):
-                total += min(status.st_size, getattr(status, "st_blocks", math.inf) * _BLOCK)
-    return int(total)
+                blocks: int | None = getattr(status, "st_blocks", None)
+                total += status.st_size if blocks is None else min(status.st_size, blocks * _BLOCK)
+    return total
 
 
 def shortage(mounts: Iterable[Mount]) -> str | None:
