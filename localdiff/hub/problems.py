@@ -66,7 +66,7 @@ def explain(
                 f"access to `{reference}` is not granted for this account",
                 f"accept the terms at {page}, then run `hf auth login`",
             )
-        if isinstance(cause, errors.HfHubHTTPError) and (refusal := _refused_by_mirror(cause, reference)) is not None:
+        if isinstance(cause, errors.HfHubHTTPError) and (refusal := refused_by_mirror(cause, reference)) is not None:
             return refusal
         if isinstance(cause, errors.RepositoryNotFoundError):
             return WeightsError(
@@ -172,7 +172,7 @@ def _no_room(error: OSError, reference: str, place: Path | None) -> ResourceErro
     )
 
 
-def _refused_by_mirror(error: HfHubHTTPError, reference: str) -> WeightsError | None:
+def refused_by_mirror(error: HfHubHTTPError, reference: str) -> WeightsError | None:
     """What is said where a mirror wants an account of its own, of which the client says that the model is private.
 
     A mirror that hands on what the Hub answers also hands on the code that the Hub gives its errors.

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Literal
 
 from localdiff.hub.endpoint import is_address, prepare_client, shown
-from localdiff.hub.problems import ConnectionBarredError, UnreachableError, explain, unreadable_token
+from localdiff.hub.problems import ConnectionBarredError, UnreachableError, explain, refused_by_mirror, unreadable_token
 from localdiff.hub.repository import model_info
 
 TIMEOUT = 3.0
@@ -70,8 +70,9 @@ def reach(model: str) -> Reach:
         model_info(model, timeout=TIMEOUT)
     except UnreachableError as error:
         result = replace(result, state="broken", problem=error.message, advice=error.hint)
-    except (GatedRepoError, RepositoryNotFoundError):
-        pass  # an answer about the model, not about the Hub
+    except (GatedRepoError, RepositoryNotFoundError) as error:
+        if refused_by_mirror(error, model) is not None:  # else it is an answer about the model, not about the Hub
+            result = _explained(result, error, model)
     except Exception as error:
         result = _explained(result, error, model)
     return replace(result, seconds=time.perf_counter() - began)

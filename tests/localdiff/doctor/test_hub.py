@@ -46,6 +46,7 @@ def server() -> Iterator[Hub]:
         broken=Repository(files=files, status=500),
         busy=Repository(files=files, status=429),
         forbidden=Repository(files=files, status=403),
+        barred=Repository(files=files, status=401),
         page=Repository(files=files, listing=b"<html>Please sign in</html>"),
     ) as running:
         yield running
@@ -91,6 +92,15 @@ def test_a_token_that_is_not(server: Hub, tmp_path: Path) -> None:
 def test_a_token_is_refused_only_where_there_is_one(server: Hub, tmp_path: Path) -> None:
     assert ask(server.url, tmp_path, "owner/forbidden", HF_TOKEN=TOKEN)["state"] == "refused"
     assert ask(server.url, tmp_path, "owner/forbidden")["state"] == "broken"
+
+
+def test_a_mirror_that_wants_an_account_does_not_answer_well(server: Hub, tmp_path: Path) -> None:
+    """The client says of it that there is no such model."""
+    answer = ask(server.url, tmp_path, "owner/barred")
+    assert (answer["state"], answer["problem"]) == (
+        "broken",
+        f"the mirror {server.url} answered 401 for `owner/barred`",
+    )
 
 
 @pytest.mark.parametrize("model", ["owner/broken", "owner/busy"])
