@@ -295,7 +295,7 @@ def leave(folder: Path, content: bytes) -> Path:
     return unfinished_file(folder, SHA256)
 
 
-@pytest.mark.parametrize("lacking", [{"size", "lfs"}, {"lfs"}], ids=["neither hash nor size", "no hash"])
+@pytest.mark.parametrize("lacking", [{"size", "lfs"}, {"lfs"}], ids=["size and hash", "hash"])
 def test_what_was_left_of_a_file_goes_on_where_the_listing_has_no_hash_of_it(
     server: Hub, log: DownloadLog, tmp_path: Path, lacking: set[str]
 ) -> None:
