@@ -198,7 +198,7 @@ class _List(_Block, ListElement):
 
 
 def _marks(items: Sequence[_Item]) -> list[str]:
-    """What is before each item; numbers that are all the same count up from there, as they do on a page."""
+    """What is before each item; a number that is repeated counts up from there, as it does on a page."""
     marks: list[str] = []
     same = 0
     for index, item in enumerate(items):
