@@ -23,7 +23,7 @@ MAX_CHARACTERS = 100_000
 MAX_LINE = 500
 """Characters of its longest line: some lexers take the square of it."""
 MAX_BLANKS = 500
-"""Characters between two words, newlines among them: some take the square of these within one match, that nothing ends."""
+"""Characters between two words, newlines among them: some take the square of these within one match."""
 MAX_SECONDS = 1.0
 """After which it is left plain, whatever a lexer takes the square of: a comment that has no end, for one."""
 
