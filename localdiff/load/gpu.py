@@ -80,8 +80,9 @@ def replace_gpu_modules(
 
 
 def _compared_rows(canvas: int) -> list[int]:
-    lengths = (*(canvas // short for short in SHORT), canvas, 2 * canvas, PREFILL_CHUNK)
-    return list(dict.fromkeys(max(FEWEST, length) for length in lengths))
+    """As many as pieces of a prompt have; and exactly as many as steps, whose tiles may be for these alone."""
+    pieces = (max(FEWEST, canvas // short) for short in SHORT)
+    return list(dict.fromkeys((*pieces, canvas, 2 * canvas, PREFILL_CHUNK)))
 
 
 def load_for_gpu(plan: MemoryPlan, progress: LoadProgress) -> tuple[Expectation, ...]:

@@ -30,7 +30,7 @@ Roundings to bf16 stay under a tenth of that, and activations in int8 under a ha
 that is left out does not.
 """
 FEWEST = 12
-"""Rows that a module is given at least: what a column's numbers vary by says how far they may be off."""
+"""Rows at least that say by how much a column's numbers vary, which is what they may be off by."""
 _COLUMNS = 4096
 """Columns that are compared at a time: an fp32 copy of all logits would take 268 MB."""
 _DRAWN = 1_000_003
@@ -135,7 +135,7 @@ def plain_calls(plain: Any, rows: Sequence[int], dtype: torch.dtype, *, canvas: 
 
     Args:
         plain: a quantized linear layer or embedding, or the experts of a layer.
-        rows: how many random ones each call takes, no fewer than `FEWEST`.
+        rows: how many random ones each call takes; of fewer than `FEWEST` a right module may be taken for a wrong one.
         dtype: type of the activations.
         canvas: rows that an embedding takes, which a step asks for no others.
     """
