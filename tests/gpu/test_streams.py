@@ -23,8 +23,9 @@ pytestmark = needs_interpreter
 CARD = torch.device("cuda", 0)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def queue() -> Iterator[Queue]:
+    """A card for each test: it tells memory apart by addresses, and those of an earlier test are given out again."""
     from tests.gpu.host import card
 
     with card() as made:
