@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -35,9 +36,25 @@ settings.load_profile("localdiff")
 # A shell that starts the tests in the background, or `nohup`, has them ignore these, and children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+
+# Windows has no pseudo-terminals, nor what these import to control them.
+if sys.platform == "win32":
+    collect_ignore = [
+        "localdiff/chat/test_chat_pty.py",
+        "localdiff/chat/test_typeahead.py",
+        "localdiff/commands/quantize/test_killed.py",
+        "localdiff/test_windows.py",
+        "localdiff/ui/test_interrupted_terminal.py",
+        "localdiff/ui/test_jobs_pty.py",
+        "localdiff/ui/test_live_pty.py",
+        "localdiff/ui/test_progress_pty.py",
+        "localdiff/ui/test_question.py",
+        "localdiff/ui/test_standard_streams.py",
+        "localdiff/ui/test_terminal.py",
+    ]
 
 _fsync = os.fsync
 

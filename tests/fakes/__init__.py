@@ -13,6 +13,7 @@
     clock           one that a test moves
     windows         what Python looks like there, around the real command line
     permissions     that bind root too
+    file_limit      a disk that is full, as far as whoever writes can tell
     threads         as many of torch's as a test wants
 
 Runs keep the promises of `localdiff.events`, so that every observer can be tested with them.

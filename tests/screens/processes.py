@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import io
 import json
 import os
-import pty
 import select
 import signal
 import struct
 import subprocess
 import sys
-import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pyte
 import pytest
@@ -27,8 +24,14 @@ from localdiff import cli
 from localdiff.commands import run as commands_run
 from localdiff.commands.run import run
 from tests.fakes.engine import ScriptedEngine
-from tests.screens.forked import SIGNALS_OF_A_SHELL, Fork
 from tests.screens.terminal import CuttingScreen
+
+if TYPE_CHECKING or sys.platform != "win32":
+    import fcntl
+    import pty
+    import termios
+
+    from tests.screens.forked import SIGNALS_OF_A_SHELL, Fork
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 120.0
@@ -129,10 +132,10 @@ def process(
 ) -> Result:
     """Run `localdiff` on pipes, or with other streams, of which the result has nothing.
 
-    With a script it is a fork of what is loaded already, unless the environment is another one, which may say how
-    Python opens its streams.
+    With a script it is a fork of what is loaded already, where there are forks, unless the environment is another one,
+    which may say how Python opens its streams.
     """
-    if script is not None and env is None:
+    if script is not None and env is None and sys.platform != "win32":
         return _forked(arguments, script, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd)
     done = subprocess.run(
         command(script, arguments),
@@ -208,6 +211,10 @@ class Terminal:
         self.screen.resize(rows, columns)
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
+    def echoes(self) -> bool:
+        """Whether the terminal shows what is typed."""
+        return bool(termios.tcgetattr(self.master)[3] & termios.ECHO)
+
     def read_on(self, seconds: float) -> None:
         """Read what comes within some time."""
         deadline = time.monotonic() + seconds
@@ -280,6 +287,8 @@ def terminal(
         stdout, stderr: something else for one of the streams, such as `subprocess.PIPE`.
         under: a command that gets all of this as its arguments.
     """
+    if sys.platform == "win32":
+        pytest.skip("there are no pseudo-terminals on Windows")
 
     def as_in_a_shell() -> None:
         """In the child: the terminal is its own, and it ignores none of the signals that whoever runs the tests may."""

@@ -7,7 +7,6 @@ import logging
 import re
 import subprocess
 import sys
-import termios
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -245,10 +244,10 @@ def test_ctrl_c_while_the_terminal_is_asked_leaves_its_echo_on(tmp_path: Path) -
     env = environment(HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path), LOCALDIFF_HOME=str(tmp_path))
     screen = terminal("doctor", "--quick", env=env, under=PATIENTLY)
     screen.wait_for_bytes(b"\x1b[?2026$p")
-    assert not termios.tcgetattr(screen.master)[3] & termios.ECHO
+    assert not screen.echoes()
     screen.type(b"\x03")
     screen.wait_until(lambda: screen.child.poll() is not None, "its end")
-    assert termios.tcgetattr(screen.master)[3] & termios.ECHO
+    assert screen.echoes()
     assert screen.finish() == 130
 
 

@@ -9,7 +9,6 @@ import signal
 import stat
 import subprocess
 import sys
-import termios
 from pathlib import Path
 
 import pytest
@@ -300,11 +299,11 @@ def test_every_way_out_gives_the_terminal_back(file: Path, number: signal.Signal
 def test_termination_does_not_wait_for_a_terminal_that_is_held(file: Path, is_paused: bool) -> None:
     screen = paused_player(file) if is_paused else terminal("replay", str(file), script={}, columns=100, rows=24)
     screen.wait_for("block 1/≤3 · step")
-    before = termios.tcgetattr(screen.master)
+    assert not screen.echoes()
     screen.hold()
     os.kill(screen.child.pid, signal.SIGTERM)
     assert screen.child.wait(TIMEOUT) == 143
-    assert not before[3] & termios.ECHO and termios.tcgetattr(screen.master)[3] & termios.ECHO
+    assert screen.echoes()
     screen.type(b"\x11")
 
 

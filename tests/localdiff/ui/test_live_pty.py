@@ -32,10 +32,6 @@ def everything(run: Terminal) -> list[str]:
     return rows + run.lines()
 
 
-def echoes(run: Terminal) -> bool:
-    return bool(termios.tcgetattr(run.master)[3] & termios.ECHO)
-
-
 def keeps_output(run: Terminal) -> bool:
     """Whether what the terminal has not read yet outlives a Ctrl-C."""
     return bool(termios.tcgetattr(run.master)[3] & termios.NOFLSH)
@@ -117,13 +113,13 @@ def test_ctrl_c_during_a_long_step_says_that_it_was_heard(tmp_path: Path) -> Non
 def test_terminated(twice: bool) -> None:
     run = play(hold_at=4)
     run.wait_for("step  4/48")
-    assert not echoes(run)
+    assert not run.echoes()
     assert keeps_output(run)
     run.child.send_signal(signal.SIGTERM)
     if twice:
         run.child.send_signal(signal.SIGTERM)
     run.wait_until(lambda: run.child.poll() is not None, "its end")
-    assert echoes(run)
+    assert run.echoes()
     assert not keeps_output(run)
     # The second one may come when the terminal has been given back already, and with it the signal.
     assert run.finish() in ((143, -signal.SIGTERM) if twice else (143,))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from localdiff.errors import ResourceError
 from localdiff.load.checkpoint import Checkpoint
 from localdiff.model.config import ModelConfig
 from localdiff.options import GenerateOptions
+from tests.fakes.file_limit import no_file_beyond
 from tests.models.loaded import network_of
 from tests.models.reference import Reference
 
@@ -65,13 +65,9 @@ def test_an_export_without_room_says_so_and_leaves_what_was_there(
 ) -> None:
     (tmp_path / "model.safetensors").write_text("of before")
     model = initialise(ModelConfig.from_dict(config_json(VOCABULARY_SIZE, 6)), seed=0)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
-    try:
-        with pytest.raises(ResourceError, match=r"model\.safetensors` cannot be written: .* File too large"):
-            export(model, demo_vocabulary_directory, tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    message = r"model\.safetensors` cannot be written: .* File too large"
+    with no_file_beyond(100_000), pytest.raises(ResourceError, match=message):
+        export(model, demo_vocabulary_directory, tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["model.safetensors"]
     assert (tmp_path / "model.safetensors").read_text() == "of before"
 

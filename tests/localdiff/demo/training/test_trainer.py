@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import random
-import resource
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from localdiff.errors import ResourceError, UsageError
 from localdiff.model.batched import batched_logits, batched_soft_embedding
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
+from tests.fakes.file_limit import no_file_beyond
 
 VOCAB, END = 32, 6
 
@@ -219,13 +219,9 @@ def test_a_save_never_leaves_half_a_file_and_says_that_there_is_no_room(tmp_path
     trainer = make_trainer()
     trainer.save(tmp_path / "state.pt")
     before = (tmp_path / "state.pt").read_bytes()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
-    try:
-        with pytest.raises(ResourceError, match=r"state\.pt` cannot be written: the disk may be full"):
-            trainer.save(tmp_path / "state.pt")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    message = r"state\.pt` cannot be written: the disk may be full"
+    with no_file_beyond(len(before) // 2), pytest.raises(ResourceError, match=message):
+        trainer.save(tmp_path / "state.pt")
     assert (tmp_path / "state.pt").read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["state.pt"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -35,6 +34,7 @@ from localdiff.demo.training.vocabulary import (
 from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.text.prompt import as_messages
 from localdiff.text.template import ChatTemplate
+from tests.fakes.file_limit import no_file_beyond
 
 Vocabulary = tuple[Tokenizer, Render]
 
@@ -154,13 +154,8 @@ def test_a_file_without_room_is_an_error_of_the_system_and_a_last_one_is_whole(
 ) -> None:
     monkeypatch.setattr(vocabulary, "build_tokenizer", tokenizer)
     monkeypatch.setattr(vocabulary, "TEMPLATE", "a" * 200_000)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limits[1]))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            write_vocabulary(tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with no_file_beyond(limit), pytest.raises(OSError, match="File too large"):
+        write_vocabulary(tmp_path)
     assert not (tmp_path / "chat_template.jinja").exists()
 
 
