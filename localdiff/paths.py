@@ -80,14 +80,15 @@ def obstacle(directory: Path) -> Path | None:
 def shown(path: Path, env: Mapping[str, str] = os.environ) -> str:
     """A path for display, with `~` in place of the home directory."""
     home = _home(env)
-    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and path != home else str(path)
+    return str("~" / path.relative_to(home)) if path.is_relative_to(home) and path != home else str(path)
 
 
 def _base(env: Mapping[str, str], variable: str, default: str) -> Path:
     if home := env.get("LOCALDIFF_HOME"):
         if not expanded(home).is_absolute():
             # Models and sessions would be gone in every other folder.
-            raise UsageError(f"`LOCALDIFF_HOME={home}` is not a full path", "it begins with `/` or `~`")
+            beginning = "a drive, such as `C:\\`," if sys.platform == "win32" else "`/`"
+            raise UsageError(f"`LOCALDIFF_HOME={home}` is not a full path", f"it begins with {beginning} or `~`")
         return expanded(home)
     value = Path(env.get(variable, ""))  # a relative one is to be ignored, as the specification says
     return (value if value.is_absolute() else _home(env) / default) / "localdiff"

@@ -41,9 +41,10 @@ def without_names(text: str, env: Mapping[str, str]) -> str:
         if value := env.get(name):
             text = text.replace(value, "(token)")
     text = _TOKEN.sub("(token)", text)
-    home = env.get("HOME") or os.path.expanduser("~")
-    if len(home) > 1:
-        text = text.replace(home, "~")
+    # Some shells of Windows set `HOME`, where Python has another home directory.
+    for home in (env.get("HOME"), env.get("USERPROFILE"), os.path.expanduser("~")):
+        if home and len(home) > 1:
+            text = text.replace(home, "~")
     for kind, name in (("user", _user(env)), ("host", platform.node()), ("host", platform.node().split(".")[0])):
         if len(name) >= _LEAST:
             text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", f"({kind})", text)

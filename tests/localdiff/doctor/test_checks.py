@@ -253,6 +253,11 @@ def test_names_and_tokens_are_taken_out(monkeypatch: pytest.MonkeyPatch) -> None
     assert without_names(text, NAMES) == "in ~/x on (host) ((host)) as (user) with (token) and (token), hf_xet"
 
 
+def test_a_home_of_windows_is_taken_out_where_a_shell_has_another() -> None:
+    env = {"HOME": "/c/Users/jane", "USERPROFILE": r"C:\Users\jane"}
+    assert without_names(r"C:\Users\jane\models and /c/Users/jane/models", env) == r"~\models and ~/models"
+
+
 def test_short_names_do_not_eat_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.node", lambda: "vm")
     text = "root says vm is a vm, cpu ok"
