@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import sys
+import warnings
 
 import torch
 
@@ -31,10 +32,14 @@ _ARCHITECTURE = re.compile(r"(sm|compute)_(\d+)[af]?")
 
 def seen_gpus() -> tuple[torch.device, ...]:
     """The CUDA devices that torch sees, in its order; none where the driver is broken or too old."""
-    if not torch.cuda.is_available():
-        return ()
-    # Ahead of this torch asks NVML, which counts every GPU; CUDA uses no other beside one that is partitioned (MIG).
-    torch.cuda.init()  # type: ignore[no-untyped-call]
+    with warnings.catch_warnings():
+        # Torch warns of a driver that is too old, and of each GPU that it has no code for, in twenty lines, although
+        # another one may be used: `why_unseen` and `why_unusable` have a sentence for those who need it.
+        warnings.simplefilter("ignore", UserWarning)
+        if not torch.cuda.is_available():
+            return ()
+        # Ahead of this torch asks NVML, which counts every GPU; CUDA uses no other beside one that is partitioned.
+        torch.cuda.init()  # type: ignore[no-untyped-call]
     return tuple(torch.device("cuda", index) for index in range(torch.cuda.device_count()))
 
 

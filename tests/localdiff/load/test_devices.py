@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -177,6 +178,29 @@ def test_auto_device_is_the_first_gpu_or_the_cpu(gpus: Callable[[int], None]) ->
     assert resolve_device("auto") == CPU
     gpus(2)
     assert resolve_device("auto") == torch.device("cuda:0")
+
+
+def test_what_torch_says_of_gpus_that_it_has_no_code_for_is_left_to_us(
+    gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of an old one for the screens beside the one that computes: every command would begin with its lines."""
+
+    def warning(value: object) -> Callable[[], object]:
+        def call() -> object:
+            warnings.warn("Found GPU0 …\nThe following list shows …", stacklevel=2)
+            return value
+
+        return call
+
+    gpus(1)
+    monkeypatch.setattr(torch.cuda, "is_available", warning(True))
+    monkeypatch.setattr(torch.cuda, "init", warning(None))
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        assert resolve_device("auto") == torch.device("cuda:0")
+        assert not shown
+        torch.cuda.init()
+        assert len(shown) == 1
 
 
 def test_auto_may_use_every_other_gpu(gpus: Callable[[int], None]) -> None:
