@@ -23,6 +23,7 @@ OLD, NEW = "cu126", "cu130"
 By the support matrix in PyTorch's `RELEASE.md` (https://github.com/pytorch/pytorch/pull/182849)."""
 OLD_DRIVER, NEW_DRIVER = 525, 580
 """Lowest versions of NVIDIA's driver for those: for CUDA 12 and for CUDA 13."""
+_LOWEST = {"12": OLD_DRIVER, "13": NEW_DRIVER}
 _TAKEN = ("out of memory", "busy or unavailable")
 """What CUDA says of a GPU that others have filled, or have to themselves: to be asked, it must take a context."""
 _DRIVER_S_CUDA = re.compile(r"found version (\d+)\d{3}\b")
@@ -66,6 +67,8 @@ def why_unseen(driver: str | None = None) -> str:
     refusal = _refusal()
     if "driver on your system is too old" in refusal:
         update = f"the driver is too old for CUDA {torch.version.cuda}: update it{' in Windows' if _in_wsl() else ''}"
+        if (lowest := _LOWEST.get(torch.version.cuda.partition(".")[0])) is not None:
+            update += f" to {lowest} or newer"
         found = _DRIVER_S_CUDA.search(refusal)
         if found is not None and int(found[1]) < 12:
             return update

@@ -293,11 +293,11 @@ def refuse_all_gpus(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     [
         (
             "The NVIDIA driver on your system is too old (found version 12020). Please update your GPU driver …",
-            r"^the driver is too old for CUDA 13\.0: update it, or, for a GPU older than the RTX 50 .*/whl/cu126 ",
+            r"^the driver is too old for CUDA 13\.0: update it to 580 or newer, or, for a GPU older .*/whl/cu126 ",
         ),
         (
             "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver …",
-            r"^the driver is too old for CUDA 13\.0: update it(, or use `--device cpu`)?$",
+            r"^the driver is too old for CUDA 13\.0: update it to 580 or newer(, or use `--device cpu`)?$",
         ),
         (
             "CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable …",
@@ -321,7 +321,7 @@ def test_why_a_driver_does_not_start_is_said(
 @pytest.mark.parametrize(
     ("said", "wsl"),
     [
-        ("The NVIDIA driver on your system is too old (found version 12020).", "update it in Windows, or"),
+        ("The NVIDIA driver on your system is too old (found version 12020).", "update it in Windows to 580 or newer"),
         ("CUDA unknown error - this may be due to", "once the machine has slept: run `wsl --shutdown` in Windows"),
     ],
 )
