@@ -87,6 +87,7 @@ class LayerStream:
         self._place = torch.empty(0, dtype=torch.uint8, device=device)
         self._present: nn.Module | None = None
         self._copies: torch.cuda.Stream | None = None
+        self._may_lock = device.type == "cuda"
         self._lock = threading.RLock()  # two threads may generate with one model
 
     @property
@@ -104,7 +105,7 @@ class LayerStream:
             if storage.data_ptr() not in offsets:
                 offsets[storage.data_ptr()] = nbytes
                 stored = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
-                parts.append((nbytes, _host_copy(stored)))
+                parts.append((nbytes, self._host_copy(stored)))
                 nbytes += -(-storage.nbytes() // ALIGNMENT) * ALIGNMENT
             offset = offsets[storage.data_ptr()] + int(tensor.storage_offset()) * tensor.itemsize
             views.append(_View(tensor, offset, tensor.shape, tensor.stride()))
@@ -135,6 +136,20 @@ class LayerStream:
             layer.present = partial(self.present, layer)  # type: ignore[assignment]  # of a `Layer`
             layer.forward = self._in_place(layer, layer.forward)
         opening.forward = self._fetching_first(opening.forward)
+
+    def _host_copy(self, stored: Tensor) -> Tensor:
+        """A copy in host memory; page-locked, for which copies to a GPU are faster, until the system refuses that.
+
+        Nothing smaller is asked for then, although it might still be granted: what little is left, as in WSL2, the
+        driver needs, and so do steps for what they exchange with the host.
+        """
+        host = None
+        if self._may_lock:
+            try:
+                host = torch.empty(len(stored), dtype=torch.uint8, pin_memory=True)
+            except RuntimeError:  # CUDA's "out of memory", of the host; `start` says what it means
+                self._may_lock = False
+        return (torch.empty(len(stored), dtype=torch.uint8) if host is None else host).copy_(stored)
 
     @contextmanager
     def present(self, layer: nn.Module) -> Iterator[None]:
@@ -197,12 +212,3 @@ def _tensors_of(layer: nn.Module) -> Iterator[Tensor]:
         yield from module.buffers(recurse=False)
         if isinstance(module, _HoldsWeights):
             yield from module.weights()
-
-
-def _host_copy(stored: Tensor) -> Tensor:
-    """A copy in host memory; page-locked, where the system grants that, for which copies to a GPU are faster."""
-    try:
-        host = torch.empty(len(stored), dtype=torch.uint8, pin_memory=stored.device.type == "cuda")
-    except RuntimeError:  # CUDA's "out of memory", of the host; `start` says what it means
-        host = torch.empty(len(stored), dtype=torch.uint8)
-    return host.copy_(stored)

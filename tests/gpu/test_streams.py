@@ -128,6 +128,23 @@ def test_memory_that_cannot_be_locked_is_said(
         assert set(layers[2](layers[1](layers[0](torch.zeros(1024, device=CARD)))).tolist()) == {4}
 
 
+def test_the_last_memory_that_can_be_locked_is_left_to_others(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """WSL2 locks about a gigabyte: filled up, the buffers of a step would find no room."""
+    pin, asked = Queue.pin, []
+
+    def refuse_second(queue: Queue, memory: torch.Tensor) -> None:
+        asked.append(memory)
+        if len(asked) == 2:
+            raise RuntimeError("CUDA error: out of memory")
+        pin(queue, memory)
+
+    monkeypatch.setattr(Queue, "pin", refuse_second)
+    layers = [Doubled(number) for number in range(4)]
+    streamed(layers)
+    assert len(asked) == 2
+    assert set(layers[3](layers[1](torch.zeros(1024, device=CARD))).tolist()) == {5}
+
+
 def test_where_the_first_layer_is_streamed_it_waits_for_its_copy(queue: Queue) -> None:
     layers = [Doubled(number) for number in range(2)]
     streamed(layers)
