@@ -27,7 +27,7 @@ from localdiff.engine.prefill import prefill
 from localdiff.engine.prefix_cache import PrefixCache
 from localdiff.engine.run import Run, adapter_may_be_at_fault, end_ids_of
 from localdiff.engine.stats import StatsKeeper
-from localdiff.errors import ContextError
+from localdiff.errors import ContextError, is_out_of_memory
 from localdiff.events import BlockCommitted, Event, FinishReason, RunFinished, RunStarted, TextCommitted
 from localdiff.hardware import hardware_name
 from localdiff.identity import ModelIdentity
@@ -200,6 +200,14 @@ class Engine:
                         run.require_cache()
                         event = next(events)
                     yield event
+        except Exception as error:
+            if is_out_of_memory(error):
+                from localdiff.load import release_cached_memory
+
+                # Torch asks itself before it raises this. Others do not, such as Triton for a kernel of a new shape:
+                # the next run would meet the same, whatever other programs give back.
+                release_cached_memory()
+            raise
         finally:
             if prefix_cache is None:
                 self._spare.append(run.prefix_cache)  # for the next run; one that began meanwhile has its own

@@ -16,6 +16,7 @@ from localdiff.errors import ResourceError
 from localdiff.host_memory import host_memory
 from localdiff.load.stored import StoredWeights
 from localdiff.load.threads import SMALL
+from quant.cuda.support import forget_unloaded_kernels
 from quant.dtypes import short_name
 from quant.gpus import HIDDEN, gpu_memory, seen_gpus, usable_gpus, why_unseen, why_unusable
 
@@ -119,14 +120,15 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def release_cached_memory() -> None:
-    """Gives back what torch keeps for later, so that another model can be loaded.
+    """Gives back what torch keeps for later, so that another model can be loaded, or what others ask the driver for.
 
     Of each GPU, and of the host's page-locked memory, which others cannot use either; up to torch 2.11 the latter has
-    no public function.
+    no public function. Kernels that found no room are then loaded anew.
     """
     gc.collect()
     if not torch.cuda.is_available():
         return
+    forget_unloaded_kernels()
     torch.cuda.empty_cache()
     if hasattr(torch.accelerator, "empty_host_cache"):
         torch.accelerator.empty_host_cache()

@@ -9,6 +9,7 @@ import errno
 import importlib.util
 import os
 import subprocess
+import sys
 from functools import cache
 from typing import TypeGuard
 
@@ -69,6 +70,19 @@ def readmit(device: torch.device) -> None:
     _failed.pop(device, None)
 
 
+def forget_unloaded_kernels() -> None:
+    """Has kernels loaded anew whose machine code found no room on a GPU.
+
+    Triton keeps them as if they were loaded, up to 3.7.1 at least, and their next launch would be a TypeError
+    (https://github.com/triton-lang/triton/pull/11518 is about the same lines).
+    """
+    jit = sys.modules.get("triton.runtime.jit")
+    for function in getattr(jit, "_triton_jit_function_registry", {}).values():
+        for kernels, *_ in function.device_caches.values():
+            for key in [key for key, kernel in kernels.items() if kernel.function is None]:
+                del kernels[key]
+
+
 @cache
 def _tried(device: torch.device) -> Unsupported | None:
     if device.type != "cuda" or not torch.cuda.is_available():
@@ -99,6 +113,7 @@ def _trial(device: torch.device, *, is_hopper: bool = False) -> Unsupported | No
         exact = _computes_exactly(device)
     except Exception as error:  # any of the compiler's, whose errors have no class in common with others
         if _is_out_of_memory(error):
+            forget_unloaded_kernels()
             raise torch.OutOfMemoryError(str(error)) from error
         if device.type == "cuda":
             torch.cuda.synchronize(device)  # raises after an illegal access, after which every call of CUDA fails

@@ -12,6 +12,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from localdiff import load
 from localdiff.engine import Engine
 from localdiff.engine.prefix_cache import PrefixCache
 from localdiff.events import BlockStarted, DenoiseStep, Event, Prefilled, RunFinished
@@ -197,3 +198,22 @@ def test_a_first_step_that_breaks_off_leaves_nothing_that_is_used(
             list(made.generate(PROMPT, OPTIONS, prefix_cache=prefix_cache))
     assert prefix_cache.start_run(PROMPT, prefix_cache.kv_cache.capacity) == 0
     assert isinstance(prefix_cache, PrefixCache)
+
+
+@pytest.mark.parametrize(
+    ("said", "releases"), [("Triton Error [CUDA]: out of memory", 1), ("Triton Error [CUDA]: unknown error", 0)]
+)
+def test_where_others_than_torch_are_out_of_memory_it_gives_back_what_it_keeps(
+    said: str, releases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a chat, which goes on, does not meet the same again."""
+
+    def broken(*_: Any) -> torch.Tensor:
+        raise RuntimeError(said)
+
+    released: list[bool] = []
+    monkeypatch.setattr(load, "release_cached_memory", lambda: released.append(True))
+    monkeypatch.setattr(DiffusionGemma, "denoise", broken)
+    with pytest.raises(RuntimeError, match="Triton Error"):
+        list(engine(tmp_path).generate(PROMPT, OPTIONS))
+    assert len(released) == releases

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -194,7 +196,7 @@ def test_a_launcher_that_a_file_system_does_not_run_is_no_fault_of_versions(monk
 )
 def test_a_gpu_without_room_is_tried_again(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """An engine that is loaded while others fill the GPU leaves the next one its kernels."""
-    tries = [error, None]
+    tries, forgotten = [error, None], []
 
     def computes_exactly(_: torch.device) -> bool:
         if (error := tries.pop(0)) is not None:
@@ -203,12 +205,59 @@ def test_a_gpu_without_room_is_tried_again(monkeypatch: pytest.MonkeyPatch, erro
 
     monkeypatch.setattr(support, "_tried", cache(support._tried.__wrapped__))
     monkeypatch.setattr(support, "_computes_exactly", computes_exactly)
+    monkeypatch.setattr(support, "forget_unloaded_kernels", lambda: forgotten.append(len(tries)))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 6))
     unsupported = support.why_unsupported(CARD)
     assert unsupported is not None and unsupported.reason == "there is no memory to try a kernel in"
     assert support.why_unsupported(CARD) is None
     assert support.why_unsupported(CARD) is None and not tries, "what was found is kept"
+    assert forgotten == [1], "between the two"
+
+
+def test_a_kernel_that_found_no_room_is_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton's own class, over a driver that is out of memory once."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import compiler
+    from triton.runtime import jit
+
+    found: list[object] = [RuntimeError("Triton Error [CUDA]: out of memory"), (1, 2, 3, 0, 1024)]
+
+    def load_binary(*_: object) -> object:
+        if isinstance(one := found.pop(0), Exception):
+            raise one
+        return one
+
+    driver = SimpleNamespace(
+        get_current_device=lambda: 0,
+        get_current_target=lambda: GPUTarget("cuda", 86, 32),
+        launcher_cls=lambda *_: lambda *given: given,
+        utils=SimpleNamespace(load_binary=load_binary),
+    )
+    monkeypatch.setattr(compiler, "driver", SimpleNamespace(active=driver))
+    monkeypatch.setattr(compiler, "max_shared_mem", lambda _: 101_376)
+
+    def compiled() -> compiler.CompiledKernel:
+        kernel = object.__new__(compiler.CompiledKernel)
+        kernel.module = kernel.function = kernel._run = kernel.src = kernel.kernel = kernel.hash = None
+        kernel.name, kernel.metadata_group = "kernel", {}
+        kernel.metadata = SimpleNamespace(shared=0, num_warps=4)
+        return kernel
+
+    function, kernel, other = SimpleNamespace(device_caches={}), compiled(), SimpleNamespace(function=5)
+    function.device_caches[0] = {"new": kernel, "loaded": other}, "further things"
+    monkeypatch.setattr(jit, "_triton_jit_function_registry", {"kernel": function})
+    with pytest.raises(RuntimeError, match="out of memory"):
+        kernel.run(kernel.function)
+    support.forget_unloaded_kernels()
+    assert function.device_caches[0][0] == {"loaded": other}
+    kernel = compiled()  # as from its file
+    assert kernel.run is not None and kernel.function == 2 and not found
+
+
+def test_nothing_is_forgotten_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "triton.runtime.jit", raising=False)
+    support.forget_unloaded_kernels()
 
 
 def test_a_gpu_that_a_kernel_broke_is_no_matter_of_versions(monkeypatch: pytest.MonkeyPatch) -> None:
