@@ -10,7 +10,9 @@ import importlib.util
 import os
 import subprocess
 import sys
+import sysconfig
 from functools import cache
+from pathlib import Path
 from typing import TypeGuard
 
 import torch
@@ -32,10 +34,6 @@ of `wgmma` get a buffer too few (https://github.com/triton-lang/triton/pull/8554
 
 _VERSIONS = "another version of Triton, torch or the driver may help"
 _SKIP = "`LOCALDIFF_CUDA_PLAIN=all` does without kernels from the start"
-_TOOLS = (
-    "install a C compiler and the headers of this Python (`sudo apt install gcc python3-dev` on Debian and Ubuntu, "
-    "`sudo dnf install gcc python3-devel` on Fedora)"
-)
 _LIBRARY = "run `sudo ldconfig`, or have `TRITON_LIBCUDA_PATH` name its folder (in WSL2 `/usr/lib/wsl/lib`)"
 _NO_EXEC = "have `TRITON_CACHE_DIR` name a directory on a file system that is not mounted with `noexec`"
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
@@ -118,7 +116,7 @@ def _trial(device: torch.device, *, is_hopper: bool = False) -> Unsupported | No
         if device.type == "cuda":
             torch.cuda.synchronize(device)  # raises after an illegal access, after which every call of CUDA fails
         if _is_of_tools(error):
-            return Unsupported("Triton cannot build its launcher here", _TOOLS)
+            return Unsupported("Triton cannot build its launcher here", _tools())
         if _is_of_library(error):
             return Unsupported("Triton does not find the driver's library, `libcuda.so.1`", _LIBRARY)
         if _is_of_files(error):
@@ -177,6 +175,22 @@ def _is_of_tools(error: Exception) -> bool:
     """Whether there is no C compiler, or it failed: without `Python.h`, as a rule."""
     command = error.cmd if isinstance(error, subprocess.CalledProcessError) else []
     return "Failed to find C compiler" in str(error) or "-shared" in command
+
+
+def _tools() -> str:
+    """What has to be installed before Triton can build its launcher.
+
+    Debian's `python3-dev` is for the system's Python, which need not be this one: Ubuntu 22.04 comes with 3.10. Those
+    of conda and uv bring their headers along, and there may be no package with their version.
+    """
+    scheme = sysconfig.get_default_scheme().replace("posix_local", "posix_prefix")  # as Triton looks for them
+    if Path(sysconfig.get_path("include", scheme), "Python.h").is_file():
+        return "install a C compiler (`sudo apt install gcc` on Debian and Ubuntu, `sudo dnf install gcc` on Fedora)"
+    major, minor = sys.version_info[:2]
+    return (
+        f"install a C compiler and the headers of this Python (`sudo apt install gcc python{major}.{minor}-dev` on "
+        "Debian and Ubuntu, `sudo dnf install gcc python3-devel` on Fedora)"
+    )
 
 
 def _rounds_rows(device: torch.device) -> bool:

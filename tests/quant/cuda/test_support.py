@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -136,8 +137,14 @@ def test_what_the_compiler_says_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     ],
     ids=["compiler", "headers"],
 )
-def test_what_has_to_be_installed_is_told(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+@pytest.mark.parametrize("has_headers", [True, False])
+def test_what_has_to_be_installed_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, has_headers: bool
+) -> None:
     """Triton builds its launcher with the system's C compiler and `Python.h`, which not every system has."""
+    if has_headers:
+        (tmp_path / "Python.h").touch()
+    monkeypatch.setattr(support.sysconfig, "get_path", lambda *_: tmp_path)
 
     def broken(_: torch.device) -> bool:
         raise error
@@ -146,7 +153,8 @@ def test_what_has_to_be_installed_is_told(monkeypatch: pytest.MonkeyPatch, error
     unsupported = support._trial(DEVICE)
     assert unsupported is not None
     assert unsupported.reason == "Triton cannot build its launcher here"
-    assert "gcc python3-dev" in unsupported.remedy
+    major, minor = sys.version_info[:2]
+    assert ("`sudo apt install gcc`" if has_headers else f"gcc python{major}.{minor}-dev`") in unsupported.remedy
 
 
 @pytest.mark.parametrize(
