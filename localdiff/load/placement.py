@@ -291,4 +291,6 @@ def _too_large(demand: Demand, main: Budget, min_bytes: int, may_offload: bool) 
             f"`--max-memory {_size_argument(main.nbytes or 0)}` offloads some layers, which is slower; "
             "a smaller recipe or `--context` takes less",
         )
-    return ResourceError(message, "use a smaller recipe, a smaller `--context`, or a device with more memory")
+    return ResourceError(
+        message, "free memory of the device, or use a smaller recipe, a smaller `--context`, or another device"
+    )

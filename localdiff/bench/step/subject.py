@@ -46,6 +46,7 @@ from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.sizes import shown_size
 from quant.cuda.parity import Expectation, ParityError
 from quant.cuda.timed import timed_count
+from quant.gpus import gpu_memory
 from quant.recipe import RECIPES, Recipe, recipe_named
 from quant.released import LAYERS, MIN_LAYERS, MODEL
 
@@ -201,7 +202,8 @@ def real_subject(
                 lambda where: plan_memory(weights, where, resolve_dtype(dtype, where, weights), context=context),
             )
         except ResourceError as error:  # its hint may be to keep layers in host memory, whose copies would be measured
-            raise ResourceError(error.message, "a smaller recipe or `--context` takes less") from error
+            hint = "free memory of the device; a smaller recipe or `--context` takes less"
+            raise ResourceError(error.message, hint) from error
 
     source = find_source(
         model,
@@ -329,6 +331,8 @@ def _with_room(built: Blueprint, recipe: str, context: int, dtype: torch.dtype, 
     blueprints = ((name, _blueprint(built.config, other)) for name, other in RECIPES.items())
     fitting = (name for name, other in blueprints if _account(other, context, dtype, device).total <= free)
     ways = [f"`--recipe {name}` fits" for name in islice(fitting, 1)]
+    if device.type == "cuda" and account.total <= gpu_memory(device)[1]:
+        ways.insert(0, "close other programs that use it (`nvidia-smi` lists them)")
     if len(built.layers) > MIN_LAYERS:
         ways.append(f"`--layers {MIN_LAYERS}` takes less")
     raise ResourceError(

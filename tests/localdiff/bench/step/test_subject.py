@@ -59,7 +59,7 @@ def test_a_model_that_does_not_fit_is_not_to_be_kept_in_host_memory(monkeypatch:
     assert "--max-memory" in str(error.value.hint)
     with pytest.raises(ResourceError, match="`cpu` has .* for it") as error:
         real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")
-    assert error.value.hint == "a smaller recipe or `--context` takes less"
+    assert error.value.hint == "free memory of the device; a smaller recipe or `--context` takes less"
 
 
 def test_a_device_that_is_not_there_is_not_to_be_helped_by_a_smaller_model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +79,7 @@ def test_auto_means_the_gpu_with_most_free_memory_where_the_first_is_too_small(
     free = {torch.device("cuda", index): int(scale * size) for index, size in enumerate(gigabytes)}
     for module in (memory_plan, subjects):
         monkeypatch.setattr(module, "free_bytes", lambda device: free.get(device, 10**12))
+    monkeypatch.setattr(subjects, "gpu_memory", lambda device: (free[device], free[device]))
     monkeypatch.setattr(devices, "usable_gpus", lambda: tuple(free))
 
     def make(device: str) -> Make:
@@ -189,6 +190,18 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(monkeypatch: pytes
     with pytest.raises(ResourceError) as error:
         random_subject(recipe="4bit", layers=6, context=1024, device="cpu", dtype="auto")
     assert error.value.hint == "a smaller `--context` takes less"
+
+
+@pytest.mark.parametrize("total", [24_000_000_000, 12_000_000_000])
+def test_other_programs_are_to_be_closed_where_that_makes_room(monkeypatch: pytest.MonkeyPatch, total: int) -> None:
+    """As one that keeps a model of its own on the GPU."""
+    monkeypatch.setattr(subjects, "resolve_device", torch.device)
+    monkeypatch.setattr(subjects, "free_bytes", lambda device: 8_000_000_000)
+    monkeypatch.setattr(subjects, "gpu_memory", lambda device: (8_000_000_000, total))
+    with pytest.raises(ResourceError, match="`cuda:0` has 8\\.0 GB free") as error:
+        random_subject(recipe="4bit", layers=LAYERS, context=1024, device="cuda:0", dtype="auto")
+    closes = "close other programs that use it (`nvidia-smi` lists them); "
+    assert error.value.hint == closes * (total > 20e9) + "`--layers 6` takes less"
 
 
 @pytest.mark.parametrize(
