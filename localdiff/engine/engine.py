@@ -10,7 +10,7 @@ import secrets
 import threading
 from collections import deque
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import torch
@@ -206,7 +206,8 @@ class Engine:
 
                 # Torch asks itself before it raises this. Others do not, such as Triton for a kernel of a new shape:
                 # the next run would meet the same, whatever other programs give back.
-                release_cached_memory()
+                with suppress(RuntimeError):  # of a graph that another thread is capturing
+                    release_cached_memory()
             raise
         finally:
             if prefix_cache is None:

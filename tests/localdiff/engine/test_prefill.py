@@ -212,7 +212,12 @@ def test_where_others_than_torch_are_out_of_memory_it_gives_back_what_it_keeps(
         raise RuntimeError(said)
 
     released: list[bool] = []
-    monkeypatch.setattr(load, "release_cached_memory", lambda: released.append(True))
+
+    def release() -> None:
+        released.append(True)
+        raise RuntimeError("not while another thread captures")
+
+    monkeypatch.setattr(load, "release_cached_memory", release)
     monkeypatch.setattr(DiffusionGemma, "denoise", broken)
     with pytest.raises(RuntimeError, match="Triton Error"):
         list(engine(tmp_path).generate(PROMPT, OPTIONS))
