@@ -69,14 +69,16 @@ def readmit(device: torch.device) -> None:
 
 
 def forget_unloaded_kernels() -> None:
-    """Has kernels loaded anew whose machine code found no room on a GPU.
+    """Has kernels loaded anew whose machine code found no room on a GPU: all those in modules named `…_kernels`.
 
-    Triton keeps them as if they were loaded, up to 3.7.1 at least, and their next launch would be a TypeError
+    Triton keeps them as if they were loaded, from 3.5 to 3.7.1 at least, and their next launch would be a TypeError
     (https://github.com/triton-lang/triton/pull/11518 is about the same lines).
     """
-    jit = sys.modules.get("triton.runtime.jit")
-    for function in getattr(jit, "_triton_jit_function_registry", {}).values():
-        for kernels, *_ in function.device_caches.values():
+    if (jit := sys.modules.get("triton.runtime.jit")) is None:
+        return
+    ours = [module for name, module in [*sys.modules.items()] if name.endswith("_kernels")]
+    for value in (value for module in ours for value in vars(module).values()):
+        for kernels, *_ in value.device_caches.values() if isinstance(value, jit.JITFunction) else ():
             for key in [key for key, kernel in kernels.items() if kernel.function is None]:
                 del kernels[key]
 

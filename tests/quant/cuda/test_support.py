@@ -252,9 +252,9 @@ def test_a_kernel_that_found_no_room_is_loaded_again(monkeypatch: pytest.MonkeyP
         kernel.metadata = SimpleNamespace(shared=0, num_warps=4)
         return kernel
 
-    function, kernel, other = SimpleNamespace(device_caches={}), compiled(), SimpleNamespace(function=5)
-    function.device_caches[0] = {"new": kernel, "loaded": other}, "further things"
-    monkeypatch.setattr(jit, "_triton_jit_function_registry", {"kernel": function})
+    function, kernel, other = object.__new__(jit.JITFunction), compiled(), SimpleNamespace(function=5)
+    function.device_caches = {0: ({"new": kernel, "loaded": other}, "further things")}
+    monkeypatch.setitem(sys.modules, "some.package.new_kernels", SimpleNamespace(kernel=function, COLUMNS=64))
     with pytest.raises(RuntimeError, match="out of memory"):
         kernel.run(kernel.function)
     support.forget_unloaded_kernels()
