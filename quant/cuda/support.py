@@ -76,9 +76,10 @@ def forget_unloaded_kernels() -> None:
     """
     if (jit := sys.modules.get("triton.runtime.jit")) is None:
         return
-    ours = [module for name, module in [*sys.modules.items()] if name.endswith("_kernels")]
-    for value in (value for module in ours for value in vars(module).values()):
-        for kernels, *_ in value.device_caches.values() if isinstance(value, jit.JITFunction) else ():
+    modules = [module for name, module in [*sys.modules.items()] if name.endswith("_kernels")]
+    functions = [value for module in modules for value in vars(module).values() if isinstance(value, jit.JITFunction)]
+    for function in functions:
+        for kernels, *_ in function.device_caches.values():
             for key in [key for key, kernel in kernels.items() if kernel.function is None]:
                 del kernels[key]
 
