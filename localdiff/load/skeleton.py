@@ -25,6 +25,9 @@ from quant.modules import swap_modules
 
 END = 4096
 """Elements of either end of a tensor that are compared."""
+_OTHER_FORM = (
+    "`config.json` says that the weights are quantized, in a form that localdiff does not read: take the original ones"
+)
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 
 _log = logging.getLogger(__name__)
@@ -62,7 +65,12 @@ class Skeleton:
                 "config.json: the sizes describe weights too large for any memory",
                 "use the `config.json` that was published with the weights",
             ) from error
-        matching = match_tensors(network, weights.shapes)
+        try:
+            matching = match_tensors(network, weights.shapes)
+        except WeightsError as error:
+            if weights.checkpoint.config().get("quantization_config"):  # of AWQ, FP8, MLX and others
+                raise WeightsError(error.message, _OTHER_FORM) from error
+            raise
         if skipped := matching.skipped():
             _log.info("%s: %s", weights.checkpoint.directory, skipped)
         return cls(network=network, weights=weights, source_of=matching.source_of, copies=matching.tied, dtype=dtype)

@@ -186,6 +186,23 @@ def test_an_unexpected_tensor_is_named(edited: Callable[..., Path], name: str) -
     assert f"has unknown tensors: `{name}`" in message
 
 
+@pytest.mark.parametrize("method", ["awq", "fp8", None])
+def test_weights_in_a_form_of_another_program_are_said_to_be(edited: Callable[..., Path], method: str | None) -> None:
+    """Without it, the hint would be that weights and configuration do not belong together."""
+    name = "model.decoder.layers.0.self_attn.q_proj"
+
+    def pack(held: Tensors) -> None:
+        weight = held.pop(f"{name}.weight")
+        if method == "awq":
+            held[f"{name}.qweight"] = weight.to(torch.int32)
+        else:
+            held[f"{name}.weight"] = weight[:, ::8].to(torch.float8_e4m3fn if method else torch.int32).clone()
+
+    caught = refusal(edited(pack, lambda config: config.update(quantization_config={"quant_method": method})))
+    assert name in caught.message
+    assert caught.hint is not None and "says that the weights are quantized, in a form" in caught.hint
+
+
 def test_a_head_of_another_shape_is_not_a_tied_copy(edited: Callable[..., Path]) -> None:
     def add(held: Tensors) -> None:
         held["lm_head.weight"] = torch.ones(SPEC.vocab + 1, SPEC.hidden)
