@@ -88,7 +88,7 @@ def test_a_rule_that_is_none_is_refused_before_anything_is_computed(tmp_path: Pa
         ({"model": 5}, "`model` is text or a path, not an `int`"),
         ({"adapter": True}, "`adapter` is text or a path, not a `bool`"),
         ({"device": 0}, "`device` is text or a `torch.device`, not an `int`"),
-        ({"dtype": torch.bfloat16}, "`dtype` is text, not a `dtype`"),
+        ({"dtype": torch.bfloat16}, "`dtype` is text such as `bf16`, not a `dtype`"),
         ({"revision": 1}, "`revision` is text, not an `int`"),
         ({"offline": "no"}, "`offline` is True or False, not a `str`"),
         ({"confirm": 5}, "`confirm` is a function, not an `int`"),
