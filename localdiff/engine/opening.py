@@ -67,7 +67,8 @@ def open_model(
     progress: LoadProgress,
 ) -> OpenedModel:
     """Arguments and errors are those of `Engine.load`."""
-    model, device, dtype = reference_of("model", model), device_of(device), text_of("dtype", dtype, "text such as `bf16`")
+    model, device = reference_of("model", model), device_of(device)
+    dtype = text_of("dtype", dtype, "text such as `bf16`")
     adapter = None if adapter is None else reference_of("adapter", adapter)
     revision = None if revision is None else text_of("revision", revision)
     check_flag("offline", offline)
