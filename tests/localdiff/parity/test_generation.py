@@ -11,6 +11,7 @@ import dataclasses
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -63,6 +64,7 @@ class Scenario:
         return torch.randint(0, self.spec.vocab, (self.length,), generator=generator).tolist()
 
 
+_BOUND = {"_cls_name": "EntropyBoundSamplerConfig"}
 _SETTLING = Spec(layers="ssf", hidden=48, window=8, canvas=16, mix=0.5, sharpness=2.5, seed=25, settings=NO_END)
 
 SCENARIOS = {
@@ -121,6 +123,24 @@ SCENARIOS = {
 }
 
 
+# Options, and the settings of a checkpoint that say the same; the reference has no constant temperature.
+ENDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "one step": ({"steps": 1}, {"max_denoising_steps": 1}),
+    "a bound that accepts one": ({"entropy_bound": 1e-9}, {"sampler_config": _BOUND | {"entropy_bound": 1e-9}}),
+    "a bound that accepts all": ({"entropy_bound": 1e6}, {"sampler_config": _BOUND | {"entropy_bound": 1e6}}),
+    "the first draft": (
+        {"stability": 0, "confidence": 1e3},
+        {"stability_threshold": 0, "confidence_threshold": 1e3},
+    ),
+    "a draft that must last": (
+        {"stability": 5, "confidence": 0.05},
+        {"stability_threshold": 5, "confidence_threshold": 0.05},
+    ),
+    "a wide schedule": ({"t_min": 0.0, "t_max": 2.0}, {"t_min": 0.0, "t_max": 2.0}),
+    "one temperature": ({"temperature": 0.5}, {"t_min": 0.5, "t_max": 0.5 + 1e-15}),
+}
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_step_of_every_block_equals_the_reference(name: str, make_pair: MakePair) -> None:
     scenario = SCENARIOS[name]
@@ -132,6 +152,20 @@ def test_every_step_of_every_block_equals_the_reference(name: str, make_pair: Ma
     finished = _last(events)
     assert finished.token_ids == theirs.ids
     assert finished.reason == "length"
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_options_at_the_ends_of_their_ranges_equal_settings_of_the_reference(name: str, make_pair: MakePair) -> None:
+    """On a canvas whose length is odd."""
+    options, settings = ENDS[name]
+    spec = dataclasses.replace(_SETTLING, canvas=7, settings=NO_END)
+    prompt, tokens = SCENARIOS["settles"].prompt(), 2 * spec.canvas
+    theirs = make_pair(dataclasses.replace(spec, settings=NO_END | settings)).run(prompt, seed=SEED, max_tokens=tokens)
+    without = make_pair(spec).run(prompt, seed=SEED, max_tokens=tokens)
+    assert theirs.blocks != without.blocks, "the settings change nothing"
+    events = _generate(make_pair(spec).directory, prompt, max_tokens=tokens, **options)
+    _assert_same_steps(events, theirs)
+    assert _last(events).token_ids == theirs.ids
 
 
 def test_an_end_token_inside_a_block_ends_both(make_pair: MakePair) -> None:
@@ -190,9 +224,10 @@ def test_the_demo_checkpoint_under_the_reference() -> None:
     assert len(runs[1].blocks) >= 2, "a story goes on over several blocks"
 
 
-def _generate(directory: Path, prompt: list[int], *, max_tokens: int) -> list[Event]:
+def _generate(directory: Path, prompt: list[int], *, max_tokens: int, **options: Any) -> list[Event]:
     engine = Engine.load(str(directory), device="cpu", dtype="fp32")
-    return list(engine.generate(prompt, GenerateOptions(max_tokens=max_tokens, seed=SEED, noise="reference")))
+    given = GenerateOptions(max_tokens=max_tokens, seed=SEED, noise="reference", **options)
+    return list(engine.generate(prompt, given))
 
 
 def _assert_worth_comparing(run: ReferenceRun, scenario: Scenario) -> None:
