@@ -82,7 +82,7 @@ class Note:
 
     @classmethod
     def read(cls, path: Path) -> Note | None:
-        """A shard's note; None where it is missing or invalid: then the shard is made again."""
+        """A shard's note; None where it is missing, invalid or cannot be read: then the shard is made again."""
         try:
             value = json.loads(path.read_bytes())
             return cls(
@@ -90,7 +90,7 @@ class Note:
                 source=FileEntry.from_json(value["source"]),
                 tensors={name: TensorEntry.from_json(entry) for name, entry in value["tensors"].items()},
             )
-        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             return None
 
     def to_bytes(self) -> bytes:

@@ -609,6 +609,25 @@ def test_a_shard_with_a_damaged_note_is_made_again(source: Path, tmp_path: Path,
     assert count(finish(job), ShardStarted) == len(SHARDS)
 
 
+def test_a_shard_whose_note_may_not_be_read_is_made_again(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a job that another user began."""
+    job = make_job(source, tmp_path / "out")
+    for event in run(job):
+        if isinstance(event, ShardWritten):
+            break
+    read = Path.read_bytes
+
+    def refusing(path: Path) -> bytes:
+        if path.name == f"{SHARDS[0]}.json":
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refusing)
+    assert count(finish(job), ShardStarted) == len(SHARDS)
+
+
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: os.truncate(path, 100)], ids=["gone", "cut short"])
 def test_a_shard_that_a_note_speaks_of_is_made_again_if_it_is_not_there_whole(
     source: Path, tmp_path: Path, damage: Callable[[Path], None]
