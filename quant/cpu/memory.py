@@ -11,6 +11,7 @@ import os
 import sys
 from bisect import bisect_right
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 
 from torch import Tensor
@@ -68,12 +69,12 @@ def _release_pages(tensor: Tensor, files: _FileMappings) -> int:
 
 
 class _FileMappings:
-    """The address ranges at which files are mapped into this process."""
+    """The address ranges at which files are mapped into this process; none are known where `/proc` is not mounted."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._stops: list[int] = []
-        with open(MAPS, encoding="utf-8", errors="replace") as maps:
+        with suppress(OSError), open(MAPS, encoding="utf-8", errors="replace") as maps:
             for line in maps:  # start-stop permissions offset device inode path
                 addresses, _, _, _, inode, *_ = line.split()
                 if inode != "0":

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from quant.codecs import CODECS
-from quant.cpu import choice
+from quant.cpu import choice, memory
 from quant.cpu.choice import use_cpu_modules
 from quant.cpu.memory import release_pages
 from quant.cpu.switches import CPU_PATH
@@ -63,6 +63,12 @@ def test_neighbours_and_parts_with_gaps_are_left_alone(tmp_path: Path) -> None:
 def test_where_the_system_is_another_nothing_happens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tensor = mapped(tmp_path / "x.safetensors", torch.ones(PAGES * mmap.PAGESIZE))
     monkeypatch.setattr(sys, "platform", "darwin")
+    assert release_pages([tensor]) == 0
+
+
+def test_without_proc_nothing_happens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tensor = mapped(tmp_path / "x.safetensors", torch.ones(PAGES * mmap.PAGESIZE))
+    monkeypatch.setattr(memory, "MAPS", str(tmp_path / "proc" / "self" / "maps"))
     assert release_pages([tensor]) == 0
 
 
