@@ -36,7 +36,11 @@ _LIMITS = {errno.EFBIG, errno.EDQUOT}
 _NO_TEMPORARY = "No usable temporary directory"
 """How the error of `tempfile` begins, for example in a container whose disk is read-only."""
 
-_EXTRA = re.compile(r"unexpected extra argument.*? \((.+)\)$", re.DOTALL)
+_EXTRA = re.compile(r"got unexpected extra argument.*? \((.+)\)$", re.DOTALL)
+_CHOICE = re.compile(r"(['\"])(.*)\1 is not one of (.+)$")
+_QUOTED = re.compile(r"(?<!\S)'([^'`]+)'(?=[\s,?]|$)")
+"""What the parser puts into quotes, where all other messages have back-ticks."""
+_IN_TICKS = r"`\1`"
 
 _NUMBERS = {"int_parsing": "a whole number", "int_from_float": "a whole number", "float_parsing": "a number"}
 """pydantic's error types for text that is not a number → what is expected."""
@@ -96,10 +100,13 @@ def _is_of_triton(error: Exception) -> bool:
 
 
 def _usage(error: typer.TyperException) -> UsageError:
-    """An error of the option parser in our form: no capital, no period, a hint."""
+    """An error of the option parser in our form: no capital, no period, back-ticks, a hint."""
     message, _, suggestion = error.message.removeprefix("Value error, ").partition(" Did you mean ")
     message = message.rstrip(".")
     message = message[:1].lower() + message[1:]
+    extra, choice = _EXTRA.match(message), _CHOICE.match(message)
+    message = _QUOTED.sub(_IN_TICKS, message) if extra is None else f"too many arguments: `{extra[1]}`"
+    is_unknown_command = message.startswith("no such command")
     if (parameter := getattr(error, "param", None)) is not None:
         name = max(parameter.opts, key=len)
         if not name.startswith("-"):
@@ -107,22 +114,27 @@ def _usage(error: typer.TyperException) -> UsageError:
         if (number := _no_number(error)) is not None:
             text, kind = number
             message = f"`{name} {text}` should be {kind}"
+        elif choice is not None:
+            choices = ", ".join(re.findall("'(.+?)'", choice[3]))
+            message = f"`{name} {choice[2]}` should be one of {choices}"
         else:
             message = f"`{name}`: {message}" if message else f"`{name}` is missing"
     context = getattr(error, "ctx", None)
     hint = f"`{context.command_path if context else 'localdiff'} --help` shows what it takes"
     if suggestion:
-        hint = f"did you mean {suggestion}"
+        hint = f"did you mean {_QUOTED.sub(_IN_TICKS, suggestion)}"
     elif possible := _longer_options(error) or _similar_options(error):
         hint = f"did you mean {' or '.join(f'`{name}`' for name in sorted(possible))}?"
     elif (option := _run_option(error)) is not None:
         hint = f"options follow the command: `localdiff run {option} …`"
-    elif (extra := _EXTRA.search(message)) is not None and context is not None:
+    elif extra is not None and context is not None:
         hint = _of_extra_words(extra[1], context) or hint
-    elif re.match(r"no such command '\S+\s", message):
-        hint = '`localdiff run "…"` answers a prompt'
+    elif is_unknown_command and context and context.parent is None:
+        hint = '`localdiff run "…"` answers a prompt; `localdiff --help` lists the commands'
     elif message.startswith("no such option") and context and any(p.name == "prompt" for p in context.command.params):
         hint += "; a prompt that begins with `-` goes behind `--`"
+    if is_unknown_command and context and context.parent is not None and context.command.invoke_without_command:
+        hint += f"{'' if suggestion else ';'} `{context.command_path}` alone lists what there is"
     return UsageError(message, hint)
 
 

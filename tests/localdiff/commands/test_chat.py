@@ -109,7 +109,7 @@ def test_the_environment_can_ask_for_privacy(
         (["--session", "../x"], "`../x` cannot name a session"),
         (["--live", "on"], "`--live on` has nowhere to draw: stderr is not a terminal"),
         (["--steps", "0"], "`--steps 0` must be >= 1"),
-        (["hello"], "got unexpected extra argument(s) (hello)\nhint: prompts are typed in the chat"),
+        (["hello"], "too many arguments: `hello`\nhint: prompts are typed in the chat"),
     ],
 )
 def test_what_cannot_be_met_is_a_usage_error(
