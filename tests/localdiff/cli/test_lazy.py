@@ -34,7 +34,7 @@ def test_every_one_can_be_called(cli: Cli, name: str) -> None:
 
 
 def test_a_mistyped_name_is_understood(cli: Cli) -> None:
-    assert "did you mean 'doctor'?" in cli("docter").stderr
+    assert "did you mean `doctor`?" in cli("docter").stderr
 
 
 COMMANDS = sorted({module for module, _ in COMMANDS_BY_NAME.values()})
