@@ -22,6 +22,11 @@ _NARROW, _NARROWEST = 60, 24
 _ARGUMENTS, _OPTIONS, _COMMANDS = "Arguments", "Options", "Commands"
 _TEXT = re.compile(r" <(str|list\[str\])>$")
 """What Typer writes behind the name of an argument that is text."""
+_WHOLE_NUMBER = re.compile(r"(?<=\[default: )(\d+)\.0(?=\])")
+_TOGETHER = re.compile(r"\[default: [^]]+\]|`[^`]+`")
+"""What a line keeps together if it has the room: a default, and what may be typed."""
+_GLUED = str.maketrans(" -", "\N{NO-BREAK SPACE}\N{NON-BREAKING HYPHEN}")
+_LOOSE = {new: old for old, new in _GLUED.items()}
 
 
 def _without_flag_types(parameters: list[Any]) -> list[Any]:
@@ -51,11 +56,17 @@ def _write_sections(command: Any, context: Any, formatter: Any) -> None:
             default = _OPTIONS
             if parameter.param_type_name == "argument":
                 default, record = _ARGUMENTS, (_TEXT.sub("", record[0]), record[1])
+            record = (record[0], _TOGETHER.sub(_glued, _WHOLE_NUMBER.sub(r"\1", record[1])))
             sections.setdefault(getattr(parameter, "rich_help_panel", None) or default, []).append(record)
     for title, records in sections.items():
         if records:
             with formatter.section(title):
                 formatter.write_dl(records, col_max=_names_width(formatter))
+
+
+def _glued(part: re.Match[str]) -> str:
+    """The same text for the formatter to fill lines with, which then does not break it."""
+    return part[0].translate(_GLUED)
 
 
 def _write_commands(group: Any, formatter: Any) -> None:
@@ -133,6 +144,7 @@ class _Page:
             _write_commands(self, formatter)
         _write_sections(self, ctx, formatter)
         self.format_epilog(ctx, formatter)
+        formatter.buffer[:] = [part.translate(_LOOSE) for part in formatter.buffer]
 
 
 class Command(_Page, TyperCommand):

@@ -121,7 +121,8 @@ def _row(parameter: Any, context: Any) -> str:
         shown = ", ".join(f"`{name}`" for name in (*short, f"{long} {value}".strip()))
     text = parameter.help
     if parameter.show_default and parameter.default not in (None, False):
-        text += f" Default: `{parameter.default}`."
+        default = parameter.default
+        text += f" Default: `{f'{default:g}' if isinstance(default, float) else default}`."
     return " | ".join(("", shown.replace("|", "\\|"), text, "")).strip()
 
 

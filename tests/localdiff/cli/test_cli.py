@@ -73,6 +73,17 @@ def test_help_fits_a_narrow_terminal(
     assert all(line.endswith(":") or line.startswith("  --") for line in long), long
 
 
+@pytest.mark.parametrize("columns", [44, 80])
+def test_help_keeps_a_default_and_what_may_be_typed_on_one_line(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    page = cli("run", "--help").stdout
+    for part in ("[default: no-think]", "[default: 8192]", "[default: 20]", "[default: 0]", "`localdiff models`"):
+        assert part in page
+    assert page.isascii()
+
+
 def test_help_is_on_stdout_and_names_the_command(cli: Cli) -> None:
     result = cli("--help")
     assert result.code == 0
