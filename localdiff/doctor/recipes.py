@@ -99,11 +99,11 @@ def _finding(device: Device, plans: dict[str, Plan], context: int, limit: int | 
         held = f"{room}, which holds {', '.join(fitting)} at {context:,} tokens of context"
         return finding(status="ok", text=held)
     smallest = min(totals, key=lambda name: totals[name][context])
+    needed = totals[smallest][context]
     return finding(
         status="warn",
-        text=f"{room}, and no recipe fits at {context:,} tokens of context: "
-        f"{smallest} takes {shown_size(totals[smallest][context])}",
-        advice="a larger `max_memory` holds one" if is_limited else _advice(device),
+        text=f"{room}, and no recipe fits at {context:,} tokens of context: {smallest} takes {shown_size(needed)}",
+        advice="a larger `max_memory` holds one" if needed <= (device.free or 0) else _advice(device),
     )
 
 

@@ -52,6 +52,8 @@ def test_a_limit_counts_as_the_memory_of_a_device() -> None:
     assert finding.text.startswith("1 KB allowed by `max_memory`, and no recipe fits")
     assert finding.advice == "a larger `max_memory` holds one"
     assert (finding.facts["free_bytes"], finding.facts["usable_bytes"]) == (18 * 10**9, 1000)
+    (finding,) = check_recipes([device("cuda:0", 6)], context=8192, limit=1000)
+    assert "stay in host memory" in (finding.advice or "")  # no limit would be large enough
     (finding,) = check_recipes([device("cuda:0", 18)], context=8192, limit=10**12)
     assert finding.text.startswith("18.0 GB free, which holds 4bit")
 
