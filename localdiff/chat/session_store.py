@@ -157,7 +157,8 @@ class SessionStore:
                 self._identities[session.name] = _identity(write_private(path, encode(session)))
         except OSError as error:
             raise ResourceError(
-                f"the session cannot be saved: {error.strerror}", f"sessions are written to `{self._directory}`"
+                f"the session cannot be saved: {error.strerror}",
+                f"sessions are written to `{self._directory}`; `localdiff chat --no-history` writes none",
             ) from error
         return former_name
 

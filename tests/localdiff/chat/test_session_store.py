@@ -88,8 +88,9 @@ def test_a_save_that_fails_leaves_what_was_there(store: SessionStore, monkeypatc
     kept.turns.append(turn("two"))
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-        with pytest.raises(ResourceError, match="the session cannot be saved: No space left on device"):
+        with pytest.raises(ResourceError, match="the session cannot be saved: No space left on device") as caught:
             store.save(kept)
+    assert "`localdiff chat --no-history` writes none" in (caught.value.hint or "")
     assert store.path("x").read_bytes() == before
     assert [path.name for path in folder(store).iterdir()] == ["x.jsonl"]
     store.save(kept)
