@@ -94,9 +94,8 @@ def open_model(
         model, revision=revision, offline=offline, plan_memory=plan, confirm=confirm, progress=progress
     )
     if (damage := recorded_damage(source.directory)) is not None:
-        _log.warning(
-            "`%s` was damaged when it was last verified: %s; `localdiff models` says more", source.name, damage
-        )
+        remedy = "the `localdiff quantize` that made it rebuilds what is damaged"
+        _log.warning("`%s` was damaged when it was last verified: %s; %s", source.name, damage, remedy)
     weights = open_weights(source.directory)
     kind = resolve_dtype(dtype, where, weights)
     if device == "auto" and (warning := unused_gpu(weights.text_parameters())):
