@@ -18,14 +18,14 @@ INTRODUCTION = """\
 ## Streams
 
 The answer goes to stdout, everything else to stderr. A pipe or a file gets the answer exactly as the model wrote it; on
-a terminal, control characters in it are replaced, and a missing newline at its end is added. Where such an answer goes
-into a pipe, whose reader may print it on the terminal that stderr has, the footer or an error begins a line of its own.
+a terminal, control characters in it are replaced, and a missing newline at its end is added. Where an answer without
+that newline goes into a pipe, the footer or an error begins a line of its own: the pipe may end at the same terminal.
 
 | stdout | stderr | stdout gets | stderr gets |
 |---|---|---|---|
 | terminal | terminal | the answer | the live canvas, footer |
 | pipe or file | terminal | the answer: a pipe line by line, a file block by block | the live canvas, footer |
-| terminal | pipe or file | the answer | the seed, one line per block, footer |
+| terminal | pipe or file | the answer | the model, the seed, one line per block, footer |
 | pipe or file | pipe or file | the answer, block by block | warnings; more with `-v` or `--stats` |
 
 Before a pager, use `--live off`: `localdiff run --live off "…" | less`. The pager has the screen then, and stderr gets
