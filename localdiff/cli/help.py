@@ -6,6 +6,7 @@ well in `less`, in a log and in a screen reader.
 
 from __future__ import annotations
 
+import inspect
 import re
 from functools import partial
 from shutil import get_terminal_size
@@ -51,22 +52,23 @@ def _names_width(formatter: Any) -> int:
 def _write_sections(command: Any, context: Any, formatter: Any) -> None:
     """The parameters, those without a panel first, then each panel in the order in which it was named."""
     sections: dict[str, list[tuple[str, str]]] = {_ARGUMENTS: [], _OPTIONS: []}
+    room = formatter.width - _names_width(formatter) - 6
     for parameter in command.get_params(context):
         if (record := parameter.get_help_record(context)) is not None:
-            default = _OPTIONS
+            default, (names, text) = _OPTIONS, record
             if parameter.param_type_name == "argument":
-                default, record = _ARGUMENTS, (_TEXT.sub("", record[0]), record[1])
-            record = (record[0], _TOGETHER.sub(_glued, _WHOLE_NUMBER.sub(r"\1", record[1])))
-            sections.setdefault(getattr(parameter, "rich_help_panel", None) or default, []).append(record)
+                default, names = _ARGUMENTS, _TEXT.sub("", names)
+            row = names, _glued(_WHOLE_NUMBER.sub(r"\1", text), room)
+            sections.setdefault(getattr(parameter, "rich_help_panel", None) or default, []).append(row)
     for title, records in sections.items():
         if records:
             with formatter.section(title):
                 formatter.write_dl(records, col_max=_names_width(formatter))
 
 
-def _glued(part: re.Match[str]) -> str:
-    """The same text for the formatter to fill lines with, which then does not break it."""
-    return part[0].translate(_GLUED)
+def _glued(text: str, room: int) -> str:
+    """A text in whose parts, unless one needs more than this room, the formatter finds no place to break a line."""
+    return _TOGETHER.sub(lambda part: part[0] if len(part[0]) > room else part[0].translate(_GLUED), text)
 
 
 def _write_commands(group: Any, formatter: Any) -> None:
@@ -134,6 +136,12 @@ class _Page:
         """
         decide().stdout.require()
         return str(super().get_help(ctx))  # type: ignore[misc]
+
+    def format_help_text(self: Any, ctx: Any, formatter: Any) -> None:
+        """Write what the command does."""
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(_glued(inspect.cleandoc(self.help), formatter.width - formatter.current_indent))
 
     def format_help(self: Any, ctx: Any, formatter: Any) -> None:
         """Write the page, the commands of a group before its options."""

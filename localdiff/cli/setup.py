@@ -113,9 +113,13 @@ def completion_command(
 ) -> int:
     """Print a script that completes commands, options, models and files.
 
-    bash, in ~/.bashrc: eval "$(localdiff completion bash)". zsh, in ~/.zshrc after compinit: source <(localdiff
-    completion zsh). fish: localdiff completion fish > ~/.config/fish/completions/localdiff.fish. PowerShell, in
-    $PROFILE: localdiff completion powershell | Out-String | Invoke-Expression.
+    bash, in ~/.bashrc: `eval "$(localdiff completion bash)"`
+
+    zsh, in ~/.zshrc after compinit: `source <(localdiff completion zsh)`
+
+    fish: `localdiff completion fish > ~/.config/fish/completions/localdiff.fish`
+
+    PowerShell, in $PROFILE: `localdiff completion powershell | Out-String | Invoke-Expression`
     """
     decide_streams(context).stdout.write(SCRIPTS[shell])
     return 0

@@ -82,6 +82,9 @@ def test_help_keeps_a_default_and_what_may_be_typed_on_one_line(
     for part in ("[default: no-think]", "[default: 8192]", "[default: 20]", "[default: 0]", "`localdiff models`"):
         assert part in page
     assert page.isascii()
+    command = "`localdiff completion powershell | Out-String | Invoke-Expression`"
+    lines = [line.strip() for line in cli("completion", "--help").stdout.splitlines()]
+    assert any(line.endswith("`localdiff") or line == command for line in lines)  # where it is too long, between words
 
 
 def test_help_is_on_stdout_and_names_the_command(cli: Cli) -> None:
