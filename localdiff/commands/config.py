@@ -148,7 +148,7 @@ def _value(setting: Setting) -> str:
         return "true" if setting.value else "false"
     if isinstance(setting.value, float):
         return f"{setting.value:g}"
-    return printable(str(setting.value))
+    return printable(str(setting.value)) or '""'
 
 
 def _write_table(

@@ -274,6 +274,10 @@ def listed(cli: Cli) -> list[str]:
     return cli("config").stdout.splitlines()
 
 
+def test_text_of_no_character_is_shown_as_such(cli: Cli, home: Path) -> None:
+    assert cli("config", "set", "generate.system", "").stdout.split()[:2] == ["generate.system", '""']
+
+
 def test_the_list_as_json(cli: Cli, home: Path) -> None:
     (home / "config.toml").write_text("context = 5\n")
     content = json.loads(cli("config", "--json").stdout)
