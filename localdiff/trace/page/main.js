@@ -67,7 +67,8 @@ class Page extends Scrubber {
   }
 
   showTip(span) {
-    if (!span.hidden) this.tip.show(this.current, this.step, Number(span.dataset.position), span);
+    if (span.hidden) this.tip.hide();  // behind the end there is nothing to point at
+    else this.tip.show(this.current, this.step, Number(span.dataset.position), span);
   }
 
   // At the speed of the run itself, if that is chosen.

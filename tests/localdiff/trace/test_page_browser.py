@@ -296,6 +296,22 @@ def test_a_chosen_token_keeps_its_box_and_any_other_box_goes_with_its_step(show:
     assert browser.evaluate(said) is True
 
 
+@pytest.mark.slow
+def test_a_position_behind_the_end_has_no_box_of_another(show: Show) -> None:
+    browser = show(TRACE)
+    last = TRACE.blocks[2].steps[6].argmax_ids.index(END)
+    browser.evaluate("location.hash = '#b3s7'")
+    browser.wait_for("document.getElementById('place').textContent === 'step 7 of 7'")
+    browser.evaluate(f"document.querySelectorAll('#positions tbody tr')[{last}].click()")
+    said = "document.getElementById('tip').hidden || document.querySelector('#tip strong').textContent"
+    assert browser.evaluate(said) == "⟨end⟩"
+    browser.press("j")
+    assert browser.evaluate("document.querySelector('#positions .chosen').cells[0].textContent") == str(last + 1)
+    assert browser.evaluate(said) is True
+    browser.press("k")
+    assert browser.evaluate(said) == "⟨end⟩"
+
+
 def test_hostile_text_stays_text(show: Show) -> None:
     browser = show(hostile_trace())
     for key in ("Home", "ArrowRight", "End", "ArrowDown", "End", "j"):
