@@ -10,11 +10,22 @@ from typing import Any
 
 import pytest
 
-from localdiff.events import BlockCommitted, DenoiseStep, RunFinished
+from localdiff.events import BlockCommitted, DenoiseStep, RunFinished, TextCommitted
 from localdiff.trace.page.page import page
 from localdiff.trace.reader import parse_trace
 from localdiff.trace.trace import Trace
-from tests.fakes.traces import END, HEADER, PAD, condensed, condensing, hostile_trace, recorded, trace_of, word_pieces
+from tests.fakes.traces import (
+    END,
+    HEADER,
+    PAD,
+    WORDS,
+    condensed,
+    condensing,
+    hostile_trace,
+    recorded,
+    trace_of,
+    word_pieces,
+)
 from tests.screens.browser import Browser, executable
 
 pytestmark = pytest.mark.skipif(executable() is None, reason="there is no Chromium here")
@@ -310,6 +321,27 @@ def test_a_position_behind_the_end_has_no_box_of_another(show: Show) -> None:
     assert browser.evaluate(said) is True
     browser.press("k")
     assert browser.evaluate(said) == "⟨end⟩"
+
+
+@pytest.mark.slow
+def test_text_from_right_to_left_begins_at_the_right(show: Show) -> None:
+    events = [
+        dataclasses.replace(event, text="שלום, latin") if isinstance(event, TextCommitted) else event
+        for event in condensing(blocks=1, steps=1, length=8)
+    ]
+    trace = trace_of(events, HEADER, pieces=word_pieces() | {2 + index: " שלום" for index in range(len(WORDS))})
+    for text, rightwards in ((trace, False), (condensed(blocks=1, steps=1, length=8), True)):
+        browser = show(text)
+        browser.press("End")
+        for parent, child in (("#draft", "span"), ("#locked p", "span"), (".answer", ".prose")):
+            room, first = browser.evaluate(
+                f"(() => {{ const parent = document.querySelector('{parent}'), range = document.createRange();"
+                f"range.setStart(parent.querySelector('{child}').firstChild, 0);"
+                "range.setEnd(range.startContainer, 1);"
+                "const box = parent.getBoundingClientRect(), letter = range.getBoundingClientRect();"
+                "return [[box.left, box.right], (letter.left + letter.right) / 2]; })()"
+            )
+            assert (first < sum(room) / 2) == rightwards, parent
 
 
 def test_hostile_text_stays_text(show: Show) -> None:
