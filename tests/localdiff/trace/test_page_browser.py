@@ -301,8 +301,10 @@ def test_a_chosen_token_keeps_its_box_and_any_other_box_goes_with_its_step(show:
         browser.press("ArrowRight")
         assert f"id{step.argmax_ids[0]}confidence" in browser.evaluate(said)
     browser.press("Escape")
-    browser.point_at("#draft span[data-position='5']")
-    browser.wait_for("!document.getElementById('tip').hidden")
+    # Not by moving the mouse: some versions of Chromium point at the token again once its text has changed.
+    token = "document.querySelector('#draft span[data-position=\"5\"]')"
+    browser.evaluate(f"{token}.dispatchEvent(new PointerEvent('pointerover', {{bubbles: true}}))")
+    assert f"id{steps[2].argmax_ids[5]}confidence" in browser.evaluate(said)
     browser.press("ArrowRight")
     assert browser.evaluate(said) is True
 
