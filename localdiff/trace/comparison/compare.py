@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Literal, TypeAlias, TypeVar
 
+from localdiff.trace.comparison.alignment import common_runs
 from localdiff.trace.header import Adapter, Header
 from localdiff.trace.trace import Block, Trace
 
@@ -189,19 +189,20 @@ class _Tokens:
         return None
 
     def stretches(self) -> tuple[Stretch, ...]:
-        replies = [self._names(trace, trace.token_ids) for trace in self._traces]
         pieces = [[trace.piece(token) for token in trace.token_ids] for trace in self._traces]
-        kinds: dict[str, Change] = {
-            "equal": "same",
-            "replace": "changed",
-            "delete": "only in A",
-            "insert": "only in B",
-        }
-        matcher = SequenceMatcher(a=replies[0], b=replies[1], autojunk=False)
-        return tuple(
-            Stretch(change=kinds[tag], starts=(i, k), pieces=(tuple(pieces[0][i:j]), tuple(pieces[1][k:m])))
-            for tag, i, j, k, m in matcher.get_opcodes()
-        )
+        stretches: list[Stretch] = []
+
+        def add(change: Change, i: int, j: int, k: int, m: int) -> None:
+            if i < j or k < m:
+                both = tuple(pieces[0][i:j]), tuple(pieces[1][k:m])
+                stretches.append(Stretch(change=change, starts=(i, k), pieces=both))
+
+        i = k = 0
+        for a, b, size in common_runs(*(self._names(trace, trace.token_ids) for trace in self._traces)):
+            add("changed" if i < a and k < b else "only in A" if i < a else "only in B", i, a, k, b)
+            add("same", a, a + size, b, b + size)
+            i, k = a + size, b + size
+        return tuple(stretches)
 
     def _names(self, trace: Trace, ids: Sequence[int]) -> list[str]:
         return [str(token) if self._by_id else trace.piece(token) for token in ids]
