@@ -249,6 +249,7 @@ def test_the_page_says_the_same_as_the_report() -> None:
         "The runs begin from the same noise and diverge in block 1 at step 3 : 2 positions differ, the first is 3,",
         "model recipe bf16 4bit",
         f"Committed tokens, without ends: {len(A.token_ids) - 3} the same, 3 changed, 0 only in A, 0 only in B.",
+        "Marked are those that are changed or in one alone",
         "1 4 4 0.20 1.00 3 3 2 of 24",
     ):
         assert said in words, words
