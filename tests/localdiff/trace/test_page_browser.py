@@ -346,6 +346,14 @@ def test_text_from_right_to_left_begins_at_the_right(show: Show) -> None:
             assert (first < sum(room) / 2) == rightwards, parent
 
 
+@pytest.mark.slow
+def test_the_badge_has_no_room_before_it_where_it_has_a_line_of_its_own(show: Show) -> None:
+    demo = dataclasses.replace(HEADER, model=dataclasses.replace(HEADER.model, name="demo"))
+    browser = show(condensed(demo, blocks=1, steps=1, length=8), width=390, height=800)
+    left = "Math.round(document.querySelector('{}').getBoundingClientRect().left)"
+    assert browser.evaluate(left.format(".badge")) == browser.evaluate(left.format(".kind"))
+
+
 def test_hostile_text_stays_text(show: Show) -> None:
     browser = show(hostile_trace())
     for key in ("Home", "ArrowRight", "End", "ArrowDown", "End", "j"):
