@@ -76,13 +76,13 @@ function half(bits) {
   return (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
 
-const STATUS = { newly: "accepted now", kept: "accepted", unaccepted: "back to noise", renoised: "not accepted", behind: "behind the end" };
+const STATUS = { newly: "accepted now", kept: "accepted", unaccepted: "back to noise", open: "not accepted", behind: "behind the end" };
 
 function statusOf(block, step, position) {
   const now = block.steps[step - 1].accepted[position];
   const before = step > 1 && block.steps[step - 2].accepted[position];
   if (now) return before ? "kept" : "newly";
-  return before ? "unaccepted" : "renoised";
+  return before ? "unaccepted" : "open";
 }
 
 // Position of the first end token about which the model is at least leaning (under 1 nat), or the length.

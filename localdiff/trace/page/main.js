@@ -100,7 +100,7 @@ class Page extends Scrubber {
       line.textContent = `block ${current.number}: noise, before the first step`;
       return;
     }
-    const step = current.steps[number - 1], counts = { newly: 0, kept: 0, unaccepted: 0, renoised: 0 };
+    const step = current.steps[number - 1], counts = { newly: 0, kept: 0, unaccepted: 0, open: 0 };
     let settled = 0;
     for (let p = 0; p < this.run.length; p++) {
       counts[statusOf(current, number, p)]++;
@@ -110,7 +110,7 @@ class Page extends Scrubber {
       [`${settled}/${this.run.length}`, " settled"],
       [counts.newly, " newly accepted"],
       [counts.unaccepted, " back to noise"],
-      [counts.renoised, " not accepted"],
+      [counts.open, " not accepted"],
       [nats(step.mean), " nats mean"],
       [step.temperature.toFixed(2), " temperature"],
     ];
