@@ -19,7 +19,6 @@ from localdiff.view.layout import Size
 from localdiff.view.palette import Palette
 from localdiff.view.paragraphs import Passage
 from localdiff.view.sanitize import safe_piece
-from localdiff.view.scene import Scene
 from localdiff.view.style import PLAIN, SPACE, Row, Span, Style
 from localdiff.view.widths import ascii_text, settled_text, shortened, text_width
 
@@ -65,20 +64,17 @@ class ReplayView:
         """Committed text and the canvas below it, without title and controls; at most `size.rows` rows."""
         columns = size.columns - 1
         if moment.is_final:
-            ending = self._ending(moment.scene, columns)
+            ending = self._ending(moment, columns)
             rows = [*self._above(moment.passages, columns, size.rows - len(ending)), *ending]
             return rows[-size.rows :], Drawn()
         picture = self._view.picture(moment.scene, size, drawn)
         room = size.rows - len(picture.rows)
         return [*self._above(moment.passages, columns, room), *picture.rows[: size.rows]], picture.drawn
 
-    def _ending(self, scene: Scene, columns: int) -> list[Row]:
+    def _ending(self, moment: Moment, columns: int) -> list[Row]:
         """The figures of the whole run."""
-        words = [
-            counted(scene.tokens, "token"),
-            counted(len(scene.block_steps), "block"),
-            counted(scene.passes, "step"),
-        ]
+        scene = moment.scene
+        words = [counted(scene.tokens, "token"), counted(moment.block, "block"), counted(scene.passes, "step")]
         if scene.tok_per_s is not None:
             words.append(f"{rounded(scene.tok_per_s)} tok/s")
         between = f" {self._palette.glyphs.dot} "

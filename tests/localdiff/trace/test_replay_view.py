@@ -54,6 +54,13 @@ def test_title_text_canvas_and_controls_stand_in_their_order() -> None:
     assert " ".join(first) in " ".join(row.removeprefix(" ┃ ") for row in shown[header:])
 
 
+def test_a_run_that_was_killed_has_the_block_it_was_in() -> None:
+    second = TRACE.events.index(TRACE.blocks[1].steps[2])
+    line = Timeline(TRACE.events[: second + 1])
+    shown = texts(ReplayView(TRACE, DARK), Player(timeline=line, index=len(line) - 1), Size(110, 24))
+    assert shown[-2].startswith(" 40 tokens · 2 blocks · 7 steps · ")
+
+
 def test_a_long_question_is_not_measured_whole_in_each_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     lengths: list[int] = []
 
