@@ -83,7 +83,6 @@ def cards(trace: Trace) -> str:
         time = f"{stats.tokens:,} tokens in {stats.seconds:.2f} s"
         figures.append(_card("speed", f"{rounded(stats.tok_per_s)} tok/s", time))
     figures.append(_card("recipe", safe(header.model.recipe), f"computed in {safe(header.model.dtype)}"))
-    figures.append(_card("seed", f"{header.seed}", "greedy" if header.sampler.greedy else "of all noise"))
     return "".join(figures)
 
 
@@ -132,6 +131,7 @@ def provenance(trace: Trace) -> str:
         ("recorded", safe(header.created)),
         ("device", safe(f"{header.machine.device}: {header.machine.hardware}")),
         ("sampler", safe(settings)),
+        ("seed", f"{header.seed}"),
         ("limits", f"{header.max_tokens:,} tokens, context of {header.context_size:,}"),
         (
             "versions",

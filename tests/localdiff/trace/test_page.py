@@ -77,7 +77,7 @@ def test_cards_say_what_the_run_did() -> None:
         "steps per block 5 median 5, at most 48",
         f"{tokens} tokens in {TRACE.finished.stats.seconds:.2f} s",
         "recipe bf16 computed in fp32",
-        "seed 0 of all noise",
+        "seeded noise seed 0 limits",
         f"this trace, SHA-256 {TRACE.sha256}",
         "weights, SHA-256 " + "ab" * 32,
     ):
