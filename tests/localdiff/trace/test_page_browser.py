@@ -347,6 +347,14 @@ def test_text_from_right_to_left_begins_at_the_right(show: Show) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("width", "rows"), [(1280, 1), (800, 2), (390, 3)])
+def test_cards_fill_their_rows(show: Show, width: int, rows: int) -> None:
+    browser = show(TRACE, width=width, height=900)
+    tops = browser.evaluate("[...document.querySelectorAll('.cards > div')].map((card) => card.offsetTop)")
+    assert [tops.count(top) for top in sorted(set(tops))] == [6 // rows] * rows
+
+
+@pytest.mark.slow
 def test_the_badge_has_no_room_before_it_where_it_has_a_line_of_its_own(show: Show) -> None:
     demo = dataclasses.replace(HEADER, model=dataclasses.replace(HEADER.model, name="demo"))
     browser = show(condensed(demo, blocks=1, steps=1, length=8), width=390, height=800)
