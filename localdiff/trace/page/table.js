@@ -40,6 +40,9 @@ class Positions {
 const percent = (prob) => (prob > 0.9995 ? "100 %" : `${(100 * prob).toFixed(prob < 0.0995 ? 2 : 1)} %`);
 const nats = (entropy) => (entropy === 0 ? "0" : entropy < 0.001 ? "<0.001" : entropy.toPrecision(entropy < 0.1 ? 2 : 3));
 
+// Of the 64 that a trace may have; so many fit beside the token.
+const MOST_PROBABLE = 8;
+
 class Tip {
   constructor(run, element) {
     this.run = run;
@@ -88,7 +91,7 @@ class Tip {
   mostProbable(step, position) {
     if (!step || !step.topIds) return [];
     const { recordTopK } = this.run, shares = [];
-    for (let k = 0; k < recordTopK; k++) {
+    for (let k = 0; k < Math.min(recordTopK, MOST_PROBABLE); k++) {
       const place = position * recordTopK + k;
       shares.push([label(this.run, step.topIds[place]), ` ${percent(step.topProbs[place])}`]);
     }

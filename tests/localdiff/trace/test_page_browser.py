@@ -347,6 +347,15 @@ def test_text_from_right_to_left_begins_at_the_right(show: Show) -> None:
 
 
 @pytest.mark.slow
+def test_a_box_has_the_first_of_many_probable_tokens(show: Show) -> None:
+    browser = show(condensed(blocks=1, steps=2, length=8, record_top_k=64))
+    browser.press("j")
+    line = browser.evaluate("document.querySelector('#tip .past').textContent")
+    assert line.startswith("most probable: ")
+    assert line.count(" %") == 8
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "rows"), [(1280, 1), (800, 2), (390, 3)])
 def test_cards_fill_their_rows(show: Show, width: int, rows: int) -> None:
     browser = show(TRACE, width=width, height=900)
