@@ -141,22 +141,33 @@ class Field {
   }
 }
 
+// A block as a button that leads to it: a bar for its steps in each run, as high as its share of the most.
+function blockButton(number, counts, most, title, jump) {
+  const [button, above, bars, name] = ["button", "span", "span", "span"].map((kind) => document.createElement(kind));
+  button.type = "button";
+  button.title = title;
+  button.setAttribute("aria-label", title);
+  above.textContent = [...new Set(counts)].join(" ");
+  name.textContent = number;
+  bars.className = "room";
+  for (const count of counts) {
+    const bar = document.createElement("i");
+    bar.style.height = `${(100 * count) / most}%`;
+    bars.append(bar);
+  }
+  button.append(above, bars, name);
+  button.addEventListener("click", jump);
+  return button;
+}
+
 class Bars {
   constructor(run, element, jump) {
     const most = Math.max(...run.blocks.map((block) => block.count));
     this.buttons = run.blocks.map((block, index) => {
-      const button = document.createElement("button"), count = document.createElement("span");
-      const bar = document.createElement("i"), name = document.createElement("span");
-      button.type = "button";
-      button.title = `block ${block.number}: ${block.count} steps, ${block.seconds.toFixed(2)} s, ${block.reason.replace("_", " ")}`;
-      button.setAttribute("aria-label", button.title);
+      const ending = `${block.seconds.toFixed(2)} s, ${block.reason.replace("_", " ")}`;
+      const title = `block ${block.number}: ${block.count} steps, ${ending}`;
+      const button = blockButton(block.number, [block.count], most, title, () => jump(index));
       button.classList.toggle("limited", block.reason !== "converged");
-      count.textContent = block.count;
-      name.textContent = block.number;
-      bar.style.height = `${(100 * block.count) / most}%`;
-      bar.style.flex = `0 1 ${(100 * block.count) / most}%`;
-      button.append(count, bar, name);
-      button.addEventListener("click", () => jump(index));
       return button;
     });
     element.replaceChildren(...this.buttons);

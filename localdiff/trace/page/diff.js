@@ -56,24 +56,9 @@ class DiffPage extends Scrubber {
   makeBars() {
     const highest = Math.max(...this.choices.map((_, index) => this.most(index)));
     this.bars = this.choices.map((_, index) => {
-      const button = document.createElement("button"), two = document.createElement("span");
-      const counts = document.createElement("span"), name = document.createElement("span");
-      button.type = "button";
-      two.className = "two";
       const steps = this.sides.map((side) => (side.block(index) ? side.block(index).count : 0));
-      steps.forEach((count, side) => {
-        const bar = document.createElement("i");
-        bar.className = side ? "b" : "a";
-        bar.style.height = `${(100 * count) / highest}%`;
-        two.append(bar);
-      });
-      button.title = `block ${index + 1}: ${steps[0]} steps in A, ${steps[1]} in B`;
-      button.setAttribute("aria-label", button.title);
-      counts.textContent = steps[0] === steps[1] ? steps[0] : `${steps[0]} ${steps[1]}`;
-      name.textContent = index + 1;
-      button.append(counts, two, name);
-      button.addEventListener("click", () => this.go(index, this.most(index)));
-      return button;
+      const title = `block ${index + 1}: ${steps[0]} steps in A, ${steps[1]} in B`;
+      return blockButton(index + 1, steps, highest, title, () => this.go(index, this.most(index)));
     });
     byId("bars").replaceChildren(...this.bars);
   }

@@ -347,6 +347,16 @@ def test_text_from_right_to_left_begins_at_the_right(show: Show) -> None:
 
 
 @pytest.mark.slow
+def test_bars_are_as_high_as_their_share_of_the_steps(show: Show) -> None:
+    left_out = [
+        event for event in TRACE.events if not isinstance(event, DenoiseStep) or event.step <= 8 - 2 * (event.block - 1)
+    ]
+    browser = show(dataclasses.replace(TRACE, events=tuple(left_out)))
+    heights = browser.evaluate("[...document.querySelectorAll('#bars i')].map((bar) => bar.clientHeight)")
+    assert [height / heights[0] for height in heights] == pytest.approx([1, 6 / 7, 4 / 7], abs=0.02)
+
+
+@pytest.mark.slow
 def test_a_box_has_the_first_of_many_probable_tokens(show: Show) -> None:
     browser = show(condensed(blocks=1, steps=2, length=8, record_top_k=64))
     browser.press("j")
