@@ -54,8 +54,9 @@ class Plane {
   }
 
   label(step) {
-    const anchor = step === 1 ? "start" : step === this.most ? "end" : "middle";
-    this.add("text", { x: this.x(step), y: this.height - 4, "text-anchor": anchor }, step === 1 ? "step 1" : String(step));
+    const x = this.x(step), anchor = step === 1 ? "start" : step === this.most ? "end" : "middle";
+    if (anchor === "middle" && (x < LEFT + 50 || x > this.width - RIGHT - 30)) return;  // it would be over one of those
+    this.add("text", { x, y: this.height - 4, "text-anchor": anchor }, step === 1 ? "step 1" : String(step));
   }
 
   draw() {

@@ -357,6 +357,18 @@ def test_bars_are_as_high_as_their_share_of_the_steps(show: Show) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("steps", "said"), [(3, ["step 1", "20"]), (11, ["step 1", "11", "20"]), (19, ["step 1", "20"])]
+)
+def test_no_step_is_written_over_another(show: Show, steps: int, said: list[str]) -> None:
+    trace = condensed(blocks=2, steps=20, length=8)
+    kept = [e for e in trace.events if not (isinstance(e, DenoiseStep) and e.block == 1 and e.step > steps)]
+    browser = show(dataclasses.replace(trace, events=tuple(kept)))
+    texts = "[...document.querySelectorAll('#curve text[y=\"196\"]')].map((text) => text.textContent)"
+    assert sorted(browser.evaluate(texts), key=lambda text: int(text.removeprefix("step "))) == said
+
+
+@pytest.mark.slow
 def test_a_box_has_the_first_of_many_probable_tokens(show: Show) -> None:
     browser = show(condensed(blocks=1, steps=2, length=8, record_top_k=64))
     browser.press("j")
