@@ -19,8 +19,8 @@ def diff_page(one: Trace, other: Trace, comparison: Comparison, names: tuple[str
     """The page, as the text of an HTML file; `names` is what the user calls the traces."""
     first, second = PageData(one), PageData(other)
     traces = (one, other)
+    title = markup.safe(" ".join(f"{names[0]} against {names[1]}".split()))
     return Template(assets.read("diff.html")).substitute(
-        title=markup.safe(" ".join(f"{names[0]} against {names[1]}".split())),
         notice="".join(markup.notice(trace, f"Trace {letter}") for letter, trace in zip("AB", traces, strict=True)),
         question=_question(traces),
         verdict=verdict(
@@ -38,7 +38,7 @@ def diff_page(one: Trace, other: Trace, comparison: Comparison, names: tuple[str
         blob_a=first.blob,
         figures_b=embedded(second.figures),
         blob_b=second.blob,
-        **assets.inlined("diff.js", "style.css", "diff.css"),
+        **assets.inlined(title, "diff.js", "style.css", "diff.css"),
     )
 
 

@@ -6,6 +6,7 @@ import base64
 import hashlib
 from functools import cache
 from pathlib import Path
+from string import Template
 
 _FOLDER = Path(__file__).parent
 _SHARED_SCRIPTS = ("decode.js", "colour.js", "draft.js", "charts.js", "table.js", "looks.js", "scrubber.js")
@@ -17,13 +18,15 @@ def read(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
-@cache
-def inlined(own_script: str, *styles: str) -> dict[str, str]:
-    """What a template has as `script` and `style`, and the hashes by which its content security policy knows them."""
+def inlined(title: str, own_script: str, *styles: str) -> dict[str, str]:
+    """What a template has as `head` and `script`; the policy in the head knows script and style by their hashes."""
     body = "\n".join(map(read, (*_SHARED_SCRIPTS, own_script)))
     script = f'(() => {{\n"use strict";\n{body}\n}})();\n'  # isolated from the page around it
     style = "\n".join(map(read, styles))
-    return {"script": script, "script_hash": _hash(script), "style": style, "style_hash": _hash(style)}
+    head = Template(read("head.html")).substitute(
+        title=title, script_hash=_hash(script), style=style, style_hash=_hash(style)
+    )
+    return {"head": head, "script": script}
 
 
 def _hash(text: str) -> str:

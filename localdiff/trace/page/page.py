@@ -16,8 +16,8 @@ from localdiff.trace.trace import Trace
 def page(trace: Trace) -> str:
     """The page of a trace, as the text of an HTML file."""
     data = PageData(trace)
+    title = markup.safe(" ".join(f"{trace.header.question[:80]} · {trace.header.model.title}".split()))
     return Template(assets.read("page.html")).substitute(
-        title=markup.safe(" ".join(f"{trace.header.question[:80]} · {trace.header.model.title}".split())),
         model=markup.safe(trace.header.model.title),
         badge=markup.badge(trace.header),
         notice=markup.notice(trace),
@@ -29,5 +29,5 @@ def page(trace: Trace) -> str:
         provenance=markup.provenance(trace),
         figures=embedded(data.figures),
         blob=data.blob,
-        **assets.inlined("main.js", "style.css"),
+        **assets.inlined(title, "main.js", "style.css"),
     )
