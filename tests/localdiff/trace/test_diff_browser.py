@@ -21,7 +21,8 @@ pytestmark = [
 
 def show(browser: Browser, file: Path, one: Trace, other: Trace, **look: object) -> None:
     browser.look(**look)  # type: ignore[arg-type]
-    file.write_text(diff_page(one, other, compare(one, other), ("a.jsonl", "b.jsonl")), encoding="utf-8")
+    names = ("a.jsonl", f"/home/{'somebody' * 40}/b.jsonl")
+    file.write_text(diff_page(one, other, compare(one, other), names), encoding="utf-8")
     browser.open(file)
 
 
