@@ -114,14 +114,12 @@ def _merged(factors: Mapping[tuple[Side, Target], Factors]) -> dict[tuple[Side, 
     merged: dict[tuple[Side, Target], Factors] = {}
     for (side, target), mine in factors.items():
         other = merged.get(("encoder" if side == "decoder" else "decoder", target))
-        is_same = (
-            other is not None
-            and other.scale == mine.scale
-            and torch.equal(other.a, mine.a)
-            and torch.equal(other.b, mine.b)
-        )
-        merged[side, target] = other if is_same and other is not None else mine
+        merged[side, target] = other if other is not None and _are_equal(other, mine) else mine
     return merged
+
+
+def _are_equal(one: Factors, other: Factors) -> bool:
+    return one.scale == other.scale and torch.equal(one.a, other.a) and torch.equal(one.b, other.b)
 
 
 def _layer(target: Target) -> int | None:

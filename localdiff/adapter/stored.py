@@ -153,12 +153,12 @@ class StoredAdapter:
             )
 
     def _factors(self, side: Side, target: Target, texts: Mapping[Factor, str]) -> Factors:
-        for factor, other in (("A", "B"), ("B", "A")):
-            if factor not in texts:
-                raise WeightsError(
-                    f"the adapter `{self.name}` has `{texts[other]}` without its lora_{factor}",  # type: ignore[index]
-                    "copy the adapter again",
-                )
+        if len(texts) < 2:
+            ((factor, text),) = texts.items()
+            partner = "B" if factor == "A" else "A"
+            raise WeightsError(
+                f"the adapter `{self.name}` has `{text}` without its lora_{partner}", "copy the adapter again"
+            )
         name = released_name(side, target)
         rank, scale = self.config.rank_of(name), self.config.scale_of(name)
         a, b = self.tensors[texts["A"]], self.tensors[texts["B"]]
