@@ -51,9 +51,12 @@ def hashes(directory: Path, names: Iterable[str], show: Show = lambda done, tota
     found = {name: known[name][1] for name, state in states.items() if name in known and known[name][0] == state}
     unread = [name for name in states if name not in found]
     total, done = sum(states[name][0] for name in unread), 0
+
+    def tell(nbytes: int) -> None:
+        show(done + nbytes, total)
+
     for name in unread:
-        before = done
-        found[name] = _read(directory / name, lambda nbytes, before=before: show(before + nbytes, total))  # type: ignore[misc]
+        found[name] = _read(directory / name, tell)
         done += states[name][0]
     record(directory, {name: (states[name], found[name]) for name in unread})
     return found
