@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import tokenizers
 import torch
 import transformers
 from transformers import DiffusionGemmaConfig, DiffusionGemmaForBlockDiffusion
+
+from tests.checkpoints.weights import write_small_text
 
 transformers.utils.logging.disable_progress_bar()
 transformers.utils.logging.set_verbosity_error()
@@ -114,18 +115,7 @@ def write_checkpoint(spec: Spec, directory: Path) -> Path:
     model.to(spec.stored).save_pretrained(directory, **limit)
     _edit_config(directory / "config.json", spec)
     (directory / "generation_config.json").write_text(json.dumps(_SETTINGS | spec.settings, indent=2))
-    _write_text_files(spec, directory)
-    return directory
-
-
-def _write_text_files(spec: Spec, directory: Path) -> None:
-    """A `tokenizer.json` whose ids are words, and a template that joins messages: enough for an `Engine` to load."""
-    words = {"<pad>": 0, "<eos>": 1, "<bos>": 2, "<unk>": 3} | {f"w{id}": id for id in range(4, spec.vocab)}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    tokenizer.add_special_tokens(["<pad>", "<eos>", "<bos>", "<unk>"])
-    tokenizer.save(str(directory / "tokenizer.json"))
-    (directory / "chat_template.jinja").write_text("{% for message in messages %}{{ message.content }} {% endfor %}")
+    return write_small_text(directory, spec.vocab)
 
 
 def _text_config(spec: Spec) -> dict[str, Any]:

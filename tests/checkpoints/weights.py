@@ -115,9 +115,9 @@ def write_small_weights(directory: Path, seed: int = 0) -> Path:
     return directory
 
 
-def write_small_text(directory: Path) -> Path:
-    """Write a tokenizer whose ids are words, and a template that joins messages."""
-    words = {"<pad>": 0, "<eos>": 1, "<bos>": 2, "<unk>": 3} | {f"w{id}": id for id in range(4, VOCAB)}
+def write_small_text(directory: Path, vocab: int = VOCAB) -> Path:
+    """Write a tokenizer whose ids are words, and a template that joins messages: enough for an `Engine` to load."""
+    words = {"<pad>": 0, "<eos>": 1, "<bos>": 2, "<unk>": 3} | {f"w{id}": id for id in range(4, vocab)}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     tokenizer.add_special_tokens(["<pad>", "<eos>", "<bos>", "<unk>"])
