@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeAlias
 
 from localdiff.commands.loading import Loading, hashing_shown_by
@@ -103,13 +102,11 @@ def trace_check(request: CheckRequest, output: Output, *, ask: AskUser | None = 
         raise UsageError(f"`{name}` was recorded without an adapter", "leave out `--adapter`: with one it would differ")
     with status_line(output) as status:
         loading = Loading(status, request.model or trace.header.model.name, output, ask=ask, yes=request.yes)
-        return _rerun(request, trace, output, status, partial(load, request, trace.header, loading))
+        return _rerun(request, trace, output, status, load(request, trace.header, loading))
 
 
-def _rerun(
-    request: CheckRequest, trace: Trace, output: Output, status: StatusLine, load: Callable[[], Rerunnable]
-) -> int:
-    identity, run = load()
+def _rerun(request: CheckRequest, trace: Trace, output: Output, status: StatusLine, rerunnable: Rerunnable) -> int:
+    identity, run = rerunnable
     digests = digests_of(identity, hashing_shown_by(status))
     _same_files(request, trace.header, identity, digests)
     cancel = threading.Event()

@@ -89,10 +89,7 @@ def load_paired(request: PairRequest, side: Side, loading: Loading) -> tuple[Eng
     engine = side.choice.load(context_size=request.options.context_size, loading=loading)
     from localdiff.trace.runs import paired
 
-    def run(prompt: str, options: GenerateOptions, cancel: threading.Event) -> Iterator[Event]:
-        return paired(engine, prompt, options, cancel=cancel)
-
-    return engine, run
+    return engine, lambda prompt, options, cancel: paired(engine, prompt, options, cancel=cancel)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
