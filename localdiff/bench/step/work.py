@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from localdiff.bench.step.parts import Part, Place
@@ -75,16 +75,13 @@ class Pass:
         if not layer.keys_are_values:
             attention.append(("v", keys, config.hidden_size))
         attention.append(("o", config.hidden_size, queries))
-        projections = Work()
-        for name, out, in_ in attention:
-            projections += self._product(f"{prefix}self_attn.{name}_proj.weight", out, in_)
         positions = self.rows + min(self.context, self.context if layer.window is None else layer.window - 1)
         core = Work(
             self.itemsize * (2 * positions * keys + 2 * self.rows * queries),
             4 * self.rows * positions * queries,
         )
         return {
-            "attention projections": projections,
+            "attention projections": self._projections(f"{prefix}self_attn.", attention),
             "attention core": core,
             "dense MLP": self._mlp(f"{prefix}mlp."),
             "router": self._product(f"{prefix}router.proj.weight", config.num_experts, config.hidden_size),
@@ -111,11 +108,11 @@ class Pass:
 
     def _mlp(self, prefix: str) -> Work:
         width, inner = self.config.hidden_size, self.config.intermediate_size
-        parts = (("gate", inner, width), ("up", inner, width), ("down", width, inner))
-        total = Work()
-        for name, out, in_ in parts:
-            total += self._product(f"{prefix}{name}_proj.weight", out, in_)
-        return total
+        return self._projections(prefix, (("gate", inner, width), ("up", inner, width), ("down", width, inner)))
+
+    def _projections(self, prefix: str, shapes: Iterable[tuple[str, int, int]]) -> Work:
+        works = (self._product(f"{prefix}{name}_proj.weight", out, in_) for name, out, in_ in shapes)
+        return sum(works, Work())
 
     def _experts(self, prefix: str) -> Work:
         config = self.config
