@@ -20,7 +20,6 @@ UNKNOWN_NOTE = f"± {UNKNOWN}: no interval, of fewer than {ENOUGH} questions or 
 """What is said below a table with one."""
 
 _RULE = 3
-_Z = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +55,7 @@ def estimate(values: Sequence[float], *, largest: float | None = None) -> Estima
 
 def _student(freedom: int) -> float:
     """The 97.5 % point of Student's distribution (Abramowitz and Stegun 26.7.5, within 0.1 % from 9 degrees on)."""
-    z = _Z
+    z = NormalDist().inv_cdf(0.975)
     terms = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
