@@ -82,8 +82,7 @@ def _tables(device: torch.device) -> _Tables:
     centres = (torch.arange(BINS, dtype=torch.float32) + 0.5 - BINS / 2) * (2 * REACH / BINS)
     base = torch.zeros(BINS, dtype=torch.uint8)
     border = torch.full((BINS,), torch.inf, dtype=torch.float32)
-    work = midpoints.clone()
-    for midpoint, bin_ in zip(midpoints, _bins(work.mul_(_BINS_PER_UNIT).add_(BINS / 2)).tolist(), strict=True):
+    for midpoint, bin_ in zip(midpoints, _bins(midpoints * _BINS_PER_UNIT + BINS / 2).tolist(), strict=True):
         base[bin_ + 1 :] += 1
         border[bin_] = midpoint
     byte = torch.arange(256)
