@@ -180,8 +180,7 @@ class Downloads:
         return process
 
     def _fetch(self, process: subprocess.Popen[str], name: str) -> Path:
-        if process.stdin is None or process.stdout is None:
-            raise AssertionError("both are pipes")
+        assert process.stdin is not None and process.stdout is not None
         file = self._repository.files[name]
         request = {
             "repository": self._repository.name,
