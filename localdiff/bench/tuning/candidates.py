@@ -120,14 +120,20 @@ def divisions_of(tile: AnyTile, *, summed: bool) -> Sequence[AnyTile]:
 def tile_name(tile: AnyTile) -> str:
     """A tile, in words."""
     if isinstance(tile, ExpertTile):
-        how = ", table of bytes" * tile.byte_table + ", by warp" * tile.by_warp + ", overlaps" * tile.overlaps
-        how += ", side by side" * tile.side_by_side + f", {tile.fetched} fetched" * bool(tile.fetched)
         rows = str(tile.few_rows) if tile.few_rows == tile.many_rows else f"{tile.few_rows} or {tile.many_rows}"
-        shape = f"{rows} × 64, down {tile.down_columns}{how}"
+        shape = f"{rows} × 64, down {tile.down_columns}"
+        options = {
+            "table of bytes": tile.byte_table,
+            "by warp": tile.by_warp,
+            "overlaps": tile.overlaps,
+            "side by side": tile.side_by_side,
+            f"{tile.fetched} fetched": tile.fetched > 0,
+        }
     elif isinstance(tile, Tile):
-        shape = f"{tile.rows} × {tile.columns}{', overlaps' * tile.overlaps}" + f", {tile.parts} parts" * bool(
-            tile.parts
-        )
+        shape = f"{tile.rows} × {tile.columns}"
+        options = {"overlaps": tile.overlaps, f"{tile.parts} parts": tile.parts > 0}
     else:
-        shape = f"{tile.rows} rows, {tile.keys} keys" + f", {tile.splits} splits" * bool(tile.splits)
-    return f"{shape}, {tile.warps} warps, {tile.stages} stages"
+        shape = f"{tile.rows} rows, {tile.keys} keys"
+        options = {f"{tile.splits} splits": tile.splits > 0}
+    chosen = [name for name, is_chosen in options.items() if is_chosen]
+    return ", ".join([shape, *chosen, f"{tile.warps} warps", f"{tile.stages} stages"])
