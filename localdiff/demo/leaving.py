@@ -21,7 +21,8 @@ def leaving(parser: argparse.ArgumentParser) -> Iterator[None]:
         yield
         print(end="", flush=True)  # now, while a closed pipe can still be caught
     except LocaldiffError as error:
-        parser.exit(error.exit_code, f"error: {error.message}\n" + f"hint: {error.hint}\n" * (error.hint is not None))
+        hint = "" if error.hint is None else f"hint: {error.hint}\n"
+        parser.exit(error.exit_code, f"error: {error.message}\n{hint}")
     except BrokenPipeError:  # whoever read has enough, as `head` has
         parser.exit(_CLOSED_PIPE)
     except OSError as error:
