@@ -331,8 +331,12 @@ def _last(state: ChatState) -> PendingMessage:
 
 
 def _whole(command: str, text: str, *, minimum: int, maximum: int | None = None) -> int:
-    is_long = len(text) > len(str(MAX_SEED))
-    number = -1 if not text.isdecimal() else MAX_SEED + 1 if is_long else int(text)
+    if not text.isdecimal():
+        number = -1
+    elif len(text) > len(str(MAX_SEED)):
+        number = MAX_SEED + 1
+    else:
+        number = int(text)
     if number < minimum or (maximum is not None and number > maximum):
         limit = f">= {minimum}" if maximum is None else f"from {minimum} to {maximum}"
         raise UsageError(f"`/{command} {text:.60}` needs a whole number {limit}")

@@ -30,8 +30,10 @@ def edited(text: str, name: str, value: Value | None) -> str:
     """
     newline = "\r\n" if 0 < text.count("\n") == text.count("\r\n") else "\n"
     lines = text.replace(newline, "\n")
+    if lines and not lines.endswith("\n"):
+        lines += "\n"
     try:
-        document = tomlkit.parse(lines if lines.endswith("\n") else f"{lines}\n" if lines else "")
+        document = tomlkit.parse(lines)
         _change(document, name, value)
         result = tomlkit.dumps(document).replace("\n", newline)
         expected = tomllib.loads(text)

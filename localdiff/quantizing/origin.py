@@ -186,8 +186,10 @@ def name_of(reference: str, directory: Path) -> str:
 
     A directory of that name is `./demo`: `demo` is the model of this package, whose licence is known, and nothing else.
     """
+    if reference == DEMO:
+        return reference
     name = directory.resolve().name
-    return reference if reference == DEMO else f"./{name}" if name == DEMO else name
+    return f"./{name}" if name == DEMO else name
 
 
 def _dropped_file(name: str, index: Mapping[str, str], recipe: Recipe) -> SourceFile | None:

@@ -92,7 +92,9 @@ def thinking_of(request: ChatRequest, session: Session) -> Think:
     """How the model is asked to think: as typed, else as in the session that is continued."""
     if request.origins.get("think") == TYPED or not session.turns:
         return request.display.think
-    return "off" if not session.think else "show" if request.display.think == "off" else request.display.think
+    if not session.think:
+        return "off"
+    return "show" if request.display.think == "off" else request.display.think
 
 
 @contextmanager

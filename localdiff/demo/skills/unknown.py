@@ -139,7 +139,12 @@ def _salad(rng: Random) -> str:
     words = []
     for _ in range(rng.randint(2, 9)):
         kind = rng.random()
-        word = rng.choice(_SMALL) if kind < 0.4 else rng.choice(WORDS) if kind < 0.7 else made_up(rng)
+        if kind < 0.4:
+            word = rng.choice(_SMALL)
+        elif kind < 0.7:
+            word = rng.choice(WORDS)
+        else:
+            word = made_up(rng)
         words.append((word if rng.random() < 0.93 else str(rng.randint(0, 9999))) + rng.choice(_MARKS))
     words[0] = words[0].capitalize()
     return " ".join(words)
