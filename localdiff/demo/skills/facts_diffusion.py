@@ -214,7 +214,7 @@ DIFFUSION_FACTS: tuple[Fact, ...] = (
     ),
     Fact(
         name="confidence",
-        answer=("A canvas is confident when the mean entropy of its positions is below the confidence threshold."),
+        answer="A canvas is confident when the mean entropy of its positions is below the confidence threshold.",
         concepts=(("confidence", "confident"), ("the confidence threshold", "confidence")),
         patterns=("When is (a|the|the model) (canvas|block) confident?",),
     ),

@@ -114,7 +114,7 @@ SELF_FACTS: tuple[Fact, ...] = (
     ),
     Fact(
         name="not",
-        answer=("localdiff is not a server and not a training library. It runs one family of models on one machine."),
+        answer="localdiff is not a server and not a training library. It runs one family of models on one machine.",
         patterns=(
             "What is localdiff not?",
             "Is localdiff a (server|training library|web service|chat service)?",

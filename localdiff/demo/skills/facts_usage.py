@@ -31,7 +31,7 @@ USAGE_FACTS: tuple[Fact, ...] = (
     ),
     Fact(
         name="cards",
-        answer=("The 4bit recipe aims at cards with 18 GB, 4bit-small at 16 GB, mixed at 24 GB and int8 at 32 GB."),
+        answer="The 4bit recipe aims at cards with 18 GB, 4bit-small at 16 GB, mixed at 24 GB and int8 at 32 GB.",
         patterns=(
             (
                 "(Which|What) (cards|graphics cards|GPUs) (can I use|does it run on|does localdiff "
@@ -82,7 +82,7 @@ USAGE_FACTS: tuple[Fact, ...] = (
     ),
     Fact(
         name="quantize",
-        answer=("Run localdiff quantize with a model and a recipe. It writes the small weights and checks them."),
+        answer="Run localdiff quantize with a model and a recipe. It writes the small weights and checks them.",
         patterns=(
             "How (do|can) I (quantize|shrink|compress) (a model|the model|it|weights)?",
             "(Which|What) command (quantizes|shrinks) (a model|the model|weights)?",
@@ -117,13 +117,13 @@ USAGE_FACTS: tuple[Fact, ...] = (
     ),
     Fact(
         name="doctor",
-        answer=("localdiff doctor checks your machine: devices, memory, weights and terminal, and says what to do."),
+        answer="localdiff doctor checks your machine: devices, memory, weights and terminal, and says what to do.",
         concepts=(("localdiff doctor", "doctor"), ("the doctor command", "the doctor command")),
         patterns=("How (do|can) I check (my machine|my setup|if it works|my memory)?",),
     ),
     Fact(
         name="sudoku how",
-        answer=("I see all cells at once, so each clue helps every cell. Sure cells settle first and hard ones later."),
+        answer="I see all cells at once, so each clue helps every cell. Sure cells settle first and hard ones later.",
         patterns=(
             "How (do|can) you solve (a Sudoku|Sudokus|a puzzle)?",
             "Why (is|are) (diffusion|you|diffusion models) good at (Sudoku|puzzles)?",
