@@ -14,8 +14,6 @@ from quant.cpu.native.logits import NativeLogits
 from quant.cuda.switches import check_switches, is_plain, is_sparse
 from quant.modules import QuantEmbedding
 
-_NEED_STATIC = ("captured", "logits", "sparse")
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepPath:
@@ -49,7 +47,7 @@ class StepPath:
     ahead: bool = True
 
     def __post_init__(self) -> None:
-        for part in _NEED_STATIC:
+        for part in ("captured", "logits", "sparse"):
             if getattr(self, part) and not self.static:
                 raise ValueError(f"{self.static=} should be True where self.{part}=True")
 

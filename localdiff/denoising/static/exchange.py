@@ -27,7 +27,7 @@ class Exchange:
         self._inputs = [self._like(buffers.inputs) for _ in range(2)]
         self._outcomes = [self._like(buffers.outcome) for _ in range(2)]
         self._tops: list[Tensor | None] = [None, None]
-        self._done = [_event() if self._is_on_gpu else None for _ in range(2)]
+        self._done = [torch.cuda.Event() if self._is_on_gpu else None for _ in range(2)]  # type: ignore[no-untyped-call]
 
     def send(self, step: int, controls: Sequence[int], uniforms: Tensor | None, fresh: Tensor) -> None:
         """Copies the inputs of a step to the device, ahead of its launch."""
@@ -68,7 +68,3 @@ class Exchange:
 
     def _like(self, buffer: Tensor) -> Tensor:
         return torch.zeros(buffer.shape, dtype=buffer.dtype, pin_memory=self._is_on_gpu)
-
-
-def _event() -> torch.cuda.Event:
-    return torch.cuda.Event()  # type: ignore[no-untyped-call]
