@@ -96,7 +96,8 @@ def undo(state: ChatState, argument: str) -> None:
         state.unanswered = None
     del state.session.turns[len(state.session.turns) - count :]
     state.save()
-    state.say(f"Took back {counted(count, 'turn')}; {_turns_left(state)}.")
+    left = f"{counted(len(state.session.turns), 'turn')} left" if state.session.turns else "none is left"
+    state.say(f"Took back {counted(count, 'turn')}; {left}.")
 
 
 def clear(state: ChatState, argument: str) -> None:
@@ -347,11 +348,6 @@ def _from_next_turn(state: ChatState) -> str:
     """When a change of the beginning of the context applies, and what it costs where there is a context already."""
     reading = ", for which the whole context is read again" if state.session.turns else ""
     return f"this applies from the next turn{reading}"
-
-
-def _turns_left(state: ChatState) -> str:
-    count = len(state.session.turns)
-    return f"{counted(count, 'turn')} left" if count else "none is left"
 
 
 def _require_room(state: ChatState, others: list[Attachment], attachments: list[Attachment], sizes: list[int]) -> None:
