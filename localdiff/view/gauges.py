@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 
 from localdiff.view.palette import Palette, stage_of
-from localdiff.view.style import PLAIN, Row, Span, Style
+from localdiff.view.style import PLAIN, Row, Span
 
 LOWEST, HIGHEST = 0.005, 8.0
 LEVELS = 8
@@ -57,7 +57,7 @@ def position_map(
             continue
         stop = min(stop, end + 1)
         worst = max(entropies[start:stop])
-        style: Style = palette.stages[stage_of(worst)]
+        style = palette.stages[stage_of(worst)]
         if is_marked and any(renoised[start:stop]):
             style = style.underlined()
         spans.append(Span(palette.glyphs.levels[level_of(worst)], 1, style))
