@@ -282,8 +282,9 @@ def _described(info: ModelInfo, reference: str, revision: str) -> Repository:
 
 
 def _described_file(reference: str, commit: str, sibling: RepoSibling) -> RemoteFile:
-    blobs, here = folder_of(reference) / "blobs", _cached(reference, sibling.rfilename, commit)
-    (nbytes, sha256), blob = _size_and_sha256(reference, commit, sibling, here), _hash(sibling.blob_id)
+    here = _cached(reference, sibling.rfilename, commit)
+    nbytes, sha256 = _size_and_sha256(reference, commit, sibling, here)
+    blobs, blob = folder_of(reference) / "blobs", _hash(sibling.blob_id)
     return RemoteFile(
         name=sibling.rfilename,
         nbytes=nbytes,
