@@ -28,6 +28,7 @@ from localdiff.hub.cache import linked_sha256, unfinished_file
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.large_file import OUTAGE_WAITS, LargeFile, wait_out_outages
 from localdiff.hub.problems import UnreachableError
+from localdiff.hub.repository import Repository as Found
 from localdiff.hub.repository import look_up
 from localdiff.hub.worker import Notes, Reports, progress_bar
 from tests.fakes.download_log import DownloadLog
@@ -41,6 +42,7 @@ FILES = {
     FIRST: bytes(range(256)) * 4000,
     SECOND: b"1" * 500_000,
 }
+BLOBS = "hf/hub/models--owner--model/blobs"
 SHA256 = hashlib.sha256(FILES[FIRST]).hexdigest()
 
 
@@ -54,6 +56,14 @@ def server(use_hub: UseHub) -> Iterator[Hub]:
     with hub(model=Repository(files=dict(FILES))) as running:
         use_hub(running)
         yield running
+
+
+def first_of(repository: Found, log: DownloadLog, *, directory: Path | None = None) -> Path:
+    """Where the first file is, once it has come."""
+    with Downloads(repository, log, directory=directory, workers=1) as downloads:
+        path = downloads.wait(FIRST)
+    assert path
+    return path
 
 
 def test_files_come_in_order_and_are_in_the_shared_cache(server: Hub, log: DownloadLog, tmp_path: Path) -> None:
@@ -92,9 +102,8 @@ def test_a_connection_that_is_cut_goes_on_where_it_was(server: Hub, log: Downloa
     # the client hands on 10 MiB at a time, and only what it has handed on is kept
     server.repositories["owner/model"] = repository = Repository(files={FIRST: content})
     getattr(repository, how)[FIRST] = [21_500_000]
-    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
-        path = downloads.wait(FIRST)
-    assert path and hashlib.sha256(path.read_bytes()).digest() == hashlib.sha256(content).digest()
+    found = first_of(look_up("owner/model"), log).read_bytes()
+    assert hashlib.sha256(found).digest() == hashlib.sha256(content).digest()
     assert server.fetched() == [FIRST, FIRST]
     assert server.sent < len(content) * (1.1 if how == "cuts" else 1.6), "what is under way is lost with a reset"
     assert any("resume" in note for note in log.notes) or how == "resets"
@@ -124,9 +133,7 @@ def test_a_line_that_is_down_is_waited_for(use_hub: UseHub, tmp_path: Path, monk
 def test_a_server_that_knows_no_ranges_begins_anew(server: Hub, log: DownloadLog) -> None:
     server.repositories["owner/model"].cuts = {FIRST: [300_000]}
     server.repositories["owner/model"].ranges = False
-    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
-        path = downloads.wait(FIRST)
-    assert path and path.read_bytes() == FILES[FIRST]
+    assert first_of(look_up("owner/model"), log).read_bytes() == FILES[FIRST]
     assert log.bytes[FIRST][-1] == len(FILES[FIRST])
 
 
@@ -134,9 +141,7 @@ def test_a_server_that_knows_no_ranges_begins_anew(server: Hub, log: DownloadLog
 def test_a_hub_that_is_busy_is_asked_again(server: Hub, log: DownloadLog, statuses: dict[str, list[int]]) -> None:
     repository = look_up("owner/model")
     server.repositories["owner/model"].statuses = statuses
-    with Downloads(repository, log, workers=1) as downloads:
-        path = downloads.wait(FIRST)
-    assert path and path.read_bytes() == FILES[FIRST]
+    assert first_of(repository, log).read_bytes() == FILES[FIRST]
     assert log.notes
 
 
@@ -144,9 +149,7 @@ def test_a_hub_that_fails_once_where_a_file_is_asked_for_ends_no_job(server: Hub
     """The client takes this for the end, whatever gigabytes came before."""
     repository = look_up("owner/model")
     server.repositories["owner/model"].statuses = {"cdn": [503]}
-    with Downloads(repository, log, workers=1) as downloads:
-        path = downloads.wait(FIRST)
-    assert path and path.read_bytes() == FILES[FIRST]
+    assert first_of(repository, log).read_bytes() == FILES[FIRST]
     assert server.fetched() == [FIRST, FIRST]
     assert log.notes == ["the Hub answered 503 for `owner/model`; it is asked again in 1 s"]
 
@@ -160,9 +163,7 @@ def test_a_file_that_is_always_cut_short_is_an_error_and_goes_on_in_the_end(serv
     ):
         downloads.wait(FIRST)
     server.repositories["owner/model"].truncated = False
-    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
-        path = downloads.wait(FIRST)
-    assert path and path.read_bytes() == FILES[FIRST]
+    assert first_of(look_up("owner/model"), log).read_bytes() == FILES[FIRST]
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -255,7 +256,7 @@ def test_a_file_that_was_on_its_way_goes_on_in_the_next_run(
 ) -> None:
     content = random.Random(0).randbytes(22_000_000)
     repository = server.repositories["owner/model"] = Repository(files={FIRST: content}, slow={FIRST: 0.002})
-    blobs, sha256 = tmp_path / "hf/hub/models--owner--model/blobs", hashlib.sha256(content).hexdigest()
+    blobs, sha256 = tmp_path / BLOBS, hashlib.sha256(content).hexdigest()
     unfinished = unfinished_file(blobs, sha256)
 
     def has_begun() -> bool:  # the client hands on 10 MiB at a time
@@ -280,9 +281,7 @@ def test_a_file_that_was_on_its_way_goes_on_in_the_next_run(
     listed = look_up("owner/model")
     assert listed.files[FIRST].missing == len(content) - here
     server.sent, log = 0, DownloadLog()
-    with Downloads(listed, log, workers=1) as downloads:
-        path = downloads.wait(FIRST)
-    assert path and path.read_bytes() == content
+    assert first_of(listed, log).read_bytes() == content
     assert server.sent < len(content) - here + 1_000_000, "and some that the first one had no time for"
     assert (log.bytes[FIRST][0], log.bytes[FIRST][-1]) == (0, len(content) - here)
     assert [file.name for file in blobs.iterdir()] == [sha256]
@@ -304,20 +303,17 @@ def test_what_was_left_of_a_file_goes_on_where_the_listing_has_no_hash_of_it(
     files = [{key: value for key, value in listed.items() if key not in lacking}, {"rfilename": "config.json"}]
     listing = {"id": "owner/model", "sha": COMMIT, "siblings": files}
     server.repositories["owner/model"].listing = json.dumps(listing).encode()
-    leave(tmp_path / "hf/hub/models--owner--model/blobs", FILES[FIRST][:900_000])
+    leave(tmp_path / BLOBS, FILES[FIRST][:900_000])
     found = look_up("owner/model")
     assert found.files[FIRST].missing == len(FILES[FIRST]) - 900_000
-    with Downloads(found, log, workers=1) as downloads:
-        path = downloads.wait(FIRST)
-    assert path and path.read_bytes() == FILES[FIRST]
+    assert first_of(found, log).read_bytes() == FILES[FIRST]
     assert server.sent < 200_000
 
 
 def test_what_was_left_beside_an_output_goes_on_too(server: Hub, log: DownloadLog, tmp_path: Path) -> None:
     left = leave(tmp_path / "scratch", FILES[FIRST][:900_000])
-    with Downloads(look_up("owner/model"), log, directory=tmp_path / "scratch", workers=1) as downloads:
-        path = downloads.wait(FIRST)
-    assert path and path.read_bytes() == FILES[FIRST]
+    path = first_of(look_up("owner/model"), log, directory=tmp_path / "scratch")
+    assert path.read_bytes() == FILES[FIRST]
     assert server.sent < 200_000
     assert not left.exists()
 
@@ -333,38 +329,32 @@ def test_what_was_left_beside_an_output_goes_on_too(server: Hub, log: DownloadLo
 def test_what_was_left_and_is_no_part_of_the_file_is_fetched_anew(
     server: Hub, log: DownloadLog, tmp_path: Path, left: bytes
 ) -> None:
-    unfinished = leave(tmp_path / "hf/hub/models--owner--model/blobs", left)
-    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
-        path = downloads.wait(FIRST)
-    assert path and path.read_bytes() == FILES[FIRST]
+    unfinished = leave(tmp_path / BLOBS, left)
+    assert first_of(look_up("owner/model"), log).read_bytes() == FILES[FIRST]
     assert not unfinished.exists()
 
 
 def test_what_was_left_whole_and_not_hashed_is_hashed_and_not_fetched(
     server: Hub, log: DownloadLog, tmp_path: Path
 ) -> None:
-    leave(tmp_path / "hf/hub/models--owner--model/blobs", FILES[FIRST])
-    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
-        path = downloads.wait(FIRST)
-    assert path and path.read_bytes() == FILES[FIRST]
+    leave(tmp_path / BLOBS, FILES[FIRST])
+    assert first_of(look_up("owner/model"), log).read_bytes() == FILES[FIRST]
     assert server.fetched() == []
 
 
 def test_what_was_left_of_a_file_that_has_changed_is_no_part_of_the_new_one(
     server: Hub, log: DownloadLog, tmp_path: Path
 ) -> None:
-    left = leave(tmp_path / "hf/hub/models--owner--model/blobs", FILES[FIRST][:900_000])
+    left = leave(tmp_path / BLOBS, FILES[FIRST][:900_000])
     server.repositories["owner/model"].files[FIRST] = changed = FILES[FIRST][::-1]
-    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
-        path = downloads.wait(FIRST)
-    assert path and path.read_bytes() == changed
+    assert first_of(look_up("owner/model"), log).read_bytes() == changed
     assert left.exists(), "somebody may ask for the other revision again; `hf cache prune` deletes it"
 
 
 def test_what_a_mirror_has_by_another_name_is_hashed_too(server: Hub, log: DownloadLog, tmp_path: Path) -> None:
     repository, name = server.repositories["owner/model"], "b" * 64
     repository.hashes, repository.wrong = {FIRST: name}, {FIRST}
-    blobs = tmp_path / "hf/hub/models--owner--model/blobs"
+    blobs = tmp_path / BLOBS
     with Downloads(look_up("owner/model"), log, workers=1, hashed=True) as downloads:
         with pytest.raises(WeightsError, match=f"(?m)^`{FIRST}` of `owner/model` is damaged$"):
             downloads.wait(FIRST)
@@ -381,9 +371,7 @@ def test_a_connection_to_a_mirror_that_is_reset_goes_on_where_it_was(
     server: Hub, log: DownloadLog, mirror: dict[str, Any]
 ) -> None:
     server.repositories["owner/model"] = Repository(files=dict(FILES), resets={FIRST: [300_000]}, **mirror)
-    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
-        path = downloads.wait(FIRST)
-    assert path and path.read_bytes() == FILES[FIRST]
+    assert first_of(look_up("owner/model"), log).read_bytes() == FILES[FIRST]
 
 
 @pytest.mark.parametrize("name", ["config.json", FIRST])
@@ -392,7 +380,7 @@ def test_what_a_killed_process_of_the_client_has_left_goes_once_its_file_is_here
 ) -> None:
     listed = look_up("owner/model")
     stored = str(listed.files[name].sha256 or listed.files[name].blob)
-    blobs = tmp_path / "hf/hub/models--owner--model/blobs"
+    blobs = tmp_path / BLOBS
     blobs.mkdir(parents=True)
     (blobs / f"{stored}.0123abcd.incomplete").write_bytes(b"half")
     (blobs / f"{'c' * 64}.0123abcd.incomplete").write_bytes(b"half of another one")
@@ -420,10 +408,9 @@ def test_without_symlinks_a_file_is_where_the_client_looks_for_it(
 ) -> None:
     """As on Windows, where most users may not make any."""
     monkeypatch.setenv("HF_HUB_DISABLE_SYMLINKS", "1")
-    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
-        path = downloads.wait(FIRST)
-    assert path and path.read_bytes() == FILES[FIRST] and not path.is_symlink()
-    assert not list((tmp_path / "hf/hub/models--owner--model/blobs").iterdir())
+    path = first_of(look_up("owner/model"), log)
+    assert path.read_bytes() == FILES[FIRST] and not path.is_symlink()
+    assert not list((tmp_path / BLOBS).iterdir())
     assert look_up("owner/model").files[FIRST].local_path == path
     assert server.fetched() == [FIRST]
 
@@ -435,10 +422,9 @@ def test_what_comes_through_hf_xet_goes_on_too(
     pytest.importorskip("hf_xet")
     monkeypatch.delenv("HF_HUB_DISABLE_XET", raising=False)
     server.repositories["owner/model"].xet = f"{server.url}/xet"
-    leave(tmp_path / "hf/hub/models--owner--model/blobs", FILES[FIRST][:left])
-    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
-        path = downloads.wait(FIRST)
-    assert path and path.read_bytes() == FILES[FIRST]
+    leave(tmp_path / BLOBS, FILES[FIRST][:left])
+    path = first_of(look_up("owner/model"), log)
+    assert path.read_bytes() == FILES[FIRST]
     assert server.fetched() == [], "not by plain HTTP"
     assert (log.bytes[FIRST][0], log.bytes[FIRST][-1]) == (0, len(FILES[FIRST]) - left)
     assert linked_sha256(path) == SHA256
