@@ -345,6 +345,16 @@ def rooms_of(path: Path) -> Iterator[tuple[str, bool]]:
                 yield _room_of(parts), late
 
 
+def importers(package: str, paths: Iterable[Path]) -> set[str]:
+    """Those of the files that import a package, or something in it."""
+    return {
+        f"{name(path)} imports {module}"
+        for path in paths
+        for module, _ in imports(path)
+        if f"{module}.".startswith(f"{package}.")
+    }
+
+
 def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
@@ -415,13 +425,7 @@ def test_the_first_page_of_a_package_lists_its_modules_and_none_that_is_gone() -
 
 
 def test_torch_is_imported_only_where_there_are_tensors() -> None:
-    wrong = {
-        f"{name(path)} imports {module}"
-        for path in sources()
-        if room(path) in TORCH_FREE
-        for module, _ in imports(path)
-        if module.split(".")[0] == "torch"
-    }
+    wrong = importers("torch", (path for path in sources() if room(path) in TORCH_FREE))
     assert not wrong, listed(wrong)
 
 
@@ -438,7 +442,7 @@ def test_each_library_has_its_rooms() -> None:
 
 
 def test_transformers_is_the_referee_of_the_tests_and_never_part_of_the_product() -> None:
-    wrong = {name(path) for path in sources() for module, _ in imports(path) if module.split(".")[0] == "transformers"}
+    wrong = importers("transformers", sources())
     assert not wrong, listed(wrong)
 
 
@@ -458,13 +462,7 @@ def test_what_is_not_in_the_wheel_is_imported_by_nothing_in_it() -> None:
     (left_out,) = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["exclude"]
     package = ".".join(Path(left_out).parts)
     assert package == "localdiff.demo.training"
-    wrong = {
-        f"{name(path)} imports {module}"
-        for path in sources()
-        if not path.is_relative_to(ROOT / left_out)
-        for module, _ in imports(path)
-        if f"{module}.".startswith(f"{package}.")
-    }
+    wrong = importers(package, (path for path in sources() if not path.is_relative_to(ROOT / left_out)))
     assert not wrong, listed(wrong)
 
 
@@ -483,10 +481,5 @@ def test_what_several_tests_use_is_in_none_of_them() -> None:
 
 
 def test_quant_stands_alone() -> None:
-    wrong = {
-        f"{name(path)} imports {module}"
-        for path in ROOT.glob("quant/**/*.py")
-        for module, _ in imports(path)
-        if module.split(".")[0] == "localdiff"
-    }
+    wrong = importers("localdiff", ROOT.glob("quant/**/*.py"))
     assert not wrong, listed(wrong)
