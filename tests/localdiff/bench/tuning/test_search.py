@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 
@@ -73,27 +75,15 @@ def test_what_saves_less_than_steps_differ_by_is_not_taken() -> None:
     assert not outcome.found and not outcome.is_faster
 
 
-def test_luck_is_not_taken() -> None:
-    """A tile that was fast once, and is not when it is timed again."""
-    steps = Steps({(WIDE, BEST): 0.1, (WIDE, SECOND): 0.05})
-    right, seen = steps.seconds, []
-
-    def seconds(step: Step) -> float:
-        is_best = steps.tiles.get(WIDE) == BEST
-        seen.append(is_best)
-        return right(step) + (0.2 if is_best and seen.count(True) > 1 else 0)
-
-    steps.seconds = seconds  # type: ignore[method-assign]
-    assert [one.tile for one in steps.search().found] == [SECOND]
-
-
-def test_what_is_slower_in_one_turn_of_five_is_not_taken() -> None:
+@pytest.mark.parametrize("slow", [range(2, 99), [1 + TURNS]], ids=["after the first time", "in one turn of five"])
+def test_luck_is_not_taken(slow: Sequence[int]) -> None:
+    """A tile that was fast, and is not each time that it is timed again."""
     steps = Steps({(WIDE, BEST): 0.1, (WIDE, SECOND): 0.05})
     right, seen = steps.seconds, []
 
     def seconds(step: Step) -> float:
         seen.append(steps.tiles.get(WIDE) == BEST)
-        return right(step) + (0.2 if seen[-1] and seen.count(True) == 1 + TURNS else 0)
+        return right(step) + (0.2 if seen[-1] and seen.count(True) in slow else 0)
 
     steps.seconds = seconds  # type: ignore[method-assign]
     assert [one.tile for one in steps.search().found] == [SECOND]
