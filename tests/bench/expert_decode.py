@@ -12,11 +12,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -74,23 +74,10 @@ def whole_layer(product: ExpertProduct, width: int) -> Callable[[], Tensor]:
     return lambda: product(rows, None, [ROWS] * EXPERTS)
 
 
-@contextmanager
-def nothing_from_the_hub() -> Iterator[None]:
-    """Keeps an import from finding the package `kernels`, through which bitsandbytes' own would fetch code."""
-    missing = object()
-    before = sys.modules.get("kernels", missing)
-    sys.modules["kernels"] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        del sys.modules["kernels"]
-        if before is not missing:
-            sys.modules["kernels"] = before  # type: ignore[assignment]
-
-
 def packed_product(weight: Tensor, rows: Tensor) -> Work:
     """bitsandbytes' product of bf16 rows with a weight that it packed for processors."""
-    with nothing_from_the_hub():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "kernels", None)  # through this package, bitsandbytes' own would fetch code
         from bitsandbytes.functional import _convert_weight_packed_for_cpu, quantize_4bit
 
     packed, state = _convert_weight_packed_for_cpu(*quantize_4bit(weight, blocksize=GROUP, quant_type="nf4"))
