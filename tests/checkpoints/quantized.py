@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from quant.files.source import read_source
+from quant.jobs.events import JobEvent, JobFinished
 from quant.jobs.job import Job
 from quant.jobs.run import run
 from quant.jobs.verify import verify
@@ -30,11 +31,18 @@ def make_job(source: Path, output: Path, recipe: str | Recipe = "4bit", **change
     return replace(job, **changes)
 
 
+def finish(job: Job) -> list[JobEvent]:
+    """The events of a job that runs to its end."""
+    events = list(run(job))
+    assert isinstance(events[-1], JobFinished)
+    return events
+
+
 def quantize(source: Path, output: Path, recipe: str | Recipe) -> Path:
     """Quantizes the weights of a directory, copies its other files, or repairs what is there; returns `output`."""
     files = {path.name: path.read_bytes for path in source.iterdir() if "safetensors" not in path.name}
     damaged = damaged_files(output) if output.exists() else frozenset[str]()
-    list(run(make_job(source, output, recipe, files=files, damaged=damaged)))
+    finish(make_job(source, output, recipe, files=files, damaged=damaged))
     return output
 
 

@@ -17,7 +17,7 @@ from quant.files.manifest import Manifest, read_manifest
 from quant.files.source import read_source
 from quant.hashing import file_sha256
 from quant.jobs import identity
-from quant.jobs.events import FileChecked, JobEvent, JobFinished, JobStarted, ShardStarted, ShardWritten
+from quant.jobs.events import FileChecked, JobStarted, ShardStarted, ShardWritten
 from quant.jobs.identity import Identity, SourceState
 from quant.jobs.job import HashSources, Job
 from quant.jobs.output import Output
@@ -26,7 +26,7 @@ from quant.names import JOB_FILE
 from quant.planning.plan import make_plan
 from quant.recipe import RECIPES
 from tests.checkpoints.manifest import MANIFEST
-from tests.checkpoints.quantized import SHARDS
+from tests.checkpoints.quantized import SHARDS, finish
 from tests.checkpoints.quantized import make_job as job_of
 from tests.checkpoints.weights import write_small_weights
 
@@ -49,12 +49,6 @@ def source(tmp_path: Path) -> Path:
 def make_job(source: Path, output: Path, **changes: Any) -> Job:
     files = {"config.json": (source / "config.json").read_bytes}
     return job_of(source, output, **({"model": "org/model", "files": files} | changes))
-
-
-def finish(job: Job) -> list[JobEvent]:
-    events = list(run(job))
-    assert isinstance(events[-1], JobFinished)
-    return events
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ from quant.jobs.run import run
 from quant.jobs.verify import verify, worst_tensors
 from quant.planning.plan import make_plan
 from quant.recipe import RECIPES
-from tests.checkpoints.quantized import SHARDS, damaged_files, tree
+from tests.checkpoints.quantized import SHARDS, damaged_files, finish, tree
 from tests.checkpoints.quantized import make_job as job_of
 from tests.checkpoints.weights import small_weights, write_small_weights
 
@@ -55,12 +55,6 @@ def source(tmp_path: Path) -> Path:
 def make_job(source: Path, output: Path, recipe: str = "4bit", **changes: object) -> Job:
     files = {"config.json": (source / "config.json").read_bytes, "NOTICE": b"changed"}
     return job_of(source, output, recipe, **({"model": "org/model", "files": files} | changes))
-
-
-def finish(job: Job) -> list[JobEvent]:
-    events = list(run(job))
-    assert isinstance(events[-1], JobFinished)
-    return events
 
 
 def first(events: list[JobEvent], kind: type[JobEvent]) -> JobEvent:
