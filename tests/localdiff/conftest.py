@@ -1,10 +1,12 @@
-"""The Hub's client inside a test: pointed at a server of the test's own, with a cache of its own."""
+"""The Hub's client inside a test, pointed at a server of the test's own, with its own cache; and how full disks are."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TypeAlias
 
 import pytest
@@ -14,6 +16,13 @@ from localdiff.hub import problems
 from tests.fakes.hub import Hub
 
 UseHub: TypeAlias = Callable[[Hub | str], Path]
+SetFree: TypeAlias = Callable[[int], None]
+
+
+@pytest.fixture
+def set_free(monkeypatch: pytest.MonkeyPatch) -> SetFree:
+    """Says of every disk that so many bytes of it are free."""
+    return lambda nbytes: monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=nbytes))
 
 
 @pytest.fixture

@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections import namedtuple
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from localdiff import disk_space
 from localdiff.commands import loading
 from localdiff.download_plan import DownloadPlan
 from localdiff.engine import Engine
 from localdiff.model_reference import DEMO_DIRECTORY
 from tests.fakes.hub import COMMIT, Hub, Repository, hub, nobody
-from tests.localdiff.conftest import UseHub
+from tests.localdiff.conftest import SetFree, UseHub
 from tests.screens.processes import Cli, environment, terminal
 
 FILES = {path.name: path.read_bytes() for path in DEMO_DIRECTORY.iterdir()}
@@ -65,9 +63,8 @@ def test_another_kind_of_model_is_refused_before_anything_is_fetched(cli: Cli, s
     assert not (tmp_path / "hf").exists()
 
 
-def test_a_disk_that_is_too_small(cli: Cli, server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = namedtuple("usage", "total used free")(10**6, 0, 10**6)
-    monkeypatch.setattr(disk_space.shutil, "disk_usage", lambda _path: usage)
+def test_a_disk_that_is_too_small(cli: Cli, server: Hub, set_free: SetFree) -> None:
+    set_free(10**6)
     result = cli(*RUN, stdin=b"")
     assert result.code == 4
     assert "not enough disk space in " in result.stderr

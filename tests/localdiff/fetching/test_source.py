@@ -6,7 +6,6 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,14 +13,13 @@ import torch
 from huggingface_hub import constants
 from safetensors.torch import save
 
-from localdiff import disk_space
 from localdiff.download_plan import DownloadPlan
 from localdiff.errors import WeightsError
 from localdiff.fetching.source import find_source
 from localdiff.hub import large_file, problems
 from localdiff.hub.cache import folder_of, unfinished_file
 from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub, nobody
-from tests.localdiff.conftest import UseHub
+from tests.localdiff.conftest import SetFree, UseHub
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 FILES = {
@@ -71,15 +69,13 @@ def test_only_what_a_model_needs_is_downloaded() -> None:
     assert {path.name: path.read_bytes() for path in source.directory.iterdir()} == FILES
 
 
-def test_what_is_here_of_an_unfinished_file_counts_neither_as_download_nor_for_the_disk(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_here_of_an_unfinished_file_counts_neither_as_download_nor_for_the_disk(set_free: SetFree) -> None:
     part = unfinished_file(folder_of("owner/model") / "blobs", hashlib.sha256(FILES[SECOND]).hexdigest())
     part.parent.mkdir(parents=True)
     part.write_bytes(FILES[SECOND][:15_000])
     missing = sum(map(len, FILES.values())) - 15_000
     plans: list[DownloadPlan] = []
-    monkeypatch.setattr(disk_space.shutil, "disk_usage", lambda _: SimpleNamespace(free=missing))
+    set_free(missing)
     source = find_source("owner/model", confirm=plans.append)
     assert [(plan.nbytes, plan.continues) for plan in plans] == [(missing, True)]
     assert (source.directory / SECOND).read_bytes() == FILES[SECOND]

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import sys
-from collections import namedtuple
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from localdiff import disk_space, errors, paths, verification_record
+from localdiff import errors, paths, verification_record
 from localdiff.commands.quantize import flow, verification
 from localdiff.commands.quantize.display import Display
 from localdiff.hub.problems import UnreachableError
@@ -34,6 +33,7 @@ from quant.planning.encoder import Encoder, Gpu
 from tests.checkpoints.quantized import SHARDS, tree
 from tests.checkpoints.weights import write_small_text, write_small_weights
 from tests.fakes.permissions import as_anyone
+from tests.localdiff.conftest import SetFree
 from tests.screens.processes import Cli, Result
 
 NAME = "small-4bit"
@@ -601,15 +601,10 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged(
     assert stored_models()[0].state == "damaged"
 
 
-def short_of_space(free: int) -> object:
-    usage = namedtuple("usage", "total used free")
-    return lambda path: usage(10**12, 0, free)
-
-
 def test_a_disk_that_is_too_small_is_refused_with_the_numbers(
-    cli: Cli, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, source: Path, output: Path, set_free: SetFree
 ) -> None:
-    monkeypatch.setattr(disk_space.shutil, "disk_usage", short_of_space(10_000))
+    set_free(10_000)
     result = cli("quantize", str(source), "--yes", stdin=b"")
     assert (result.code, result.stdout) == (4, "")
     assert "not enough disk space in " in result.stderr
@@ -622,7 +617,7 @@ def test_a_disk_that_is_too_small_is_refused_with_the_numbers(
 
 
 def test_the_space_of_what_force_drops_is_there_for_what_it_writes(
-    cli: Cli, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, source: Path, output: Path, set_free: SetFree
 ) -> None:
     partial = output.with_name("small-4bit.partial")
     cli("quantize", str(source), "--yes", stdin=b"")
@@ -630,21 +625,21 @@ def test_the_space_of_what_force_drops_is_there_for_what_it_writes(
     (partial / MANIFEST_FILE).write_bytes((partial / MANIFEST_FILE).read_bytes().replace(b"4bit", b"5bit"))
     (partial / "job.json").write_text('{"job": {}, "sources": {}}')
     (partial / SHARDS[0]).write_bytes(b"x" * 2_300_000)
-    monkeypatch.setattr(disk_space.shutil, "disk_usage", short_of_space(10_000))
+    set_free(10_000)
     result = cli("quantize", str(source), "--yes", "--force", stdin=b"")
     assert (result.code, result.stdout) == (0, f"{output}\n")
     assert not partial.exists()
 
 
 def test_the_space_of_what_a_job_was_writing_is_there_when_it_goes_on(
-    cli: Cli, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, source: Path, output: Path, set_free: SetFree
 ) -> None:
     partial = output.with_name("small-4bit.partial")
     cli("quantize", str(source), "--yes", stdin=b"")
     output.rename(partial)
     (partial / SHARDS[0]).unlink()
     (partial / f"{SHARDS[0]}.partial").write_bytes(b"x" * 2_300_000)
-    monkeypatch.setattr(disk_space.shutil, "disk_usage", short_of_space(10_000))
+    set_free(10_000)
     result = cli("quantize", str(source), "--yes", stdin=b"")
     assert (result.code, result.stdout) == (0, f"{output}\n")
     assert not (output / f"{SHARDS[0]}.partial").exists()

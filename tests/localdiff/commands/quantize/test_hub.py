@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import shutil
-from collections import namedtuple
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,7 +12,6 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load, save
 
-from localdiff import disk_space
 from localdiff.commands.quantize import source_check
 from localdiff.commands.quantize.command import QuantizeRequest, quantize
 from localdiff.disk_space import mounts
@@ -26,7 +24,7 @@ from quant.files.manifest import read_manifest
 from tests.checkpoints.quantized import SHARDS, tree
 from tests.checkpoints.weights import write_small_text, write_small_weights
 from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub, nobody
-from tests.localdiff.conftest import UseHub
+from tests.localdiff.conftest import SetFree, UseHub
 from tests.screens.processes import Cli
 
 FIRST, VISION, LAST = (f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3))
@@ -292,11 +290,6 @@ def test_without_a_network_the_released_model_is_planned_from_its_description(
     assert cli("quantize", "owner/other", "--dry-run", stdin=b"").code == 3
 
 
-def small_disk(free: int) -> object:
-    usage = namedtuple("usage", "total used free")
-    return lambda path: usage(10**12, 0, free)
-
-
 def streams() -> Output:
     return Output(stdout=Stream(file=io.StringIO()), stderr=Stream(file=io.StringIO()))
 
@@ -331,10 +324,10 @@ def test_what_streaming_had_of_a_file_needs_no_space_when_it_goes_on(
 
 
 def test_streaming_is_offered_where_the_plan_does_not_fit(
-    cli: Cli, server: Hub, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, server: Hub, output: Path, tmp_path: Path, set_free: SetFree
 ) -> None:
     total = sum(len(server.repositories["owner/small"].files[name]) for name in (FIRST, LAST))
-    monkeypatch.setattr(disk_space.shutil, "disk_usage", small_disk(total + 2_200_000))
+    set_free(total + 2_200_000)
     result = cli("quantize", "owner/small", "--yes", stdin=b"")
     assert (result.code, result.stdout) == (4, "")
     assert "not enough disk space" in result.stderr
@@ -361,8 +354,8 @@ def test_streaming_is_offered_where_the_plan_does_not_fit(
     assert not cache(tmp_path).exists()
 
 
-def test_where_not_even_streaming_fits_it_says_so(cli: Cli, server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_space.shutil, "disk_usage", small_disk(5000))
+def test_where_not_even_streaming_fits_it_says_so(cli: Cli, server: Hub, set_free: SetFree) -> None:
+    set_free(5000)
     for arguments in (["--yes"], ["--yes", "--stream"]):
         result = cli("quantize", "owner/small", *arguments, stdin=b"")
         assert result.code == 4
