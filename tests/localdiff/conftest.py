@@ -1,4 +1,4 @@
-"""The Hub's client inside a test, pointed at a server of the test's own, with its own cache; and how full disks are."""
+"""Where a test keeps its files, how full its disks are, and the Hub's client, pointed at a server of the test's own."""
 
 from __future__ import annotations
 
@@ -17,6 +17,13 @@ from tests.fakes.hub import Hub
 
 UseHub: TypeAlias = Callable[[Hub | str], Path]
 SetFree: TypeAlias = Callable[[int], None]
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The test's own directory as the home of what the program keeps."""
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
+    return tmp_path
 
 
 @pytest.fixture

@@ -112,10 +112,9 @@ def test_a_folder_that_may_not_be_looked_into_is_no_hub_id(monkeypatch: pytest.M
     assert raised.value.hint == "check the permissions of its folders"
 
 
-def test_a_quantized_model_that_may_not_be_read_is_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    directory = tmp_path / "models" / "small-4bit"
+def test_a_quantized_model_that_may_not_be_read_is_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home)
+    directory = home / "models" / "small-4bit"
     directory.mkdir(parents=True)
     for folder in (directory, directory.parent):
         folder.chmod(0)
@@ -126,10 +125,9 @@ def test_a_quantized_model_that_may_not_be_read_is_one(monkeypatch: pytest.Monke
         assert raised.value.hint == "check its permissions"
 
 
-def test_a_quantized_model_goes_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    directory = tmp_path / "models" / "small-4bit"
+def test_a_quantized_model_goes_by_its_name(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home)
+    directory = home / "models" / "small-4bit"
     directory.mkdir(parents=True)
     with pytest.raises(WeightsError, match="`small-4bit` is neither"):
         resolve_local("small-4bit")
@@ -147,13 +145,12 @@ def test_a_quantized_model_goes_by_its_name(tmp_path: Path, monkeypatch: pytest.
         assert quantized_directory(name) is None
 
 
-def test_a_file_does_not_take_a_model_s_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
-    directory = tmp_path / "models" / "mine-4bit"
+def test_a_file_does_not_take_a_model_s_name(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = home / "models" / "mine-4bit"
     directory.mkdir(parents=True)
     (directory / "quant.json").touch()
-    (tmp_path / "mine-4bit").touch()
-    monkeypatch.chdir(tmp_path)
+    (home / "mine-4bit").touch()
+    monkeypatch.chdir(home)
     assert resolve_local("mine-4bit") == ModelSource(directory=directory, name="mine-4bit")
 
 

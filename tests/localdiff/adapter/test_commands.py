@@ -66,13 +66,12 @@ def test_a_run_says_what_was_added_and_can_be_repeated(cli: Cli, adapter: Path, 
 
 
 def test_a_session_goes_on_with_its_adapter(
-    cli: Cli, adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, adapter: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
     monkeypatch.chdir(adapter.parent)
     assert cli("chat", "-m", "demo", "--adapter", adapter.name, stdin=b"Spell the word moon.\n").code == 0
-    monkeypatch.chdir(tmp_path)
-    trace = tmp_path / "trace.jsonl"
+    monkeypatch.chdir(home)
+    trace = home / "trace.jsonl"
     for arguments, expected in ((["-c"], str(adapter.resolve())), (["-c", "-m", "demo"], None)):
         assert cli("chat", *arguments, "--record", str(trace), stdin=b"Spell the word sun.\n").code == 0
         found = read_trace(trace).header.model.adapter

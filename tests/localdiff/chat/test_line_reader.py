@@ -101,11 +101,8 @@ def test_a_chat_from_a_pipe_ends_with_the_code_of_its_last_error(cli: Cli, lines
     assert cli("chat", "-m", "demo", "--no-history", stdin=lines).code == code
 
 
-def test_a_session_that_cannot_be_saved_is_no_success(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
-    (tmp_path / "sessions").write_text("a file where a folder belongs")
+def test_a_session_that_cannot_be_saved_is_no_success(cli: Cli, home: Path) -> None:
+    (home / "sessions").write_text("a file where a folder belongs")
     result = cli("chat", "-m", "demo", stdin=b"Spell the word planet.\n")
     assert "p-l-a-n-e-t" in result.stdout
     assert result.code == 4, result.stderr

@@ -75,18 +75,17 @@ def test_every_option_arrives(cli: Cli, requests: list[ChatRequest]) -> None:
 
 
 def test_settings_say_where_they_came_from(
-    cli: Cli, requests: list[ChatRequest], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    cli: Cli, requests: list[ChatRequest], monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
-    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
     monkeypatch.setenv("LOCALDIFF_CAP", "9")
-    (tmp_path / "config.toml").write_text('[generate]\nsteps = 12\nt_min = 0.2\n[ui]\nlive = "line"\n')
+    (home / "config.toml").write_text('[generate]\nsteps = 12\nt_min = 0.2\n[ui]\nlive = "line"\n')
     assert cli("chat", "--temperature", "0.5").code == 0
     (request,) = requests
     assert request.options == GenerateOptions(steps=12, cap=9, temperature=0.5, context_size=CONTEXT_SIZE)
     assert request.origins == {
         "cap": "LOCALDIFF_CAP",
-        "live": f"{tmp_path}/config.toml:5",
-        "steps": f"{tmp_path}/config.toml:2",
+        "live": f"{home}/config.toml:5",
+        "steps": f"{home}/config.toml:2",
         "temperature": "command line",
     }
     assert request.display.live == "line"

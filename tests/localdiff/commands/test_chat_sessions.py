@@ -47,10 +47,9 @@ def loading(monkeypatch: pytest.MonkeyPatch) -> Loading:
 
 
 @pytest.fixture
-def sessions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def sessions(home: Path) -> Path:
     """The folder of sessions."""
-    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
-    return tmp_path / "sessions"
+    return home / "sessions"
 
 
 def test_a_program_is_told_that_a_session_is_damaged(cli: Cli, loading: Loading, sessions: Path) -> None:

@@ -27,12 +27,6 @@ from tests.screens.processes import Cli
 
 
 @pytest.fixture
-def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
-    return tmp_path
-
-
-@pytest.fixture
 def asked(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunRequest]:
     """Runs `localdiff run` with a configuration file, and gives what the command was asked for."""
     monkeypatch.setattr(model_store, "default_model", lambda: "demo")

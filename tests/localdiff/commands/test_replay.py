@@ -219,14 +219,11 @@ def paused_player(file: Path) -> Terminal:
     return screen
 
 
-def test_palette_and_colour_are_settings_too(
-    cli: Cli, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
-    (tmp_path / "config.toml").write_text('[ui]\npalette = "light"\n')
+def test_palette_and_colour_are_settings_too(cli: Cli, file: Path, home: Path) -> None:
+    (home / "config.toml").write_text('[ui]\npalette = "light"\n')
     film = ["replay", str(file), "--to", "svg"]
     assert cli(*film).stdout == cli(*film, "--palette", "light").stdout != cli(*film, "--palette", "dark").stdout
-    (tmp_path / "config.toml").write_text('[ui]\npalette = "light"\ncolor = "never"\n')
+    (home / "config.toml").write_text('[ui]\npalette = "light"\ncolor = "never"\n')
     screen = paused_player(file)
     screen.type(b"q")
     assert screen.finish() == 0
