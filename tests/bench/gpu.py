@@ -91,9 +91,9 @@ HANGS = 120
 _QUERY = "driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit,temperature.gpu"
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     """Runs the parts that were asked for, all of them whatever becomes of one; 1 where one of them failed."""
-    options = _options()
+    options = _options(arguments)
     if options.child:
         end_with_parent()
         return step_here(options)
@@ -153,7 +153,7 @@ def _failure(name: str, options: argparse.Namespace) -> str | None:
     if limits.is_up:
         print("no time is left", flush=True)
         return "no time is left"
-    settings = _without_parts(sys.argv[1:], options.parts)
+    settings = _without_parts(options.typed, options.parts)
     if options.total is not None:
         settings += ["--until", str(options.until)]
     if options.results is not None:  # a path as seen from here
@@ -373,7 +373,7 @@ def _command(options: argparse.Namespace) -> str:
     return " ".join(["python3 -m tests.bench.gpu steps", *settings, *limit])
 
 
-def _options() -> argparse.Namespace:
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Tests and measurements on a GPU.")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all of them, unless given")
     parser.add_argument("--recipe", nargs="+", default=list(RECIPES), metavar="NAME")
@@ -390,7 +390,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    options.typed = arguments
     if options.results is not None:
         options.results = options.results.absolute()
     if options.until is None:
@@ -401,4 +402,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -85,12 +85,12 @@ def test_without_what_a_part_needs_it_is_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, part: str, lacking: str
 ) -> None:
     """And it is not done: once the package is there, the same command does it."""
-    monkeypatch.setattr(sys, "argv", ["gpu", part, "--results", str(tmp_path / "results.jsonl")])
+    arguments = [part, "--results", str(tmp_path / "results.jsonl")]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     with monkeypatch.context() as patch:
         patch.setattr(importlib.util, "find_spec", lambda name: None if name == lacking else name)
         patch.setattr(gpu, "ended", lambda *_, **__: pytest.fail("a process is started"))
-        assert gpu.main() == 0
+        assert gpu.main(arguments) == 0
     assert capsys.readouterr().out == f"\n== {part}\nleft out: there is no {lacking} here\n"
     started: list[str] = []
 
@@ -99,7 +99,7 @@ def test_without_what_a_part_needs_it_is_left_out(
         return Ended(failure=None)
 
     monkeypatch.setattr(gpu, "ended", run)
-    assert gpu.main() == 0 and started == [part]
+    assert gpu.main(arguments) == 0 and started == [part]
 
 
 @pytest.mark.slow
@@ -252,15 +252,13 @@ def test_a_part_that_fails_does_not_keep_the_others_from_being_done(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(gpu, "ended", run)
     arguments = ["--minutes", "2", "--context", "1024"]
-    monkeypatch.setattr(sys, "argv", ["gpu", *arguments])
-    assert gpu.main() == 1
+    assert gpu.main(arguments) == 1
     assert [part for part, _ in done] == list(gpu.PARTS)
     assert dict(done) == {part: None if part in gpu.OF_PROCESSES else 120 for part in gpu.PARTS}
     out = capsys.readouterr().out
     assert "layer: ended by SIGABRT" in out and out.endswith("failed: layer\n")
-    monkeypatch.setattr(sys, "argv", ["gpu", "dense", *arguments])
     done.clear()
-    assert gpu.main() == 0 and [part for part, _ in done] == ["dense"]
+    assert gpu.main(["dense", *arguments]) == 0 and [part for part, _ in done] == ["dense"]
 
 
 def test_a_product_that_is_called_as_a_part_is_still_a_product() -> None:
@@ -289,27 +287,23 @@ def test_what_is_ended_by_the_time_of_all_is_not_done_and_the_same_command_goes_
     monkeypatch.setattr(time, "time", lambda: now[0])
     monkeypatch.chdir(tmp_path)
     arguments = ["--minutes", "2", "--total", "4", "--results", "results.jsonl"]
-    monkeypatch.setattr(sys, "argv", ["gpu", "layer", "dense", "embedding", *arguments])
-    assert gpu.main() == 0 and done == ["layer", "dense", "embedding"]
+    assert gpu.main(["layer", "dense", "embedding", *arguments]) == 0 and done == ["layer", "dense", "embedding"]
     assert capsys.readouterr().out.endswith(
         "the time is up before the end of: embedding; the same command goes on there\n"
     )
     done.clear()
-    assert gpu.main() == 0 and done == ["embedding"]
+    assert gpu.main(["layer", "dense", "embedding", *arguments]) == 0 and done == ["embedding"]
     assert "== layer: in" in capsys.readouterr().out
     monkeypatch.setattr(gpu, "ended", lambda *_, **__: Ended(failure="ended by SIGABRT"))
-    monkeypatch.setattr(sys, "argv", ["gpu", "attention", *arguments])
-    assert gpu.main() == 1 and gpu.main() == 0, "what fails by itself is done"
-    monkeypatch.setattr(sys, "argv", ["gpu", "attention", "--again", *arguments])
-    assert gpu.main() == 1
+    assert [gpu.main(["attention", *arguments]) for _ in range(2)] == [1, 0], "what fails by itself is done"
+    assert gpu.main(["attention", "--again", *arguments]) == 1
 
 
-def test_tiles_of_one_product_are_not_those_of_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_tiles_of_one_product_are_not_those_of_all(tmp_path: Path) -> None:
     """All of them were held to be done after a call for one, and so were those of any other."""
 
     def tiles(*products: str) -> argparse.Namespace:
-        monkeypatch.setattr(sys, "argv", ["gpu", "--results", str(tmp_path / "results.jsonl"), *products])
-        return gpu._options()
+        return gpu._options(["--results", str(tmp_path / "results.jsonl"), *products])
 
     gpu._results(tiles()).add(gpu._part_key("tiles", tiles("--product", "head")), failure=None)
     over = [gpu._is_over("tiles", tiles(*products)) for products in ([], ["--product", "head"], ["--product", "soft"])]
@@ -328,8 +322,7 @@ def test_a_part_is_done_for_the_recipe_and_the_contexts_it_was_measured_with(
     def parts_of(*arguments: str) -> list[str]:
         done.clear()
         results = ["--results", str(tmp_path / "results.jsonl")]
-        monkeypatch.setattr(sys, "argv", ["gpu", "layer", "kernels", "attention", *arguments, *results])
-        assert gpu.main() == 0
+        assert gpu.main(["layer", "kernels", "attention", *arguments, *results]) == 0
         return list(done)
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -351,9 +344,7 @@ def test_tuning_that_had_no_time_for_all_is_not_done(
     results = tmp_path / "results.jsonl"
 
     def child(command: list[str], *, seconds: float | None) -> Ended:
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, "argv", command[2:])
-            return Ended(failure={0: None, UNFINISHED: NOT_FINISHED}[gpu.main()])
+        return Ended(failure={0: None, UNFINISHED: NOT_FINISHED}[gpu.main(command[3:])])
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(subject, "random_subject", lambda **_: None)
@@ -361,11 +352,11 @@ def test_tuning_that_had_no_time_for_all_is_not_done(
         "localdiff.bench.tuning.tune.tune", lambda *_, **__: Tuning(gpu="a card", outcome=outcome, file=None)
     )
     monkeypatch.setattr(gpu, "ended", child)
-    monkeypatch.setattr(sys, "argv", ["gpu", "tune", "--results", str(results)])
-    assert gpu.main() == 0
+    arguments = ["tune", "--results", str(results)]
+    assert gpu.main(arguments) == 0
     out = capsys.readouterr().out
     assert ("before the end of: tune; the same command goes on there" in out) is bool(left)
-    assert gpu._is_over("tune", gpu._options()) is not bool(left)
+    assert gpu._is_over("tune", gpu._options(arguments)) is not bool(left)
 
 
 def test_steps_go_on_where_they_were_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -381,19 +372,19 @@ def test_steps_go_on_where_they_were_ended(monkeypatch: pytest.MonkeyPatch, tmp_
             return Ended(failure="not done after 7 s")
         if len(done) == 2:
             return Ended(failure="ended by SIGABRT")
-        Results(file).add(gpu._step_key(recipe, int(context), gpu._options()), step_seconds=0.01)
+        Results(file).add(gpu._step_key(recipe, int(context), options), step_seconds=0.01)
         return Ended(failure=None)
 
     monkeypatch.setattr(gpu, "ended", run)
     monkeypatch.setattr(gpu, "_limits", lambda _: _Changing(until))
-    monkeypatch.setattr(sys, "argv", ["gpu", "steps", "--results", str(file)])
-    assert gpu.steps(gpu._options()) == 1
+    options = gpu._options(["steps", "--results", str(file)])
+    assert gpu.steps(options) == 1
     assert done == [("4bit", "8192"), ("4bit-small", "8192"), ("int8", "8192"), ("4bit", "1024")]
     until[0] = math.inf
-    assert gpu.steps(gpu._options()) == 0
+    assert gpu.steps(options) == 0
     assert done[4:6] == [("4bit", "1024"), ("4bit-small", "1024")] and len(done) == 4 + 6
-    monkeypatch.setattr(sys, "argv", ["gpu", "steps", "--steps", "4", "--results", str(file)])
-    assert gpu.steps(gpu._options()) == 0
+    options = gpu._options(["steps", "--steps", "4", "--results", str(file)])
+    assert gpu.steps(options) == 0
     assert len(done) == 10 + 9, "with fewer steps each is another measurement"
 
 
@@ -418,8 +409,7 @@ def test_a_recipe_that_does_not_fit_the_card_is_no_failure(
 
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=24_000_000_000))
     monkeypatch.setattr(subject, "random_subject", refuse)
-    monkeypatch.setattr(sys, "argv", ["gpu", "--child", "--recipe", "int8", "--context", "1024"])
-    assert gpu.main() == 0
+    assert gpu.main(["--child", "--recipe", "int8", "--context", "1024"]) == 0
     assert capsys.readouterr().out == "left out: random `int8` weights take 29 GB, and `cuda:0` has 24 GB free\n"
 
 
@@ -434,9 +424,7 @@ def test_a_recipe_whose_kernels_are_wrong_or_fail_is_a_failure_that_says_so(
         raise ResourceError("kernels compute wrong numbers here: experts") from cause
 
     def child(command: list[str], *, seconds: float) -> Ended:
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, "argv", command[2:])
-            return Ended(failure="exit code 1" if gpu.main() == 1 else None)
+        return Ended(failure="exit code 1" if gpu.main(command[3:]) == 1 else None)
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=24_000_000_000))
@@ -446,26 +434,14 @@ def test_a_recipe_whose_kernels_are_wrong_or_fail_is_a_failure_that_says_so(
     monkeypatch.setattr(gpu, "ended", child)
     settings = ["steps", "--here", "--recipe", "4bit", "--context", "1024", "--results", str(file)]
     for again in ([], ["--again"]):
-        monkeypatch.setattr(sys, "argv", ["gpu", *settings, *again])
-        assert gpu.main() == 1
+        assert gpu.main([*settings, *again]) == 1
         *_, line = Results(file).lines()
         assert line["failure"] == "kernels compute wrong numbers here: experts"
 
 
-def test_the_command_in_a_file_for_others_has_no_path_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    typed = [
-        "--child",
-        "--recipe",
-        "4bit",
-        "--context",
-        "1024",
-        "--vram-limit",
-        "18GB",
-        "--results",
-        "/home/me/r.jsonl",
-    ]
-    monkeypatch.setattr(sys, "argv", ["/home/me/localdiff/tests/bench/gpu.py", *typed])
-    command = gpu._command(gpu._options())
+def test_the_command_in_a_file_for_others_has_no_path_in_it() -> None:
+    typed = "--child --recipe 4bit --context 1024 --vram-limit 18GB --results /home/me/r.jsonl"
+    command = gpu._command(gpu._options(typed.split()))
     assert command == "python3 -m tests.bench.gpu steps --recipe 4bit --context 1024 --steps 32 --vram-limit 18GB"
 
 
@@ -487,10 +463,7 @@ def test_what_does_not_fit_a_limit_is_tried_and_left_out(
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda share, _: limits.append(share))
     monkeypatch.setattr(subject, "random_subject", make)
     monkeypatch.setattr("localdiff.bench.step.run.run", run)
-    monkeypatch.setattr(
-        sys, "argv", ["gpu", "--child", "--recipe", "4bit", "--context", "1024", "--vram-limit", "18GB"]
-    )
-    assert gpu.main() == 0
+    assert gpu.main(["--child", "--recipe", "4bit", "--context", "1024", "--vram-limit", "18GB"]) == 0
     assert capsys.readouterr().out == "left out: CUDA out of memory. Tried to allocate 2.00 MiB.\n"
 
 
