@@ -68,7 +68,7 @@ def small_weights(seed: int = 0) -> dict[str, dict[str, Tensor]]:
         "model.decoder.self_conditioning.up_proj.weight": draw(MLP, WIDTH),
         "model.decoder.self_conditioning.down_proj.weight": draw(WIDTH, MLP),
     }
-    layers = {}
+    layers: dict[str, Tensor] = {}
     for layer in range(LAYERS):
         prefix = f"model.decoder.layers.{layer}."
         layers |= {
