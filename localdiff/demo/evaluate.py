@@ -124,8 +124,8 @@ def whole_number(text: str) -> int:
     return number
 
 
-def main() -> None:
-    """Evaluate and print."""
+def main(typed: Sequence[str] | None = None) -> None:
+    """Evaluate and print, with the arguments of this process or others."""
     parser = argparse.ArgumentParser(prog="python -m localdiff.demo.evaluate", description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="demo", help="`demo`, or the directory of an exported training")
     parser.add_argument("--adapter", help="beside its weights: a directory, or the name of one that ships")
@@ -136,7 +136,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=whole_number, default=200)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--json", action="store_true", help="one JSON object a line in place of the table")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(typed)
     with leaving(parser):
         _print_scores(arguments)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
@@ -12,26 +11,19 @@ from localdiff.demo.skills import SKILLS
 from localdiff.engine import Engine
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
-    monkeypatch.setattr(sys, "argv", ["evaluate", *arguments])
-    main()
-
-
-def test_a_skill_is_scored(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    asked(monkeypatch, "--skills", "spelling", "--prompts", "2", "--seeds", "0", "1", "--json")
+def test_a_skill_is_scored(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--skills", "spelling", "--prompts", "2", "--seeds", "0", "1", "--json"])
     found = json.loads(capsys.readouterr().out)
     assert (found["skill"], found["runs"], found["margin"]) == ("spelling", 4, None)
     assert 0 <= found["accuracy"] <= 1 and found["steps"] >= 1
 
 
-def test_a_few_questions_promise_no_certainty(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked(monkeypatch, "--skills", "add", "--prompts", "3", "--seeds", "0", "1", "2", "3")
+def test_a_few_questions_promise_no_certainty(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--skills", "add", "--prompts", "3", "--seeds", "0", "1", "2", "3"])
     head, line, *note = capsys.readouterr().out.splitlines()
     assert [*head.split()[:4], *line.split()[:4]] == ["skill", "runs", "right", "±", "add", "12", "100.0%", "?"]
     assert note == ["", "± ?: no interval, of fewer than 10 questions or of values that never differ"]
-    asked(monkeypatch, "--skills", "add", "--prompts", "10")
+    main(["--skills", "add", "--prompts", "10"])
     head, line = capsys.readouterr().out.splitlines()
     assert line.split()[:4] == ["add", "10", "100.0%", "30.0%"]
 
@@ -47,10 +39,10 @@ def test_a_few_questions_promise_no_certainty(
     ],
 )
 def test_what_it_cannot_use_is_said_in_a_sentence(
-    arguments: list[str], code: int, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as stopped:
-        asked(monkeypatch, *arguments)
+        main(arguments)
     assert stopped.value.code == code
     assert words in capsys.readouterr().err
 
