@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +21,7 @@ from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import NoRangesError, RemoteFile, look_up
 from localdiff.hub.retries import WAITS
 from localdiff.quoting import printable
-from tests.fakes.hub import COMMIT, TOKEN, Repository, hub, nobody
+from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub, nobody
 from tests.localdiff.conftest import UseHub
 from tests.screens.processes import Cli
 
@@ -41,6 +42,14 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     waited: list[float] = []
     monkeypatch.setattr(time, "sleep", waited.append)
     return waited
+
+
+@pytest.fixture
+def server(use_hub: UseHub) -> Iterator[Hub]:
+    """The Hub, as far as the client knows."""
+    with hub(model=Repository(files=FILES)) as running:
+        use_hub(running)
+        yield running
 
 
 def download(name: str, revision: str | None = None) -> Path:
@@ -80,19 +89,17 @@ def test_where_the_listing_has_no_sizes_each_file_is_asked_for_its_own(use_hub: 
         assert found.read("LICENSE") == FILES["LICENSE"]
 
 
-def test_a_mirror_that_lists_no_hashes_is_asked_for_those_of_weights_that_are_not_here(use_hub: UseHub) -> None:
-    with hub(model=Repository(files=FILES)) as server:
-        use_hub(server)
-        download(WEIGHTS[0])
-        siblings = [{"rfilename": name, "size": len(content)} for name, content in FILES.items()]
-        listing = {"id": "owner/model", "sha": COMMIT, "siblings": siblings}
-        server.repositories["owner/model"].listing = json.dumps(listing).encode()
-        server.requests.clear()
-        found = look_up("owner/model")
-        for name in WEIGHTS:
-            assert found.files[name].sha256 == hashlib.sha256(FILES[name]).hexdigest()
-        others = [f"HEAD owner/model/resolve/{COMMIT}/{name}" for name in WEIGHTS[1:]]
-        assert server.requests == ["GET api/models/owner/model/revision/main", *others]
+def test_a_mirror_that_lists_no_hashes_is_asked_for_those_of_weights_that_are_not_here(server: Hub) -> None:
+    download(WEIGHTS[0])
+    siblings = [{"rfilename": name, "size": len(content)} for name, content in FILES.items()]
+    listing = {"id": "owner/model", "sha": COMMIT, "siblings": siblings}
+    server.repositories["owner/model"].listing = json.dumps(listing).encode()
+    server.requests.clear()
+    found = look_up("owner/model")
+    for name in WEIGHTS:
+        assert found.files[name].sha256 == hashlib.sha256(FILES[name]).hexdigest()
+    others = [f"HEAD owner/model/resolve/{COMMIT}/{name}" for name in WEIGHTS[1:]]
+    assert server.requests == ["GET api/models/owner/model/revision/main", *others]
 
 
 def test_a_size_that_nobody_states_is_an_error(use_hub: UseHub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,18 +111,16 @@ def test_a_size_that_nobody_states_is_an_error(use_hub: UseHub, monkeypatch: pyt
             look_up("owner/model")
 
 
-def test_reading_a_file_leaves_nothing_on_the_disk(use_hub: UseHub) -> None:
-    with hub(model=Repository(files=FILES)) as server:
-        cache = use_hub(server)
-        found = look_up("owner/model")
-        assert found.read("config.json") == FILES["config.json"]
-        assert found.read("tokenizer.json") == FILES["tokenizer.json"]
-        server.requests.clear()
-        assert found.read("config.json") == FILES["config.json"]
-        assert server.requests == [], "what was read is not asked for again"
-        assert found.read_start(WEIGHTS[0], 300) == FILES[WEIGHTS[0]][:300]
-        assert found.read_start(WEIGHTS[0], 10**6) == FILES[WEIGHTS[0]]
-        assert not cache.exists()
+def test_reading_a_file_leaves_nothing_on_the_disk(server: Hub, tmp_path: Path) -> None:
+    found = look_up("owner/model")
+    assert found.read("config.json") == FILES["config.json"]
+    assert found.read("tokenizer.json") == FILES["tokenizer.json"]
+    server.requests.clear()
+    assert found.read("config.json") == FILES["config.json"]
+    assert server.requests == [], "what was read is not asked for again"
+    assert found.read_start(WEIGHTS[0], 300) == FILES[WEIGHTS[0]][:300]
+    assert found.read_start(WEIGHTS[0], 10**6) == FILES[WEIGHTS[0]]
+    assert not (tmp_path / "hf" / "hub").exists()
 
 
 def test_a_server_without_ranges_is_read_no_further_than_needed(use_hub: UseHub) -> None:
@@ -126,22 +131,20 @@ def test_a_server_without_ranges_is_read_no_further_than_needed(use_hub: UseHub)
         assert server.sent < len(big) / 2
 
 
-def test_a_part_of_a_file_is_read_from_its_middle(use_hub: UseHub) -> None:
+def test_a_part_of_a_file_is_read_from_its_middle(server: Hub) -> None:
     name = WEIGHTS[0]
     content = FILES[name]
-    with hub(model=Repository(files=FILES)) as server:
-        use_hub(server)
-        found = look_up("owner/model")
-        assert found.read_part(name, 5, 100) == content[5:105]
-        server.repositories["owner/model"].ranges = False
-        assert found.read_part(name, 0, 100) == content[:100]
-        with pytest.raises(NoRangesError):
-            found.read_part(name, 5, 100)
-        download(name)
-        here = look_up("owner/model")
-        assert here.read_part(name, 5, 100) == content[5:105]
-        with pytest.raises(WeightsError, match="is damaged: it ends before byte"):
-            here.read_part(name, 5, len(content))
+    found = look_up("owner/model")
+    assert found.read_part(name, 5, 100) == content[5:105]
+    server.repositories["owner/model"].ranges = False
+    assert found.read_part(name, 0, 100) == content[:100]
+    with pytest.raises(NoRangesError):
+        found.read_part(name, 5, 100)
+    download(name)
+    here = look_up("owner/model")
+    assert here.read_part(name, 5, 100) == content[5:105]
+    with pytest.raises(WeightsError, match="is damaged: it ends before byte"):
+        here.read_part(name, 5, len(content))
 
 
 def test_a_commit_is_that_commit(use_hub: UseHub) -> None:
@@ -152,26 +155,22 @@ def test_a_commit_is_that_commit(use_hub: UseHub) -> None:
             look_up("owner/model", revision=COMMIT)
 
 
-def test_what_is_in_the_cache_is_said_and_read_there(use_hub: UseHub) -> None:
-    with hub(model=Repository(files=FILES)) as server:
-        use_hub(server)
-        path = download(WEIGHTS[0])
-        server.requests.clear()
-        found = look_up("owner/model")
-        assert found.files[WEIGHTS[0]].local_path == path
-        assert found.files[WEIGHTS[1]].local_path is None
-        assert found.read_start(WEIGHTS[0], 100) == FILES[WEIGHTS[0]][:100]
-        assert server.requests == ["GET api/models/owner/model/revision/main"]
+def test_what_is_in_the_cache_is_said_and_read_there(server: Hub) -> None:
+    path = download(WEIGHTS[0])
+    server.requests.clear()
+    found = look_up("owner/model")
+    assert found.files[WEIGHTS[0]].local_path == path
+    assert found.files[WEIGHTS[1]].local_path is None
+    assert found.read_start(WEIGHTS[0], 100) == FILES[WEIGHTS[0]][:100]
+    assert server.requests == ["GET api/models/owner/model/revision/main"]
 
 
-def test_the_cache_alone_tells_the_same(use_hub: UseHub) -> None:
-    with hub(model=Repository(files=FILES)) as server:
-        use_hub(server)
-        for name in FILES:
-            download(name)
-        server.requests.clear()
-        found = look_up("owner/model", offline=True)
-        assert server.requests == []
+def test_the_cache_alone_tells_the_same(server: Hub, use_hub: UseHub) -> None:
+    for name in FILES:
+        download(name)
+    server.requests.clear()
+    found = look_up("owner/model", offline=True)
+    assert server.requests == []
     assert (found.revision, found.commit, found.license) == ("main", COMMIT, None)
     assert found.offline_reason is not None and "may not be asked" in found.offline_reason.message
     assert {name: file.nbytes for name, file in found.files.items()} == {n: len(c) for n, c in FILES.items()}
@@ -184,43 +183,40 @@ def test_the_cache_alone_tells_the_same(use_hub: UseHub) -> None:
     assert alone.offline_reason is not None and url in alone.offline_reason.message
 
 
-def test_the_hash_of_a_file_that_several_repositories_share_is_that_of_the_published_one(use_hub: UseHub) -> None:
+def test_the_hash_of_a_file_that_several_repositories_share_is_that_of_the_published_one(
+    server: Hub, tmp_path: Path
+) -> None:
     """The client stores such a file, which came through `hf_xet`, under another hash, and has a link to it there."""
-    with hub(model=Repository(files=FILES)) as server:
-        cache = use_hub(server)
-        path = download(WEIGHTS[0])
-        blob, stored = path.resolve(), cache / "blobs" / "cc" / ("c" * 64)
-        assert publish_blob_to_shared_store(
-            blob_path=str(blob), xet_hash=stored.name, cache_dir=cache, expected_size=len(FILES[WEIGHTS[0]])
-        )
-        assert path.resolve() == stored
-        download("config.json")
-        found = look_up("owner/model", offline=True).files[WEIGHTS[0]]
+    cache = tmp_path / "hf" / "hub"
+    path = download(WEIGHTS[0])
+    blob, stored = path.resolve(), cache / "blobs" / "cc" / ("c" * 64)
+    assert publish_blob_to_shared_store(
+        blob_path=str(blob), xet_hash=stored.name, cache_dir=cache, expected_size=len(FILES[WEIGHTS[0]])
+    )
+    assert path.resolve() == stored
+    download("config.json")
+    found = look_up("owner/model", offline=True).files[WEIGHTS[0]]
     assert found.sha256 == hashlib.sha256(FILES[WEIGHTS[0]]).hexdigest()
 
 
-def test_a_name_of_a_commit_that_is_not_text_is_named(use_hub: UseHub) -> None:
-    with hub(model=Repository(files=FILES)) as server:
-        use_hub(server)
-        ref = download("config.json", "main").parents[2] / "refs" / "main"
-        ref.write_bytes(b"\xff" * 40)
-        with pytest.raises(WeightsError, match=f"(?m)^`{ref}` is damaged: it is not text$") as raised:
-            look_up("owner/model")
+def test_a_name_of_a_commit_that_is_not_text_is_named(server: Hub) -> None:
+    ref = download("config.json", "main").parents[2] / "refs" / "main"
+    ref.write_bytes(b"\xff" * 40)
+    with pytest.raises(WeightsError, match=f"(?m)^`{ref}` is damaged: it is not text$") as raised:
+        look_up("owner/model")
     assert raised.value.hint == "delete it, then run the same command again"
 
 
-def test_offline_only_what_is_here_is_known(use_hub: UseHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    with hub(model=Repository(files=FILES)) as server:
-        use_hub(server)
-        with pytest.raises(UnreachableError, match="`owner/model` has not been downloaded"):
-            look_up("owner/model", offline=True)
-        download("config.json")
-        download(WEIGHTS[0])
-        assert set(look_up("owner/model", offline=True).files) == {"config.json", WEIGHTS[0]}
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-        assert set(look_up("owner/model").files) == {"config.json", WEIGHTS[0]}
-        with pytest.raises(UnreachableError, match="`owner/model` has not been downloaded"):
-            look_up("owner/model", revision="v1")
+def test_offline_only_what_is_here_is_known(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnreachableError, match="`owner/model` has not been downloaded"):
+        look_up("owner/model", offline=True)
+    download("config.json")
+    download(WEIGHTS[0])
+    assert set(look_up("owner/model", offline=True).files) == {"config.json", WEIGHTS[0]}
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert set(look_up("owner/model").files) == {"config.json", WEIGHTS[0]}
+    with pytest.raises(UnreachableError, match="`owner/model` has not been downloaded"):
+        look_up("owner/model", revision="v1")
 
 
 @pytest.mark.parametrize(
@@ -257,11 +253,9 @@ def test_what_is_refused(
             assert look_up(f"owner/{name}").read("config.json") == FILES["config.json"]
 
 
-def test_a_revision_that_is_not_there(use_hub: UseHub) -> None:
-    with hub(model=Repository(files=FILES)) as server:
-        use_hub(server)
-        with pytest.raises(WeightsError, match="`owner/model` has no revision `v9`"):
-            look_up("owner/model", revision="v9")
+def test_a_revision_that_is_not_there(server: Hub) -> None:
+    with pytest.raises(WeightsError, match="`owner/model` has no revision `v9`"):
+        look_up("owner/model", revision="v9")
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -305,15 +299,13 @@ def test_a_hub_that_stays_ill_is_not_asked_for_ever(use_hub: UseHub, no_waiting:
         b'{"id": "owner/model", "sha": "a", "siblings": [{"rfilename": "config.json", "size": 1, "blobId": [1]}]}',
     ],
 )
-def test_what_answers_in_the_place_of_the_hub_is_called_so(use_hub: UseHub, listing: bytes) -> None:
+def test_what_answers_in_the_place_of_the_hub_is_called_so(server: Hub, listing: bytes) -> None:
     """A network that wants a login first, or another service under `HF_ENDPOINT`: no bug of this program."""
-    with hub(model=Repository(files=FILES)) as server:
-        use_hub(server)
-        download("config.json")
-        server.repositories["owner/model"].listing = listing
-        with pytest.raises(UnreachableError, match=f"what answers at {server.url} is not the Hub"):
-            look_up("owner/model", revision="v1")
-        assert set(look_up("owner/model").files) == {"config.json"}, "the cache is used, as without a network"
+    download("config.json")
+    server.repositories["owner/model"].listing = listing
+    with pytest.raises(UnreachableError, match=f"what answers at {server.url} is not the Hub"):
+        look_up("owner/model", revision="v1")
+    assert set(look_up("owner/model").files) == {"config.json"}, "the cache is used, as without a network"
 
 
 @pytest.mark.parametrize("size", [b'"3"', b"-1", b"3.5", b"true", b"[3]"])
@@ -331,18 +323,16 @@ def test_nobody_answers(use_hub: UseHub) -> None:
         look_up("owner/model")
 
 
-def test_a_file_of_another_size_in_the_cache_is_named(use_hub: UseHub) -> None:
-    with hub(model=Repository(files=FILES)) as server:
-        use_hub(server)
-        path = download(WEIGHTS[0])
-        path.resolve().write_bytes(b"short")
-        with pytest.raises(WeightsError, match=f"`{path}` has 5 bytes, where the Hub says 5120") as raised:
-            look_up("owner/model")
-        stored = path.resolve()
-        assert raised.value.hint == f"delete `{stored}`, then run the same command again"
-        stored.unlink()
-        assert not look_up("owner/model").files[WEIGHTS[0]].is_stored
-        assert download(WEIGHTS[0]).read_bytes() == FILES[WEIGHTS[0]]
+def test_a_file_of_another_size_in_the_cache_is_named(server: Hub) -> None:
+    path = download(WEIGHTS[0])
+    path.resolve().write_bytes(b"short")
+    with pytest.raises(WeightsError, match=f"`{path}` has 5 bytes, where the Hub says 5120") as raised:
+        look_up("owner/model")
+    stored = path.resolve()
+    assert raised.value.hint == f"delete `{stored}`, then run the same command again"
+    stored.unlink()
+    assert not look_up("owner/model").files[WEIGHTS[0]].is_stored
+    assert download(WEIGHTS[0]).read_bytes() == FILES[WEIGHTS[0]]
 
 
 def test_a_hub_that_fails_holds_nothing_up_where_the_cache_has_enough(use_hub: UseHub, no_waiting: list[float]) -> None:
@@ -371,15 +361,13 @@ def test_a_hub_that_fails_holds_nothing_up_where_the_cache_has_enough(use_hub: U
             look_up("owner/model", revision="v9", enough=enough)
 
 
-def test_what_the_cache_knows_by_its_commit_only(use_hub: UseHub) -> None:
-    with hub(model=Repository(files=FILES)) as server:
-        use_hub(server)
-        assert look_up("owner/model").cached_directory is None
-        path = Path(hf_hub_download("owner/model", "config.json", revision=COMMIT))
-        assert look_up("owner/model").cached_directory is None
-        assert look_up("owner/model", revision=COMMIT).cached_directory == path.parent
-        download("config.json")
-        assert look_up("owner/model").cached_directory == path.parent
+def test_what_the_cache_knows_by_its_commit_only(server: Hub) -> None:
+    assert look_up("owner/model").cached_directory is None
+    path = Path(hf_hub_download("owner/model", "config.json", revision=COMMIT))
+    assert look_up("owner/model").cached_directory is None
+    assert look_up("owner/model", revision=COMMIT).cached_directory == path.parent
+    download("config.json")
+    assert look_up("owner/model").cached_directory == path.parent
 
 
 def test_a_small_file_that_is_damaged_on_the_way_is_an_error(use_hub: UseHub) -> None:
@@ -470,8 +458,6 @@ def test_a_token_without_an_end_is_not_read(
     assert (done.code, done.stderr.splitlines()[0]) == (2, message)
 
 
-def test_no_token_at_all(use_hub: UseHub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_token_at_all(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN_PATH", os.devnull)
-    with hub(model=Repository(files=FILES)) as server:
-        use_hub(server)
-        assert look_up("owner/model").commit == COMMIT
+    assert look_up("owner/model").commit == COMMIT
