@@ -48,6 +48,19 @@ def first(origin: Origin) -> SourceFile:
     return next(file for file in origin.files if file.name == FIRST)
 
 
+def downloads_of(origin: Origin, directory: Path | None = None) -> Downloads:
+    assert origin.repository is not None
+    return Downloads(origin.repository, DownloadLog(), directory=directory, workers=1)
+
+
+def in_the_cache() -> Path:
+    """Where the first file is, once it has come."""
+    with downloads_of(find_origin("owner/small", RECIPE)) as downloads:
+        path = downloads.wait(FIRST)
+    assert path is not None
+    return path
+
+
 def test_a_directory_s_files_are_where_they_are(directory: Path) -> None:
     origin = find_origin(str(directory), RECIPE)
     fetching = WeightFetcher(origin, None, scratch=None, stopped=lambda: False)
@@ -60,7 +73,7 @@ def test_a_directory_s_files_are_where_they_are(directory: Path) -> None:
 
 def test_files_of_the_hub_stay_in_its_cache(server: Hub, tmp_path: Path) -> None:
     origin = find_origin("owner/small", RECIPE)
-    with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
+    with downloads_of(origin) as downloads:
         fetching = WeightFetcher(origin, downloads, scratch=None, stopped=lambda: False)
         fetching.begin([FIRST])
         with fetching.open(first(origin)) as path:
@@ -78,7 +91,7 @@ def test_streaming_deletes_what_it_fetched_and_nothing_else(server: Hub, tmp_pat
     unfinished = scratch / ".cache" / "huggingface" / "download" / "x.incomplete"
     unfinished.parent.mkdir(parents=True)
     unfinished.touch()
-    with Downloads(origin.repository, DownloadLog(), directory=scratch, workers=1) as downloads:  # type: ignore[arg-type]
+    with downloads_of(origin, scratch) as downloads:
         fetching = WeightFetcher(origin, downloads, scratch=scratch, stopped=lambda: False)
         fetching.begin([FIRST])
         assert not unfinished.exists()
@@ -92,9 +105,7 @@ def test_streaming_deletes_what_it_fetched_and_nothing_else(server: Hub, tmp_pat
 
 
 def test_streaming_leaves_alone_what_others_put_into_the_cache(server: Hub, tmp_path: Path) -> None:
-    origin = find_origin("owner/small", RECIPE)
-    with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
-        cached = downloads.wait(FIRST)
+    cached = in_the_cache()
     origin = find_origin("owner/small", RECIPE)
     fetching = WeightFetcher(origin, None, scratch=tmp_path / "scratch", stopped=lambda: False)
     with fetching.open(first(origin)) as path:
@@ -105,7 +116,7 @@ def test_streaming_leaves_alone_what_others_put_into_the_cache(server: Hub, tmp_
 def test_waiting_ends_when_the_job_is_stopped(server: Hub) -> None:
     server.repositories["owner/small"].pace = 0.5
     origin = find_origin("owner/small", RECIPE)
-    with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
+    with downloads_of(origin) as downloads:
         fetching = WeightFetcher(origin, downloads, scratch=None, stopped=lambda: True)
         with pytest.raises(SourceStoppedError), fetching.open(first(origin)):
             pass
@@ -120,7 +131,7 @@ def test_a_file_that_came_damaged_is_deleted_so_that_the_next_run_fetches_it(
     for damaged in (True, False):
         origin = find_origin("owner/small", RECIPE)
         assert origin.local_path(first(origin)) is None
-        with Downloads(origin.repository, DownloadLog(), directory=scratch, workers=1) as downloads:  # type: ignore[arg-type]
+        with downloads_of(origin, scratch) as downloads:
             fetching = WeightFetcher(origin, downloads, scratch=scratch, stopped=lambda: False)
             if damaged:
                 with pytest.raises(SourceError, match="SHA-256") as raised, fetching.open(first(origin)) as path:
@@ -134,10 +145,7 @@ def test_a_file_that_came_damaged_is_deleted_so_that_the_next_run_fetches_it(
 
 
 def test_a_damaged_file_of_the_cache_is_named_and_kept(server: Hub) -> None:
-    origin = find_origin("owner/small", RECIPE)
-    with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
-        cached = downloads.wait(FIRST)
-    assert cached is not None
+    cached = in_the_cache()
     content = bytearray(cached.read_bytes())
     content[-1] ^= 1
     cached.resolve().write_bytes(content)
@@ -150,10 +158,7 @@ def test_a_damaged_file_of_the_cache_is_named_and_kept(server: Hub) -> None:
 
 
 def test_a_file_that_is_gone_meanwhile_is_an_error_and_no_bug(server: Hub) -> None:
-    origin = find_origin("owner/small", RECIPE)
-    with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
-        cached = downloads.wait(FIRST)
-    assert cached is not None
+    cached = in_the_cache()
     origin = find_origin("owner/small", RECIPE)
     cached.unlink()
     fetching = WeightFetcher(origin, None, scratch=None, stopped=lambda: False)
@@ -163,7 +168,7 @@ def test_a_file_that_is_gone_meanwhile_is_an_error_and_no_bug(server: Hub) -> No
 
 def test_errors_that_another_download_would_not_cure_keep_the_file(server: Hub) -> None:
     origin = find_origin("owner/small", RECIPE)
-    with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
+    with downloads_of(origin) as downloads:
         fetching = WeightFetcher(origin, downloads, scratch=None, stopped=lambda: False)
         with pytest.raises(SourceError, match="not finite") as raised, fetching.open(first(origin)) as path:
             raise SourceError("`x` holds values that are not finite", "as it was")
@@ -174,7 +179,7 @@ def test_errors_that_another_download_would_not_cure_keep_the_file(server: Hub) 
 def small_file(name: str) -> bytes:
     """A file beside the weights, as a job reads it that has seen the listing of now."""
     origin = find_origin("owner/small", RECIPE)
-    with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
+    with downloads_of(origin) as downloads:
         return WeightFetcher(origin, downloads, scratch=None, stopped=lambda: False).read(name)
 
 
@@ -191,7 +196,7 @@ def test_a_branch_that_moves_on_during_the_download_is_not_called_damage(server:
     repository = server.repositories["owner/small"]
     origin = find_origin("owner/small", RECIPE)
     repository.newer, repository.changed = "b" * 40, {"config.json": repository.files["config.json"] + b" "}
-    with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
+    with downloads_of(origin) as downloads:
         fetching = WeightFetcher(origin, downloads, scratch=None, stopped=lambda: False)
         with pytest.raises(WeightsError, match="`owner/small` was changed on the Hub while it was downloaded"):
             fetching.read("config.json")
