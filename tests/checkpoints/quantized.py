@@ -48,7 +48,8 @@ def quantize(source: Path, output: Path, recipe: str | Recipe) -> Path:
 
 def tree(directory: Path) -> Mapping[str, bytes]:
     """Every file below a directory: its name there → what is in it."""
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in files}
 
 
 def damaged_files(output: Path) -> frozenset[str]:

@@ -14,7 +14,7 @@ from quant.files.manifest import FIRST_ENCODING, VERSION
 from quant.recipe import Scheme
 from tests.checkpoints.manifest import MANIFEST
 
-PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
 
 
 def test_levels() -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load as loaded_tensors
+from safetensors.torch import save_file
 from torch import Tensor
 
 from localdiff import adapter_reference
@@ -48,7 +49,7 @@ def edit_tensors(directory: Path, change: Callable[[dict[str, Tensor]], object],
     path = directory / "adapter_model.safetensors"
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata()
-    tensors = load_file(path)
+    tensors = loaded_tensors(path.read_bytes())  # a file that is mapped cannot be written over on Windows
     change(tensors)
     copies = {name: tensor.clone() for name, tensor in tensors.items()}
     save_file(copies, path, metadata=metadata if keep_metadata else None)

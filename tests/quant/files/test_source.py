@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, load_file, save_file
 
 from localdiff.load.checkpoint import Checkpoint
 from quant.errors import DamagedError, SourceError
@@ -271,7 +271,7 @@ def test_an_index_that_lists_what_no_file_holds_is_an_error(directory: Path) -> 
 
 def test_a_tensor_in_two_files_is_an_error(directory: Path) -> None:
     name = "model-00002-of-00003.safetensors"
-    tensors = load_file(directory / name) | {"model.decoder.norm.weight": torch.zeros(1)}
+    tensors = load((directory / name).read_bytes()) | {"model.decoder.norm.weight": torch.zeros(1)}
     save_file(tensors, directory / name)
     with pytest.raises(SourceError, match="same name"):
         read_source(directory)

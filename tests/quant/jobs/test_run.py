@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, load_file, save_file
 
 from quant import MANIFEST_FILE
 from quant.codecs import CODECS
@@ -395,7 +395,7 @@ def test_an_empty_directory_is_used(source: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["model.decoder.norm.weight", "model.decoder.embed_tokens.weight"])
 def test_weights_that_are_not_finite_are_named(source: Path, tmp_path: Path, name: str, value: float) -> None:
     path = source / "model-00001-of-00003.safetensors"
-    tensors = load_file(path)
+    tensors = load(path.read_bytes())  # a file that is mapped cannot be written over on Windows
     tensors[name].view(-1)[3] = value
     save_file(tensors, path)
     with pytest.raises(SourceError, match=name):
@@ -407,7 +407,7 @@ def test_weights_that_are_not_finite_are_named(source: Path, tmp_path: Path, nam
 def test_a_weight_with_a_flipped_bit_in_its_exponent_is_named(source: Path, tmp_path: Path, value: float) -> None:
     """Beside it everything else vanishes: its error would be 0 of infinity, or no number, and over no limit."""
     path = source / "model-00001-of-00003.safetensors"
-    tensors = load_file(path)
+    tensors = load(path.read_bytes())  # a file that is mapped cannot be written over on Windows
     tensors["model.decoder.embed_tokens.weight"].view(-1)[3] = value
     save_file(tensors, path)
     with pytest.raises(SourceError, match=r"`model\.decoder\.embed_tokens\.weight` in .* far too large"):
@@ -576,7 +576,7 @@ def test_a_manifest_that_says_what_is_not_so_does_not_verify(
     manifest = read_manifest(output)
     name = "model.decoder.layers.1.experts.down_proj"
     tensors = dict(manifest.tensors) | {name: replace(manifest.tensors[name], **change)}
-    (output / "quant.json").write_text(replace(manifest, tensors=tensors).to_text())
+    (output / "quant.json").write_bytes(replace(manifest, tensors=tensors).to_text().encode())
     (problem,) = [checked.problem for checked in verify(output) if checked.problem]
     assert words in problem
 
@@ -653,7 +653,7 @@ def test_a_shard_that_was_written_with_values_that_are_not_finite_does_not_verif
     manifest = read_manifest(output)
     digest = hashlib.sha256(damaged).hexdigest()
     shards = dict(manifest.shards) | {path.name: replace(manifest.shards[path.name], sha256=digest)}
-    (output / "quant.json").write_text(replace(manifest, shards=shards).to_text())
+    (output / "quant.json").write_bytes(replace(manifest, shards=shards).to_text().encode())
     problems = [checked.problem for checked in verify(output) if checked.problem]
     assert problems == [f"`{path.name}` holds values that are not finite, in `{part}`"]
 

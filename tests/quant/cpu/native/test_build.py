@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 
 from quant.cpu.native import build
 from quant.cpu.native.build import BuildError, build_library, cache_dir, compiler
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is compiled on Windows")
 
 
 def stand_in(folder: Path, name: str, script: str) -> str:
