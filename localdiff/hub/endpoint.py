@@ -10,14 +10,18 @@ import os
 import re
 import stat
 import threading
+from typing import Any
 from urllib.parse import urlsplit
 
+from localdiff import __version__
 from localdiff.errors import UsageError, without_password
 
 PUBLIC_ENDPOINT = "https://huggingface.co"
 """The Hub itself; any other endpoint is a mirror."""
 ADDRESS = "it is `https://HOST` or `http://HOST:PORT`; without it the Hub itself is asked"
 """The hint for an endpoint that is no address."""
+US: dict[str, Any] = {"library_name": "localdiff", "library_version": __version__}
+"""Who asks, for every function of the client that tells the Hub."""
 _MAX_TOKEN = 100_000
 _TIME_LIMITS = ("HF_HUB_ETAG_TIMEOUT", "HF_HUB_DOWNLOAD_TIMEOUT")
 

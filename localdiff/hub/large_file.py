@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from localdiff.errors import WeightsError
 from localdiff.hub.cache import delete, folder_of, size_of, unfinished_file
+from localdiff.hub.endpoint import US
 from localdiff.hub.problems import deleted, is_of_the_network
 from quant.hashing import file_sha256
 
@@ -77,7 +78,7 @@ class LargeFile:
         from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
 
         wanted: dict[str, Any] = {"repo_id": self.repository, "filename": self.name, "revision": self.revision}
-        seen = hf_hub_download(**wanted, library_name="localdiff", dry_run=True)
+        seen = hf_hub_download(**wanted, **US, dry_run=True)
         asked = self._asked() if seen.will_download else None
         # Some mirrors have other names for what they store: the client would not find it by this one, and fetches it.
         by_client = asked is not None and asked.etag != self.sha256
@@ -90,7 +91,7 @@ class LargeFile:
             place = folder / "blobs" / self.sha256 if has_links else Path(seen.local_path)
             with WeakFileLock(lock):
                 self._fetch(asked, folder / "blobs", place)
-        path = Path(hf_hub_download(**wanted, library_name="localdiff", tqdm_class=self.bar))
+        path = Path(hf_hub_download(**wanted, **US, tqdm_class=self.bar))
         if by_client and self.hashed and file_sha256(path) != self.sha256:
             delete(path)
             raise self._damaged()
@@ -112,7 +113,7 @@ class LargeFile:
         from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
         # A server that compresses what it sends has no ranges.
-        return build_hf_headers(library_name="localdiff") | {"Accept-Encoding": "identity"}
+        return build_hf_headers(**US) | {"Accept-Encoding": "identity"}
 
     def _fetch(self, asked: HfFileMetadata, folder: Path, place: Path) -> None:
         """Have it in its place; until it is whole, it lies in the folder."""

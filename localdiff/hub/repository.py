@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from localdiff.checkpoint_files import CONFIG, MAX_SMALL, TEXT_FILES
 from localdiff.errors import WeightsError
 from localdiff.hub.cache import delete_hint, folder_of, is_sha256, linked_sha256, size_of, unfinished_file
-from localdiff.hub.endpoint import prepare_client, shown
+from localdiff.hub.endpoint import US, prepare_client, shown
 from localdiff.hub.problems import UnreachableError, another_commit, explain, not_downloaded, not_the_hub
 from localdiff.hub.retries import WAITS, with_retries
 from localdiff.model_reference import KINDS
@@ -167,7 +167,7 @@ class Repository:
         url = hf_hub_url(self.name, name, revision=self.commit)
 
         def get() -> bytes:
-            headers = build_hf_headers(library_name="localdiff")
+            headers = build_hf_headers(**US)
             headers |= {"Accept-Encoding": "identity", "Range": f"bytes={start}-{start + count - 1}"}
             content = bytearray()
             with get_session().stream("GET", url, headers=headers, timeout=_TIMEOUT) as response:
@@ -237,7 +237,7 @@ def model_info(
     """
     from huggingface_hub import HfApi
 
-    api = HfApi(library_name="localdiff")
+    api = HfApi(**US)
     try:
         return api.model_info(reference, revision=revision, files_metadata=files_metadata, timeout=timeout)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -23,6 +23,7 @@ from typing import Any, TextIO
 
 from localdiff.errors import LocaldiffError, without_password
 from localdiff.hub.cache import delete_abandoned
+from localdiff.hub.endpoint import US
 from localdiff.hub.large_file import LargeFile, wait_out_outages
 from localdiff.hub.problems import not_the_hub
 from localdiff.hub.retries import FAILURES, with_retries
@@ -170,7 +171,7 @@ def _download(request: dict[str, Any], bar: type) -> Path:
                 request["name"],
                 revision=request["revision"],
                 local_dir=request["directory"],
-                library_name="localdiff",
+                **US,
                 tqdm_class=bar,
             )
         )

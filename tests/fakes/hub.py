@@ -87,6 +87,7 @@ class Hub:
 
     Attributes:
         kept_waiting: names of the files for which clients have waited in vain.
+        user_agents: who has asked.
     """
 
     url: str
@@ -94,6 +95,7 @@ class Hub:
     requests: list[str] = field(default_factory=list)
     sent: int = 0
     kept_waiting: list[str] = field(default_factory=list)
+    user_agents: set[str] = field(default_factory=set)
 
     def fetched(self) -> list[str]:
         """Names of the large files of which all or the rest was asked for, in order."""
@@ -125,6 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
         if path.startswith("xet/"):
             _, version, kind, name = path.split("/")
             return self._xet(version, kind, name)
+        self.hub.user_agents.add(self.headers["User-Agent"])
         start = self._range()
         if not (path.startswith("cdn/") and start is not None and self._last() is not None):
             self.hub.requests.append(f"{self.command} {path}")

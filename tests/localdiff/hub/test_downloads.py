@@ -23,6 +23,7 @@ import pytest
 from huggingface_hub import file_download
 from huggingface_hub.utils._xet_progress_reporting import XetDownloadProgressReporter
 
+from localdiff import __version__
 from localdiff.errors import LocaldiffError, WeightsError
 from localdiff.hub.cache import linked_sha256, unfinished_file
 from localdiff.hub.downloads import Downloads
@@ -78,6 +79,15 @@ def test_files_come_in_order_and_are_in_the_shared_cache(server: Hub, log: Downl
     assert server.fetched() == [FIRST, SECOND]
     # and from now on nothing needs to be fetched
     assert look_up("owner/model").files[FIRST].local_path == snapshot / FIRST
+
+
+def test_the_hub_is_told_who_asks(server: Hub, log: DownloadLog) -> None:
+    repository = look_up("owner/model")
+    repository.read_start(FIRST, 8)
+    with Downloads(repository, log) as downloads:
+        for name in ("config.json", FIRST):
+            downloads.wait(name)
+    assert {agent.partition(";")[0] for agent in server.user_agents} == {f"localdiff/{__version__}"}
 
 
 def test_files_of_a_directory_of_our_own_are_not_in_the_cache(server: Hub, log: DownloadLog, tmp_path: Path) -> None:
