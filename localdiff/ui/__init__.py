@@ -10,6 +10,7 @@
     standard_streams                        that nothing is lost there, on full disks and pipes that do not block
     status, progress, rate                  one line that moves and the log above it, bars, time that is left
     terminal, console                       what is known of a terminal; that of Windows
+    console_keys                            the keys of the latter
     terminal_guard, terminal_signals        how it is restored, whatever ends the process
     progress_terminal                       the same where bars are drawn
     interrupt, question                     Ctrl-C while a model is loaded or answers; yes or no

@@ -17,6 +17,8 @@ from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from localdiff.ui.console import is_terminal
+from localdiff.ui.console_keys import console_key
 from localdiff.ui.interrupt import Handler
 from localdiff.ui.output import Stream
 from localdiff.ui.region import CURSOR_OFF, ERASE_BELOW, ERASE_REST_OF_ROW, RESTORE, SYNC_OFF, SYNC_ON, WRAP_OFF
@@ -59,7 +61,7 @@ _KEYS: Final = {
 
 def can_play(keyboard: TextIO | None, screen: Stream) -> bool:
     """Whether keys can be read from one stream and a moving picture be drawn on the other."""
-    return sys.platform != "win32" and keyboard is not None and keyboard.isatty() and screen.moving
+    return keyboard is not None and is_terminal(keyboard) and screen.moving
 
 
 class ReplayScreen:
@@ -120,6 +122,8 @@ class ReplayScreen:
 
     def key(self, timeout: float | None) -> str | None:
         """The next key by name, or None after `timeout` seconds, or when the terminal has changed."""
+        if sys.platform == "win32":
+            return self._console_key(timeout)
         keyboard = self._keyboard.fileno()
         ready, _, _ = select.select([keyboard, self._wake_read], [], [], timeout)
         if self._wake_read in ready:
@@ -139,6 +143,14 @@ class ReplayScreen:
         text = data.decode("utf-8", "replace")
         return _KEYS.get(text, text)
 
+    def _console_key(self, timeout: float | None) -> str | None:
+        """As `key`; no signal tells that the window has another size."""
+        size = self.size
+        key = console_key(timeout, lambda: self.size != size)
+        if self.size != size:
+            self._rows = None
+        return key
+
     def _take(self) -> None:
         while not self._sets_modes():
             pass
@@ -148,6 +160,7 @@ class ReplayScreen:
     def _sets_modes(self) -> bool:
         """Set up the keyboard; in the background this stops the process, and is to be tried again once it goes on."""
         if sys.platform == "win32":
+            self._modes = ["as they are"]  # a console shows no key that a program takes at once
             return True
         keyboard = self._keyboard.fileno()
         self._modes = list(termios.tcgetattr(keyboard))
@@ -161,6 +174,10 @@ class ReplayScreen:
 
     def _give_back(self) -> None:
         if sys.platform == "win32":
+            if self._modes:
+                self._modes = []
+                with suppress(OSError):  # its window is closed
+                    self._write(RESTORE + ALTERNATE_OFF + RESTORE)
             return
         # They are forgotten once they are set again: Ctrl-C may come before, and the next call is to set them. After a
         # Ctrl-Z in between, there are new ones.

@@ -26,6 +26,7 @@ import runpy
 import select
 import signal
 import sys
+import tty
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -93,9 +94,19 @@ class Kernel32:
 
 
 class Msvcrt(ModuleType):
-    """The functions of `msvcrt` that are called."""
+    """The functions of `msvcrt` that are called; the keyboard sends a byte for each part of a key."""
 
     LK_NBLCK = 2
+    _is_read = False
+
+    def kbhit(self) -> bool:
+        if not self._is_read:
+            tty.setcbreak(0)
+            self._is_read = True
+        return bool(select.select([0], [], [], 0)[0])
+
+    def getwch(self) -> str:
+        return os.read(0, 1).decode("latin-1")
 
     def get_osfhandle(self, descriptor: int) -> int:
         os.fstat(descriptor)

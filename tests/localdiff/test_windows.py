@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from localdiff.ui.region import RESTORE, SYNC_ON
+from localdiff.ui.replay_screen import ALTERNATE_OFF
 from tests.fakes.windows import BREAK
 from tests.screens.processes import ROOT, TIMEOUT, command, environment, terminal
 
@@ -87,6 +88,25 @@ def test_the_canvas_is_drawn_in_a_console_whose_mode_is_put_back(tmp_path: Path)
     assert run.finish() == 0, run.lines()
     assert run.raw.rfind(RESTORE.encode()) > run.raw.rfind(SYNC_ON.encode()) > 0
     assert modes.read_text().split() == ["0x0007", "0x0003"], "escape codes on, and as it was"
+
+
+def test_a_replay_plays_and_takes_the_keys_of_a_console() -> None:
+    run = terminal("replay", "example", "--speed", "0.01", under=WINDOWS, columns=100, rows=24)
+    run.wait_for("block 1/")
+    for keys, words in (
+        (b" ", " paused "),
+        (b"\xe0O", " at the end "),
+        (b"\xe0G", "block 1/≤11 · step  0/"),
+        (b"\xe0M\xe0S\xe0", "block 1/≤11 · step  1/"),
+        (b"\x00P", "block 2/"),
+    ):
+        run.type(keys)
+        run.wait_for(words)
+    run.resize(60, 20)
+    run.wait_for_bytes(b"\x1b[20;1H")
+    run.type(b"q")
+    assert run.finish() == 0
+    assert ALTERNATE_OFF.encode() in run.raw[-60:] and not run.screen.cursor.hidden
 
 
 def test_nothing_is_drawn_in_a_console_that_knows_no_escape_codes() -> None:
