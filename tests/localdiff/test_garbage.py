@@ -39,7 +39,7 @@ def test_somebody_elses_process_collects_its_garbage_as_ever() -> None:
     before = gc.get_freeze_count()
     with importing():
         assert gc.isenabled()
-    assert gc.get_freeze_count() == before
+    assert gc.get_freeze_count() <= before, "what is frozen may still be freed"
 
 
 def test_a_model_that_is_there_when_something_is_imported_again_is_collected() -> None:
