@@ -193,6 +193,10 @@ class ReplayScreen:
     def _write(self, text: str) -> None:
         """Write past the stream's buffer, which a signal handler must not re-enter."""
         data = memoryview(text.encode(self._screen.encoding or "utf-8", "replace"))
+        if sys.platform == "win32":  # a console takes what comes by its descriptor for bytes of an old code page
+            self._screen.buffer.write(data)
+            self._screen.buffer.flush()
+            return
         while data:
             data = data[os.write(self._screen.fileno(), data) :]
 

@@ -2,9 +2,9 @@
 
 What modules of `localdiff` and `quant` import is not what is there, but what Python has on Windows: `sys.platform` and
 `os.name`, no `termios` and the like, no signals of job control, `select` for sockets alone, a console behind every
-terminal whose escape codes are off, locks of `msvcrt`. All modules, the library's too, find that a file which is open
-cannot be renamed, replaced or deleted, that nothing replaces a directory, and that pipes are in cp1252. Paths stay
-those of this system.
+terminal whose escape codes are off, and which takes bytes for characters of cp437, locks of `msvcrt`. All modules, the
+library's too, find that a file which is open cannot be renamed, replaced or deleted, that nothing replaces a
+directory, and that pipes are in cp1252. Paths stay those of this system.
 
 It changes the whole process, for good. Variables say what differs between machines, and where to look:
 
@@ -123,7 +123,7 @@ def install(env: Mapping[str, str] = os.environ) -> None:
     """Make this process one on Windows; modules of the tree that are loaded already stay as they are."""
     kernel = Kernel32(env)
     disguised = {
-        "os": Disguised(os, {"name": "nt"}),
+        "os": Disguised(os, {"name": "nt", "write": _write}),
         "sys": Disguised(sys, {"platform": "win32"}),
         "signal": Disguised(signal, {"SIGBREAK": BREAK, "CTRL_C_EVENT": 0, "CTRL_BREAK_EVENT": 1}),
         "select": Disguised(select, {"select": _select}),
@@ -150,6 +150,12 @@ def install(env: Mapping[str, str] = os.environ) -> None:
 
 def _select(readable: Any, writable: Any, _exceptional: Any, _timeout: float | None = None) -> Any:
     raise OSError(errno.ENOTSOCK, "An operation was attempted on something that is not a socket", None, 10038)
+
+
+def _write(descriptor: int, data: bytes) -> int:
+    """A console is given characters by Python's streams, and whatever else writes bytes there means its code page."""
+    os.write(descriptor, bytes(data).decode("cp437").encode() if os.isatty(descriptor) else data)
+    return len(data)
 
 
 def _keep_open_files(busy: int) -> None:
