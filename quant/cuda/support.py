@@ -79,9 +79,10 @@ def forget_unloaded_kernels() -> None:
     modules = [module for name, module in [*sys.modules.items()] if name.endswith("_kernels")]
     functions = [value for module in modules for value in vars(module).values() if isinstance(value, jit.JITFunction)]
     for function in functions:
-        for kernels, *_ in function.device_caches.values():
-            for key in [key for key, kernel in kernels.items() if kernel.function is None]:
-                del kernels[key]
+        for kernels, *_ in [*function.device_caches.values()]:
+            for key, kernel in [*kernels.items()]:  # other threads may add some, or forget the same ones
+                if kernel.function is None:
+                    kernels.pop(key, None)
 
 
 @cache

@@ -257,10 +257,28 @@ def test_a_kernel_that_found_no_room_is_loaded_again(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "some.package.new_kernels", SimpleNamespace(kernel=function, COLUMNS=64))
     with pytest.raises(RuntimeError, match="out of memory"):
         kernel.run(kernel.function)
+    assert kernel.run(kernel.function) == (None,), "Triton launches it without any machine code"
     support.forget_unloaded_kernels()
     assert function.device_caches[0][0] == {"loaded": other}
     kernel = compiled()  # as from its file
     assert kernel.run is not None and kernel.function == 2 and not found
+
+
+def test_kernels_that_two_threads_forget_at_once_are_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    from triton.runtime import jit
+
+    class Unloaded:
+        @property
+        def function(self) -> None:
+            kernels.pop("first", None)  # as the other thread does meanwhile
+            kernels["new"] = SimpleNamespace(function=5)
+
+    kernels: dict[str, object] = {"first": Unloaded(), "second": Unloaded()}
+    function = object.__new__(jit.JITFunction)
+    function.device_caches = {0: (kernels, "further things")}
+    monkeypatch.setitem(sys.modules, "some.package.new_kernels", SimpleNamespace(kernel=function))
+    support.forget_unloaded_kernels()
+    assert [*kernels] == ["new"]
 
 
 def test_nothing_is_forgotten_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
