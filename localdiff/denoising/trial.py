@@ -19,7 +19,7 @@ from localdiff.denoising.denoiser import Denoiser
 from localdiff.errors import WeightsError, is_out_of_memory
 from localdiff.load_progress import LoadProgress, tell_nobody
 from quant.cuda.parity import Expectation
-from quant.cuda.support import exclude, readmit
+from quant.cuda.support import exclude, forget_unloaded_kernels, readmit
 from quant.cuda.timed import give_up_timed
 
 _log = logging.getLogger(__name__)
@@ -50,6 +50,7 @@ def try_kernels(
         except Exception as error:  # of a compiler, of a launch, or results that are no numbers: they share no class
             devices = {device, *(expectation.device for expectation in expectations)}  # of a model on several GPUs
             if is_out_of_memory(error) or not all(map(_still_works, devices)):
+                forget_unloaded_kernels()  # the next model may find room for them
                 raise
             if give_up_timed():
                 _log.warning(

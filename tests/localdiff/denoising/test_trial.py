@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pytest
 import torch
 
-from localdiff.denoising import Denoiser, StepPath, compare_kernels, try_kernels
+from localdiff.denoising import Denoiser, StepPath, compare_kernels, trial, try_kernels
 from localdiff.denoising.static.program import Program
 from localdiff.engine import Engine, opening
 from localdiff.errors import WeightsError
@@ -184,14 +184,18 @@ def test_numbers_that_only_kernels_lack_are_theirs(
         torch.OutOfMemoryError("CUDA out of memory"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
         RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"),
+        RuntimeError("Triton Error [CUDA]: out of memory"),
     ],
-    ids=["torch", "cuBLAS", "cuBLAS at its start"],
+    ids=["torch", "cuBLAS", "cuBLAS at its start", "Triton"],
 )
 def test_too_little_memory_is_not_a_kernels_fault(error: RuntimeError, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is it one of the next model's, whose kernels are loaded anew."""
+    forgotten: list[bool] = []
+    monkeypatch.setattr(trial, "forget_unloaded_kernels", lambda: forgotten.append(True))
     failing(error, monkeypatch)
     with pytest.raises(type(error)):
         load()
-    assert why_unsupported(CPU) is None
+    assert why_unsupported(CPU) is None and forgotten
 
 
 @pytest.mark.parametrize("where", ["step", "module"])
