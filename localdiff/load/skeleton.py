@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from localdiff.adapter import Adapter
 from localdiff.errors import ResourceError, WeightsError
+from localdiff.identity import PUBLISHED
 from localdiff.load.matching import match_tensors
 from localdiff.load.placement import Demand, LayerDemand, Placement
 from localdiff.load.stored import StoredWeights
@@ -68,7 +69,8 @@ class Skeleton:
         try:
             matching = match_tensors(network, weights.shapes)
         except WeightsError as error:
-            if weights.checkpoint.config().get("quantization_config"):  # of AWQ, FP8, MLX and others
+            is_read = weights.recipe != PUBLISHED  # as bitsandbytes' 4-bit layers are, and not AWQ, FP8, MLX and others
+            if not is_read and weights.checkpoint.config().get("quantization_config"):
                 raise WeightsError(error.message, _OTHER_FORM) from error
             raise
         if skipped := matching.skipped():

@@ -301,6 +301,16 @@ class TestBitsandbytes:
         assert engine.identity.recipe == "bitsandbytes"
         assert isinstance(list(engine.generate(PROMPT, OPTIONS))[-1], RunFinished)
 
+    def test_one_that_lacks_a_tensor_is_not_called_a_form_that_is_not_read(self, written: Path) -> None:
+        tensors, config = load_file(written / "model.safetensors"), written / "config.json"
+        del tensors["model.decoder.norm.weight"]
+        save_file(tensors, written / "model.safetensors")
+        method = {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
+        config.write_text(json.dumps(json.loads(config.read_text()) | method))
+        error = refusal(written)
+        assert error.message == "the checkpoint lacks `model.decoder.norm.weight`"
+        assert error.hint == "the weights and `config.json` do not belong together"
+
     def test_a_description_that_cannot_be_read(self, written: Path) -> None:
         tensors = load_file(written / "model.safetensors")
         name = next(name for name in tensors if "quant_state" in name)
