@@ -40,12 +40,13 @@ if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-# Windows has no pseudo-terminals, nor what these import to control them.
+# Windows has no pseudo-terminals, nor what these import to control them, and not the signals of a terminal.
 if sys.platform == "win32":
     collect_ignore = [
         "localdiff/chat/test_chat_pty.py",
         "localdiff/chat/test_typeahead.py",
         "localdiff/commands/quantize/test_killed.py",
+        "localdiff/commands/test_stopped.py",
         "localdiff/test_windows.py",
         "localdiff/ui/test_interrupted_terminal.py",
         "localdiff/ui/test_jobs_pty.py",

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,8 +24,10 @@ from localdiff.cli.problems import worded
 from localdiff.errors import ResourceError, TraceError, WeightsError
 from quant.errors import DamagedError
 from tests.fakes.engine import ScriptedEngine
-from tests.screens.forked import Fork
 from tests.screens.processes import ROOT, TIMEOUT, Cli, command, environment, process
+
+if TYPE_CHECKING or sys.platform != "win32":
+    from tests.screens.forked import Fork
 
 
 def test_python_m_localdiff_is_localdiff() -> None:
@@ -586,6 +588,7 @@ def test_a_second_request_to_end_does_not_end_what_restores_the_terminal_unless_
     assert restored == ([] if is_late and (first, second) != ("SIGHUP", "SIGHUP") else [True])
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no forks")
 def test_streams_that_are_closed(tmp_path: Path) -> None:
     def without_streams(*arguments: str) -> tuple[str, int]:
         streams = [None, None, subprocess.PIPE]
@@ -603,6 +606,7 @@ def test_streams_that_are_closed(tmp_path: Path) -> None:
     assert without_streams("-o", str(kept), "--events", "-") == (refusal, 2)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no forks")
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

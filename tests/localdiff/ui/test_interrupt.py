@@ -176,9 +176,11 @@ def test_an_interrupt_in_what_is_called_from_there_waits_until_that_is_over() ->
     assert went_on
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_an_end_that_a_library_drops_is_not_lost(number: int) -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no hangups")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_an_end_that_a_library_drops_is_not_lost(name: str) -> None:
     """As `kill` and a hangup are handled in a command, the latter once."""
+    number: int = getattr(signal, name)
 
     def end(_number: int, _frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_IGN)
