@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import sys
+import threading
 import warnings
 
 import torch
@@ -30,10 +31,13 @@ _DRIVER_S_CUDA = re.compile(r"found version (\d+)\d{3}\b")
 """The major version of CUDA that a driver is for, where torch refuses it: 12 of `12020`."""
 _ARCHITECTURE = re.compile(r"(sm|compute)_(\d+)[af]?")
 
+_quiet = threading.Lock()
+"""All threads share the filters of warnings: of two that change them at once, one would leave its own there."""
+
 
 def seen_gpus() -> tuple[torch.device, ...]:
     """The CUDA devices that torch sees, in its order; none where the driver is broken or too old."""
-    with warnings.catch_warnings():
+    with _quiet, warnings.catch_warnings():
         # Torch warns of a driver that is too old, and of each GPU that it has no code for, in twenty lines, although
         # another one may be used: `why_unseen` and `why_unusable` have a sentence for those who need it.
         warnings.simplefilter("ignore", UserWarning)

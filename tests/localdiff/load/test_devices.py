@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,7 +30,7 @@ from localdiff.load import (
 from localdiff.load.stored import StoredWeights
 from localdiff.load.threads import SMALL
 from localdiff.load_progress import tell_nobody
-from quant.gpus import why_unseen, why_unusable
+from quant.gpus import seen_gpus, why_unseen, why_unusable
 from tests.checkpoints.layouts import Spec, write_checkpoint
 
 CPU = torch.device("cpu")
@@ -201,6 +203,32 @@ def test_what_torch_says_of_gpus_that_it_has_no_code_for_is_left_to_us(
         assert not shown
         torch.cuda.init()
         assert len(shown) == 1
+
+
+def test_two_threads_that_look_for_gpus_leave_warnings_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a program loads two models at once."""
+    both, first_is_done, inside = threading.Barrier(2, timeout=0.2), threading.Event(), list[threading.Thread]()
+
+    def is_available() -> bool:
+        inside.append(threading.current_thread())
+        with suppress(threading.BrokenBarrierError):  # where the second one waits for the first
+            both.wait()
+            if threading.current_thread() is inside[1]:
+                first_is_done.wait(10)
+        return False
+
+    def look() -> None:
+        seen_gpus()
+        first_is_done.set()
+
+    monkeypatch.setattr(torch.cuda, "is_available", is_available)
+    before = [*warnings.filters]
+    threads = [threading.Thread(target=look) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [*warnings.filters] == before
 
 
 def test_auto_may_use_every_other_gpu(gpus: Callable[[int], None]) -> None:
