@@ -204,8 +204,8 @@ class Engine:
             if is_out_of_memory(error):
                 from localdiff.load import release_cached_memory
 
-                # Torch gives back what it keeps before it raises this. Others cannot have it do so, such as Triton for a
-                # kernel of a new shape: the next run would meet the same, even if other programs gave some back.
+                # Torch gives back what it keeps before it raises this. Others cannot have it do so, such as Triton for
+                # a kernel of a new shape: the next run would meet the same, even if other programs gave some back.
                 with suppress(RuntimeError):  # of a graph that another thread is capturing
                     release_cached_memory()
             raise
