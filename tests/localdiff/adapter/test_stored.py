@@ -206,7 +206,8 @@ KEY = "base_model.model.model.decoder.layers.0.self_attn.q_proj.lora_A.weight"
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: t.pop(KEY), "without its lora_A"),
+        (lambda t: t.pop(KEY), "q_proj.lora_B.weight` without its lora_A"),
+        (lambda t: t.pop(KEY.replace("lora_A", "lora_B")), "q_proj.lora_A.weight` without its lora_B"),
         (lambda t: t.update({KEY: t[KEY][:, :-1].contiguous()}), "have the shapes"),
         (lambda t: t.update({KEY: t[KEY].to(torch.int32)}), "not a LoRA factor"),
         (lambda t: t.update({KEY.replace("lora_A.weight", "lora_magnitude_vector"): t[KEY]}), "not a LoRA factor"),
