@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from localdiff.load import release_cached_memory
+from localdiff.load import devices, release_cached_memory
 
 
 def test_without_a_gpu_there_is_nothing_to_give_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,9 +17,12 @@ def test_without_a_gpu_there_is_nothing_to_give_back(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("has_public_function", [True, False])
-def test_page_locked_memory_is_given_back_too(has_public_function: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_locked_memory_is_given_back_too_and_kernels_that_found_no_room_are_forgotten(
+    has_public_function: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given_back: list[str] = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(devices, "forget_unloaded_kernels", lambda: given_back.append("kernels"))
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: given_back.append("GPU"))
     if has_public_function:
         monkeypatch.setattr(torch.accelerator, "empty_host_cache", lambda: given_back.append("host"), raising=False)
@@ -27,4 +30,4 @@ def test_page_locked_memory_is_given_back_too(has_public_function: bool, monkeyp
         monkeypatch.delattr(torch.accelerator, "empty_host_cache", raising=False)
         monkeypatch.setattr(torch._C, "_host_emptyCache", lambda: given_back.append("host"), raising=False)
     release_cached_memory()
-    assert given_back == ["GPU", "host"]
+    assert given_back == ["kernels", "GPU", "host"]
