@@ -40,10 +40,13 @@ def test_own_files(env: dict[str, str], models: str, config: str, state: str | N
         assert paths.state_dir(env) == Path(state)
 
 
-def test_a_home_is_a_full_path() -> None:
+@pytest.mark.parametrize(("platform", "beginning"), [("linux", "`/`"), ("win32", "a drive, such as `C:\\`,")])
+def test_a_home_is_a_full_path(platform: str, beginning: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths.sys, "platform", platform)
     for where in (paths.models_dir, paths.config_dir, paths.state_dir):
-        with pytest.raises(UsageError, match="`LOCALDIFF_HOME=here` is not a full path"):
-            where({"HOME": "/h", "LOCALDIFF_HOME": "here"})
+        with pytest.raises(UsageError, match="`LOCALDIFF_HOME=here` is not a full path") as caught:
+            where({"HOME": "/h", "USERPROFILE": "/h", "LOCALDIFF_HOME": "here"})
+        assert caught.value.hint == f"it begins with {beginning} or `~`"
 
 
 def test_nobody_knows_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
