@@ -143,7 +143,7 @@ def _of_extra_words(words: str, context: typer.Context) -> str | None:
     command = context.info_name
     if command not in ("run", "chat"):
         return None
-    possible = [context.params.get("prompt")] if command == "run" else [words, words.split()[0]]
+    possible = [context.params.get("prompt")] if command == "run" else [words, *words.split()[:1]]
     if (model := next((word for word in possible if word is not None and _is_model(word)), None)) is not None:
         typed = f"localdiff {command} -m {shell_word(model)}"
         return f"a model is named with `-m`: `{typed if command == 'chat' else f'{typed} …'}`"

@@ -165,6 +165,7 @@ def test_help_of_run_says_what_each_limit_does(cli: Cli) -> None:
             "too many arguments: `hello`",
             'prompts are typed in the chat; `localdiff run "…"` answers a single one',
         ),
+        (["chat", " "], "too many arguments: ` `", "prompts are typed in the chat"),
         (["run", "a", "say 'hi'"], "too many arguments: `say 'hi'`", "a prompt of several words needs quotes"),
         (["replay", "a", "b"], "too many arguments: `b`", "`localdiff replay --help` shows what it takes"),
         (["Why is the sky blue?"], "no such command `Why is the sky blue?`", '`localdiff run "…"` answers a prompt'),
