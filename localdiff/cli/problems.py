@@ -36,11 +36,12 @@ _LIMITS = {errno.EFBIG, errno.EDQUOT}
 _NO_TEMPORARY = "No usable temporary directory"
 """How the error of `tempfile` begins, for example in a container whose disk is read-only."""
 
-_EXTRA = re.compile(r"got unexpected extra argument.*? \((.+)\)$", re.DOTALL)
+_EXTRA = re.compile(r"got unexpected extra argument.*? \((.*)\)$", re.DOTALL)
 _CHOICE = re.compile(r"(['\"])(.*)\1 is not one of (.+)$")
-_QUOTED = re.compile(r"(?<!\S)'([^'`]+)'(?=[\s,?]|$)")
+_QUOTED = re.compile(r"^(no such command|option) (['\"])(.*)\2")
 """What the parser puts into quotes, where all other messages have back-ticks."""
-_IN_TICKS = r"`\1`"
+_EMPTY = "''"
+"""How an argument of no character was typed."""
 
 _NUMBERS = {"int_parsing": "a whole number", "int_from_float": "a whole number", "float_parsing": "a number"}
 """pydantic's error types for text that is not a number → what is expected."""
@@ -105,7 +106,7 @@ def _usage(error: typer.TyperException) -> UsageError:
     message = message.rstrip(".")
     message = message[:1].lower() + message[1:]
     extra, choice = _EXTRA.match(message), _CHOICE.match(message)
-    message = _QUOTED.sub(_IN_TICKS, message) if extra is None else f"too many arguments: `{extra[1]}`"
+    message = _QUOTED.sub(r"\1 `\3`", message) if extra is None else f"too many arguments: `{extra[1] or _EMPTY}`"
     is_unknown_command = message.startswith("no such command")
     if (parameter := getattr(error, "param", None)) is not None:
         name = max(parameter.opts, key=len)
@@ -116,13 +117,13 @@ def _usage(error: typer.TyperException) -> UsageError:
             message = f"`{name} {text}` should be {kind}"
         elif choice is not None:
             choices = ", ".join(re.findall("'(.+?)'", choice[3]))
-            message = f"`{name} {choice[2]}` should be one of {choices}"
+            message = f"`{name} {choice[2] or _EMPTY}` should be one of {choices}"
         else:
             message = f"`{name}`: {message}" if message else f"`{name}` is missing"
     context = getattr(error, "ctx", None)
     hint = f"`{context.command_path if context else 'localdiff'} --help` shows what it takes"
     if suggestion:
-        hint = f"did you mean {_QUOTED.sub(_IN_TICKS, suggestion)}"
+        hint = "did you mean " + suggestion.replace("'", "`")
     elif possible := _longer_options(error) or _similar_options(error):
         hint = f"did you mean {' or '.join(f'`{name}`' for name in sorted(possible))}?"
     elif (option := _run_option(error)) is not None:
@@ -197,5 +198,5 @@ def _no_number(error: typer.TyperException) -> tuple[str, str] | None:
     for detail in details() if callable(details) else ():
         kind = _NUMBERS.get(detail.get("type"))
         if kind is not None:
-            return printable(str(detail.get("input"))), kind
+            return printable(str(detail.get("input"))) or _EMPTY, kind
     return None

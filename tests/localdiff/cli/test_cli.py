@@ -166,10 +166,13 @@ def test_help_of_run_says_what_each_limit_does(cli: Cli) -> None:
             'prompts are typed in the chat; `localdiff run "…"` answers a single one',
         ),
         (["chat", " "], "too many arguments: ` `", "prompts are typed in the chat"),
+        (["chat", ""], "too many arguments: `''`", "prompts are typed in the chat"),
         (["run", "a", "say 'hi'"], "too many arguments: `say 'hi'`", "a prompt of several words needs quotes"),
         (["replay", "a", "b"], "too many arguments: `b`", "`localdiff replay --help` shows what it takes"),
         (["Why is the sky blue?"], "no such command `Why is the sky blue?`", '`localdiff run "…"` answers a prompt'),
         (["Why", "is"], "no such command `Why`", '`localdiff run "…"` answers a prompt; `localdiff --help` lists the'),
+        (["It's, 'so' odd"], "no such command `It's, 'so' odd`", '`localdiff run "…"` answers a prompt'),
+        (["a `b`"], "no such command `a `b``", '`localdiff run "…"` answers a prompt'),
         (["rum"], "no such command `rum`", "did you mean `run`?"),
         (
             ["config", "get", "model"],
@@ -183,6 +186,8 @@ def test_help_of_run_says_what_each_limit_does(cli: Cli) -> None:
         ),
         (["trace", "show"], "no such command `show`", "`localdiff trace --help` shows what it takes"),
         (["run", "--steps", "many", "hi"], "`--steps many` should be a whole number", "`localdiff run --help`"),
+        (["run", "--steps=", "hi"], "`--steps ''` should be a whole number", "`localdiff run --help`"),
+        (["run", "--noise=", "hi"], "`--noise ''` should be one of seeded, reference", "`localdiff run --help`"),
         (["run", "--t-min", "low", "hi"], "`--t-min low` should be a number", "`localdiff run --help`"),
         (
             ["run", "--noise", "pink", "hi"],
