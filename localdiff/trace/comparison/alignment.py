@@ -7,17 +7,21 @@ rows are found first, and single tokens only in what lies between.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from difflib import Match, SequenceMatcher
+from math import isqrt
 
 _ROW = 4
-_MOST_PAIRS = 4_000_000
-"""Of tokens that are compared one by one, as those of two stretches of 2,000; more are taken to have none in common."""
+_AT_ONCE = 2000
+"""Tokens that are compared one by one with as many others, or more with fewer: four million pairs."""
 
 
 def common_runs(one: Sequence[str], other: Sequence[str]) -> list[Match]:
-    """Where each run of tokens that both have starts in either, and its length; the last one is empty, at both ends."""
-    if _can_pair(one, other):
+    """Where each run of tokens that both have starts in either, and its length; the last one is empty, at both ends.
+
+    In long replies one may begin right behind another.
+    """
+    if _size(one, other) <= _AT_ONCE:
         return SequenceMatcher(a=one, b=other, autojunk=False).get_matching_blocks()
     rows = [list(zip(*(tokens[start:] for start in range(_ROW)), strict=False)) for tokens in (one, other)]
     # Rows that are more than 1 % of all, as in a reply that repeats itself, are left out, or they would take as long.
@@ -28,13 +32,21 @@ def common_runs(one: Sequence[str], other: Sequence[str]) -> list[Match]:
     for match in [*longer, Match(len(one), len(other), 0)]:
         taken = max(a - match.a, b - match.b, 0)  # the first tokens of a row may be the last ones of the run before
         run = Match(match.a + taken, match.b + taken, match.size - taken)
-        between = one[a : run.a], other[b : run.b]
-        if _can_pair(*between):
-            runs += [Match(a + i, b + k, size) for i, k, size in common_runs(*between)[:-1]]
+        runs += [Match(a + i, b + k, size) for i, k, size in _between(one[a : run.a], other[b : run.b])]
         runs.append(run)
         a, b = run.a + run.size, run.b + run.size
     return runs
 
 
-def _can_pair(one: Sequence[str], other: Sequence[str]) -> bool:
-    return len(one) * len(other) <= _MOST_PAIRS
+def _between(one: Sequence[str], other: Sequence[str]) -> Iterator[Match]:
+    """Runs of what lies between rows; of much of it each piece is compared only with the one at the same place."""
+    pieces = _size(one, other) // _AT_ONCE + 1
+    for piece in range(pieces):
+        a, a_end = (len(one) * edge // pieces for edge in (piece, piece + 1))
+        b, b_end = (len(other) * edge // pieces for edge in (piece, piece + 1))
+        matcher = SequenceMatcher(a=one[a:a_end], b=other[b:b_end], autojunk=False)
+        yield from (Match(a + i, b + k, size) for i, k, size in matcher.get_matching_blocks()[:-1])
+
+
+def _size(one: Sequence[str], other: Sequence[str]) -> int:
+    return isqrt(len(one) * len(other))

@@ -53,3 +53,9 @@ def test_replies_of_32000_tokens_take_seconds(other: list[str]) -> None:
     start = time.process_time()
     common_runs(reply(32000, 1), other)
     assert time.process_time() - start < 5
+
+
+def test_replies_that_repeat_themselves_and_begin_differently_are_not_wholly_different() -> None:
+    one = reply(50, 1) * 100
+    runs = common_runs(one, [" else", *one])
+    assert sum(run.size for run in runs) > 0.99 * len(one)
