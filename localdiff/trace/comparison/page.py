@@ -70,11 +70,12 @@ def _text(side: int, stretches: Sequence[Stretch]) -> str:
     """The reply with what differs marked."""
     parts: list[str] = []
     for stretch in stretches:
-        text = markup.safe("".join(stretch.pieces[side]))
-        if not text:
-            continue
-        kind = {"same": "", "changed": "changed"}.get(stretch.change, "only")
-        parts.append(f'<mark class="{kind}">{text}</mark>' if kind else text)
+        pieces = stretch.pieces[side]
+        shared = min(map(len, stretch.pieces))  # the surplus of a longer one is in it alone, as it is counted
+        first = "" if stretch.change == "same" else "changed"
+        for kind, text in ((first, "".join(pieces[:shared])), ("only", "".join(pieces[shared:]))):
+            if text:
+                parts.append(f'<mark class="{kind}">{markup.safe(text)}</mark>' if kind else markup.safe(text))
     body = f'<p class="prose">{"".join(parts)}</p>' if parts else '<p class="quiet">nothing</p>'
     return f'<div class="text"><h3>{"AB"[side]}</h3>{body}</div>'
 

@@ -255,6 +255,19 @@ def test_the_page_says_the_same_as_the_report() -> None:
         assert said in words, words
 
 
+def test_as_many_tokens_are_marked_as_are_counted() -> None:
+    other = condensed(blocks=1, steps=4, length=24, seed=5)
+    comparison = compare(A, other)
+    page = diff_page(A, other, comparison, ("a.jsonl", "b.jsonl"))
+    marks = re.findall(r'<mark class="(\w+)">([^<]*)</mark>', page.partition('<div class="sides texts">')[2])
+    marked = {kind: sum(len(text.split()) for which, text in marks if which == kind) for kind in ("changed", "only")}
+    alone = comparison.count("only in A") + comparison.count("only in B")
+    assert marked == {"changed": 2 * comparison.count("changed"), "only": alone}
+    assert any(
+        stretch.change == "changed" and len(set(map(len, stretch.pieces))) > 1 for stretch in comparison.stretches
+    )
+
+
 def test_report_and_page_have_the_same_columns_of_figures() -> None:
     text, page = (form(A, B, compare(A, B), ("a.jsonl", "b.jsonl")) for form in (report, diff_page))
     assert "   steps  passes incl. commits  tokens  seconds  tok/s  tokens per step\n" in text
