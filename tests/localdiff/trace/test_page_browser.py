@@ -378,11 +378,13 @@ def test_a_box_has_the_first_of_many_probable_tokens(show: Show) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("width", "rows"), [(1280, 1), (800, 2), (390, 3)])
-def test_cards_fill_their_rows(show: Show, width: int, rows: int) -> None:
-    browser = show(TRACE, width=width, height=900)
-    tops = browser.evaluate("[...document.querySelectorAll('.cards > div')].map((card) => card.offsetTop)")
-    assert [tops.count(top) for top in sorted(set(tops))] == [6 // rows] * rows
+@pytest.mark.parametrize(("width", "rows", "rows_of_killed"), [(1280, 1, 1), (800, 2, 1), (390, 3, 2)])
+def test_cards_fill_their_rows(show: Show, width: int, rows: int, rows_of_killed: int) -> None:
+    killed = dataclasses.replace(TRACE, events=TRACE.events[:-1])
+    for trace, cards, expected in ((TRACE, 6, rows), (killed, 4, rows_of_killed)):
+        browser = show(trace, width=width, height=900)
+        tops = browser.evaluate("[...document.querySelectorAll('.cards > div')].map((card) => card.offsetTop)")
+        assert [tops.count(top) for top in sorted(set(tops))] == [cards // expected] * expected
 
 
 @pytest.mark.slow
