@@ -185,7 +185,8 @@ class Locked {
     this.tokens = [];
     this.most = Math.max(1, ...run.blocks.map((block) => block.count));
     last.textContent = `step ${this.most}`;
-    element.replaceChildren(...run.blocks.filter((block) => block.final).map((block) => this.paragraph(block)));
+    const committed = run.blocks.filter((block) => block.final).map((block) => this.paragraph(block));
+    element.replaceChildren(...(committed.length ? committed : ["nothing"]));
     element.addEventListener("click", (event) => {
       const token = this.tokenOf(event.target);
       if (token) jump(run.blocks.indexOf(token.block), this.stepOf(token), token.position);

@@ -426,6 +426,13 @@ def test_bytes_are_shown_as_their_character_and_padding_as_a_dot(show: Show) -> 
 
 
 @pytest.mark.slow
+def test_where_no_block_was_committed_nothing_locked_in(show: Show) -> None:
+    first = next(place for place, event in enumerate(TRACE.events) if isinstance(event, BlockCommitted))
+    browser = show(dataclasses.replace(TRACE, events=TRACE.events[:first]))
+    assert browser.evaluate("document.getElementById('locked').textContent") == "nothing"
+
+
+@pytest.mark.slow
 def test_traces_that_end_early_open(show: Show) -> None:
     lines = recorded(blocks=2, steps=2, length=8).splitlines(keepends=True)
     for cut in (1, 3, 4, 6, 9):
