@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -53,4 +54,6 @@ def temporary_file(target: Path, mode: int = 0o666) -> Iterator[Path]:
         yield temporary
     finally:
         with suppress(OSError):  # a disk that takes no files may not say that there is none
+            if sys.platform == "win32":  # which deletes no file that is protected, as one that replaces such a one is
+                temporary.chmod(stat.S_IWRITE)
             temporary.unlink()

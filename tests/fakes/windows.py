@@ -25,6 +25,7 @@ import os
 import runpy
 import select
 import signal
+import stat
 import sys
 import tty
 from collections.abc import Callable, Mapping
@@ -123,7 +124,7 @@ def install(env: Mapping[str, str] = os.environ) -> None:
     """Make this process one on Windows; modules of the tree that are loaded already stay as they are."""
     kernel = Kernel32(env)
     disguised = {
-        "os": Disguised(os, {"name": "nt", "write": _write}),
+        "os": Disguised(os, {"name": "nt", "write": _write, "access": _access}),
         "sys": Disguised(sys, {"platform": "win32"}),
         "signal": Disguised(signal, {"SIGBREAK": BREAK, "CTRL_C_EVENT": 0, "CTRL_BREAK_EVENT": 1}),
         "select": Disguised(select, {"select": _select}),
@@ -158,8 +159,19 @@ def _write(descriptor: int, data: bytes) -> int:
     return len(data)
 
 
+def _access(path: Any, mode: int) -> bool:
+    """Whether a file is there, and not protected where it is to be written; nothing else is asked."""
+    return os.access(path, mode) and not (mode & os.W_OK and _is_protected(path))
+
+
+def _is_protected(path: Any) -> bool:
+    return os.path.isfile(path) and not os.stat(path).st_mode & stat.S_IWRITE
+
+
 def _keep_open_files(busy: int) -> None:
     """Refuse to rename, replace and delete files that this process has open or mapped, and folders with such files.
+
+    A file that is protected is not deleted either.
 
     Args:
         busy: refuse as many replacements before.
@@ -173,6 +185,8 @@ def _keep_open_files(busy: int) -> None:
                 raise PermissionError(errno.EACCES, "Access is denied", os.fspath(paths[0]), 5, os.fspath(paths[1]))
             if replaces and os.path.isdir(paths[1]):
                 raise PermissionError(errno.EACCES, "Access is denied", os.fspath(paths[0]), 5, os.fspath(paths[1]))
+            if len(paths) == 1 and _is_protected(paths[0]):
+                raise PermissionError(errno.EACCES, "Access is denied", os.fspath(paths[0]), 5)
             if not options and (held := in_use(*paths)):
                 raise PermissionError(
                     errno.EACCES, f"The process cannot access the file ({held})", os.fspath(paths[0]), 32

@@ -140,6 +140,15 @@ def test_a_console_that_cannot_be_asked_takes_output() -> None:
     )
 
 
+def test_a_protected_file_is_refused_and_nothing_lies_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "answer.txt"
+    file.write_text("kept")
+    file.chmod(0o444)
+    done = there("replay", "example", "--to", "text", "-o", str(file))
+    assert (done.returncode, b"is write-protected" in done.stderr) == (2, True), done.stderr
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("answer.txt", "kept")]
+
+
 def test_one_job_an_output_at_a_time(tmp_path: Path) -> None:
     code = f"""
 from pathlib import Path
