@@ -6,9 +6,11 @@ they keep that and fail once more at exit; and both fail where a pipe does not b
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import select
+import stat
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
@@ -52,6 +54,13 @@ class WholeWriter(io.BufferedIOBase):
                 else:
                     rest = rest[written:]
         except OSError as error:
+            if (
+                sys.platform == "win32"
+                and error.errno == errno.EINVAL
+                and stat.S_ISFIFO(os.fstat(self.fileno()).st_mode)
+            ):
+                # Which is what Windows says of a pipe that nobody reads (https://github.com/python/cpython/issues/79935).
+                raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE), self.name) from error
             error.filename = error.filename or self.name
             raise
         return size

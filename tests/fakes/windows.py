@@ -94,6 +94,16 @@ class Kernel32:
         return 1
 
 
+class _Pipe(io.FileIO):
+    """What Python says there of a pipe that nobody reads."""
+
+    def write(self, data: Any, /) -> int:  # type: ignore[override]
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise OSError(errno.EINVAL, "Invalid argument") from None
+
+
 class Msvcrt(ModuleType):
     """The functions of `msvcrt` that are called; the keyboard sends a byte for each part of a key."""
 
@@ -143,10 +153,16 @@ def install(env: Mapping[str, str] = os.environ) -> None:
 
     builtins.__import__ = disguise
     _keep_open_files(int(env.get("FAKE_BUSY", "0")))
-    for stream in (sys.stdin, sys.stdout, sys.stderr):
+    if isinstance(sys.stdin, io.TextIOWrapper) and not sys.stdin.isatty():
+        sys.stdin.reconfigure(encoding="cp1252", errors="strict")
+    for name, errors in (("stdout", "strict"), ("stderr", "backslashreplace")):
+        stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper) and not stream.isatty():
-            errors = "backslashreplace" if stream is sys.stderr else "strict"
-            stream.reconfigure(encoding="cp1252", errors=errors, newline=None if stream is sys.stdin else "\r\n")
+            pipe = io.BufferedWriter(_Pipe(stream.fileno(), "w", closefd=False))
+            buffering = stream.line_buffering
+            text = io.TextIOWrapper(pipe, "cp1252", errors, newline="\r\n", line_buffering=buffering)
+            setattr(sys, name, text)
+            setattr(sys, f"__{name}__", text)
 
 
 def _select(readable: Any, writable: Any, _exceptional: Any, _timeout: float | None = None) -> Any:

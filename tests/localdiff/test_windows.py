@@ -140,6 +140,15 @@ def test_a_console_that_cannot_be_asked_takes_output() -> None:
     )
 
 
+def test_a_reader_that_leaves_a_pipe_ends_a_command_without_a_word() -> None:
+    words = [*WINDOWS, *command(None, ("replay", "example", "--to", "json"))]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), cwd=ROOT) as child:
+        assert child.stdout is not None and child.stderr is not None
+        child.stdout.close()
+        said = child.stderr.read()
+    assert (child.returncode, said) == (141, b"")
+
+
 def test_a_protected_file_is_refused_and_nothing_lies_beside_it(tmp_path: Path) -> None:
     file = tmp_path / "answer.txt"
     file.write_text("kept")
