@@ -127,7 +127,7 @@ class PlanSummary:
 
     def _fit(self) -> str:
         if self.gpu is None:
-            return "there is no GPU here that torch can use; a CPU runs it too, slowly"
+            return "there is no GPU here that torch can use, as `localdiff doctor` explains; a CPU runs it too, slowly"
         gpu = f"{self.gpu.device} ({self.gpu.name}, {shown_size(self.gpu.free)} of {shown_size(self.gpu.total)} free)"
         fitting = [context for context, account in self.accounts.items() if account.fits(self.gpu.free)]
         if len(fitting) == len(self.accounts):

@@ -33,7 +33,7 @@ google/diffusiongemma-26B-A4B-it @ 1a2b3c4d → 4bit
   device     cpu, 2 cores; no GPU needed
   memory     about 600 MB while working
   to run     GPU memory of 17.6 GB at 8k or 18.1 GB at 32k context
-             there is no GPU here that torch can use; a CPU runs it too, slowly
+             there is no GPU here that torch can use, as `localdiff doctor` explains; a CPU runs it too, slowly
 
                           tensors  published     4bit  GPU at 8k  GPU at 32k
   experts                      60    45.7 GB  12.9 GB    12.9 GB     12.9 GB
