@@ -24,7 +24,7 @@ SINGLE_FILE = "model.safetensors"
 MAX_HEADER = 100_000_000
 MAX_BYTES = 2**63 - 1
 """Of a file, on any system. Python shows no number of more than 4,300 digits, and has no float above 1.8e308."""
-_IN_NO_NAME = re.compile(r"[/\\\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_IN_NO_NAME = re.compile(r"[/\\:\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _MAX_NAME = 255
 """Bytes of a file's name, on all common file systems; of a longer one they do not say that it is missing."""
 HINT = "download the weights again, or point to a complete copy"
@@ -267,7 +267,7 @@ def parse_index(content: bytes) -> dict[str, str]:
 
 
 def is_file_name(name: object) -> bool:
-    """Whether this can be the name of a file: without a directory, control characters or surrogates, nor too long."""
+    """Whether this can be the name of a file: without folder or drive, control characters or surrogates, nor too long."""
     if not isinstance(name, str) or name in ("", ".", "..") or _IN_NO_NAME.search(name):
         return False
     return len(name.encode()) <= _MAX_NAME

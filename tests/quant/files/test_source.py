@@ -252,7 +252,7 @@ def test_names_of_files(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("", ".", "..", "a/b", "/a", "a\\b", "a\0", "a\n", "\x1f", "\x7f", "\x9f", "\ud800", "\udfff"),
+        *("", ".", "..", "a/b", "/a", "a\\b", "C:a", "a\0", "a\n", "\x1f", "\x7f", "\x9f", "\ud800", "\udfff"),
         *("é" * 128, None, 1, ["a"]),
     ],
 )
