@@ -267,7 +267,7 @@ def parse_index(content: bytes) -> dict[str, str]:
 
 
 def is_file_name(name: object) -> bool:
-    """Whether this can be the name of a file: without folder or drive, control characters or surrogates, nor too long."""
+    """Whether this can name a file: without a folder or drive, control characters and surrogates, and not too long."""
     if not isinstance(name, str) or name in ("", ".", "..") or _IN_NO_NAME.search(name):
         return False
     return len(name.encode()) <= _MAX_NAME
