@@ -27,6 +27,7 @@ OLD_DRIVER, NEW_DRIVER = 525, 580
 _LOWEST = {"12": OLD_DRIVER, "13": NEW_DRIVER}
 _TAKEN = ("out of memory", "busy or unavailable")
 """What CUDA says of a GPU that others have filled, or have to themselves: to be asked, it must take a context."""
+_TOO_OLD = "driver on your system is too old"
 _DRIVER_S_CUDA = re.compile(r"found version (\d+)\d{3}\b")
 """The major version of CUDA that a driver is for, where torch refuses it: 12 of `12020`."""
 _ARCHITECTURE = re.compile(r"(sm|compute)_(\d+)[af]?")
@@ -69,7 +70,7 @@ def why_unseen(driver: str | None = None) -> str:
     if visible in HIDDEN:
         return "`CUDA_VISIBLE_DEVICES` hides every GPU: unset it"
     refusal = _refusal()
-    if "driver on your system is too old" in refusal:
+    if _TOO_OLD in refusal:
         update = f"the driver is too old for CUDA {torch.version.cuda}: update it{' in Windows' if _in_wsl() else ''}"
         if (lowest := _LOWEST.get(torch.version.cuda.partition(".")[0])) is not None:
             update += f" to {lowest} or newer"
@@ -120,6 +121,11 @@ def gpu_memory(device: torch.device | int) -> tuple[int, int]:
         if not any(words in str(error) for words in _TAKEN):
             raise
         return 0, torch.cuda.get_device_properties(device).total_memory
+
+
+def is_driver_too_old() -> bool:
+    """Whether NVIDIA's driver is here, and older than this torch needs."""
+    return torch.version.cuda is not None and _TOO_OLD in _refusal()
 
 
 def _refusal() -> str:

@@ -18,7 +18,7 @@ from localdiff.load.stored import StoredWeights
 from localdiff.load.threads import SMALL
 from quant.cuda.support import forget_unloaded_kernels
 from quant.dtypes import short_name
-from quant.gpus import HIDDEN, gpu_memory, seen_gpus, usable_gpus, why_unseen, why_unusable
+from quant.gpus import HIDDEN, gpu_memory, is_driver_too_old, seen_gpus, usable_gpus, why_unseen, why_unusable
 
 # Up to here a CPU computes in fp32, which it does faster than bf16; beyond, memory decides.
 _MAX_FP32_BYTES = 4e9
@@ -59,7 +59,7 @@ def unused_gpu(weights: int) -> str | None:
         return None
     if torch.cuda.is_available() and (unusable := why_unusable(torch.device("cuda", 0))) is not None:
         return f"{unusable.reason}, so the CPU computes: {unusable.remedy}"
-    if shutil.which("nvidia-smi") is None:
+    if shutil.which("nvidia-smi") is None and not is_driver_too_old():
         return None
     if torch.version.cuda is not None:
         if os.environ.get("CUDA_VISIBLE_DEVICES") in HIDDEN:

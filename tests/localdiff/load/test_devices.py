@@ -111,6 +111,18 @@ def test_a_gpu_that_this_torch_cannot_use(
     assert warning is None if told is None else told in str(warning)
 
 
+def test_a_driver_that_is_too_old_is_told_of_where_its_tool_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise RuntimeError("The NVIDIA driver on your system is too old (found version 12020).")
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "init", refuse)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(devices.shutil, "which", lambda _: None)
+    assert "the driver is too old for CUDA 13.0: update it to 580 or newer" in str(devices.unused_gpu(SMALL))
+
+
 def test_open_model_says_so(
     weights: StoredWeights, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
