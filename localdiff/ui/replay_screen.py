@@ -72,6 +72,7 @@ class ReplayScreen:
         self._screen = screen
         self._rows: tuple[str, ...] | None = None
         self._modes: list[Any] = []
+        self._is_taken = False
         self._wake_read, self._wake_write = os.pipe()
         changes: dict[int, Handler] = {}
         if sys.platform != "win32":
@@ -155,13 +156,13 @@ class ReplayScreen:
         while not self._sets_modes():
             pass
         self._rows = None
+        self._is_taken = True
         self._write(ALTERNATE_ON + CURSOR_OFF)
 
     def _sets_modes(self) -> bool:
         """Set up the keyboard; in the background this stops the process, and is to be tried again once it goes on."""
         if sys.platform == "win32":
-            self._modes = ["as they are"]  # a console shows no key that a program takes at once
-            return True
+            return True  # a console shows no key that a program takes at once
         keyboard = self._keyboard.fileno()
         self._modes = list(termios.tcgetattr(keyboard))
         try:
@@ -174,8 +175,8 @@ class ReplayScreen:
 
     def _give_back(self) -> None:
         if sys.platform == "win32":
-            if self._modes:
-                self._modes = []
+            if self._is_taken:
+                self._is_taken = False
                 with suppress(OSError):  # its window is closed
                     self._write(RESTORE + ALTERNATE_OFF + RESTORE)
             return
