@@ -199,7 +199,12 @@ class _Tokens:
 
         i = k = 0
         for a, b, size in common_runs(*(self._names(trace, trace.token_ids) for trace in self._traces)):
-            add("changed" if i < a and k < b else "only in A" if i < a else "only in B", i, a, k, b)
+            between: Change = "changed"
+            if i == a:
+                between = "only in B"
+            elif k == b:
+                between = "only in A"
+            add(between, i, a, k, b)
             add("same", a, a + size, b, b + size)
             i, k = a + size, b + size
         return tuple(stretches)
