@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from localdiff.trace.comparison.compare import compare
 from localdiff.trace.comparison.page import diff_page
 from localdiff.trace.comparison.report import report
 from localdiff.trace.header import Adapter, Message
+from localdiff.trace.opening import open_trace
 from localdiff.trace.reader import parse_trace
 from localdiff.trace.trace import Trace
 from localdiff.view.widths import text_width
@@ -277,3 +279,11 @@ def test_report_and_page_have_the_same_columns_of_figures() -> None:
     row = next(line for line in text.splitlines() if line.startswith("A  ") and "scripted" not in line).split()
     assert row[1:4] == [str(stats.denoise_passes), str(stats.denoise_passes + stats.commit_passes), str(stats.tokens)]
     assert row[-1] == f"{stats.tokens / stats.denoise_passes:.1f}"
+
+
+def test_the_page_in_the_documentation_is_what_its_traces_give() -> None:
+    folder = Path(__file__).parents[3] / "docs" / "sudoku"
+    names = ("base", "adapted")
+    one, other = (open_trace(str(folder / f"{name}.jsonl")) for name in names)
+    is_current = (folder / "pair.html").read_text(encoding="utf-8") == diff_page(one, other, compare(one, other), names)
+    assert is_current, "`make sudoku-pair` writes it anew"
