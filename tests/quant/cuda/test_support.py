@@ -284,6 +284,7 @@ def test_kernels_that_two_threads_forget_at_once_are_no_error(monkeypatch: pytes
 def test_nothing_is_forgotten_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "triton.runtime.jit", raising=False)
     support.forget_unloaded_kernels()
+    assert "triton.runtime.jit" not in sys.modules, "nor is it loaded for that"
 
 
 def test_a_gpu_that_a_kernel_broke_is_no_matter_of_versions(monkeypatch: pytest.MonkeyPatch) -> None:
