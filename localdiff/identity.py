@@ -18,13 +18,18 @@ PUBLISHED = "bf16"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelIdentity:
-    """Identity of the loaded model: name, recipe, revision, device, dtype, and where its files are."""
+    """Identity of the loaded model: name, recipe, revision, device, types, and where its files are.
+
+    Attributes:
+        activations: what stored weights are multiplied by on a GPU, in the words of `--activations`.
+    """
 
     model: str
     recipe: str
     revision: str | None
     device: str
     dtype: str
+    activations: str = "auto"
     directory: Path | None = None
     adapter: str | None = None
     adapter_directory: Path | None = None
@@ -38,4 +43,5 @@ def shown_model(identity: ModelIdentity) -> str:
 
 def shown_weights(identity: ModelIdentity) -> str:
     """How a model's weights are stored, and what they compute in and where, for display."""
-    return f"{identity.recipe} weights, {identity.dtype} on {identity.device}"
+    rounded = "" if identity.activations == "auto" else f" with {identity.activations} activations"
+    return f"{identity.recipe} weights, {identity.dtype}{rounded} on {identity.device}"

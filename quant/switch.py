@@ -21,13 +21,13 @@ class SwitchError(QuantError):
         )
 
 
-def chosen(name: str, *options: Option) -> Option:
-    """The value of a variable; the first option where it is unset or empty.
+def chosen(name: str, *options: Option, usual: Option | None = None) -> Option:
+    """The value of a variable; where it is unset or empty the usual one, or else the first option.
 
     Raises:
         SwitchError: its value is not one of the options.
     """
-    value = os.environ.get(name) or options[0]
+    value = os.environ.get(name) or usual or options[0]
     for option in options:
         if option == value:
             return option

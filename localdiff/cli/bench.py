@@ -32,10 +32,10 @@ _MEASUREMENT = "Measurement"
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
     app.add_typer(bench)
-    app.command("tune", cls=configured("device"))(tune_command)
+    app.command("tune", cls=configured("device", "activations"))(tune_command)
 
 
-@bench.command("step", cls=configured("device", "dtype"))
+@bench.command("step", cls=configured("device", "dtype", "activations"))
 def step_command(
     context: typer.Context,
     model: Annotated[
@@ -73,6 +73,7 @@ def step_command(
     dtype: Annotated[
         str, typer.Option(metavar="TYPE", help="Type to compute in: auto, bf16 or fp32.", rich_help_panel=options.MODEL)
     ] = "auto",
+    activations: options.Activations = "auto",
     context_size: Annotated[
         int,
         typer.Option(
@@ -102,7 +103,15 @@ def step_command(
     """
     streams = decide_streams(context, quiet=quiet)
     request = StepRequest(
-        choice=ModelChoice(model=model, revision=revision, offline=offline, yes=yes, device=device, dtype=dtype),
+        choice=ModelChoice(
+            model=model,
+            revision=revision,
+            offline=offline,
+            yes=yes,
+            device=device,
+            dtype=dtype,
+            activations=activations,
+        ),
         random_weights=random_weights,
         recipe=recipe,
         context=context_size,
@@ -113,7 +122,7 @@ def step_command(
     return bench_step(request, streams, ask=asker(streams.stderr, sys.stdin, default=True))
 
 
-@bench.command("quality", cls=configured("device", "dtype", "max_memory"))
+@bench.command("quality", cls=configured("device", "dtype", "activations", "max_memory"))
 def quality_command(
     context: typer.Context,
     first: Annotated[str, typer.Argument(metavar="A", help="The model that the others are compared with.")],
@@ -163,6 +172,7 @@ def quality_command(
     ] = 8192,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
+    activations: options.Activations = "auto",
     max_memory: options.MaxMemory = None,
     offline: options.Offline = False,
     yes: options.Yes = False,
@@ -190,7 +200,9 @@ def quality_command(
         prompts=prompts,
         seeds=seeds,
         options=GenerateOptions(max_tokens=max_tokens, context_size=context_size, seed=seed),
-        choice=ModelChoice(offline=offline, yes=yes, device=device, dtype=dtype, max_memory=max_memory),
+        choice=ModelChoice(
+            offline=offline, yes=yes, device=device, dtype=dtype, activations=activations, max_memory=max_memory
+        ),
         json=json,
     )
     return bench_quality(request, streams, ask=asker(streams.stderr, sys.stdin, default=True))
@@ -202,6 +214,7 @@ def tune_command(
         str, typer.Option(metavar="NAME", help="How the random weights are stored.", rich_help_panel=options.MODEL)
     ] = DEFAULT_RECIPE,
     device: options.Device = "auto",
+    activations: options.Activations = "auto",
     layers: Annotated[
         int,
         typer.Option(
@@ -242,6 +255,12 @@ def tune_command(
     """
     streams = decide_streams(context, quiet=quiet)
     request = TuneRequest(
-        device=device, recipe=recipe, context=context_size, layers=layers, minutes=minutes, forget=forget
+        device=device,
+        recipe=recipe,
+        activations=activations,
+        context=context_size,
+        layers=layers,
+        minutes=minutes,
+        forget=forget,
     )
     return tune_tiles(request, streams)

@@ -268,6 +268,7 @@ _BY_WORD: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
     "RECIPE": lambda _env: _words(KEYS["recipe"].choices),
     "DEVICE": lambda _env: _words(_DEVICES),
     "TYPE": lambda _env: _words(KEYS["dtype"].choices),
+    "INPUTS": lambda _env: _words(KEYS["activations"].choices),
 }
 
 

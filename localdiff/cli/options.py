@@ -118,6 +118,15 @@ Dtype: TypeAlias = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+Activations: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        metavar="INPUTS",
+        help="Activations that a GPU multiplies stored weights by: auto is the type it computes in; int8 may be "
+        "faster, but answers are not quite the same. On a CPU, kernels in C always take int8.",
+        rich_help_panel=MODEL,
+    ),
+]
 MaxMemory: TypeAlias = Annotated[
     int | None,
     typer.Option(
@@ -239,6 +248,7 @@ class ModelOptions:
     yes: Yes = False
     device: Device = "auto"
     dtype: Dtype = "auto"
+    activations: Activations = "auto"
     max_memory: MaxMemory = None
 
 

@@ -97,6 +97,7 @@ def measure(
             context=request.context,
             device=choice.device,
             dtype=choice.dtype,
+            activations=choice.activations,
         )
     else:
         make = real_subject(
@@ -106,6 +107,7 @@ def measure(
             context=request.context,
             device=choice.device,
             dtype=choice.dtype,
+            activations=choice.activations,
             confirm=confirm,
             progress=progress,
         )

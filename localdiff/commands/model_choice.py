@@ -32,6 +32,7 @@ class ModelChoice:
         offline: never ask the Hub.
         device: where to compute, in the words of `--device`.
         dtype: what to compute in, in the words of `--dtype`.
+        activations: what a GPU multiplies stored weights by, in the words of `--activations`.
         max_memory: maximum bytes to use on each device.
         yes: download it without asking, if it is not here.
     """
@@ -42,11 +43,12 @@ class ModelChoice:
     offline: bool = False
     device: str = "auto"
     dtype: str = "auto"
+    activations: str = "auto"
     max_memory: int | None = None
     yes: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("device", "dtype"):
+        for name in ("device", "dtype", "activations"):
             KEYS[name].checked(getattr(self, name))
 
     def check_names(self) -> None:
@@ -81,6 +83,7 @@ class ModelChoice:
                     self._named(),
                     device=self.device,
                     dtype=self.dtype,
+                    activations=self.activations,
                     revision=self.revision,
                     offline=self.offline,
                     context_size=CONTEXT_SIZE if context_size is None else context_size,

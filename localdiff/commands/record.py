@@ -140,6 +140,7 @@ def header_of(
             revision=identity.revision,
             recipe=identity.recipe,
             dtype=identity.dtype,
+            activations=identity.activations,
             weights=digests.weights,
             tokenizer=digests.tokenizer,
             adapter=None if identity.adapter is None else Adapter(name=identity.adapter, files=digests.adapter),

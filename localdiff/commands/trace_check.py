@@ -60,6 +60,7 @@ def load_run(request: CheckRequest, header: Header, loading: Loading) -> Rerunna
         model=request.model or header.model.name,
         device=request.device or header.machine.device,
         dtype=header.model.dtype,
+        activations=header.model.activations,
         revision=None if request.model else header.model.revision,
         offline=request.offline,
         adapter=request.adapter or (None if header.model.adapter is None else header.model.adapter.name),

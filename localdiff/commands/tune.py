@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from localdiff.commands.bench_step import require_between
+from localdiff.config import KEYS
 from localdiff.errors import UsageError
 from localdiff.garbage import importing
 from localdiff.paths import shown
@@ -32,6 +33,7 @@ class TuneRequest:
 
     Attributes:
         recipe: how the random weights are stored.
+        activations: what they are multiplied by, in the words of `--activations`.
         context: tokens in the cache before the canvas.
         layers: of random weights.
         minutes: within which the last tile is begun.
@@ -40,6 +42,7 @@ class TuneRequest:
 
     device: str = "auto"
     recipe: str = DEFAULT_RECIPE
+    activations: str = "auto"
     context: int = CONTEXT
     layers: int = TUNED_LAYERS
     minutes: float = MINUTES
@@ -47,6 +50,7 @@ class TuneRequest:
 
     def __post_init__(self) -> None:
         recipe_named(self.recipe)
+        KEYS["activations"].checked(self.activations)
         require_between("--context", self.context, 1, MAX_POSITIONS)
         require_between("--layers", self.layers, MIN_LAYERS, LAYERS)
         if not self.minutes > 0:
@@ -75,9 +79,11 @@ def tune_tiles(request: TuneRequest, output: Output) -> int:
             context=request.context,
             device=request.device,
             dtype="auto",
+            activations=request.activations,
         )
         tuning = tune(make, context=request.context, seconds=60 * request.minutes, progress=_progress(output, status))
-    model = f"random weights in {request.recipe}, {request.layers} of {LAYERS} layers"
+    rounded = "" if request.activations == "auto" else f" with {request.activations} activations"
+    model = f"random weights in {request.recipe}{rounded}, {request.layers} of {LAYERS} layers"
     output.stdout.write(table(tuning, f"{model}, {request.context:,} tokens of context", output.stdout.room))
     return 0
 

@@ -154,6 +154,13 @@ _ALL = (
     ),
     Key(name="device", kind="device", what="where to compute", default="auto"),
     Key(name="dtype", kind="choice", what="what to compute in", default="auto", choices=("auto", "bf16", "fp32")),
+    Key(
+        name="activations",
+        kind="choice",
+        what="type of the activations that stored weights are multiplied by on a GPU",
+        default="auto",
+        choices=("auto", "int8"),
+    ),
     Key(name="max_memory", kind="size", what="maximum memory to use on each device", otherwise="what is free"),
     Key(
         name="context",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from localdiff.adapter import open_adapter
+from localdiff.config import KEYS
 from localdiff.denoising import Denoiser, try_kernels, try_plainly
 from localdiff.download_plan import ConfirmDownload
 from localdiff.engine.arguments import check_callable, check_flag, device_of, positive, reference_of, text_of
@@ -58,6 +59,7 @@ def open_model(
     *,
     device: str | torch.device,
     dtype: str,
+    activations: str,
     revision: str | None,
     offline: bool,
     context_size: int,
@@ -69,6 +71,8 @@ def open_model(
     """Arguments and errors are those of `Engine.load`."""
     model, device = reference_of("model", model), device_of(device)
     dtype = text_of("dtype", dtype, "text such as `bf16`")
+    activations = text_of("activations", activations, "text such as `int8`")
+    KEYS["activations"].checked(activations)
     adapter = None if adapter is None else reference_of("adapter", adapter)
     revision = None if revision is None else text_of("revision", revision)
     check_flag("offline", offline)
@@ -105,7 +109,9 @@ def open_model(
     names = () if source.is_private else (source.name,)
     try:
         loaded, denoiser = _load_and_try(
-            lambda: load_model(plan(weights), names=names, progress=progress), adapter, progress
+            lambda: load_model(plan(weights), names=names, activations=activations, progress=progress),
+            adapter,
+            progress,
         )
     except SwitchError as error:
         raise UsageError(error.message, error.hint) from error
@@ -119,6 +125,7 @@ def open_model(
             revision=source.revision,
             device=str(loaded.placement.main),
             dtype=short_name(kind),
+            activations=activations,
             directory=source.directory,
             adapter=adapter,
             adapter_directory=None if stored_adapter is None else stored_adapter.directory,

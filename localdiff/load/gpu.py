@@ -32,6 +32,7 @@ def replace_gpu_modules(
     network: DiffusionGemma,
     device: torch.device,
     *,
+    activations: str = "auto",
     adapted: Collection[str] = (),
     absent: Collection[str] = (),
     parts: Iterable[ModelPart] = (),
@@ -40,6 +41,7 @@ def replace_gpu_modules(
 
     Args:
         device: of everything outside the layers.
+        activations: what stored weights are multiplied by, in the words of `--activations`.
         adapted: paths of experts with an adapter hook, which the fused kernels do not support.
         absent: paths of modules whose weights are not on this GPU, or during their pass only; they stay as they are,
             but for those that are in `parts`.
@@ -64,6 +66,7 @@ def replace_gpu_modules(
             rows=_compared_rows(canvas),
             canvas=canvas,
             dtype=network.norm.weight.dtype,
+            activations="a8" if activations == "int8" else "a16",
         )
     for path in choice.paths:
         _log.info("%s", path)
@@ -76,6 +79,8 @@ def replace_gpu_modules(
         )
     if choice.warning is not None:
         _log.warning("%s", choice.warning)
+    elif activations == "int8" and not choice.rounds:
+        _log.warning("`--activations int8` changes nothing: no weights on that GPU are multiplied from their codes")
     return choice.expectations
 
 
@@ -85,7 +90,7 @@ def _compared_rows(canvas: int) -> list[int]:
     return list(dict.fromkeys((*pieces, canvas, 2 * canvas, PREFILL_CHUNK)))
 
 
-def load_for_gpu(plan: MemoryPlan, progress: LoadProgress) -> tuple[Expectation, ...]:
+def load_for_gpu(plan: MemoryPlan, progress: LoadProgress, activations: str = "auto") -> tuple[Expectation, ...]:
     """Gives a network its fast modules, and loads the layers that are streamed."""
     skeleton, placement = plan.skeleton, plan.placement
     network, main = skeleton.network, placement.main
@@ -111,6 +116,7 @@ def load_for_gpu(plan: MemoryPlan, progress: LoadProgress) -> tuple[Expectation,
     expectations = replace_gpu_modules(
         network,
         main,
+        activations=activations,
         adapted=() if plan.adapter is None else plan.adapter.experts,
         absent=[path for path, _ in network.named_modules() if layer_of(path) not in {None, *there}],
         parts=arriving() if placement.streamed else elsewhere(),

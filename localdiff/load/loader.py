@@ -41,12 +41,19 @@ class LoadedModel:
     expectations: tuple[Expectation, ...] = ()
 
 
-def load_model(plan: MemoryPlan, *, names: Sequence[str] = (), progress: LoadProgress = tell_nobody) -> LoadedModel:
+def load_model(
+    plan: MemoryPlan,
+    *,
+    names: Sequence[str] = (),
+    activations: str = "auto",
+    progress: LoadProgress = tell_nobody,
+) -> LoadedModel:
     """Loads the text model of a checkpoint, as planned.
 
     Args:
         plan: serves once; its skeleton becomes the model.
         names: the names that identify the model, `demo` or an id on the Hub, to check whether the adapter is for it.
+        activations: what a GPU multiplies stored weights by, in the words of `--activations`.
         progress: receives the stage and the share that is done.
 
     Raises:
@@ -67,7 +74,7 @@ def load_model(plan: MemoryPlan, *, names: Sequence[str] = (), progress: LoadPro
         replace_cpu_modules(skeleton.network, spare=spare, progress=lambda done, of: progress("modules", done / of))
     expectations: tuple[Expectation, ...] = ()
     if device.type == "cuda":
-        expectations = load_for_gpu(plan, progress)
+        expectations = load_for_gpu(plan, progress, activations)
     network = skeleton.network.requires_grad_(False).eval()
     if plan.adapter is not None:
         plan.adapter.attach(network, (*names, *skeleton.weights.names), placement.layers)

@@ -38,6 +38,8 @@ class Model:
         weights: `hashing.weights_digest` of its files, or None where they are not known.
         tokenizer: SHA-256 of `tokenizer.json`, or None likewise.
         adapter: what was added to the weights. Traces without this field were made without one.
+        activations: what stored weights were multiplied by on a GPU, in the words of `--activations`; left out where
+            that is `auto`.
     """
 
     name: str
@@ -47,11 +49,17 @@ class Model:
     weights: str | None
     tokenizer: str | None
     adapter: Adapter | None = None
+    activations: str = "auto"
 
     @property
     def title(self) -> str:
         """Model and adapter, as the user called them."""
         return self.name if self.adapter is None else f"{self.name} + {self.adapter.name}"
+
+    @property
+    def types(self) -> str:
+        """What it computed in."""
+        return self.dtype if self.activations == "auto" else f"{self.dtype}, with {self.activations} activations"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,10 +147,12 @@ class Header:
     sampler: Sampler
 
     def to_object(self) -> dict[str, Any]:
-        """The object that is written: every field, except for an adapter where there was none."""
+        """The object that is written: every field, but no adapter where there was none, and no `auto` activations."""
         fields = asdict(self)
         if self.model.adapter is None:
             del fields["model"]["adapter"]
+        if self.model.activations == "auto":
+            del fields["model"]["activations"]
         return fields
 
     @property

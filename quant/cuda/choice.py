@@ -27,6 +27,7 @@ from quant.cuda.linear import CudaLinear, can_multiply
 from quant.cuda.parity import Expectation, Present, plain_calls
 from quant.cuda.support import why_unsupported
 from quant.cuda.switches import DENSE, EXPERTS, activations_of, check_switches, is_plain
+from quant.cuda.tiles import Activations
 from quant.modules.embedding import QuantEmbedding
 from quant.modules.experts import QuantExperts
 from quant.modules.linear import QuantLinear
@@ -47,11 +48,13 @@ class CudaChoice:
 
     Attributes:
         paths: what was done, a line each.
+        rounds: whether any of them rounds its inputs to int8.
         warning: why the fast path cannot be taken, and what that means; None where it can.
         expectations: what modules of each kind and shape must compute, by the plain path.
     """
 
     paths: tuple[str, ...] = ()
+    rounds: bool = False
     warning: str | None = None
     expectations: tuple[Expectation, ...] = ()
 
@@ -82,6 +85,7 @@ def use_cuda_modules(
     rows: Sequence[int] = (),
     canvas: int = 256,
     dtype: torch.dtype = torch.bfloat16,
+    activations: Activations = "a16",
 ) -> CudaChoice:
     """Replaces the quantized modules of a model on a GPU, with its weights assigned.
 
@@ -93,6 +97,7 @@ def use_cuda_modules(
             are kept by default.
         canvas: the same for an embedding, which takes the rows of a canvas and no others.
         dtype: of the activations.
+        activations: what the inputs of experts and linear layers are rounded to, where no variable says so.
 
     Raises:
         SwitchError: an environment variable has an invalid value.
@@ -101,8 +106,9 @@ def use_cuda_modules(
     paths: dict[str, list[str]] = defaultdict(list)
     expectations: dict[tuple[object, ...], list[Expectation]] = {}
     warning: str | None = None
+    rounds = False
     for part in chain([ModelPart(path="", module=model, device=device)], parts):
-        replaceable = _replaceable(part, {*keep, *absent} if part.module is model else keep)
+        replaceable = _replaceable(part, {*keep, *absent} if part.module is model else keep, activations)
         if replaceable and (reason := _why_plain(part.device, device)) is not None:
             warning = reason
             continue
@@ -119,6 +125,7 @@ def use_cuda_modules(
                 # What was computed meanwhile, by the plain module above all, is cached in pieces that fit nothing else.
                 torch.cuda.empty_cache()
             paths[kind].append(fast.path)
+            rounds |= _rounds(fast)
             expected = partial(Expectation, name=f"{path} ({fast.path})", device=part.device, present=part.present)
             expectations.setdefault(format_, [expected(fast=fast, call=call) for call in calls])
     return CudaChoice(
@@ -128,8 +135,15 @@ def use_cuda_modules(
             for path in dict.fromkeys(kind_paths)
         ),
         warning=warning,
+        rounds=rounds,
         expectations=tuple(one for of_format in expectations.values() for one in of_format),
     )
+
+
+def _rounds(fast: _Fast) -> bool:
+    if isinstance(fast, CudaLinear):
+        return fast.product.activations == "a8"
+    return isinstance(fast, CudaExperts) and fast.activations == "a8"
 
 
 def _why_plain(device: torch.device, first: torch.device) -> str | None:
@@ -144,23 +158,25 @@ def _why_plain(device: torch.device, first: torch.device) -> str | None:
     return None
 
 
-def _replaceable(part: ModelPart, keep: Collection[str]) -> dict[str, Callable[[Any], _Fast]]:
+def _replaceable(part: ModelPart, keep: Collection[str], activations: Activations) -> dict[str, Callable[[Any], _Fast]]:
     """Path in the model of each module that has a faster form → what makes that."""
     modules = part.module.named_modules(prefix=part.path)
-    return {path: maker for path, module in modules if path not in keep and (maker := _maker(module)) is not None}
+    makers = {path: _maker(module, activations) for path, module in modules if path not in keep}
+    return {path: maker for path, maker in makers.items() if maker is not None}
 
 
-def _maker(module: nn.Module) -> Callable[[Any], _Fast] | None:
+def _maker(module: nn.Module, activations: Activations) -> Callable[[Any], _Fast] | None:
     """What makes the fast module of a plain one; None where that stays, or where a switch says so."""
     if can_group(module):
         if is_plain("experts"):
             return None
-        return partial(CudaExperts, activations=activations_of(EXPERTS), byte_table=not is_plain("byte-table"))
+        rounded = activations_of(EXPERTS, activations)
+        return partial(CudaExperts, activations=rounded, byte_table=not is_plain("byte-table"))
     if isinstance(module, QuantEmbedding):
         fits = module.weight.codec.name == "int8" and can_multiply(module.weight)
         return CudaEmbedding if fits and not is_plain("dense") else None
     if type(module) is not QuantLinear:
         return None
     if can_multiply(module.weight) and not is_plain("dense"):
-        return partial(CudaLinear, activations=activations_of(DENSE))
+        return partial(CudaLinear, activations=activations_of(DENSE, activations))
     return DecodedLinear if module.weight.codec.name == "nf4" and not is_plain("decode") else None

@@ -1,7 +1,7 @@
 """Environment variables that select GPU code paths: parts that stay plain, and options of the fast path.
 
     LOCALDIFF_CUDA_PLAIN=experts,step     these parts take the plain path; `all` is every part
-    LOCALDIFF_CUDA_EXPERTS=a8             activations of the experts in int8 rather than in their own type
+    LOCALDIFF_CUDA_EXPERTS=a8             activations of the experts in int8 (`a8`) or in their own type (`a16`)
     LOCALDIFF_CUDA_DENSE=a8               those of the linear layers
     LOCALDIFF_CUDA_SOFT=sparse            self-conditioning over probable ids, the exact sum where they are too many
 
@@ -60,13 +60,13 @@ def check_switches() -> None:
     is_sparse()
 
 
-def activations_of(variable: str) -> Activations:
-    """The value of `LOCALDIFF_CUDA_EXPERTS` or `LOCALDIFF_CUDA_DENSE`.
+def activations_of(variable: str, usual: Activations = "a16") -> Activations:
+    """The value of `LOCALDIFF_CUDA_EXPERTS` or `LOCALDIFF_CUDA_DENSE`, or the usual one where it is unset.
 
     Raises:
         SwitchError: the variable has an invalid value.
     """
-    return chosen(variable, "a16", "a8")
+    return chosen(variable, "a16", "a8", usual=usual)
 
 
 def is_sparse() -> bool:

@@ -26,6 +26,7 @@ from localdiff.doctor.torch_devices import check_devices, devices
 from localdiff.engine import Engine
 from localdiff.errors import ResourceError
 from localdiff.events import BlockCommitted, DenoiseStep, Event
+from localdiff.identity import shown_weights
 from localdiff.kernels.decision import StepBuffers
 from localdiff.load import kernels, open_weights, streaming
 from localdiff.load.devices import free_bytes
@@ -169,6 +170,19 @@ def test_layers_are_streamed_beside_layers_that_stay(
     places = [layer.experts.weights()[0].untyped_storage().data_ptr() for layer in engine.model.layers]
     assert len(set(places)) == 3 and places[2] == places[3], "two of four layers take turns"
     assert without_waits(conversation(engine, queue, 1)) == without_waits(expected)
+
+
+@pytest.mark.slow
+def test_activations_are_rounded_where_they_are_asked_to_be(
+    directory: Path, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "layer-ops")
+    engine = Engine.load(directory, device="cuda", dtype="fp32", activations="int8", context_size=CONTEXT)
+    layers = engine.model.layers
+    assert {layer.experts.activations for layer in layers} == {"a8"}
+    assert shown_weights(engine.identity) == "4bit weights, fp32 with int8 activations on cuda:0"
+    turn = answered(engine.generate(PROMPT, replace(OPTIONS, max_tokens=8)), queue)
+    assert len(turn.drafts) == 3 and len(turn.ids) == 8
 
 
 @pytest.mark.slow

@@ -15,12 +15,17 @@ from localdiff import __version__
 from localdiff.bench.step.measure import CLOCKED
 from localdiff.bench.step.parts import PARTS
 from localdiff.bench.step.report import Report
+from localdiff.identity import PUBLISHED
 from localdiff.sizes import counted, shown_size
 from localdiff.view.columns import aligned, folded
 from quant.dtypes import short_name
 
 WIDTH = (80, 120)
 """Fewest and most columns of a table."""
+
+MUCH_FASTER = 2.5
+"""Times as fast as in bf16 products in int8 must be, so that rounding to int8 is worth a try: GeForce cards have four
+times the rate. An H100 has twice the rate, and is no faster (`docs/gpu-measured.md`)."""
 
 _MARGIN = 14
 _FEW = 99.5e9
@@ -50,7 +55,8 @@ def _flops(rate: float) -> str:
 
 def _subject(report: Report) -> Iterator[str]:
     subject, steps = report.subject, report.measured
-    yield f"{subject.name}, recipe {subject.recipe}, {short_name(subject.dtype)} on {subject.device}"
+    rounded = "" if subject.activations == "auto" else f" with {subject.activations} activations"
+    yield f"{subject.name}, recipe {subject.recipe}, {short_name(subject.dtype)}{rounded} on {subject.device}"
     yield f"{report.hardware}, torch {torch.__version__}"
     yield (
         f"context {counted(report.context, 'token')}, canvas {subject.built.config.canvas_length}; "
@@ -102,6 +108,11 @@ def _totals(report: Report) -> Iterator[str]:
     yield f"ceilings      copy {report.ceilings.copy_rate / 1e9:.1f} GB/s" + "".join(
         f", {kind} {_flops(rate)}" for kind, rate in report.ceilings.products.items()
     )
+    if (times := _int8_gain(report)) >= MUCH_FASTER:
+        yield (
+            f"int8          products in int8 are {times:.1f} times as fast here as in bf16: `--activations int8` may "
+            "save time; answers are not quite the same"
+        )
     commit = "commit pass" if report.fused is None else "fused step"
     yield f"tok/s         {_rates(report.tokens_per_second)}, {commit} included"
     yield (
@@ -110,6 +121,14 @@ def _totals(report: Report) -> Iterator[str]:
     )
     yield f"memory        {_memory(report)}"
     yield f"load          {subject.load_seconds:.1f} s, then {report.first_step:.2f} s for the first step"
+
+
+def _int8_gain(report: Report) -> float:
+    """How many times as fast a GPU multiplies int8 as bf16; 0 where that is unknown, or taken already."""
+    subject, rates = report.subject, report.ceilings.products
+    if subject.device.type != "cuda" or subject.recipe == PUBLISHED or subject.activations != "auto":
+        return 0.0
+    return rates.get("int8", 0.0) / rates["bf16"] if "bf16" in rates else 0.0
 
 
 def json_line(report: Report, command: str) -> str:
@@ -134,6 +153,7 @@ def json_line(report: Report, command: str) -> str:
         "model": subject.name,
         "recipe": subject.recipe,
         "dtype": short_name(subject.dtype),
+        "activations": subject.activations,
         "device": str(subject.device),
         "hardware": report.hardware,
         "threads": report.threads,

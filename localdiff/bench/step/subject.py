@@ -76,6 +76,7 @@ class Subject:
         denoiser: takes its steps. Its kernels have been held against the plain path: a wrong one may well be fast.
         built: the model that exists.
         stands_for: the model that the figures are about; the same, unless layers were left out.
+        activations: in the words of `--activations`.
         load_seconds: how long it took to load or generate it.
         expectations: plain results that its fast modules have given, too.
     """
@@ -89,6 +90,7 @@ class Subject:
     built: Blueprint
     stands_for: Blueprint
     load_seconds: float
+    activations: str = "auto"
     expectations: Sequence[Expectation] = ()
 
     @property
@@ -126,6 +128,7 @@ def random_subject(
     context: int,
     device: str,
     dtype: str,
+    activations: str = "auto",
     configure: Callable[[int], ModelConfig] = released_config,
     all_layers: int = LAYERS,
 ) -> Make:
@@ -134,6 +137,7 @@ def random_subject(
     Args:
         layers: how many of the `all_layers` layers are made.
         context: positions to reserve memory for.
+        activations: in the words of `--activations`.
         configure: returns the configuration with a number of layers.
 
     Raises:
@@ -151,7 +155,7 @@ def random_subject(
         _tell_of_unused_gpu(device, weights)
         limit_threads(weights, where)
         began = time.perf_counter()
-        network, expectations = _random_network(built.config, chosen, kind, where, progress)
+        network, expectations = _random_network(built.config, chosen, kind, where, activations, progress)
         denoiser = Denoiser.for_device(network, where)
         _require_kernels(denoiser, where, expectations)
         return Subject(
@@ -164,6 +168,7 @@ def random_subject(
             built=built,
             stands_for=stands_for,
             load_seconds=time.perf_counter() - began,
+            activations=activations,
             expectations=expectations,
         )
 
@@ -178,12 +183,14 @@ def real_subject(
     context: int,
     device: str,
     dtype: str,
+    activations: str = "auto",
     confirm: ConfirmDownload = confirm_silently,
     progress: Progress = lambda _: None,
 ) -> Make:
     """A model from the Hub, a directory, or `demo`.
 
     Args:
+        activations: in the words of `--activations`.
         confirm: may refuse to download it.
         progress: called with how far that is.
 
@@ -227,7 +234,7 @@ def real_subject(
         progress(f"loading {source.name}")
         limit_threads(weights.text_parameters(), where)
         began = time.perf_counter()
-        loaded = load_model(planned)
+        loaded = load_model(planned, activations=activations)
         denoiser = Denoiser.for_device(loaded.network, where)
         _require_kernels(denoiser, where, loaded.expectations)
         schemes = {name: weights.scheme(stored) for name, stored in planned.skeleton.source_of.items()}
@@ -242,6 +249,7 @@ def real_subject(
             built=built,
             stands_for=built,
             load_seconds=time.perf_counter() - began,
+            activations=activations,
         )
 
     return Make(where, make)
@@ -295,7 +303,12 @@ def _where_it_fits(devices: Sequence[torch.device], attempt: Callable[[torch.dev
 
 
 def _random_network(
-    config: ModelConfig, recipe: Recipe, dtype: torch.dtype, device: torch.device, progress: Progress
+    config: ModelConfig,
+    recipe: Recipe,
+    dtype: torch.dtype,
+    device: torch.device,
+    activations: str,
+    progress: Progress,
 ) -> tuple[DiffusionGemma, Sequence[Expectation]]:
     """A network as the loader leaves one, and plain results that its fast modules must give, too."""
     network = random_model(
@@ -309,7 +322,7 @@ def _random_network(
         replace_cpu_modules(
             network, progress=lambda done, of: progress(f"preparing weights for this CPU, {done} of {of}")
         )
-    expectations = replace_gpu_modules(network, device) if device.type == "cuda" else ()
+    expectations = replace_gpu_modules(network, device, activations=activations) if device.type == "cuda" else ()
     take_kernels(network, device)
     return network, expectations
 

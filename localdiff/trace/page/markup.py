@@ -82,7 +82,7 @@ def cards(trace: Trace) -> str:
     if stats is not None:
         time = f"{stats.tokens:,} tokens in {stats.seconds:.2f} s"
         figures.append(_card("speed", f"{rounded(stats.tok_per_s)} tok/s", time))
-    figures.append(_card("recipe", safe(header.model.recipe), f"computed in {safe(header.model.dtype)}"))
+    figures.append(_card("recipe", safe(header.model.recipe), f"computed in {safe(header.model.types)}"))
     return "".join(figures)
 
 

@@ -137,10 +137,11 @@ def test_the_engine_is_loaded_with_what_was_asked_for(cli: Cli, monkeypatch: pyt
     module = ModuleType("localdiff.engine")
     module.Engine = Engine  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "localdiff.engine", module)
-    assert cli("run", "hi", "-m", "demo", "--device", "cpu").code == 0
+    assert cli("run", "hi", "-m", "demo", "--device", "cpu", "--activations", "int8").code == 0
     asked = {
         "device": "cpu",
         "dtype": "auto",
+        "activations": "int8",
         "revision": None,
         "offline": False,
         "context_size": 8192,

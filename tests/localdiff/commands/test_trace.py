@@ -203,7 +203,9 @@ def test_rerun_loads_what_the_trace_names_unless_told_otherwise(
 ) -> None:
     header = dataclasses.replace(
         HEADER,
-        model=dataclasses.replace(HEADER.model, revision="abc", adapter=Adapter(name="lora", files=None)),
+        model=dataclasses.replace(
+            HEADER.model, revision="abc", adapter=Adapter(name="lora", files=None), activations="int8"
+        ),
         machine=dataclasses.replace(HEADER.machine, device="cuda"),
     )
     (tmp_path / "run.jsonl").write_bytes(recorded(header))
@@ -217,7 +219,9 @@ def test_rerun_loads_what_the_trace_names_unless_told_otherwise(
     request = trace_check.CheckRequest(file=str(tmp_path / "run.jsonl"), rerun=True, **asked)
     with pytest.raises(WeightsError, match="it is not here"):
         trace_check.trace_check(request, streams)
-    named = ModelChoice(model="scripted", adapter="lora", revision="abc", device="cuda", dtype="fp32")
+    named = ModelChoice(
+        model="scripted", adapter="lora", revision="abc", device="cuda", dtype="fp32", activations="int8"
+    )
     assert choices == [(dataclasses.replace(named, **loaded), HEADER.context_size)]
 
 

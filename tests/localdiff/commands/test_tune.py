@@ -104,6 +104,15 @@ def test_what_was_found_and_where_it_is_kept(cli: Cli, asked: dict[str, Any]) ->
     )
     assert asked["seconds"] == 90
     assert (asked["recipe"], asked["layers"], asked["context"], asked["dtype"]) == ("int8", 8, 99, "auto")
+    assert asked["activations"] == "auto"
+
+
+def test_kernels_of_int8_activations_have_tiles_of_their_own(cli: Cli, asked: dict[str, Any]) -> None:
+    asked["answer"] = tuning(found=True)
+    result = cli("tune", "--device", "cpu", "--activations", "int8")
+    assert asked["activations"] == "int8"
+    assert "random weights in 4bit with int8 activations, 12 of 30 layers" in result.stdout
+    assert "`--activations int9` must be one of auto, int8" in cli("tune", "--activations", "int9").stderr
 
 
 def test_where_nothing_is_faster_the_usual_tiles_stay(cli: Cli, asked: dict[str, Any]) -> None:

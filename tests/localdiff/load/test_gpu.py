@@ -56,6 +56,26 @@ def test_a_switch_that_says_nothing_known_is_the_users(monkeypatch: pytest.Monke
         gpu.replace_gpu_modules(tiny.model(), CARD)
 
 
+def test_activations_are_rounded_where_they_are_to_be(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[object] = []
+    choices = {"a16": CudaChoice(), "a8": CudaChoice(rounds=True)}
+    monkeypatch.setattr(
+        gpu, "use_cuda_modules", lambda *_, activations, **__: asked.append(activations) or choices[activations]
+    )
+    for activations in ("auto", "int8"):
+        gpu.replace_gpu_modules(tiny.model(), CARD, activations=activations)
+    assert asked == ["a16", "a8"] and not caplog.records
+    choices["a8"] = CudaChoice()
+    gpu.replace_gpu_modules(tiny.model(), CARD, activations="int8")
+    assert "`--activations int8` changes nothing: no weights on that GPU" in caplog.text
+    caplog.clear()
+    choices["a8"] = CudaChoice(warning="Triton is not installed: slow")
+    gpu.replace_gpu_modules(tiny.model(), CARD, activations="int8")
+    assert [record.message for record in caplog.records] == ["Triton is not installed: slow"]
+
+
 @pytest.mark.parametrize(
     ("canvas", "rows"),
     [(256, [16, 32, 256, 512, 1024]), (96, [12, 96, 192, 1024]), (8, [12, 8, 16, 1024])],

@@ -155,3 +155,11 @@ def test_its_head_names_the_adapter_too() -> None:
     adapted = dataclasses.replace(HEADER.model, adapter=Adapter(name="sudoku", files=None))
     trace = trace_of(list(condensing()), dataclasses.replace(HEADER, model=adapted))
     assert f"A recorded run of {HEADER.model.name} + sudoku" in words_of(page(trace))
+
+
+def test_it_says_what_activations_were_rounded_to() -> None:
+    rounded = dataclasses.replace(HEADER, model=dataclasses.replace(HEADER.model, activations="int8"))
+    trace = trace_of(list(condensing()), rounded)
+    assert trace.header.model == rounded.model
+    assert "computed in fp32, with int8 activations" in words_of(page(trace))
+    assert "activations" not in HEADER.to_object()["model"], "traces are as before where nothing was asked for"

@@ -110,6 +110,25 @@ def test_switches_choose_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
         choice.use_cuda_modules(network, CARD)
 
 
+@pytest.mark.usefixtures("works")
+@needs_triton
+def test_activations_are_rounded_where_no_variable_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rounded() -> set[str]:
+        made = choice.use_cuda_modules(small_subject("4bit").network, CARD, activations="a8")
+        kinds = {path.partition(" (")[0] for path in made.paths if "a8, " in path}
+        assert made.rounds == bool(kinds)
+        return kinds
+
+    assert rounded() == {"experts", "linear layers"}, "and not the embedding, whose logits decide when a block ends"
+    monkeypatch.setenv("LOCALDIFF_CUDA_EXPERTS", "a16")
+    assert rounded() == {"linear layers"}
+    monkeypatch.setenv("LOCALDIFF_CUDA_DENSE", "a16")
+    assert rounded() == set()
+    monkeypatch.delenv("LOCALDIFF_CUDA_EXPERTS")
+    as_published = choice.use_cuda_modules(small_subject("bf16").network, CARD, activations="a8")
+    assert as_published.paths == ("experts (4): fp32, grouped, Triton",) and not as_published.rounds
+
+
 @pytest.mark.parametrize("variable", ["PLAIN", "EXPERTS", "DENSE", "SOFT"])
 def test_an_invalid_switch_is_an_error_where_nothing_is_replaced_too(
     monkeypatch: pytest.MonkeyPatch, variable: str

@@ -64,6 +64,29 @@ def test_it_is_said_where_predictions_decide_the_time_of_self_conditioning() -> 
     assert words not in " ".join(table(on_gpu).split())
 
 
+def test_int8_activations_are_named_where_a_gpu_multiplies_int8_much_faster() -> None:
+    on_cpu = report()
+
+    def words(device: str, bf16: float, int8: float, **changes: str) -> str:
+        subject = dataclasses.replace(on_cpu.subject, device=torch.device(device), **changes)  # type: ignore[arg-type]
+        ceilings = dataclasses.replace(CEILINGS, products={"bf16": bf16, "int8": int8})
+        return " ".join(table(dataclasses.replace(on_cpu, subject=subject, ceilings=ceilings)).split())
+
+    hint = "products in int8 are 3.9 times as fast here as in bf16: `--activations int8` may save time"
+    assert hint in words("cuda:0", 165e12, 643e12)
+    for others in (
+        words("cuda:0", 800e12, 1600e12),
+        words("cpu", 165e9, 643e9),
+        words("cuda:0", 165e12, 643e12, activations="int8"),
+        words("cuda:0", 165e12, 643e12, recipe="bf16"),
+    ):
+        assert "may save time" not in others
+    taken = dataclasses.replace(on_cpu.subject, activations="int8")
+    rounded = dataclasses.replace(on_cpu, subject=taken)
+    assert "recipe 4bit, fp32 with int8 activations on cpu" in table(rounded)
+    assert json.loads(json_line(rounded, "localdiff bench step"))["activations"] == "int8"
+
+
 def test_a_time_below_its_floor_is_explained() -> None:
     figures = report()
     assert "below its floor" not in table(figures)
