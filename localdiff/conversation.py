@@ -118,7 +118,7 @@ def _own_ids(message: Mapping[str, Any], vocab_size: int) -> Sequence[int] | Non
     if all(token is not None and token >= 0 for token in ids):
         return [token for token in ids if token is not None and token < vocab_size]
     raise UsageError(
-        f"`{IDS}` of a message should be a list of token ids",
+        f"`{IDS}` of a message must be a list of token ids",
         "give the `token_ids` of the `RunFinished` event, or leave it out",
     )
 

@@ -31,4 +31,4 @@ def chosen(name: str, *options: Option, usual: Option | None = None) -> Option:
     for option in options:
         if option == value:
             return option
-    raise SwitchError(f"{name}={value} should be {', '.join(options[:-1])} or {options[-1]}")
+    raise SwitchError(f"{name}={value} must be {', '.join(options[:-1])} or {options[-1]}")

@@ -114,10 +114,10 @@ def _usage(error: typer.TyperException) -> UsageError:
             name = (parameter.metavar or name).strip("{}.")
         if (number := _no_number(error)) is not None:
             text, kind = number
-            message = f"`{name} {text}` should be {kind}"
+            message = f"`{name} {text}` must be {kind}"
         elif choice is not None:
             choices = ", ".join(re.findall("'(.+?)'", choice[3]))
-            message = f"`{name} {choice[2] or _EMPTY}` should be one of {choices}"
+            message = f"`{name} {choice[2] or _EMPTY}` must be one of {choices}"
         else:
             message = f"`{name}`: {message}" if message else f"`{name}` is missing"
     context = getattr(error, "ctx", None)

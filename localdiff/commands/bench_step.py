@@ -134,4 +134,4 @@ def bench_step(request: StepRequest, output: Output, *, ask: AskUser | None = No
 def require_between(option: str, value: int, minimum: int, maximum: int, hint: str | None = None) -> None:
     """Raises a `UsageError` unless the value of an option is within its range."""
     if not minimum <= value <= maximum:
-        raise UsageError(f"`{option} {value}` should be from {minimum:,} to {maximum:,}", hint)
+        raise UsageError(f"`{option} {value}` must be from {minimum:,} to {maximum:,}", hint)

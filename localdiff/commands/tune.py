@@ -54,7 +54,7 @@ class TuneRequest:
         require_between("--context", self.context, 1, MAX_POSITIONS)
         require_between("--layers", self.layers, MIN_LAYERS, LAYERS)
         if not self.minutes > 0:
-            raise UsageError(f"`--minutes {self.minutes:g}` should be more than 0")
+            raise UsageError(f"`--minutes {self.minutes:g}` must be more than 0")
 
 
 def tune_tiles(request: TuneRequest, output: Output) -> int:

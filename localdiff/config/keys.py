@@ -105,7 +105,7 @@ class Key:
         if self.name == "model" and not str(value).strip():
             raise self._bad(value, "must name a model")
         if self.kind == "device" and not _DEVICE.fullmatch(str(value)):
-            raise self._bad(value, "should be auto, cpu, cuda, cuda:N or mps")
+            raise self._bad(value, "must be auto, cpu, cuda, cuda:N or mps")
         if self.kind == "size":
             try:
                 parse_size(str(value), self.flag)

@@ -164,7 +164,7 @@ def test_ids_may_be_numbers_of_numpy(chat: Dialogue) -> None:
 def test_what_is_no_list_of_ids_is_refused(chat: Dialogue, ids: object) -> None:
     chat.say("hi", "the model.")
     chat.messages[-1]["ids"] = ids
-    with pytest.raises(UsageError, match="`ids` of a message should be a list of token ids"):
+    with pytest.raises(UsageError, match="`ids` of a message must be a list of token ids"):
         chat.conversation.prompt_ids([*chat.messages, {"role": "user", "content": "?"}], OPTIONS)
 
 

@@ -223,9 +223,7 @@ def real_subject(
     weights = open_weights(source.directory)
     most = weights.config().max_positions
     if most is not None and context > most:
-        raise UsageError(
-            f"`--context {context}` should be from 1 to {most:,}", "that is the most that this model takes"
-        )
+        raise UsageError(f"`--context {context}` must be from 1 to {most:,}", "that is the most that this model takes")
     planned = plan(weights)
     where = planned.placement.main
 

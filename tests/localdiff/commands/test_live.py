@@ -87,7 +87,7 @@ def test_the_settings_wish_and_the_option_insists() -> None:
         (["--fps", "0"], "stderr", "`--fps 0` must be a finite number >= 0.1"),
         (["--fps", "1e-12"], "stderr", "`--fps 1e-12` must be a finite number >= 0.1"),
         (["--fps", "nan"], "stderr", "`--fps nan` must be a finite number >= 0.1"),
-        (["--palette", "pink"], "stderr", "`--palette pink` should be one of"),
+        (["--palette", "pink"], "stderr", "`--palette pink` must be one of"),
     ],
 )
 def test_wishes_that_cannot_be_met(

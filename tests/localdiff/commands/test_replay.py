@@ -104,7 +104,7 @@ def test_one_moment(cli: Cli, file: Path) -> None:
         (["--columns", "10"], "`--columns 10` must be from 24 to 500"),
         (["-o", "somewhere"], "`somewhere` does not say what to write"),
         (["-o", "run.gif"], "hint: `agg` makes a GIF of a recording, which `--to cast` writes"),
-        (["--to", "gif"], "`--to gif` should be one of html, text, json, svg, cast"),
+        (["--to", "gif"], "`--to gif` must be one of html, text, json, svg, cast"),
     ],
 )
 def test_what_cannot_be(cli: Cli, file: Path, arguments: list[str], words: str) -> None:

@@ -27,11 +27,11 @@ FOUND = Found(product=PRODUCT, usual=Tile(64, 128, 8), tile=Tile(64, 64, 4, part
     ("arguments", "error"),
     [
         (["--recipe", "3bit"], "there is no recipe `3bit`"),
-        (["--layers", "5"], "`--layers 5` should be from 6 to 30"),
-        (["--context", "0"], "`--context 0` should be from 1 to 262,144"),
-        (["--minutes", "0"], "`--minutes 0` should be more than 0"),
-        (["--minutes", "nan"], "`--minutes nan` should be"),
-        (["--device", "tpu"], "`--device tpu` should be auto"),
+        (["--layers", "5"], "`--layers 5` must be from 6 to 30"),
+        (["--context", "0"], "`--context 0` must be from 1 to 262,144"),
+        (["--minutes", "0"], "`--minutes 0` must be more than 0"),
+        (["--minutes", "nan"], "`--minutes nan` must be"),
+        (["--device", "tpu"], "`--device tpu` must be auto"),
     ],
 )
 def test_what_was_mistyped(cli: Cli, arguments: list[str], error: str) -> None:

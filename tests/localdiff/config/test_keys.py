@@ -73,7 +73,7 @@ def test_text_of_a_variable(name: str, text: str, value: object) -> None:
         ("generate.seed", "-5", "seed=-5 must be >= 0"),
         ("generate.think", "maybe", "think='maybe' must be true or false"),
         ("max_memory", "lots", "max_memory='lots' is not an amount of memory"),
-        ("device", "gpu", "device='gpu' should be auto, cpu, cuda, cuda:N or mps"),
+        ("device", "gpu", "device='gpu' must be auto, cpu, cuda, cuda:N or mps"),
         ("dtype", "int3", "dtype='int3' must be one of auto, bf16, fp32"),
         ("dtype", "fp16", "dtype='fp16' cannot hold this model: its activations pass 65,504 and turn into NaN"),
         ("ui.palette", "pink", "palette='pink' must be one of auto, dark, light, 16, mono, ascii, heat"),

@@ -94,7 +94,7 @@ def test_a_rule_that_is_none_is_refused_before_anything_is_computed(tmp_path: Pa
         ({"offline": "no"}, "`offline` is True or False, not a `str`"),
         ({"confirm": 5}, "`confirm` is a function, not an `int`"),
         ({"progress": 5}, "`progress` is a function, not an `int`"),
-        ({"device": "tpu"}, "^device='tpu' should be auto, cpu, cuda, cuda:N or mps$"),
+        ({"device": "tpu"}, "^device='tpu' must be auto, cpu, cuda, cuda:N or mps$"),
         ({"dtype": "fp16"}, "^dtype='fp16' cannot hold this model"),
         ({"activations": "int4"}, "^activations='int4' must be one of auto, int8$"),
         ({"revision": "v1"}, "(?m)^revision='v1' is for a model from the Hub, and model='demo' is not one$"),

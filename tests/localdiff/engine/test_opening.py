@@ -75,7 +75,7 @@ def test_a_model_is_on_the_device_where_it_was_placed(made: Path, monkeypatch: p
 
 def test_a_switch_with_another_value_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALDIFF_CPU_PATH", "x")
-    with pytest.raises(UsageError, match="(?m)^LOCALDIFF_CPU_PATH=x should be auto, plain or fast$") as caught:
+    with pytest.raises(UsageError, match="(?m)^LOCALDIFF_CPU_PATH=x must be auto, plain or fast$") as caught:
         Engine.load("demo", device="cpu", offline=True)
     assert "unset, it leaves the choice to the program" in str(caught.value.hint)
 

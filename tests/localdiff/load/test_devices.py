@@ -475,7 +475,7 @@ def test_mps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:x", "cuda:-1", "", "CPU"])
 def test_a_device_that_does_not_exist_anywhere(name: str) -> None:
-    with pytest.raises(UsageError, match="should be auto, cpu, cuda"):
+    with pytest.raises(UsageError, match="must be auto, cpu, cuda"):
         resolve_device(name)
 
 

@@ -478,7 +478,7 @@ def test_what_is_missing_is_said_where_something_can_be_done(
 
 def test_a_switch_that_says_nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CPU_PATH, "quick")
-    with pytest.raises(SwitchError, match="LOCALDIFF_CPU_PATH=quick should be auto, plain or fast"):
+    with pytest.raises(SwitchError, match="LOCALDIFF_CPU_PATH=quick must be auto, plain or fast"):
         use_cpu_modules(nn.Module())
 
 

@@ -43,7 +43,7 @@ def test_the_demo_model_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_more_context_than_the_model_takes_is_refused_before_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subjects, "load_model", lambda *_, **__: pytest.fail("loaded"))
-    with pytest.raises(UsageError, match="`--context 8193` should be from 1 to 8,192"):
+    with pytest.raises(UsageError, match="`--context 8193` must be from 1 to 8,192"):
         real_subject(model="demo", revision=None, offline=True, context=8193, device="cpu", dtype="auto")
 
 
@@ -216,5 +216,5 @@ def test_words_that_mean_nothing(given: dict[str, str], kind: type[Exception], w
 
 def test_a_switch_with_an_invalid_value_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALDIFF_CPU_PATH", "x")
-    with pytest.raises(SwitchError, match="LOCALDIFF_CPU_PATH=x should be auto, plain or fast"):
+    with pytest.raises(SwitchError, match="LOCALDIFF_CPU_PATH=x must be auto, plain or fast"):
         small_subject()

@@ -699,7 +699,7 @@ def test_the_plan_names_the_device_that_is_asked_for(
 
     assert device() == device("--device", "cpu")
     assert device().startswith("  device     cpu, ")
-    refused(cli("quantize", str(source), "--device", "tpu"), 2, "`--device tpu` should be auto, cpu, cuda, cuda:N or")
+    refused(cli("quantize", str(source), "--device", "tpu"), 2, "`--device tpu` must be auto, cpu, cuda, cuda:N or")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     refused(cli("quantize", str(source), "--device", "cuda:1"), 4, "there is no CUDA device here", "`--device cpu`")
     # a setting counts as it does for `run`, and what is typed counts more

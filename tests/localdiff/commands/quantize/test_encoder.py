@@ -142,7 +142,7 @@ def test_mps_is_the_cpu_and_says_so(gpus: Callable[..., None], monkeypatch: pyte
 
 
 def test_what_is_not_here_is_refused_as_by_run(gpus: Callable[..., None]) -> None:
-    with pytest.raises(ArgumentError, match="should be auto, cpu, cuda, cuda:N or mps"):
+    with pytest.raises(ArgumentError, match="must be auto, cpu, cuda, cuda:N or mps"):
         encoder_named("tpu")
     gpus()
     with pytest.raises(ResourceError, match="there is no CUDA device here"):

@@ -95,7 +95,7 @@ def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CPU_NATIVE, "off")
     assert unsupported() == Unsupported("the native kernel is switched off", "")
     monkeypatch.setenv(CPU_NATIVE, "of")
-    with pytest.raises(SwitchError, match="LOCALDIFF_CPU_NATIVE=of should be auto or off"):
+    with pytest.raises(SwitchError, match="LOCALDIFF_CPU_NATIVE=of must be auto or off"):
         native_library()
 
 
