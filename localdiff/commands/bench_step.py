@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from localdiff.commands.loading import Loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.download_plan import ConfirmDownload, confirm_silently
-from localdiff.errors import UsageError
+from localdiff.errors import ArgumentError, UsageError
 from localdiff.garbage import importing
 from localdiff.quoting import shell_word
 from localdiff.ui.interrupt import interruptible
@@ -52,13 +52,13 @@ class StepRequest:
     json: bool = False
 
     def __post_init__(self) -> None:
-        require_between("--context", self.context, 1, MAX_POSITIONS)
-        require_between("--steps", self.steps, 1, MAX_STEPS)
+        require_between("context", self.context, 1, MAX_POSITIONS)
+        require_between("steps", self.steps, 1, MAX_STEPS)
         if self.layers is not None:
             hint = (
                 f"{MIN_LAYERS} is the smallest number with a layer of every kind, from which the others are estimated"
             )
-            require_between("--layers", self.layers, MIN_LAYERS, LAYERS, hint)
+            require_between("layers", self.layers, MIN_LAYERS, LAYERS, hint)
         if self.choice.model is None:
             if self.choice.revision is not None:
                 raise UsageError("`--revision` is that of a model, and none is named", "`-m` names one")
@@ -131,7 +131,7 @@ def bench_step(request: StepRequest, output: Output, *, ask: AskUser | None = No
     return 0
 
 
-def require_between(option: str, value: int, minimum: int, maximum: int, hint: str | None = None) -> None:
-    """Raises a `UsageError` unless the value of an option is within its range."""
+def require_between(name: str, value: int, minimum: int, maximum: int, hint: str | None = None) -> None:
+    """Raises an `ArgumentError` unless the value of an argument is within its range."""
     if not minimum <= value <= maximum:
-        raise UsageError(f"`{option} {value}` must be from {minimum:,} to {maximum:,}", hint)
+        raise ArgumentError(f"{{{name}}} must be from {minimum:,} to {maximum:,}", hint, **{name: value})

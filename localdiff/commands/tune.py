@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from localdiff.commands.bench_step import require_between
 from localdiff.config import KEYS
-from localdiff.errors import UsageError
+from localdiff.errors import ArgumentError
 from localdiff.garbage import importing
 from localdiff.paths import shown
 from localdiff.ui.interrupt import interruptible
@@ -32,6 +32,7 @@ class TuneRequest:
     """What the command line asks for.
 
     Attributes:
+        device: the GPU, in the words of `--device`.
         recipe: how the random weights are stored.
         activations: what they are multiplied by, in the words of `--activations`.
         context: tokens in the cache before the canvas.
@@ -51,10 +52,10 @@ class TuneRequest:
     def __post_init__(self) -> None:
         recipe_named(self.recipe)
         KEYS["activations"].checked(self.activations)
-        require_between("--context", self.context, 1, MAX_POSITIONS)
-        require_between("--layers", self.layers, MIN_LAYERS, LAYERS)
+        require_between("context", self.context, 1, MAX_POSITIONS)
+        require_between("layers", self.layers, MIN_LAYERS, LAYERS)
         if not self.minutes > 0:
-            raise UsageError(f"`--minutes {self.minutes:g}` must be more than 0")
+            raise ArgumentError("{minutes} must be > 0", minutes=self.minutes)
 
 
 def tune_tiles(request: TuneRequest, output: Output) -> int:

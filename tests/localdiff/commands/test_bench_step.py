@@ -12,6 +12,7 @@ from localdiff.bench.step.report import Report
 from localdiff.commands import bench_step as command
 from localdiff.commands.bench_step import StepRequest
 from localdiff.commands.model_choice import ModelChoice
+from localdiff.errors import ArgumentError
 from tests.fakes.step_report import report
 from tests.screens.processes import Cli
 
@@ -45,6 +46,11 @@ def test_what_was_mistyped(cli: Cli, arguments: list[str], error: str, hint: str
     assert lines[0].startswith(f"error: {error}")
     assert lines[1].startswith(f"hint: {hint}")
     assert len(lines) == 2
+
+
+def test_a_request_speaks_of_arguments_as_in_python() -> None:
+    with pytest.raises(ArgumentError, match="^steps=0 must be from 1 to 1,000$"):
+        StepRequest(steps=0)
 
 
 def test_a_model_that_is_not_there(cli: Cli) -> None:

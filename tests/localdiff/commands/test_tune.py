@@ -29,7 +29,7 @@ FOUND = Found(product=PRODUCT, usual=Tile(64, 128, 8), tile=Tile(64, 64, 4, part
         (["--recipe", "3bit"], "there is no recipe `3bit`"),
         (["--layers", "5"], "`--layers 5` must be from 6 to 30"),
         (["--context", "0"], "`--context 0` must be from 1 to 262,144"),
-        (["--minutes", "0"], "`--minutes 0` must be more than 0"),
+        (["--minutes", "0"], "`--minutes 0` must be > 0"),
         (["--minutes", "nan"], "`--minutes nan` must be"),
         (["--device", "tpu"], "`--device tpu` must be auto"),
     ],
