@@ -43,8 +43,13 @@ _QUOTED = re.compile(r"^(no such command|option) (['\"])(.*)\2")
 _EMPTY = "''"
 """How an argument of no character was typed."""
 
-_NUMBERS = {"int_parsing": "a whole number", "int_from_float": "a whole number", "float_parsing": "a number"}
-"""pydantic's error types for text that is not a number → what is expected."""
+_NUMBERS = {
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a smaller whole number",
+    "int_from_float": "a whole number",
+    "float_parsing": "a number",
+}
+"""pydantic's error types for text that is not a number, or one of thousands of digits → what is expected."""
 
 
 def worded(error: Exception) -> LocaldiffError:
@@ -193,10 +198,10 @@ def _run_option(error: typer.TyperException) -> str | None:
 
 
 def _no_number(error: typer.TyperException) -> tuple[str, str] | None:
-    """What was typed where a number is expected, and what kind of number: the parser's own message omits it."""
+    """What was typed where a number is expected, cut to a line, and which kind: the parser's own message omits both."""
     details = getattr(error.__cause__ or error.__context__, "errors", None)  # pydantic's, which is not imported here
     for detail in details() if callable(details) else ():
         kind = _NUMBERS.get(detail.get("type"))
         if kind is not None:
-            return printable(str(detail.get("input"))) or _EMPTY, kind
+            return printable(f"{detail.get('input')!s:.60}") or _EMPTY, kind
     return None

@@ -186,6 +186,7 @@ def test_help_of_run_says_what_each_limit_does(cli: Cli) -> None:
         ),
         (["trace", "show"], "no such command `show`", "`localdiff trace --help` shows what it takes"),
         (["run", "--steps", "many", "hi"], "`--steps many` must be a whole number", "`localdiff run --help`"),
+        (["run", "--steps", "9" * 5000, "hi"], f"`--steps {'9' * 60}` must be a smaller whole number", "`localdiff"),
         (["run", "--steps=", "hi"], "`--steps ''` must be a whole number", "`localdiff run --help`"),
         (["run", "--noise=", "hi"], "`--noise ''` must be one of seeded, reference", "`localdiff run --help`"),
         (["run", "--t-min", "low", "hi"], "`--t-min low` must be a number", "`localdiff run --help`"),
