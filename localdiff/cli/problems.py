@@ -40,6 +40,8 @@ _EXTRA = re.compile(r"got unexpected extra argument.*? \((.*)\)$", re.DOTALL)
 _CHOICE = re.compile(r"(['\"])(.*)\1 is not one of (.+)$")
 _QUOTED = re.compile(r"^(no such command|option) (['\"])(.*)\2")
 """What the parser puts into quotes, where all other messages have back-ticks."""
+_UNKNOWN = re.compile(r"^(no such option): (.*)$", re.DOTALL)
+"""What it puts behind a colon."""
 _EMPTY = "''"
 """How an argument of no character was typed."""
 
@@ -111,7 +113,9 @@ def _usage(error: typer.TyperException) -> UsageError:
     message = message.rstrip(".")
     message = message[:1].lower() + message[1:]
     extra, choice = _EXTRA.match(message), _CHOICE.match(message)
-    message = _QUOTED.sub(r"\1 `\3`", message) if extra is None else f"too many arguments: `{extra[1] or _EMPTY}`"
+    message = _UNKNOWN.sub(r"\1 `\2`", _QUOTED.sub(r"\1 `\3`", message))
+    if extra is not None:
+        message = f"too many arguments: `{extra[1] or _EMPTY}`"
     is_unknown_command = message.startswith("no such command")
     if (parameter := getattr(error, "param", None)) is not None:
         name = max(parameter.opts, key=len)

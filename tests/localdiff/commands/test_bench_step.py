@@ -36,7 +36,7 @@ from tests.screens.processes import Cli
         (["--steps", "many"], "`--steps many` must be a whole number", "`localdiff bench step --help`"),
         (["--layers", "6.5"], "`--layers 6.5` must be a whole number", "`localdiff bench step --help`"),
         (["-m", ""], "`-m` is empty", "leave it out to measure random weights"),
-        (["--no-such"], "no such option: --no-such", "`localdiff bench step --help`"),
+        (["--no-such"], "no such option `--no-such`", "`localdiff bench step --help`"),
     ],
 )
 def test_what_was_mistyped(cli: Cli, arguments: list[str], error: str, hint: str) -> None:
