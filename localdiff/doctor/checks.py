@@ -38,6 +38,7 @@ from localdiff.errors import (
 from localdiff.model_store import is_demo, stored_models
 from localdiff.sizes import parse_size
 from quant import QuantError
+from quant.switch import SwitchError
 
 if TYPE_CHECKING:
     import torch
@@ -195,10 +196,15 @@ class Examination:
 
 
 def outcome(check: Check, env: Mapping[str, str]) -> list[Finding]:
-    """What a check found; one that takes too long or crashes is a finding itself."""
+    """What a check found; one that takes too long or crashes is a finding itself.
+
+    Of a variable that keeps it from running, the finding is that of the settings.
+    """
     try:
         return check.run() if check.seconds is None else limited(check.run, check.seconds, progress=check.progress)
     except Exception as error:
+        if isinstance(error, SwitchError) or isinstance(error.__cause__, SwitchError):  # which `Engine.load` rewords
+            return []
         if is_set("LOCALDIFF_DEBUG", env) and not isinstance(error, TooSlowError | LocaldiffError | QuantError):
             print_traceback(error)
         return [_failed(check, error)]

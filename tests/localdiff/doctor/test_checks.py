@@ -15,8 +15,11 @@ from localdiff import errors
 from localdiff.config import load_settings
 from localdiff.doctor import checks
 from localdiff.doctor.checks import Check, Examination, outcome
+from localdiff.doctor.denoise import check_denoise, load_values
 from localdiff.doctor.field_report import field_report, without_names
 from localdiff.doctor.finding import Finding
+from localdiff.doctor.kernels import check_native_kernel
+from localdiff.doctor.settings import check_settings, read_settings
 from localdiff.doctor.torch_devices import Device, check_device
 from localdiff.doctor.weights import check_model
 from localdiff.errors import ResourceError
@@ -72,6 +75,15 @@ def test_a_check_whose_error_is_known() -> None:
     (finding,) = outcome(breaking(ResourceError("`/home/jane/x` is full", "free some")), {})
     assert (finding.status, finding.text, finding.advice) == ("fail", "`/home/jane/x` is full", "free some")
     assert (finding.public, finding.exit_code) == ("it failed", 4)
+
+
+def test_a_variable_that_keeps_checks_from_running_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_CPU_NATIVE", "no")
+    native = Check(name="native kernel", run=lambda: check_native_kernel([torch.device("cpu")]))
+    settings = Check(name="settings", run=lambda: check_settings(read_settings({}), {}))
+    step = Check(name="a denoise step", run=lambda: check_denoise(load_values(), "cpu"))
+    (finding,) = [finding for check in (native, step, settings) for finding in outcome(check, {})]
+    assert (finding.subject, finding.status) == ("settings", "fail")
 
 
 @pytest.mark.parametrize(
