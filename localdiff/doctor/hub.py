@@ -12,7 +12,7 @@ from localdiff.hub.endpoint import ADDRESS, PUBLIC_ENDPOINT
 from localdiff.hub.reach import Reach, reach
 from localdiff.model_store import MODEL
 
-_SLOWER = "hf_xet is missing, so downloads are slower and files over 50 GB are refused"
+_SLOWER = "hf_xet is not used, so downloads are slower and files over 50 GB are refused"
 _STILL = "local models still run; check the connection and `HF_ENDPOINT`, `HTTPS_PROXY`, or set `HF_HUB_OFFLINE=1`"
 
 
@@ -30,7 +30,7 @@ def finding_of(answer: Reach) -> Finding:
         "state": answer.state,
         "seconds": answer.seconds,
         "has_token": answer.has_token,
-        "has_xet": answer.has_xet,
+        "has_xet": answer.xet_remedy is None,
         "custom_endpoint": not is_public,
     }
 
@@ -52,10 +52,10 @@ def finding_of(answer: Reach) -> Finding:
             reason = "the token cannot be used" if answer.state == "unread" else "a proxy or a certificate bars it"
             public = f"not asked: {reason}"
             return finding(status="warn", text=f"not asked: {answer.problem}", public=public, advice=answer.advice)
-        case "reachable" if answer.has_xet:
+        case "reachable" if answer.xet_remedy is None:
             return asked("ok", f"answers, {token}, hf_xet present")
         case "reachable":
-            return asked("warn", f"answers, {token}; {_SLOWER}", advice="`pip install hf-xet`")
+            return asked("warn", f"answers, {token}; {_SLOWER}", advice=answer.xet_remedy)
         case "unreachable":
             return asked("warn", "does not answer", advice=_STILL)
         case "refused":

@@ -20,7 +20,7 @@ from typing import Any, Protocol, Self
 from localdiff.checkpoint_files import CONFIG
 from localdiff.config import is_set
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
-from localdiff.hub.large_file import has_xet
+from localdiff.hub.large_file import xet_remedy
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import Repository
 from localdiff.sizes import shown_size
@@ -216,11 +216,11 @@ def require_transferable(repository: Repository, names: Iterable[str]) -> None:
     from huggingface_hub import constants
 
     large = [name for name in names if repository.files[name].nbytes > constants.MAX_HTTP_DOWNLOAD_SIZE]
-    if large and not has_xet():
+    if large and (remedy := xet_remedy()) is not None:
         raise WeightsError(
             f"`{large[0]}` of `{repository.name}` is too large to be downloaded without the package `hf-xet`: it has "
             f"{shown_size(repository.files[large[0]].nbytes)}",
-            "`pip install hf-xet`" + ("; `HF_HUB_DISABLE_XET` forbids its use" if constants.HF_HUB_DISABLE_XET else ""),
+            remedy,
         )
 
 

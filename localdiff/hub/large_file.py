@@ -33,9 +33,15 @@ OUTAGE_WAITS = (1.0, 5.0, 10.0, 20.0, 40.0, 80.0)
 
 def has_xet() -> bool:
     """Whether large files come through `hf_xet`, where the Hub offers that."""
+    return xet_remedy() is None
+
+
+def xet_remedy() -> str | None:
+    """What to do so that large files come through `hf_xet`; None where they do."""
     from huggingface_hub import constants
 
-    return not constants.HF_HUB_DISABLE_XET and find_spec("hf_xet") is not None
+    steps = [] if find_spec("hf_xet") else ["`pip install hf-xet`"]
+    return " and ".join([*steps, *(["unset `HF_HUB_DISABLE_XET`"] if constants.HF_HUB_DISABLE_XET else [])]) or None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import Literal
 
 from localdiff.hub.endpoint import is_address, prepare_client, shown
+from localdiff.hub.large_file import xet_remedy
 from localdiff.hub.problems import ConnectionBarredError, UnreachableError, explain, refused_by_mirror, unreadable_token
 from localdiff.hub.repository import model_info
 
@@ -32,7 +32,7 @@ class Reach:
         advice: what to do about it.
         seconds: how long the answer took.
         has_token: whether there is a token; never the token itself.
-        has_xet: whether the faster protocol can be used.
+        xet_remedy: what to do so that the faster protocol is used; None where it is.
     """
 
     endpoint: str
@@ -41,7 +41,7 @@ class Reach:
     advice: str | None = None
     seconds: float | None = None
     has_token: bool = False
-    has_xet: bool = False
+    xet_remedy: str | None = None
 
 
 def reach(model: str) -> Reach:
@@ -57,7 +57,7 @@ def reach(model: str) -> Reach:
     from huggingface_hub import constants, get_token
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
-    result = Reach(endpoint=shown(constants.ENDPOINT), state="reachable", has_xet=find_spec("hf_xet") is not None)
+    result = Reach(endpoint=shown(constants.ENDPOINT), state="reachable", xet_remedy=xet_remedy())
     if (unread := unreadable_token()) is not None:
         return replace(result, state="unread", problem=unread.message, advice=unread.hint, has_token=True)
     result = replace(result, has_token=get_token() is not None)

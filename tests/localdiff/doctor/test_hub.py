@@ -313,12 +313,18 @@ def test_a_hub_that_may_not_be_asked(server: Hub, tmp_path: Path) -> None:
     assert len(server.requests) == before
 
 
+def test_a_hub_whose_faster_protocol_is_switched_off(server: Hub, tmp_path: Path) -> None:
+    remedy = ask(server.url, tmp_path, HF_HUB_DISABLE_XET="1")["xet_remedy"]
+    assert remedy.endswith("unset `HF_HUB_DISABLE_XET`")
+    assert finding_of(Reach(endpoint=PUBLIC_ENDPOINT, state="reachable", xet_remedy=remedy)).advice == remedy
+
+
 @pytest.mark.parametrize(
     ("found", "status", "words"),
     [
-        ({"state": "reachable", "has_xet": True}, "ok", "https://huggingface.co answers, no token, and none is needed"),
-        ({"state": "reachable", "has_xet": True, "has_token": True}, "ok", "answers, token found, hf_xet present"),
-        ({"state": "reachable"}, "warn", "hf_xet is missing, so downloads are slower"),
+        ({"state": "reachable"}, "ok", "https://huggingface.co answers, no token, and none is needed"),
+        ({"state": "reachable", "has_token": True}, "ok", "answers, token found, hf_xet present"),
+        ({"state": "reachable", "xet_remedy": "`pip`"}, "warn", "hf_xet is not used, so downloads are slower"),
         ({"state": "offline"}, "ok", "not asked: `HF_HUB_OFFLINE` is set"),
         ({"state": "unreachable", "problem": "no answer"}, "warn", "https://huggingface.co does not answer"),
         ({"state": "refused", "problem": "no", "advice": "log in"}, "warn", "refuses the token: no"),

@@ -222,11 +222,12 @@ def test_a_file_too_large_for_plain_http_is_refused_before_the_question(
 ) -> None:
     monkeypatch.setattr(constants, "MAX_HTTP_DOWNLOAD_SIZE", 10_000)
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(large_file, "find_spec", lambda name: None)
     asked: list[object] = []
     message = f"`{FIRST}` of `owner/model` is too large to be downloaded without the package `hf-xet`: it has 20 KB"
     with pytest.raises(WeightsError, match=f"(?m)^{message}$") as caught:
         find_source("owner/model", confirm=asked.append)
-    assert caught.value.hint == "`pip install hf-xet`; `HF_HUB_DISABLE_XET` forbids its use"
+    assert caught.value.hint == "`pip install hf-xet` and unset `HF_HUB_DISABLE_XET`"
     assert asked == []
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
     monkeypatch.setattr(large_file, "find_spec", lambda name: name)
