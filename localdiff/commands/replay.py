@@ -121,6 +121,7 @@ def replay(request: ReplayRequest, output: Output, *, keyboard: TextIO | None) -
     on_terminal = output.stdout.terminal and request.output is None
     if on_terminal and form in _UTF8:
         raise UsageError(f"`--to {form}` would fill the terminal", f"add `-o FILE.{form}`, or send it into a pipe")
+    target = None if request.output is None else output_file(request.output, inputs=[request.file])
     trace = open_trace(request.file)
     if not trace.complete:
         output.warning(f"`{shown_name(request.file)}` ends early: the run was killed, or is still running")
@@ -128,9 +129,9 @@ def replay(request: ReplayRequest, output: Output, *, keyboard: TextIO | None) -
         assert keyboard is not None
         _play(request, trace, output, keyboard)
         return 0
-    text = _export(request, form, trace, escaped=request.output is None and output.stdout.escapes_json)
-    if request.output is not None:
-        output_file(request.output, inputs=[request.file]).save_and_say(text, output)
+    text = _export(request, form, trace, escaped=target is None and output.stdout.escapes_json)
+    if target is not None:
+        target.save_and_say(text, output)
         return 0
     if form in _UTF8:
         output.stdout.write_utf8(text)

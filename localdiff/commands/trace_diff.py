@@ -32,8 +32,8 @@ def trace_diff(files: tuple[str, str], output: Output, *, to: Form | None, targe
     form = diff_form(to, target, output)
     if files == (STDIN, STDIN):
         raise UsageError("standard input has one trace, and is named twice", "give the other one as a file")
-    traces = (open_trace(files[0]), open_trace(files[1]))
     file = None if target is None else output_file(target, inputs=files)
+    traces = (open_trace(files[0]), open_trace(files[1]))
     write_diff(traces, (shown_name(files[0]), shown_name(files[1])), form, file, output)
     return 0
 

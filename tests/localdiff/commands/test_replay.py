@@ -172,6 +172,13 @@ def test_the_output_file_is_whole_or_not_there(cli: Cli, file: Path, tmp_path: P
     assert cli("replay", str(file), "-o", str(tmp_path / "no" / "page.html")).code == 5
 
 
+@pytest.mark.parametrize("command", [["replay", "big.jsonl"], ["trace", "diff", "big.jsonl", "example"]])
+def test_the_output_file_is_tried_before_a_trace_is_read(cli: Cli, tmp_path: Path, command: list[str]) -> None:
+    result = cli(*command, "-o", str(tmp_path / "nowhere" / "page.html"))
+    assert (result.code, result.stderr.partition("`")[0]) == (2, "error: there is no folder ")
+    assert "nowhere" in result.stderr
+
+
 def test_a_page_of_a_private_trace_is_an_ordinary_file(cli: Cli, file: Path, tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
