@@ -59,11 +59,22 @@ def parse_size(text: str, option: str) -> int:
 
 def shown_size(nbytes: float) -> str:
     """A size for display: `15.4 GB`, `380 MB`, `12 KB` or `400 bytes`."""
-    if nbytes >= 0.95e9:
-        return f"{nbytes / 1e9:.1f} GB"
-    if nbytes >= 0.95e6:
-        return f"{nbytes / 1e6:.0f} MB"
-    return f"{nbytes / 1e3:.0f} KB" if nbytes >= 950 else counted(round(nbytes), "byte")
+    scale, decimals, unit = _unit(nbytes)
+    return f"{nbytes / scale:.{decimals}f} {unit}"
+
+
+def shown_part(done: float, total: float) -> str:
+    """How much of an amount there is: `38.1/52.0 GB`, both in the unit of the whole."""
+    scale, decimals, unit = _unit(total)
+    return f"{done / scale:.{decimals}f}/{total / scale:.{decimals}f} {unit}"
+
+
+def _unit(nbytes: float) -> tuple[float, int, str]:
+    """The unit in which an amount is shown: its bytes, the decimals, and its name."""
+    for scale, decimals, unit in ((1e9, 1, "GB"), (1e6, 0, "MB"), (1e3, 0, "KB")):
+        if nbytes >= 0.95 * scale:
+            return scale, decimals, unit
+    return 1.0, 0, "byte" if round(nbytes) == 1 else "bytes"
 
 
 def counted(number: int, noun: str) -> str:

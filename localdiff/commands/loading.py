@@ -11,7 +11,7 @@ from localdiff import model_store, paths
 from localdiff.download_plan import DownloadPlan
 from localdiff.load_progress import LoadStage
 from localdiff.quoting import printable, shell_word
-from localdiff.sizes import counted, shown_size
+from localdiff.sizes import counted, shown_part, shown_size
 from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser, confirmed
 from localdiff.ui.rate import Rate, shown_amount
@@ -94,7 +94,7 @@ def hashing_shown_by(status: StatusLine) -> Callable[[int, int], None]:
 
     def show(done: int, total: int) -> None:
         if total >= LARGE:
-            status.show(f"hashing weights {done / 1e9:.1f}/{total / 1e9:.1f} GB")
+            status.show(f"hashing weights {shown_part(done, total)}")
 
     return show
 

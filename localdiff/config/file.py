@@ -17,6 +17,7 @@ from typing import Any
 from localdiff import paths
 from localdiff.config.keys import KEYS, Value
 from localdiff.errors import ArgumentError, UsageError
+from localdiff.sizes import shown_size
 
 CONFIG_FILE = "config.toml"
 MAX_BYTES = 1_000_000
@@ -76,7 +77,7 @@ def read_text(path: Path, shown: str) -> str:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
-            raise UsageError(f"{shown} has more than {MAX_BYTES / 1e6:.0f} MB", "no settings need that; move it away")
+            raise UsageError(f"{shown} has more than {shown_size(MAX_BYTES)}", "no settings need that; move it away")
         text = data.decode("utf-8-sig")
         tomllib.loads(text)
     except FileNotFoundError:

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from localdiff.sizes import shown_size
+from localdiff.sizes import shown_part, shown_size
 
 WINDOW = 30.0
 """Seconds over which a rate is taken."""
@@ -78,18 +78,9 @@ def shown_time(seconds: float) -> str:
 
 def shown_amount(done: int, total: int, rate: Rate) -> str:
     """`38.1/52.0 GB  86 MB/s  2m41s left`, as far as it is known."""
-    parts = [_amount(done, total)]
+    parts = [shown_part(done, total)]
     if speed := rate.per_second():
         parts.append(f"{shown_size(speed)}/s")
     if (seconds := rate.seconds_left(total)) is not None and done < total:
         parts.append(f"{shown_time(seconds)} left")
     return "  ".join(parts)
-
-
-def _amount(done: int, total: int) -> str:
-    """`38.1/52.0 GB`: both in the unit of the larger one."""
-    total_size = shown_size(total)
-    number, unit = total_size.split()
-    scale = {"GB": 1e9, "MB": 1e6, "KB": 1e3, "bytes": 1.0, "byte": 1.0}[unit]
-    decimals = 1 if unit == "GB" else 0
-    return f"{done / scale:.{decimals}f}/{number} {unit}"

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localdiff.errors import UsageError
-from localdiff.sizes import counted, parse_size, rounded, shown_size
+from localdiff.sizes import counted, parse_size, rounded, shown_part, shown_size
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,20 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 )
 def test_sizes_are_shown(nbytes: int, text: str) -> None:
     assert shown_size(nbytes) == text
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "text"),
+    [
+        (38_120_000_000, 52_000_000_000, "38.1/52.0 GB"),
+        (900, 52_000_000_000, "0.0/52.0 GB"),
+        (40_000_000, 380_000_000, "40/380 MB"),
+        (1, 12_000, "0/12 KB"),
+        (0, 400, "0/400 bytes"),
+    ],
+)
+def test_a_part_is_shown_in_the_unit_of_the_whole(done: int, total: int, text: str) -> None:
+    assert shown_part(done, total) == text
 
 
 @settings(deadline=None)
