@@ -6,7 +6,7 @@ Knows wording and rounding; computes no rates, they come from `RunStats`, and do
 from __future__ import annotations
 
 from localdiff.events import RunStats
-from localdiff.sizes import counted, rounded
+from localdiff.sizes import counted, rounded, shown_size
 
 NARROW = 76
 CROWDED = 0.8
@@ -50,7 +50,7 @@ def footer(
     if not prompt_tokens:
         del parts["prompt"]
     if stats.peak_bytes is not None:
-        parts["peak"] = f"peak {stats.peak_bytes / 1e9:.1f} GB"
+        parts["peak"] = f"peak {shown_size(stats.peak_bytes)}"
     for name in ("prompt", "blocks", "peak", "steps"):
         if width is not None and len(f" {dot} ".join(parts.values())) > width:
             parts.pop(name, None)

@@ -288,7 +288,7 @@ class Quantization:
     def _summarize(self, finished: JobFinished, planned: PlannedJob) -> None:
         lines = []
         if finished.source_bytes:
-            rate = f"{finished.source_bytes / max(finished.seconds, 1e-9) / 1e6:.1f} MB/s"
+            rate = f"{shown_size(finished.source_bytes / max(finished.seconds, 1e-9))}/s"
             amount = f"quantized {shown_size(finished.source_bytes)} in {shown_time(finished.seconds)}: {rate}"
             lines.append(amount + (", waiting for downloads not counted" if planned.to_fetch else ""))
         lines += verification.worst_lines(read_manifest(self._target))

@@ -61,6 +61,10 @@ def test_where_memory_is_not_tracked_and_dots_do_not_exist() -> None:
     )
 
 
+def test_the_memory_of_a_small_model_is_shown_in_a_small_unit() -> None:
+    assert footer(dataclasses.replace(STATS, peak_bytes=31_000_000), context=8192).endswith(" · peak 31 MB")
+
+
 def test_in_a_conversation_only_what_was_new_was_read() -> None:
     assert "prompt 12 tok in " in footer(STATS, context=8192, new_tokens=12)
     assert "ctx 1,632/8,192" in footer(STATS, context=8192, new_tokens=12)
