@@ -51,6 +51,27 @@ def file_name(text: str) -> Path:
     return Path(text)
 
 
+def events_name(text: str) -> str:
+    """The name of a file, or `-`, which stays text.
+
+    Raises:
+        UsageError: it is empty, or that of a folder.
+    """
+    file_name(text)
+    return text
+
+
+def directory_name(text: str) -> Path:
+    """The name of a folder.
+
+    Raises:
+        UsageError: it is empty.
+    """
+    if not text:
+        raise UsageError("the name of a folder is empty", "give one, or leave out the option")
+    return Path(text)
+
+
 def model_option(help: str) -> Any:
     """The option that names a model, where it has a help text of its own."""
     return typer.Option("-m", "--model", metavar="MODEL", help=help, rich_help_panel=MODEL)
@@ -288,24 +309,3 @@ def grouped(command: Callable[..., int]) -> Callable[..., int]:
     options = chain.from_iterable(fields.get(each.name, [each]) for each in parameters)
     vars(flat)["__signature__"] = Signature(list(options))
     return flat
-
-
-def events_name(text: str) -> str:
-    """The name of a file, or `-`, which stays text.
-
-    Raises:
-        UsageError: it is empty, or that of a folder.
-    """
-    file_name(text)
-    return text
-
-
-def directory_name(text: str) -> Path:
-    """The name of a folder.
-
-    Raises:
-        UsageError: it is empty.
-    """
-    if not text:
-        raise UsageError("the name of a folder is empty", "give one, or leave out the option")
-    return Path(text)
