@@ -225,7 +225,7 @@ def require_transferable(repository: Repository, names: Iterable[str]) -> None:
 
 
 def _error(message: str, hint: str | None, code: int) -> LocaldiffError:
-    kinds: dict[int, type[LocaldiffError]] = {2: UsageError, 3: WeightsError, 4: ResourceError}
+    kinds = {kind.exit_code: kind for kind in (UsageError, WeightsError, ResourceError)}
     return kinds.get(code, LocaldiffError)(message, hint)
 
 
