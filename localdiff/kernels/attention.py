@@ -148,11 +148,21 @@ def attend_rows(
             KEYS=tile.keys,
             num_warps=tile.warps,
             num_stages=tile.stages,
+            enable_fp_fusion=True,
         )
         if splits > 1:
             row_heads = rows * heads
             combine_kernel[(row_heads,)](
-                partial, row_stats[0], row_stats[1], out, row_heads, SIZE=size, WIDTH=width, SPLITS=splits, num_warps=4
+                partial,
+                row_stats[0],
+                row_stats[1],
+                out,
+                row_heads,
+                SIZE=size,
+                WIDTH=width,
+                SPLITS=splits,
+                num_warps=4,
+                enable_fp_fusion=True,
             )
     return out.transpose(0, 1)
 
@@ -180,6 +190,7 @@ def write_cached(k: Tensor, v: Tensor, *, keys: Tensor, values: Tensor, length: 
             SIZE=size,
             WIDTH=_width(size),
             num_warps=1,
+            enable_fp_fusion=True,
         )
 
 

@@ -65,4 +65,5 @@ def decide(stats: LogitStatistics, buffers: StepBuffers) -> None:
             POSITIONS=power_of_two(length),
             CHUNK=_CHUNK,
             num_warps=8,
+            enable_fp_fusion=True,
         )

@@ -26,7 +26,9 @@ def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     out, width = torch.empty_like(x), x.shape[-1]
     if x.numel():
         with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]  # Triton launches on the current device
-            norm_kernel[(x.numel() // width,)](x, weight, out, eps, width, WIDTH=_power(width), num_warps=_warps(width))
+            norm_kernel[(x.numel() // width,)](
+                x, weight, out, eps, width, WIDTH=_power(width), num_warps=_warps(width), enable_fp_fusion=True
+            )
     return out
 
 
@@ -116,6 +118,7 @@ def add_attention_and_norm(
                 PARTS=_parts(x, y),
                 WIDTH=_power(width),
                 num_warps=_warps(width),
+                enable_fp_fusion=True,
             )
     return outputs
 
@@ -130,7 +133,7 @@ def gelu_mul(gate: Tensor, up: Tensor) -> Tensor:
     if out.numel():
         with torch.cuda.device_of(gate):  # type: ignore[no-untyped-call]
             gelu_mul_kernel[(len(gates), -(-width // BLOCK))](
-                gates, ups, out, gates.stride(0), ups.stride(0), width, BLOCK=BLOCK, num_warps=4
+                gates, ups, out, gates.stride(0), ups.stride(0), width, BLOCK=BLOCK, num_warps=4, enable_fp_fusion=True
             )
     return out
 
@@ -162,6 +165,7 @@ def route(scores: Tensor, per_expert_scale: Tensor, top_k: int) -> tuple[Tensor,
                 TOP_K=top_k,
                 EXPERTS=_power(experts),
                 num_warps=1,
+                enable_fp_fusion=True,
             )
     return expert_ids, routing_weights
 
@@ -216,6 +220,7 @@ def merge_branches(
                 TOP_K=0 if routing_weights is None else routing_weights.shape[1],
                 WIDTH=_power(width),
                 num_warps=_warps(width),
+                enable_fp_fusion=True,
             )
     return out
 

@@ -58,6 +58,7 @@ def statistics(
             CAPPED=softcap is not None,
             BLOCK=block,
             num_warps=WARPS,
+            enable_fp_fusion=True,
         )
         summary_kernel[(length,)](
             logits,
@@ -80,6 +81,7 @@ def statistics(
             BLOCK=block,
             BLOCKS=power_of_two(blocks),
             num_warps=WARPS,
+            enable_fp_fusion=True,
         )
     return stats
 
@@ -112,6 +114,7 @@ def process(
             PROBABILITIES=log_normalizer is not None,
             BLOCK=block,
             num_warps=min(WARPS, max(1, block // 32)),  # each number is read and overwritten by one thread
+            enable_fp_fusion=True,
         )
 
 

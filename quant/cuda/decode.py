@@ -65,6 +65,7 @@ def _decoded(codes: Tensor, scales: Tensor, dtype: torch.dtype, *, is_tiled: boo
                 BY_LANES=by_lanes,
                 GROUPS=GROUPS,
                 num_warps=4,
+                enable_fp_fusion=True,
             )
     return out
 

@@ -110,6 +110,7 @@ class CudaEmbedding(QuantEmbedding):
                     DECODE_ONCE=tiles.mma_kind(probs.device) == "mma.sync",
                     num_warps=tile.warps,
                     num_stages=tile.stages,
+                    enable_fp_fusion=True,
                     maxnreg=_max_registers(tile, tiles.mma_kind(probs.device)),
                 )
         return partial.sum(dim=0)

@@ -145,6 +145,7 @@ class CudaExperts(RoutedExperts):
             ROWS=blocks.rows,
             num_warps=tile.warps,
             num_stages=tile.stages,
+            enable_fp_fusion=True,
             **further,
         )
         return Rows(codes=codes, scales=scales)
@@ -180,6 +181,7 @@ class CudaExperts(RoutedExperts):
             ROWS=blocks.rows,
             num_warps=tile.warps,
             num_stages=tile.stages,
+            enable_fp_fusion=True,
             maxnreg=FETCHING_REGISTERS if is_of_bytes and tile.fetched else None,
             **further,
         )
@@ -259,6 +261,7 @@ def sorted_pairs(expert_ids: Tensor, *, experts: int, rows: int) -> Blocks:
         BINS=power_of_two(experts + 1),
         BLOCKS=power_of_two(count),
         num_warps=8,
+        enable_fp_fusion=True,
     )
     return blocks
 
@@ -271,7 +274,14 @@ def _summed(outputs: Tensor, routing_weights: Tensor) -> Tensor:
     combined = outputs.new_empty(rows, width)
     if rows:
         combine_kernel[(rows, -(-width // COMBINE_COLUMNS))](
-            outputs, routing_weights.contiguous(), combined, width, TOP_K=top_k, COLUMNS=COMBINE_COLUMNS, num_warps=4
+            outputs,
+            routing_weights.contiguous(),
+            combined,
+            width,
+            TOP_K=top_k,
+            COLUMNS=COMBINE_COLUMNS,
+            num_warps=4,
+            enable_fp_fusion=True,
         )
     return combined
 

@@ -192,6 +192,7 @@ class Weight:
                 COLUMNS=tile.columns,
                 num_warps=tile.warps,
                 num_stages=tile.stages,
+                enable_fp_fusion=True,
                 maxnreg=GATED_REGISTERS[self.activations] if gated else None,
                 **further,
             )

@@ -46,5 +46,7 @@ def quantize_groups(x: Tensor) -> Rows:
     codes = torch.empty(x.shape, dtype=torch.int8, device=x.device)
     scales = torch.empty(rows, groups, dtype=torch.float32, device=x.device)
     if rows:
-        quantize_kernel[(rows, -(-groups // _GROUPS))](x, codes, scales, width, groups, GROUPS=_GROUPS, num_warps=2)
+        quantize_kernel[(rows, -(-groups // _GROUPS))](
+            x, codes, scales, width, groups, GROUPS=_GROUPS, num_warps=2, enable_fp_fusion=True
+        )
     return Rows(codes=codes, scales=scales)

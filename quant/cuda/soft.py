@@ -80,7 +80,9 @@ class SparseSoft:
         probabilities = logits.new_empty(length, CAPACITY, dtype=torch.float32)
         shape = (self.threshold, logits.stride(0), vocab_size, blocks)
         with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
-            count_kernel[(length, blocks)](logits, log_normalizer, counts, kept_sums, *shape, BLOCK=block, num_warps=8)
+            count_kernel[(length, blocks)](
+                logits, log_normalizer, counts, kept_sums, *shape, BLOCK=block, num_warps=8, enable_fp_fusion=True
+            )
             collect_kernel[(length, blocks)](
                 logits,
                 log_normalizer,
@@ -95,6 +97,7 @@ class SparseSoft:
                 BLOCKS=power_of_two(blocks),
                 CAPACITY=CAPACITY,
                 num_warps=8,
+                enable_fp_fusion=True,
             )
             soft = torch.empty(length, width, dtype=self._dtype, device=logits.device)
             mean_kernel[(length, -(-width // COLUMNS))](

@@ -48,5 +48,6 @@ def split_product(x: Tensor, weight: Tensor) -> Tensor:
             COLUMNS=COLUMNS,
             num_warps=4,
             num_stages=3,
+            enable_fp_fusion=True,
         )
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException
 
 from quant.cuda.tiles import MmaKind
 from tests.gpu.kernels import needs_triton
+from tests.screens.processes import ROOT
 
 if TYPE_CHECKING:
     import triton.language as tl
@@ -95,6 +97,23 @@ def test_what_would_wait_or_fail_on_a_card_is_seen(fault: str) -> None:
             faults[fault]()
         with torch.cuda.device_of(there):
             quantize_groups(there)
+
+
+def test_every_launch_says_whether_products_and_sums_may_become_one() -> None:
+    """Triton 3.9 warns where none says it, since later versions do it only where they are asked to."""
+    sources = [path.read_text() for package in ("localdiff", "quant") for path in (ROOT / package).rglob("*.py")]
+    launches = [
+        call
+        for source in sources
+        if "kernel[" in source
+        for call in ast.walk(ast.parse(source))
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Subscript)
+        and "kernel" in ast.unparse(call.func.value)
+    ]
+    assert len(launches) > 20
+    for launch in launches:
+        assert "enable_fp_fusion" in {keyword.arg for keyword in launch.keywords}, ast.unparse(launch.func)
 
 
 def test_launches_are_specialized_as_triton_does() -> None:
