@@ -50,7 +50,7 @@ setup: $(STAMP)  ## create .venv and install everything, pinned by constraints.t
 
 $(STAMP): pyproject.toml constraints.txt $(MOVED)
 	@set -e; \
-	if [ -z '$(MOVED)' ] && $(BIN)/python -c '' 2>/dev/null; then exit 0; fi; \
+	if [ -z '$(MOVED)' ] && { $(BIN)/python -c 'import pip' || $(BIN)/python -m ensurepip; } >/dev/null 2>&1; then exit 0; fi; \
 	found=; \
 	for python in $(CANDIDATES); do \
 	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \

@@ -16,11 +16,11 @@ ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="there is no make here")
 
 
-def make(*arguments: str, cwd: Path) -> str:
-    """What make would do."""
+def make(*arguments: str, cwd: Path, dry: bool = True) -> str:
+    """What make would do, or what it says when it does it."""
     # Where make itself runs the tests, another one says that it is another one, and in which folder.
     env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-    command = ["make", "--dry-run", *arguments]
+    command = ["make", *(["--dry-run"] if dry else []), *arguments]
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=True).stdout
 
 
@@ -30,14 +30,32 @@ def test_a_prompt_is_asked_as_it_is_typed(prompt: str) -> None:
     assert shlex.split(out.splitlines()[-1])[1:] == ["run", "--model", "demo", "--", prompt]
 
 
+def clone_in(folder: Path) -> Path:
+    """A folder with what `make setup` reads, and an empty environment."""
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
 @pytest.mark.parametrize("folder", ["clone", "it's a clone"])
 def test_the_environment_of_a_clone_that_was_moved_is_made_anew(tmp_path: Path, folder: str) -> None:
-    clone = tmp_path / folder
-    (clone / ".venv").mkdir(parents=True)
-    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
-        shutil.copy(ROOT / name, clone)
+    clone = clone_in(tmp_path / folder)
     stamp = clone / ".venv" / ".installed"
     stamp.write_text(str(clone))
     assert "-m venv" not in make("setup", cwd=clone)
     stamp.write_text(str(tmp_path / "before"))
     assert "-m venv --clear .venv" in make("setup", cwd=clone)
+
+
+@pytest.mark.parametrize("has_pip", [True, False])
+def test_an_environment_without_pip_gets_it(tmp_path: Path, has_pip: bool) -> None:
+    """Debian's `python3 -m venv` fails without the package `python3-venv`, and leaves such an environment behind."""
+    clone = clone_in(tmp_path / "clone")
+    python = clone / ".venv" / "bin" / "python"
+    python.write_text(f'#!/bin/sh\necho "$*" >> calls\n[ "$*" != "-c import pip" ] || {str(has_pip).lower()}\n')
+    python.chmod(0o755)
+    make("setup", cwd=clone, dry=False)
+    calls = (clone / "calls").read_text().splitlines()
+    assert calls[:-1] == ["-c import pip", *([] if has_pip else ["-m ensurepip"])]
+    assert calls[-1].startswith("-m pip install")
