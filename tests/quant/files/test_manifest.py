@@ -63,6 +63,7 @@ def signed(content: dict[str, Any]) -> str:
     [
         (("version",), 3),
         (("format",), "gguf"),
+        (("encoding",), "2"),
         (("shards",), {"../s": {"bytes": 1, "sha256": HASH, "source": "x"}}),
         (("shards", "s.safetensors", "source"), "a/b"),
         (("shards", "s.safetensors", "sha256"), "00"),
