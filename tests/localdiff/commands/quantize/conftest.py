@@ -1,4 +1,4 @@
-"""A model, and where the result is put."""
+"""A model, where the result is put, and what a test asks of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.checkpoints.weights import write_small_text, write_small_weights
+from tests.screens.processes import Result
+
+NAME = "small-4bit"
 
 
 @pytest.fixture(autouse=True)
@@ -22,4 +25,17 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def output(home: Path) -> Path:
-    return home / "models" / "small-4bit"
+    return home / "models" / NAME
+
+
+def flip(path: Path, position: int) -> None:
+    """Flip a bit of a file."""
+    content = bytearray(path.read_bytes())
+    content[position] ^= 8
+    path.write_bytes(content)
+
+
+def refused(result: Result, code: int, *words: str) -> None:
+    """The command has ended with this code, without a result, and has said these words."""
+    assert (result.code, result.stdout) == (code, "")
+    assert all(word in result.stderr for word in words), result.stderr
