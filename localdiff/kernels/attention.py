@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from quant.cuda import tiles
-from quant.cuda.launch_arguments import power_of_two
+from quant.cuda.launch_arguments import on_device_of, power_of_two
 from quant.cuda.tiles import MmaKind
 from quant.cuda.timed import Product, tile_of_product
 from quant.dtypes import short_name
@@ -118,7 +118,7 @@ def attend_rows(
         partial = q.new_empty(splits, rows, heads, size, dtype=torch.float32)
         row_stats = q.new_empty(2, splits, rows, heads, dtype=torch.float32)
     width = _width(size)
-    with torch.cuda.device_of(q):  # type: ignore[no-untyped-call]  # Triton launches on the current device
+    with on_device_of(q):
         attention_kernel[(programs // kv_heads, kv_heads, splits)](
             q,
             k,
@@ -175,7 +175,7 @@ def write_cached(k: Tensor, v: Tensor, *, keys: Tensor, values: Tensor, length: 
     if not (commit_rows and slots):
         return
     k, v = _alike(k, v)
-    with torch.cuda.device_of(k):  # type: ignore[no-untyped-call]
+    with on_device_of(k):
         write_kernel[(commit_rows, kv_heads)](
             k,
             v,

@@ -10,7 +10,7 @@ import torch
 
 from localdiff.diffusion.reading import LogitStatistics
 from localdiff.kernels.decision_layout import CONTROLS, TEMPERATURE, outcome_size
-from quant.cuda.launch_arguments import power_of_two
+from quant.cuda.launch_arguments import on_device_of, power_of_two
 
 _CHUNK = 32
 """Positions whose entropies are compared with all others at a time."""
@@ -49,7 +49,7 @@ def decide(stats: LogitStatistics, buffers: StepBuffers) -> None:
     from localdiff.kernels.decision_kernels import decide_kernel
 
     length = len(buffers.canvas)
-    with torch.cuda.device_of(buffers.canvas):  # type: ignore[no-untyped-call]
+    with on_device_of(buffers.canvas):
         decide_kernel[(1,)](
             buffers.controls,
             stats.entropy,

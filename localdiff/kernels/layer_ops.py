@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from quant.cuda.launch_arguments import power_of_two
+from quant.cuda.launch_arguments import on_device_of, power_of_two
 
 BLOCK = 1024
 _MAX_ONE_WARP = 1024
@@ -25,7 +25,7 @@ def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     x = x.contiguous()
     out, width = torch.empty_like(x), x.shape[-1]
     if x.numel():
-        with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]  # Triton launches on the current device
+        with on_device_of(x):
             norm_kernel[(x.numel() // width,)](
                 x, weight, out, eps, width, WIDTH=_power(width), num_warps=_warps(width), enable_fp_fusion=True
             )
@@ -57,7 +57,7 @@ def qkv_norm_rope(
     rows, heads, size = q.shape
     kv_heads = k.shape[1]
     if rows:
-        with torch.cuda.device_of(q):  # type: ignore[no-untyped-call]
+        with on_device_of(q):
             qkv_norm_rope_kernel[(rows, heads + 2 * kv_heads)](
                 q,
                 k,
@@ -102,7 +102,7 @@ def add_attention_and_norm(
     outputs = torch.empty_like(x), torch.empty_like(x), torch.empty_like(x), torch.empty_like(x)
     rows, width = x.shape
     if rows:
-        with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
+        with on_device_of(x):
             add_attention_and_norm_kernel[(rows,)](
                 x,
                 y,
@@ -131,7 +131,7 @@ def gelu_mul(gate: Tensor, up: Tensor) -> Tensor:
     gates, ups = (_dense_rows(part.reshape(-1, width)) for part in (gate, up))
     out = gate.new_empty(gate.shape)
     if out.numel():
-        with torch.cuda.device_of(gate):  # type: ignore[no-untyped-call]
+        with on_device_of(gate):
             gelu_mul_kernel[(len(gates), -(-width // BLOCK))](
                 gates, ups, out, gates.stride(0), ups.stride(0), width, BLOCK=BLOCK, num_warps=4, enable_fp_fusion=True
             )
@@ -153,7 +153,7 @@ def route(scores: Tensor, per_expert_scale: Tensor, top_k: int) -> tuple[Tensor,
     expert_ids = scores.new_empty(rows, top_k, dtype=torch.int64)
     routing_weights = scores.new_empty(rows, top_k, dtype=torch.float32)
     if rows:
-        with torch.cuda.device_of(scores):  # type: ignore[no-untyped-call]
+        with on_device_of(scores):
             route_kernel[(rows,)](
                 scores,
                 per_expert_scale,
@@ -200,7 +200,7 @@ def merge_branches(
     routing_weights = None if routing_weights is None else routing_weights.contiguous()
     rows, width = x.shape
     if rows:
-        with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
+        with on_device_of(x):
             merge_branches_kernel[(rows,)](
                 x,
                 dense_out,

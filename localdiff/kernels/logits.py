@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from localdiff.diffusion.reading import LogitStatistics
-from quant.cuda.launch_arguments import power_of_two
+from quant.cuda.launch_arguments import on_device_of, power_of_two
 
 BLOCK = 4096
 """Columns that one program reads: 16 per thread in 8 warps."""
@@ -44,7 +44,7 @@ def statistics(
     )
     cap = 1.0 if softcap is None else softcap
     shape = (logits.stride(0), vocab_size, blocks)
-    with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]  # Triton launches on the current device
+    with on_device_of(logits):
         partials_kernel[(length, blocks)](
             logits,
             temperature,
@@ -102,7 +102,7 @@ def process(
     from localdiff.kernels.logits_kernels import process_kernel
 
     length, vocab_size = logits.shape
-    with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
+    with on_device_of(logits):
         process_kernel[(length, -(-vocab_size // block))](
             logits,
             temperature,

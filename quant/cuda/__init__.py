@@ -3,7 +3,7 @@
     support                         whether Triton works here, and what is missing
     tiles                           tile shapes of GEMMs, by the matrix instruction of a GPU
     timed                           those that were timed on this GPU instead, by the shape of a product
-    launch_arguments                nf4's table and constants that kernels are launched with
+    launch_arguments                nf4's table, constants and the device that kernels are launched with
     layout                          codes and scales in the order in which kernels read them
     nf4_kernels                     bytes of nf4 to levels or weights, in one of four ways
     weight_kernels                  codes to weights, and products with them

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from quant.codecs.codec import GROUP, Encoded
 from quant.codecs.nf4 import Nf4
-from quant.cuda.launch_arguments import levels
+from quant.cuda.launch_arguments import levels, on_device_of
 from quant.modules.linear import QuantLinear
 from quant.modules.tensor import QuantTensor
 
@@ -50,7 +50,7 @@ def _decoded(codes: Tensor, scales: Tensor, dtype: torch.dtype, *, is_tiled: boo
     rows, groups = scales.shape
     out = torch.empty(rows, groups * GROUP, dtype=dtype, device=codes.device)
     if count := scales.numel():
-        with torch.cuda.device_of(codes):  # type: ignore[no-untyped-call]
+        with on_device_of(codes):
             decode_kernel[(-(-count // GROUPS),)](
                 codes,
                 scales,

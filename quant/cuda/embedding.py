@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from quant.codecs.codec import GROUP
 from quant.cuda import linear, tiles
-from quant.cuda.launch_arguments import is_interpreted
+from quant.cuda.launch_arguments import is_interpreted, on_device_of
 from quant.cuda.linear import Weight
 from quant.cuda.tiles import MmaKind, Tile, tile_of
 from quant.cuda.timed import Product, tile_of_product
@@ -91,7 +91,7 @@ class CudaEmbedding(QuantEmbedding):
         shares = -(-vocab_size // share)
         partial = torch.empty(shares, rows, width, dtype=torch.float32, device=probs.device)
         if rows:
-            with torch.cuda.device_of(probs):  # type: ignore[no-untyped-call]
+            with on_device_of(probs):
                 soft_kernel[(width // tile.columns, -(-rows // tile.rows), shares)](
                     probs,
                     codes,

@@ -18,7 +18,15 @@ from torch import Tensor, nn
 
 from quant.codecs.codec import GROUP
 from quant.cuda import tiles
-from quant.cuda.launch_arguments import byte_table, is_interpreted, levels, pack, power_of_two, triton_type
+from quant.cuda.launch_arguments import (
+    byte_table,
+    is_interpreted,
+    levels,
+    on_device_of,
+    pack,
+    power_of_two,
+    triton_type,
+)
 from quant.cuda.layout import Tiled, Unquantized, tiled
 from quant.cuda.rows import Rows, rows_for
 from quant.cuda.tiles import Activations, ExpertTile
@@ -94,7 +102,7 @@ class CudaExperts(RoutedExperts):
 
     def forward(self, x: Tensor, expert_ids: Tensor, routing_weights: Tensor, *, summed: bool = True) -> Tensor:
         """See `RoutedExperts`; what is not `summed` is not weighted either, which is left to the next kernel."""
-        with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]  # Triton launches on the current device
+        with on_device_of(x):
             outputs = self._outputs(x, expert_ids)
             return _summed(outputs, routing_weights) if summed else outputs
 

@@ -1,10 +1,11 @@
-"""What kernels are launched with besides tensors and shapes: nf4's table, Triton's name of a dtype, constants.
+"""What kernels are launched with besides tensors and shapes: nf4's table, names of dtypes, constants, a device.
 
 Knows what form device code takes them in; knows nothing about what a kernel computes.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
@@ -33,6 +34,11 @@ def byte_table(device: torch.device) -> Tensor:
     rounded = torch.tensor(LEVELS, dtype=torch.bfloat16)
     byte = torch.arange(256)
     return torch.stack((rounded[byte >> 4], rounded[byte & 15]), dim=-1).view(torch.int32).flatten().to(device)
+
+
+def on_device_of(tensor: Tensor) -> AbstractContextManager[None]:
+    """A context for launches that take a tensor: Triton launches on the current device, whatever its arguments are."""
+    return torch.cuda.device_of(tensor)  # type: ignore[no-untyped-call]
 
 
 def triton_type(dtype: torch.dtype) -> Any:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from quant.codecs.codec import GROUP
 from quant.cuda import tiles
 from quant.cuda.decode import decode_tiled
-from quant.cuda.launch_arguments import levels, pack
+from quant.cuda.launch_arguments import levels, on_device_of, pack
 from quant.cuda.layout import HALF, tiled
 from quant.cuda.rows import rows_for
 from quant.cuda.tiles import Activations, Tile
@@ -169,7 +169,7 @@ class Weight:
 
             further["STAGES"] = tile.stages
         scales = self.scales.view(torch.int32) if self.is_tiled else self.scales
-        with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
+        with on_device_of(x):
             source = rows_for(x, self.activations)
             kernel[(-(-rows // tile.rows), columns // tile.columns, parts)](
                 source.codes,

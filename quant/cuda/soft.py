@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quant.cuda.launch_arguments import power_of_two
+from quant.cuda.launch_arguments import on_device_of, power_of_two
 from quant.modules.embedding import QuantEmbedding
 
 THRESHOLD = 1e-4
@@ -79,7 +79,7 @@ class SparseSoft:
         ids = logits.new_empty(length, CAPACITY, dtype=torch.int32)
         probabilities = logits.new_empty(length, CAPACITY, dtype=torch.float32)
         shape = (self.threshold, logits.stride(0), vocab_size, blocks)
-        with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
+        with on_device_of(logits):
             count_kernel[(length, blocks)](
                 logits, log_normalizer, counts, kept_sums, *shape, BLOCK=block, num_warps=8, enable_fp_fusion=True
             )

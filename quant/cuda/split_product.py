@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from quant.cuda.launch_arguments import on_device_of
 from quant.cuda.linear import MAX_ROWS
 
 SHARE = 256
@@ -35,7 +36,7 @@ def split_product(x: Tensor, weight: Tensor) -> Tensor:
     rows, width = x.shape
     columns, parts = len(weight), width // SHARE
     out = x.new_empty(parts, rows, columns, dtype=torch.float32)
-    with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]  # Triton launches on the current device
+    with on_device_of(x):
         split_product_kernel[(-(-rows // ROWS), columns // COLUMNS, parts)](
             x.contiguous(),
             weight.detach(),

@@ -18,6 +18,7 @@ from typing import TypeGuard
 import torch
 
 from quant.codecs import CODECS
+from quant.cuda.launch_arguments import on_device_of
 from quant.cuda.parity import ParityError
 from quant.modules.tensor import QuantTensor
 from quant.unsupported import Unsupported
@@ -132,7 +133,7 @@ def _trial(device: torch.device, *, is_hopper: bool = False) -> Unsupported | No
 
 
 def _computes_exactly(device: torch.device) -> bool:
-    with torch.cuda.device_of(torch.empty(0, device=device)):  # type: ignore[no-untyped-call]
+    with on_device_of(torch.empty(0, device=device)):
         return _rounds_rows(device) and all(_decodes(name, device) for name in ("nf4", "int8"))
 
 
