@@ -108,7 +108,7 @@ def test_a_word_switches_off_its_part_and_what_requires_it(
     [
         ("LOCALDIFF_CUDA_PLAIN", "stp", "names the unknown part `stp`"),
         ("LOCALDIFF_CUDA_PLAIN", "step, gpaph", "names the unknown part `gpaph`"),
-        ("LOCALDIFF_CUDA_SOFT", "thin", "LOCALDIFF_CUDA_SOFT=thin should be exact or sparse"),
+        ("LOCALDIFF_CUDA_SOFT", "thin", "LOCALDIFF_CUDA_SOFT=thin must be exact or sparse"),
     ],
 )
 def test_a_switch_that_says_nothing_known_is_an_error_even_without_a_card(

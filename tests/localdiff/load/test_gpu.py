@@ -52,7 +52,7 @@ def test_experts_that_an_adapter_adds_to_stay_plain(
 
 def test_a_switch_that_says_nothing_known_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALDIFF_CUDA_EXPERTS", "a7")
-    with pytest.raises(SwitchError, match="LOCALDIFF_CUDA_EXPERTS=a7 should be a16 or a8"):
+    with pytest.raises(SwitchError, match="LOCALDIFF_CUDA_EXPERTS=a7 must be a16 or a8"):
         gpu.replace_gpu_modules(tiny.model(), CARD)
 
 

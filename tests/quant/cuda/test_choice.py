@@ -106,7 +106,7 @@ def test_switches_choose_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choice.use_cuda_modules(network, CARD) == choice.CudaChoice()
     assert all(isinstance(layer.experts, QuantExperts) for layer in network.children())
     monkeypatch.setenv("LOCALDIFF_CUDA_EXPERTS", "a4")
-    with pytest.raises(SwitchError, match="LOCALDIFF_CUDA_EXPERTS=a4 should be a16 or a8"):
+    with pytest.raises(SwitchError, match="LOCALDIFF_CUDA_EXPERTS=a4 must be a16 or a8"):
         choice.use_cuda_modules(network, CARD)
 
 

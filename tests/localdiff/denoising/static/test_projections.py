@@ -163,5 +163,5 @@ def test_no_more_than_one_stack_is_held_twice(recipe: str, dense: str, monkeypat
 @pytest.mark.parametrize("variable", ["LOCALDIFF_CUDA_DENSE", "LOCALDIFF_CUDA_EXPERTS"])
 def test_a_wrong_switch_is_an_error_where_there_is_no_card_too(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, "plain")
-    with pytest.raises(SwitchError, match=f"{variable}=plain should be a16 or a8"):
+    with pytest.raises(SwitchError, match=f"{variable}=plain must be a16 or a8"):
         Denoiser.for_device(tiny.model(), torch.device("cpu"))
