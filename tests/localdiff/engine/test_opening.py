@@ -62,6 +62,7 @@ def test_a_model_is_on_the_device_where_it_was_placed(made: Path, monkeypatch: p
         made,
         device="cpu",
         dtype="fp32",
+        activations="auto",
         revision=None,
         offline=True,
         context_size=64,

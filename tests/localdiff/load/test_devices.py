@@ -135,6 +135,7 @@ def test_open_model_says_so(
                 str(weights.checkpoint.directory),
                 device=device,
                 dtype="auto",
+                activations="auto",
                 revision=None,
                 offline=True,
                 context_size=64,
