@@ -7,6 +7,7 @@ Shape letters: H heads, N rows, d head size.
 from __future__ import annotations
 
 import platform
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -34,6 +35,9 @@ ATTENTION_LIMIT = 5e-3
 """The same of attention, which is rounded to bf16 once or twice: the result, and perhaps `p`."""
 
 _INSTALL = "install a C compiler (`sudo apt install gcc` on Debian and Ubuntu, `sudo dnf install gcc` on Fedora)"
+_HEADERS = "install the headers of the C library (`sudo apt install libc6-dev` on Debian and Ubuntu)"
+_NO_HEADER = re.compile(r"\.h: No such file|\.h' file not found")
+"""GCC's words and Clang's: Debian's `gcc` only recommends the package with the headers, and images leave that out."""
 _ANOTHER = "another compiler, named by `CC`, may do; `LOCALDIFF_CPU_NATIVE=off` hides this message"
 _ELSEWHERE = f"`XDG_CACHE_HOME` may name a folder that has room and is not mounted `noexec`; {_ANOTHER}"
 
@@ -60,6 +64,8 @@ def _tried() -> NativeLibrary | Unsupported:
         if NO_INSTRUCTIONS in str(error):
             return Unsupported("this CPU has neither AVX2 nor AVX-512", "")
         remedy = _ELSEWHERE if isinstance(error, OSError) else _ANOTHER
+        if _NO_HEADER.search(str(error)):
+            remedy = _HEADERS
         return Unsupported(f"the native kernel cannot be compiled and opened ({error})", remedy)
     if not _is_correct(library):
         return Unsupported("the native kernel computes wrong numbers here", _ANOTHER)

@@ -137,10 +137,20 @@ def test_a_cpu_without_the_instructions(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @needs_native
-def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", stand_in(tmp_path, "echo 'fatal error: stdint.h: No such file' >&2; exit 1"))
-    assert "fatal error: stdint.h: No such file" in unsupported().reason
-    assert "CC" in unsupported().remedy
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        ("fatal error: math.h: No such file or directory", "libc6-dev"),
+        ("fatal error: 'math.h' file not found", "libc6-dev"),
+        ("internal compiler error: Segmentation fault", "CC"),
+    ],
+)
+def test_a_compiler_that_fails_is_quoted(
+    error: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", stand_in(tmp_path, f'echo "{error}" >&2; exit 1'))
+    assert error in unsupported().reason
+    assert remedy in unsupported().remedy
 
 
 @needs_native
