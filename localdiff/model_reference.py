@@ -18,6 +18,7 @@ from localdiff.checkpoint_files import CHECK_PERMISSIONS, CONFIG, refusal
 from localdiff.errors import ArgumentError, WeightsError
 from localdiff.identity import DEMO
 from localdiff.model_store import quantized_directory, refused_directory, stored_models
+from localdiff.other_forms import refuse_other_forms
 from localdiff.quoting import shell_word
 from quant import MANIFEST_FILE
 from quant.names import PARTIAL
@@ -67,9 +68,11 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
         source = ModelSource(directory=_demo_directory(), name=DEMO)
     elif reference and os.path.isdir(path):
         source = ModelSource(directory=path, name=reference)
+        refuse_other_forms(reference, _names_in(path))
     elif quantized is not None:
         source = ModelSource(directory=quantized, name=reference)
     elif os.path.isfile(path):
+        refuse_other_forms(reference, [path.name])
         is_near = (path.parent / CONFIG).is_file()
         hint = f"did you mean `{shell_word(path.parent)}`?" if is_near else KINDS
         raise WeightsError(f"`{reference}` is a file, not the directory of a model", hint)
@@ -103,6 +106,14 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
             model=reference,
         )
     return source
+
+
+def _names_in(directory: Path) -> list[str]:
+    """Names of what is in a directory; none where that may not be read, which is refused with its files."""
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
 
 
 def _is_unfinished(name: str) -> bool:

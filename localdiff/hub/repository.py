@@ -21,6 +21,7 @@ from localdiff.hub.endpoint import US, prepare_client, shown
 from localdiff.hub.problems import UnreachableError, another_commit, explain, not_downloaded, not_the_hub
 from localdiff.hub.retries import WAITS, with_retries
 from localdiff.model_reference import KINDS
+from localdiff.other_forms import refuse_other_forms
 from localdiff.sizes import shown_size
 from quant import MANIFEST_FILE
 
@@ -265,11 +266,10 @@ def _described(info: ModelInfo, reference: str, revision: str) -> Repository:
         raise not_the_hub()
     if _COMMIT.fullmatch(revision) and commit != revision:
         raise another_commit(reference)
-    files = {
-        sibling.rfilename: _described_file(reference, commit, sibling)
-        for sibling in info.siblings or ()
-        if _is_wanted(sibling.rfilename)
-    }
+    siblings = info.siblings or ()
+    refuse_other_forms(reference, [sibling.rfilename for sibling in siblings], on_hub=True)
+    wanted = [sibling for sibling in siblings if _is_wanted(sibling.rfilename)]
+    files = {sibling.rfilename: _described_file(reference, commit, sibling) for sibling in wanted}
     card = info.card_data
     license_name = card.get("license") if card else None
     return Repository(

@@ -76,6 +76,26 @@ def test_what_is_no_model(reference: str, message: str, monkeypatch: pytest.Monk
     )
 
 
+def test_an_adapter_and_gguf_are_no_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my models/lora").mkdir(parents=True)
+    Path("my models/lora/adapter_config.json").touch()
+    Path("my models/file").mkdir()
+    Path("my models/file/a.Q4_K_M.gguf").touch()
+    gguf = "is GGUF, which localdiff does not read"
+    for reference, message, hint in (
+        ("my models/lora", "is an adapter, not a model", "`-m MODEL --adapter 'my models/lora'` adds it to one"),
+        ("my models/file", gguf, "it reads safetensors, "),
+        ("my models/file/a.Q4_K_M.gguf", gguf, "it reads safetensors, "),
+    ):
+        with pytest.raises(WeightsError) as caught:
+            resolve_local(reference)
+        assert caught.value.message == f"`{reference}` {message}"
+        assert (caught.value.hint or "").startswith(hint)
+    Path("my models/lora/model.safetensors").touch()
+    assert resolve_local("my models/lora") is not None
+
+
 def test_a_file_is_no_model(tmp_path: Path) -> None:
     path = tmp_path / "a model" / "model.safetensors"
     path.parent.mkdir()

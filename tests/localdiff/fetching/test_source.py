@@ -52,6 +52,12 @@ def server() -> Iterator[Hub]:
         forbidden=Repository(files=FILES, status=403),
         busy=Repository(files=FILES, status=429),
         empty=Repository(files={"README.md": b"# nothing here"}),
+        gguf=Repository(
+            files={"README.md": b"# a model", "model-Q8_0.gguf": b"GGUF", "config.json": FILES["config.json"]}
+        ),
+        folders=Repository(files={"BF16/model-BF16-00001-of-00002.GGUF": b"GGUF"}),
+        adapter=Repository(files={"adapter_config.json": b"{}", "adapter_model.safetensors": FILES[FIRST]}),
+        merged=Repository(files=FILES | {"adapter_config.json": b"{}", "model-Q8_0.gguf": b"GGUF"}),
         garbled=Repository(files=FILES | {"quant.json": b'{"tool": "\xff"}'}),
     ) as running:
         yield running
@@ -89,6 +95,10 @@ def test_what_is_here_needs_no_network(server: Hub, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert find_source("owner/model", revision="v1") == online
     assert server.requests == []
+
+
+def test_what_lies_beside_weights_that_can_be_read_is_left_there() -> None:
+    assert {path.name for path in find_source("owner/merged").directory.iterdir()} == set(FILES)
 
 
 def test_a_token_opens_gated_and_private_models(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,6 +149,21 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, str], str, str | None]] = [
         {},
         "`owner/empty` has no `config.json`, so it is not a model that localdiff can read",
         None,
+    ),
+    (
+        "owner/gguf",
+        {},
+        {},
+        "`owner/gguf` is GGUF, which localdiff does not read",
+        "it reads safetensors, such as `google/diffusiongemma-26B-A4B-it`, and `localdiff quantize` makes them smaller",
+    ),
+    ("owner/folders", {}, {}, "`owner/folders` is GGUF, which localdiff does not read", None),
+    (
+        "owner/adapter",
+        {},
+        {},
+        "`owner/adapter` is an adapter, not a model",
+        "`hf download owner/adapter --local-dir DIR`, then `-m MODEL --adapter DIR` adds it to one",
     ),
     ("owner/garbled", {}, {}, "`quant.json` is damaged (it does not have the form that it should have)", None),
     (
