@@ -64,6 +64,7 @@ ALLOWED: dict[str, set[str]] = {
         "model_reference",
         "model_store",
         "quant",
+        "quant.codecs",
         "quant.files",
         "quant.jobs",
         "quant.planning",

@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,10 +27,8 @@ from quant.modules import swap_modules
 
 END = 4096
 """Elements of either end of a tensor that are compared."""
-_OTHER_FORM = (
-    "`config.json` says that the weights are quantized, in a form that localdiff does not read: take the original ones"
-)
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
+_WORD = re.compile(r"\w[\w.+-]*", re.ASCII)
 
 _log = logging.getLogger(__name__)
 
@@ -70,9 +69,14 @@ class Skeleton:
             matching = match_tensors(network, weights.shapes)
         except WeightsError as error:
             is_read = weights.recipe != PUBLISHED  # as bitsandbytes' 4-bit layers are, and not AWQ, FP8, MLX and others
-            if not is_read and weights.checkpoint.config().get("quantization_config"):
-                raise WeightsError(error.message, _OTHER_FORM) from error
-            raise
+            program = None if is_read else _quantized_by(weights.checkpoint.config())
+            if program is None:
+                raise
+            place = weights.checkpoint.directory
+            raise WeightsError(
+                f"`{place}` was quantized with {program}, in a form that localdiff does not read",
+                "take the original weights: `localdiff quantize` makes them smaller",
+            ) from error
         if skipped := matching.skipped():
             _log.info("%s: %s", weights.checkpoint.directory, skipped)
         return cls(network=network, weights=weights, source_of=matching.source_of, copies=matching.tied, dtype=dtype)
@@ -210,6 +214,17 @@ class Skeleton:
                 "another program may have taken memory meanwhile: close it, or keep some layers in host memory with "
                 "a smaller `--max-memory`",
             ) from error
+
+
+def _quantized_by(config: Mapping[str, Any]) -> str | None:
+    """The program that quantized published weights, as `config.json` names it; None where it says nothing of one."""
+    settings = config.get("quantization_config") or config.get("quantization")
+    if not settings:
+        return None
+    method = settings.get("quant_method") if isinstance(settings, Mapping) else None
+    if isinstance(method, str) and _WORD.fullmatch(method):
+        return f"`{method}`"
+    return "MLX" if "quantization" in config else "another program"
 
 
 def _suffixes(network: DiffusionGemma, name: str) -> tuple[str, ...]:

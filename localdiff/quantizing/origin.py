@@ -28,6 +28,7 @@ from localdiff.model_reference import resolve_local
 from localdiff.quoting import shell_word
 from localdiff.weight_hashes import Show, hashes
 from quant import MANIFEST_FILE
+from quant.codecs.bitsandbytes_tensor import bitsandbytes_names
 from quant.files.source import SourceFile, StoredTensor, check_complete, read_source
 from quant.recipe import Recipe
 
@@ -116,8 +117,11 @@ def find_origin(reference: str, recipe: Recipe, *, revision: str | None = None, 
 
 
 def _require_text_model(files: tuple[SourceFile, ...], reference: str) -> tuple[SourceFile, ...]:
-    """The same files, if a text model is in them."""
-    if not any(tensor.name == EMBEDDING for file in files for tensor in file.tensors):
+    """The same files, if a text model is in them that is not quantized."""
+    names = {tensor.name for file in files for tensor in file.tensors}
+    if bitsandbytes_names(names):
+        raise _already_quantized(reference)
+    if EMBEDDING not in names:
         raise WeightsError(
             f"`{reference}` has no tensor `{EMBEDDING}`",
             "localdiff reads DiffusionGemma models in their published layout",
@@ -206,10 +210,14 @@ def _dropped_file(name: str, index: Mapping[str, str], recipe: Recipe) -> Source
 
 def _refuse_quantized(reference: str, names: Iterable[str]) -> None:
     if MANIFEST_FILE in names:
-        raise UsageError(
-            f"`{reference}` is already quantized",
-            f"`localdiff run -m {shell_word(reference)}` runs it; `localdiff quantize` starts from published weights",
-        )
+        raise _already_quantized(reference)
+
+
+def _already_quantized(reference: str) -> UsageError:
+    return UsageError(
+        f"`{reference}` is already quantized",
+        f"`localdiff run -m {shell_word(reference)}` runs it; `localdiff quantize` starts from published weights",
+    )
 
 
 def small_files(names: Iterable[str]) -> tuple[str, ...]:

@@ -108,6 +108,7 @@ class Quantization:
             return self._without_the_hub(encoder, error)
         # 3. plan
         with status_line(self._output) as status:
+            require_runnable(origin)  # which knows weights that another program quantized; a recipe knows tensors only
             planned = PlannedJob(
                 origin=origin,
                 plan=make_plan(self._recipe, origin.files),
@@ -118,7 +119,6 @@ class Quantization:
                 encoder=encoder,
                 show=hashing_shown_by(status),
             )
-            require_runnable(origin)
             copies = uncompared_copies(origin, planned.plan)
             if not self._request.dry_run:
                 planned.require_possible()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 import torch
@@ -186,21 +186,34 @@ def test_an_unexpected_tensor_is_named(edited: Callable[..., Path], name: str) -
     assert f"has unknown tensors: `{name}`" in message
 
 
-@pytest.mark.parametrize("method", ["awq", "fp8", None])
-def test_weights_in_a_form_of_another_program_are_said_to_be(edited: Callable[..., Path], method: str | None) -> None:
+@pytest.mark.parametrize(
+    ("settings", "program"),
+    [
+        ({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}, "`modelopt`"),
+        ({"quantization_config": {"quant_method": "awq"}}, "`awq`"),
+        ({"quantization_config": {"quant_method": "a\x1b[31m"}}, "another program"),
+        ({"quantization_config": ["awq"]}, "another program"),
+        ({"quantization": {"bits": 4}, "quantization_config": {"bits": 4}}, "MLX"),
+        ({"quantization": {"bits": 4}}, "MLX"),
+    ],
+)
+@pytest.mark.parametrize("is_renamed", [True, False])
+def test_weights_in_a_form_of_another_program_are_said_to_be(
+    edited: Callable[..., Path], settings: dict[str, Any], program: str, is_renamed: bool
+) -> None:
     """Without it, the hint would be that weights and configuration do not belong together."""
     name = "model.decoder.layers.0.self_attn.q_proj"
 
     def pack(held: Tensors) -> None:
-        weight = held.pop(f"{name}.weight")
-        if method == "awq":
-            held[f"{name}.qweight"] = weight.to(torch.int32)
-        else:
-            held[f"{name}.weight"] = weight[:, ::8].to(torch.float8_e4m3fn if method else torch.int32).clone()
+        weight = held.pop(f"{name}.weight").to(torch.int32)
+        held |= {f"{name}.qweight": weight} if is_renamed else {f"{name}.weight": weight[:, ::8].clone()}
 
-    caught = refusal(edited(pack, lambda config: config.update(quantization_config={"quant_method": method})))
-    assert name in caught.message
-    assert caught.hint is not None and "says that the weights are quantized, in a form" in caught.hint
+    directory = edited(pack, lambda config: config.update(settings))
+    caught = refusal(directory)
+    assert caught.message == f"`{directory}` was quantized with {program}, in a form that localdiff does not read"
+    assert caught.hint == "take the original weights: `localdiff quantize` makes them smaller"
+    with pytest.raises(WeightsError, match=r"lacks|shape"):
+        raise caught.__cause__ or caught
 
 
 def test_a_head_of_another_shape_is_not_a_tied_copy(edited: Callable[..., Path]) -> None:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 from huggingface_hub import hf_hub_download
 from safetensors.torch import load, save_file
 
@@ -166,6 +167,15 @@ def test_what_is_quantized_already_is_refused(directory: Path, use_hub: UseHub) 
         use_hub(server)
         with pytest.raises(UsageError, match="`owner/small` is already quantized"):
             find_origin("owner/small", RECIPE)
+
+
+def test_what_bitsandbytes_quantized_is_refused(directory: Path) -> None:
+    file = directory / FILES[0]
+    name = "model.decoder.layers.0.self_attn.q_proj.weight"
+    state = {f"{name}.quant_state.bitsandbytes__nf4": torch.zeros(1)}
+    save_file(load(file.read_bytes()) | {name: torch.zeros(1)} | state, file)
+    with pytest.raises(UsageError, match="is already quantized"):
+        find_origin(str(directory), RECIPE)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load, save
 
 from localdiff.commands.quantize import source_check
@@ -93,6 +95,30 @@ def test_a_head_that_differs_from_the_embedding_is_refused_before_it_is_fetched(
         result = cli(*arguments, stdin=b"")
         assert (result.code, result.stdout) == (3, "")
         assert "error: `lm_head.weight` differs from `model.decoder.embed_tokens.weight`" in result.stderr
+    assert server.fetched() == []
+
+
+def test_weights_that_another_program_quantized_are_said_to_be(cli: Cli, server: Hub) -> None:
+    """It is said before a recipe is asked, which knows their tensors as little."""
+    repository = server.repositories["owner/small"]
+    tensors = load(repository.files[FIRST])
+    name = next(name for name in tensors if name.endswith("experts.down_proj"))
+    packed = {f"{name.replace('down_proj', '0.down_proj')}.weight_scale_2": torch.ones(1)}
+    repository.files[FIRST] = save({other: tensor for other, tensor in tensors.items() if other != name} | packed)
+    index = json.loads(repository.files["model.safetensors.index.json"])
+    del index["weight_map"][name]
+    repository.files["model.safetensors.index.json"] = json.dumps(index).encode()
+    config = json.loads(repository.files["config.json"])
+    repository.files["config.json"] = json.dumps(
+        config | {"quantization_config": {"quant_method": "modelopt"}}
+    ).encode()
+    for arguments in (["--dry-run"], ["--yes"]):
+        result = cli("quantize", "owner/small", *arguments, stdin=b"")
+        assert (result.code, result.stdout) == (3, "")
+        assert result.stderr == (
+            "error: `owner/small` was quantized with `modelopt`, in a form that localdiff does not read\n"
+            "hint: take the original weights: `localdiff quantize` makes them smaller\n"
+        )
     assert server.fetched() == []
 
 
