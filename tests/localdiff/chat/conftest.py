@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from localdiff import paths
+from localdiff.chat.session import Attachment, Session, Turn
 from localdiff.chat.settings import DisplaySettings
 from localdiff.chat.state import ChatState
 from localdiff.commands.chat import command as command
@@ -23,6 +25,8 @@ from localdiff.ui.question import AskUser
 from tests.fakes.chat_model import ScriptedChatModel
 
 BANNER = "scripted, bf16 weights, fp32 on cpu · /help lists keys and commands"
+HEADER = {"session": 1, "created": "2026-11-21T11:00:00Z", "model": "demo", "system": None, "think": False}
+"""The first line of a session's file."""
 INTERRUPT = object()
 """Ctrl-C on an empty line."""
 
@@ -127,3 +131,36 @@ def room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Room:
     """A room with a home of its own."""
     monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path / "home"))
     return Room(monkeypatch)
+
+
+def disk_is_full(monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
+    """The first `times` saves fail."""
+    full, sync = iter([True] * times), os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if next(full, False):
+            raise OSError(28, "No space left on device")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+
+def turn(text: str = "Hi", **changes: Any) -> Turn:
+    """A turn with something in every field."""
+    values: dict[str, Any] = {
+        "text": text,
+        "files": (Attachment(name="a.txt", text="x\n"),),
+        "thought": "hm",
+        "answer": "Hé 🙂\n",
+        "ids": (5, 6, 7),
+        "seed": 2**63 - 1,
+        "reason": "end_of_turn",
+        "created": "2026-11-21T12:00:00Z",
+    }
+    return Turn(**(values | changes))
+
+
+def session(*texts: str, **changes: Any) -> Session:
+    """A session of these messages, each answered."""
+    values: dict[str, Any] = {"created": "2026-11-21T11:00:00Z", "model": "demo", "system": "Brief.", "think": True}
+    return Session(turns=[turn(text) for text in texts], **(values | changes))
