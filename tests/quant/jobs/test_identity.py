@@ -41,11 +41,6 @@ MADE = Identity(
 )
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    return write_small_weights(tmp_path / "model")
-
-
 def make_job(source: Path, output: Path, **changes: Any) -> Job:
     files = {"config.json": (source / "config.json").read_bytes}
     return job_of(source, output, **({"model": "org/model", "files": files} | changes))
