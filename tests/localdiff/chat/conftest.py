@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,7 @@ from tests.fakes.chat_model import ScriptedChatModel
 BANNER = "scripted, bf16 weights, fp32 on cpu · /help lists keys and commands"
 HEADER = {"session": 1, "created": "2026-11-21T11:00:00Z", "model": "demo", "system": None, "think": False}
 """The first line of a session's file."""
+QUIET = DisplaySettings(stats=False)
 INTERRUPT = object()
 """Ctrl-C on an empty line."""
 
@@ -164,3 +166,8 @@ def session(*texts: str, **changes: Any) -> Session:
     """A session of these messages, each answered."""
     values: dict[str, Any] = {"created": "2026-11-21T11:00:00Z", "model": "demo", "system": "Brief.", "think": True}
     return Session(turns=[turn(text) for text in texts], **(values | changes))
+
+
+def mode(path: Path) -> int:
+    """Who may read and write a file."""
+    return stat.S_IMODE(path.stat().st_mode)
