@@ -43,7 +43,9 @@ if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 # Windows has no pseudo-terminals, nor what these import to control them, and not the signals of a terminal.
 if sys.platform == "win32":
     collect_ignore = [
+        "localdiff/chat/test_chat_keys_pty.py",
         "localdiff/chat/test_chat_pty.py",
+        "localdiff/chat/test_chat_streams_pty.py",
         "localdiff/chat/test_typeahead.py",
         "localdiff/commands/quantize/test_killed.py",
         "localdiff/commands/test_stopped.py",

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,6 +24,9 @@ from localdiff.options import GenerateOptions
 from localdiff.ui.output import Output, Stream
 from localdiff.ui.question import AskUser
 from tests.fakes.chat_model import ScriptedChatModel
+
+if TYPE_CHECKING:
+    from tests.screens.chats import Chats
 
 BANNER = "scripted, bf16 weights, fp32 on cpu · /help lists keys and commands"
 HEADER = {"session": 1, "created": "2026-11-21T11:00:00Z", "model": "demo", "system": None, "think": False}
@@ -171,3 +174,16 @@ def session(*texts: str, **changes: Any) -> Session:
 def mode(path: Path) -> int:
     """Who may read and write a file."""
     return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def chats(tmp_path: Path) -> Iterator[Chats]:
+    """Chats on terminals, with a home of their own."""
+    from tests.screens.chats import Chats  # which imports what only Unix has
+
+    found = Chats(tmp_path / "home")
+    yield found
+    for chat in found.running:
+        if chat.child.poll() is None:
+            chat.child.kill()
+            chat.child.wait()

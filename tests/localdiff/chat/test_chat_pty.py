@@ -2,107 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import termios
-import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from localdiff.trace.reader import read_trace
-from localdiff.ui.region import LEAVE, PASTES_OFF, PASTES_ON, RESTORE
-from tests.screens.processes import TIMEOUT, Terminal, environment, process, terminal, with_jobs
+from localdiff.ui.region import RESTORE
+from tests.screens.chats import (
+    BLOCKS,
+    CTRL_C,
+    CTRL_D,
+    ENTER,
+    HELLO,
+    LONG_PROMPT,
+    PARAGRAPH,
+    PARAGRAPHS,
+    PASTE,
+    Chats,
+    mode,
+    say,
+    wait_for_last,
+    wait_for_prompt,
+)
+from tests.screens.processes import TIMEOUT, with_jobs
 from tests.screens.terminal import CuttingScreen
-
-HELLO = {"replies": [[{"text": "Hello there."}]]}
-# A reply whose second block goes on until somebody stops it.
-BLOCKS: dict[str, Any] = {
-    "replies": [[{"text": "First part, done."}, {"text": "Second.", "steps": 10_000}]],
-    "pause": 0.05,
-}
-# A paragraph, which without a canvas is shown once it is complete.
-PARAGRAPH = "First part, done.\n\n"
-PARAGRAPHS = BLOCKS | {"replies": [[{"text": PARAGRAPH}, {"text": "Second.", "steps": 10_000}]]}
-LONG_PROMPT = {"prompt_pause": 0.5, "tokens_a_message": 4000}
-PASTE = b"\x1b[200~one\n/exit\nthree\x1b[201~"
-CTRL_C, CTRL_D, CTRL_G, CTRL_U, ENTER = b"\x03", b"\x04", b"\x07", b"\x15", b"\r"
-
-
-class Chats:
-    """Chats on terminals of their own, with one home; what is still running at the end is killed."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.gate = home.parent / "open"
-        self.extra: dict[str, str] = {}
-        self.running: list[Terminal] = []
-
-    def begin(self, *arguments: str, script: dict[str, Any], **places: Any) -> Terminal:
-        """A chat that has just been started."""
-        chat = terminal(
-            "chat", "-m", "demo", *arguments, script={"pause": 0.0} | script, env=self.environment, **places
-        )
-        self.running.append(chat)
-        return chat
-
-    def __call__(self, *arguments: str, script: dict[str, Any], **places: Any) -> Terminal:
-        """A chat that has shown its first prompt."""
-        chat = self.begin(*arguments, script=script, **places)
-        chat.wait_for(">>>")
-        return chat
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return environment(LOCALDIFF_HOME=str(self.home), **self.extra)
-
-    def held(self, text: str = "First part, done.") -> dict[str, Any]:
-        """A reply whose last step takes until `let_go`."""
-        return {"replies": [[{"text": text}, {"text": "Second.", "steps": 1, "until": str(self.gate)}]]}
-
-    def let_go(self) -> None:
-        self.gate.touch()
-
-    def session(self) -> list[dict[str, Any]]:
-        """The lines of the one session there is, each of which is whole."""
-        (path,) = (self.home / "sessions").glob("[!.]*")
-        assert path.name.endswith(".jsonl")
-        return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-@pytest.fixture
-def chats(tmp_path: Path) -> Iterator[Chats]:
-    found = Chats(tmp_path / "home")
-    yield found
-    for chat in found.running:
-        if chat.child.poll() is None:
-            chat.child.kill()
-            chat.child.wait()
-
-
-def say(chat: Terminal, text: str) -> None:
-    chat.type(text.encode() + ENTER)
-
-
-def mode(chat: Terminal) -> int:
-    return int(termios.tcgetattr(chat.master)[3])
-
-
-def prompts(chat: Terminal) -> int:
-    return sum(line.startswith(">>>") for line in chat.lines())
-
-
-def wait_for_prompt(chat: Terminal, number: int) -> None:
-    """Until so many prompts are on the screen."""
-    chat.wait_until(lambda: prompts(chat) >= number, f"prompt {number}")
-
-
-def wait_for_last(chat: Terminal, line: str) -> None:
-    """Until this is the last line of the screen."""
-    chat.wait_until(lambda: chat.lines()[-1] == line, f"{line!r}, at the end,")
 
 
 def test_a_turn_and_ctrl_d(chats: Chats) -> None:
@@ -251,35 +177,6 @@ def test_a_shell_that_sets_nothing_up_itself_gets_the_terminal_as_it_was(chats: 
     assert not mode(chat) & termios.ECHO
 
 
-@pytest.mark.parametrize("answer", [CTRL_C, b"n", b"\x04"], ids=["ctrl-c", "n", "ctrl-d"])
-def test_no_at_the_question_of_tab_gives_the_line_back(chats: Chats, answer: bytes) -> None:
-    """Two quick Tabs ask once."""
-    chat = chats(script=HELLO, columns=20, rows=5)
-    chat.type(b"/\t\t")
-    chat.wait_for("(y/n)")
-    chat.type(answer)
-    wait_for_last(chat, ">>> /")  # which is drawn again below the question
-    chat.type(b"exit")
-    chat.wait_for(">>> /exit")
-    text = "".join(chat.lines())
-    assert text.count("possibilities") == 1
-    assert "Traceback" not in text and "ENTER" not in text
-    chat.type(ENTER)
-    assert chat.finish() == 0
-
-
-def test_tab_lists_page_by_page(chats: Chats) -> None:
-    chat = chats(script=HELLO, columns=40, rows=4)
-    chat.type(b"/\t")
-    chat.wait_for("Display all")
-    chat.type(b"y")
-    chat.wait_for("/help")
-    chat.wait_for("--MORE--")
-    chat.type(b" ")
-    chat.wait_for(">>> /")
-    assert any("/trace" in line for line in chat.lines())
-
-
 def test_a_message_longer_than_the_screen_stands_above_its_answer_whole_and_once(chats: Chats) -> None:
     chat = chats(script=HELLO, columns=40, rows=8)
     words = " ".join(f"word{number:03}" for number in range(60))
@@ -311,17 +208,6 @@ def test_ctrl_c_on_an_idle_line(chats: Chats) -> None:
     wait_for_last(chat, ">>>")
     assert chat.child.poll() is None
     say(chat, "/exit")
-    assert chat.finish() == 0
-
-
-def test_a_search_is_shown_where_the_line_is(chats: Chats) -> None:
-    chat = chats(script=HELLO)
-    say(chat, "Hi")
-    wait_for_prompt(chat, 2)
-    chat.type(b"\x12H")
-    chat.wait_for("(reverse-i-search)`H': Hi")
-    assert chat.lines()[-1].startswith("(reverse")
-    chat.type(ENTER + CTRL_C + CTRL_D)
     assert chat.finish() == 0
 
 
@@ -524,226 +410,6 @@ def test_the_window_may_be_pulled_at(chats: Chats) -> None:
     assert chats.session()[1]["text"].split() == ["words"] * 3
 
 
-def test_a_paste_is_one_message_and_nothing_in_it_is_a_command(chats: Chats) -> None:
-    chat = chats(script=HELLO)
-    chat.type(PASTE)
-    chat.wait_for("three")
-    chat.type(ENTER)
-    wait_for_prompt(chat, 2)
-    chat.type(CTRL_D)
-    assert chat.finish() == 0
-    assert chats.session()[1]["text"] == "one\n/exit\nthree"
-
-
-def test_keys_typed_during_a_reply_wait_for_the_next_line(chats: Chats) -> None:
-    chat = chats(script=chats.held())
-    say(chat, "Hi")
-    chat.wait_for("First part")
-    chat.type(b"and then" + ENTER + b"what")
-    chats.let_go()
-    chat.wait_for(">>> and then")
-    chat.wait_for(">>> what")
-    assert sum("and then" in line for line in chat.lines()) == 1
-    chat.type(CTRL_C + CTRL_D)
-    assert chat.finish() == 0
-    assert [line.get("text") for line in chats.session()] == [None, "Hi", "and then"]
-
-
-def test_keys_typed_while_the_model_loads_are_shown_once(chats: Chats) -> None:
-    chat = chats.begin(script=HELLO | {"loading": str(chats.gate)})
-    chat.wait_for("loading")
-    say(chat, "Hi")
-    chats.let_go()
-    wait_for_prompt(chat, 2)
-    assert [line for line in chat.lines() if "Hi" in line] == [">>> Hi"]
-    assert "Hello there." in chat.lines()
-    chat.type(CTRL_D)
-    assert chat.finish() == 0
-
-
-def test_no_key_is_echoed_between_loading_and_the_first_prompt(chats: Chats) -> None:
-    chat = chats.begin(script=HELLO | {"loading": 0.2})
-    chat.wait_for("loading")
-    deadline = time.monotonic() + TIMEOUT
-    while b">>>" not in chat.raw:  # prompt-toolkit is imported meanwhile
-        assert not mode(chat) & termios.ECHO
-        assert time.monotonic() < deadline, chat.lines()
-        chat.read_on(0.002)
-    chat.type(CTRL_D)
-    assert chat.finish() == 0
-
-
-@pytest.mark.parametrize("live", ["on", "off"])
-def test_a_paste_during_a_reply_is_one_message(chats: Chats, live: str) -> None:
-    chat = chats("--live", live, script=chats.held(PARAGRAPH))
-    say(chat, "Hi")
-    chat.wait_for("First part")
-    assert prompts(chat) == 1, "the reply goes on"
-    chat.type(PASTE)
-    chats.let_go()
-    chat.wait_for("... three")
-    chat.type(ENTER)
-    wait_for_prompt(chat, 3)
-    chat.type(CTRL_D)
-    assert chat.finish() == 0
-    assert [line.get("text") for line in chats.session()] == [None, "Hi", "one\n/exit\nthree"]
-    assert chat.raw.rindex(PASTES_OFF.encode()) > chat.raw.rindex(PASTES_ON.encode())
-
-
-@pytest.mark.parametrize("live", ["on", "off"])
-def test_pastes_are_marked_after_ctrl_z_during_a_reply_too(chats: Chats, live: str) -> None:
-    chat = chats("--live", live, script=PARAGRAPHS)
-    say(chat, "Hi")
-    chat.wait_for("First part")
-    marked = chat.raw.count(PASTES_ON.encode())
-    os.kill(chat.child.pid, signal.SIGTSTP)  # which does not stop it: nobody could continue it
-    chat.wait_for_bytes(PASTES_ON.encode(), times=marked + 1)
-    assert (LEAVE if live == "on" else PASTES_OFF + PASTES_ON).encode() in chat.raw, chat.raw[-300:]
-    assert prompts(chat) == 1, "the reply goes on"
-    chat.type(CTRL_C)
-    wait_for_prompt(chat, 2)
-    chat.type(CTRL_D)
-    assert chat.finish() == 0
-    assert chat.raw.rindex(PASTES_OFF.encode()) > chat.raw.rindex(PASTES_ON.encode())
-
-
-def test_a_paste_while_the_model_loads_is_one_message(chats: Chats) -> None:
-    chat = chats.begin(script=HELLO | {"loading": str(chats.gate)})
-    chat.wait_for("loading")
-    chat.type(PASTE + ENTER)
-    chats.let_go()
-    wait_for_prompt(chat, 2)
-    chat.type(CTRL_D)
-    assert chat.finish() == 0
-    assert chats.session()[1]["text"] == "one\n/exit\nthree"
-
-
-def test_a_paste_that_a_terminal_does_not_keep_whole_does_not_swallow_the_keys_after_it(chats: Chats) -> None:
-    chat = chats(script=chats.held())
-    say(chat, "Hi")
-    chat.wait_for("First part")
-    chat.type(b"\x1b[200~" + b"word " * 1200 + b"\x1b[201~")
-    chat.read_on(0.4)  # until the system has handed all of it to the terminal, which is full
-    chats.let_go()
-    chat.wait_for("word word")
-    assert b"the terminal kept only the beginning of this paste" in chat.raw
-    chat.type(b" and more" + ENTER + CTRL_D)
-    assert chat.finish() == 0
-    assert chats.session()[2]["text"].startswith("word word")
-    assert chats.session()[2]["text"].endswith(" and more")
-
-
-def test_enter_sends_however_early_it_is_typed(chats: Chats) -> None:
-    chat = chats.begin(script=HELLO)
-    say(chat, "Hi")  # the program has not even begun: the terminal itself takes the keys
-    chat.type("and é".encode())
-    chat.wait_for("Hello there.")
-    chat.wait_for(">>> and é")
-    chat.type(CTRL_C + CTRL_D)
-    assert chat.finish() == 0
-    assert [line.get("text") for line in chats.session()] == [None, "Hi"]
-
-
-def test_keys_typed_while_a_command_acts_are_shown_once(chats: Chats) -> None:
-    chat = chats(script=HELLO)
-    for line in ["/system Be brief.", "/system", "/sessions"]:
-        say(chat, line)
-    chat.wait_for("Nothing is saved yet.")
-    wait_for_prompt(chat, 4)
-    assert chat.lines()[1:] == [
-        ">>> /system Be brief.",
-        "The system prompt is set; this applies from the next turn.",
-        ">>> /system",
-        "Be brief.",
-        ">>> /sessions",
-        "Nothing is saved yet.",
-        ">>>",
-    ]
-    chat.type(CTRL_D)
-    assert chat.finish() == 0
-
-
-def test_an_editor_may_read_lines_from_the_terminal(chats: Chats, tmp_path: Path) -> None:
-    editor = tmp_path / "editor"
-    editor.write_text('#!/bin/sh\necho ready\nread -r line\necho "$line" > "$1"\n')
-    editor.chmod(0o755)
-    chats.extra = {"EDITOR": str(editor)}
-    chat = chats(script=HELLO)
-    say(chat, "Hi")
-    wait_for_prompt(chat, 2)
-    say(chat, "/edit")
-    chat.wait_for("ready")
-    say(chat, "Good morning")
-    chat.wait_for("sent: Good morning")
-    wait_for_prompt(chat, 3)
-    assert sum("Good morning" in line for line in chat.lines()) == 2  # echoed as usual, and as what was sent
-    chat.type(CTRL_D)
-    assert chat.finish() == 0
-    assert [line.get("text") for line in chats.session()] == [None, "Good morning"]
-
-
-def test_the_line_goes_through_the_editor_and_back(chats: Chats, tmp_path: Path) -> None:
-    editor = tmp_path / "editor"
-    editor.write_text('#!/bin/sh\necho ready\nread -r line\necho "$(cat "$1") $line" > "$1"\n')
-    editor.chmod(0o755)
-    chats.extra = {"EDITOR": str(editor)}
-    chat = chats(script=HELLO)
-    chat.type(b"Good" + CTRL_G)
-    chat.wait_for("ready")
-    chat.type(b"morning" + ENTER)
-    chat.wait_for(">>> Good morning")
-    chat.type(ENTER)
-    wait_for_prompt(chat, 2)
-    assert [line for line in chat.lines() if ">>>" in line] == [">>> Good morning", ">>>"]
-    chat.type(CTRL_D)
-    assert chat.finish() == 0
-    assert [line.get("text") for line in chats.session()] == [None, "Good morning"]
-
-
-def test_a_line_survives_an_editor_that_cannot_be_started(chats: Chats) -> None:
-    chats.extra = {"EDITOR": "/nowhere/ed"}
-    chat = chats(script=HELLO)
-    chat.type(b"Good morning" + CTRL_G)
-    chat.wait_for("error: the editor `/nowhere/ed` cannot be started: No such file or directory")
-    chat.wait_for(">>> Good morning")
-    assert "hint: set `EDITOR` to the one to use" in chat.lines()
-    chat.type(CTRL_U + CTRL_D)
-    assert chat.finish() == 0
-
-
-def test_lines_are_lines_where_nobody_sees_what_is_typed(chats: Chats, tmp_path: Path) -> None:
-    answers = tmp_path / "answers"
-    with answers.open("wb") as file:
-        chat = chats.begin(script=chats.held(PARAGRAPH), stdout=file.fileno(), stderr=file.fileno())
-        say(chat, "Hi")
-        chat.wait_until(lambda: "First part" in answers.read_text())
-        say(chat, "Ho")
-        chat.type(CTRL_D)
-        chats.let_go()
-        assert chat.finish() == 0
-    assert [line.get("text") for line in chats.session()] == [None, "Hi", "Ho"]
-
-
-def test_what_was_typed_comes_back_in_the_next_chat(chats: Chats) -> None:
-    chat = chats(script=HELLO)
-    say(chat, "a question")
-    wait_for_prompt(chat, 2)
-    chat.type(CTRL_D)
-    assert chat.finish() == 0
-    again = chats(script=HELLO)
-    again.type(b"\x1b[A")
-    again.wait_for(">>> a question")
-
-
-def test_no_history_leaves_nothing(chats: Chats) -> None:
-    chat = chats("--no-history", script=HELLO)
-    say(chat, "a secret")
-    wait_for_prompt(chat, 2)
-    chat.type(CTRL_D)
-    assert chat.finish() == 0
-    assert not chats.home.exists() or not any(path.is_file() for path in chats.home.rglob("*"))
-
-
 @pytest.mark.parametrize("live", ["on", "line", "off"])
 def test_markdown_is_laid_out_whatever_draws_the_answer(chats: Chats, live: str) -> None:
     chat = chats("--live", live, script={"replies": [[{"text": "**One**\n\n- two\n"}]]})
@@ -755,50 +421,3 @@ def test_markdown_is_laid_out_whatever_draws_the_answer(chats: Chats, live: str)
     say(chat, "Hi")
     wait_for_prompt(chat, 4)
     assert "**One**" in chat.lines()
-
-
-def test_answers_go_where_stdout_goes_and_everything_else_stays(chats: Chats, tmp_path: Path) -> None:
-    with (tmp_path / "answers").open("wb") as file:
-        chat = chats(script={"replies": [[{"text": "**One**\n\n"}], [{"text": "two"}]]}, stdout=file.fileno())
-        say(chat, "Hi")
-        wait_for_prompt(chat, 2)
-        say(chat, "Ho")
-        wait_for_prompt(chat, 3)
-        chat.type(CTRL_D)
-        assert chat.finish() == 0
-    assert (tmp_path / "answers").read_text() == "**One**\n\ntwo\n"
-    assert not any("One" in line for line in chat.lines())
-
-
-def test_lines_from_a_pipe_are_messages_and_commands(chats: Chats) -> None:
-    done = process(
-        "chat",
-        "-m",
-        "demo",
-        script={"replies": [[{"text": "One\x1b."}], [{"text": "Two.\n"}]]},
-        stdin=b'Hi\n/undo\n"""a\nb"""\r\n/sev\nlast, without an end',
-        env=chats.environment,
-    )
-    assert done.code == 2
-    assert done.stdout == "One\x1b.\nTwo.\nTwo.\n"
-    assert done.stderr == "Took back 1 turn; none is left.\nUnknown command /sev. Did you mean /set?\n"
-    assert [line.get("text") for line in chats.session()] == [None, "a\nb", "last, without an end"]
-
-
-def test_an_editor_takes_no_lines_of_a_pipe_and_writes_nothing_among_the_answers(chats: Chats, tmp_path: Path) -> None:
-    editor = tmp_path / "editor"
-    editor.write_text('#!/bin/sh\necho drawn\ncat >> "$1"\n')
-    editor.chmod(0o755)
-    chats.extra = {"EDITOR": str(editor), "VISUAL": ""}
-    done = process("chat", "-m", "demo", script=HELLO, stdin=b"Hi\n/edit\nnext\n", env=chats.environment)
-    assert done.stdout == "Hello there.\nHello there.\n"
-    assert done.stderr == "drawn\nNothing was changed.\n"
-
-
-def test_a_reader_that_goes_away_is_no_bug(chats: Chats) -> None:
-    script = {"replies": [[{"text": "x" * 100_000}]]}
-    chat = chats.begin(script=script, under=("sh", "-c", '"$@" | true', "-"))
-    chat.wait_for(">>>")
-    say(chat, "Hi")
-    assert chat.finish() == 0
-    assert not any("Traceback" in line for line in chat.lines())
