@@ -6,8 +6,6 @@ Shape letters: B batch, P longest encoder part, L canvas, D width, V vocabulary.
 
 from __future__ import annotations
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -49,8 +47,7 @@ def batched_logits(
 
 def batched_soft_embedding(model: DiffusionGemma, logits: Tensor) -> Tensor:
     """Scaled soft embedding [B, L, D] of capped, temperature-scaled logits [B, L, V]."""
-    mean: Tensor = logits.softmax(dim=-1) @ model.embed_tokens.weight
-    return mean * math.sqrt(model.config.hidden_size)
+    return model.scale(logits.softmax(dim=-1) @ model.embed_tokens.weight)
 
 
 def _attend(mask: Tensor) -> Attend:
