@@ -4,8 +4,8 @@
     opening       from the user's name of a model to all that an engine needs
     loadable      the files that it needs beside the weights, and whether they can be used
     arguments     checks of what a Python program passes
-    on_cpu        what torch's default device is makes no difference
-    run           one run: what was decided at its start, what it has committed, whose fault no numbers are
+    on_cpu        makes new tensors on the CPU, whatever torch's default device is
+    run           one run: what was decided at its start, and what it has committed
     prefill       encodes the prompt by chunks
     draft         one block: from a canvas of noise to the last draft
     prefix_cache  the ids that a model has encoded, and their KV cache

@@ -208,8 +208,8 @@ class Engine:
             if is_out_of_memory(error):
                 from localdiff.load import release_cached_memory
 
-                # Torch gives back what it keeps before it raises this. Others cannot have it do so, such as Triton for
-                # a kernel of a new shape: the next run would meet the same, even if other programs gave some back.
+                # Torch gives back what it has cached before it raises this; Triton, which asks the driver for room for
+                # a new kernel, cannot make it do so. Without this the next run would fail as well.
                 with suppress(RuntimeError):  # of a graph that another thread is capturing
                     release_cached_memory()
             raise
@@ -329,8 +329,8 @@ class Engine:
             seed=seed,
         )
         noise = noise or self._noise(options, seed)
-        # Room for a whole context, not just for this run: a longer prompt would take other buffers, with nothing in
-        # them, and whose addresses are not those that graphs of steps hold.
+        # Room for a whole context, not just for this run: for a longer prompt, new buffers would be allocated, and what
+        # the old ones hold would be lost, as would the graphs that were captured over their addresses.
         capacity = size if prefix_cache else max(len(ids) + limit, self.context_size(GenerateOptions()))
         # Only now that nothing can be refused any more: what the cache holds is cut to this prompt.
         prefix_cache = prefix_cache or self._take_spare()

@@ -6,7 +6,7 @@
     encode                 X Y          only what is new
 
 Knows ids and when to keep a snapshot; knows nothing about messages, templates or text. Whatever came before, the KV
-cache equals a prefill of the ids that are held: they are let go before anything changes there, and come back behind it.
+cache equals a prefill of the ids that are held: they are dropped before it changes, and set again once it has changed.
 """
 
 from __future__ import annotations
