@@ -68,8 +68,7 @@ def dynamic_steps(
         if not entropy.isfinite().all():
             raise not_numbers(step, block.number)
         verdict = test.judge(draft, entropy)
-        top = stats.top_ids, stats.top_probs
-        yield step_of(rows, step, block, verdict, began=began, now=time.perf_counter(), top=top)
+        yield step_of(rows, step, block, verdict, began=began, now=time.perf_counter(), top=stats.top)
         if verdict.stop or step == settings.max_steps:
             return
         # e. Carry this step's prediction into the next, which begins with that, and free the logits.

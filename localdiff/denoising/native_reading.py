@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from localdiff.diffusion.noise import Noise, SeededNoise
-from localdiff.diffusion.reading import LogitStatistics, read_logits, top_probabilities
+from localdiff.diffusion.reading import LogitStatistics, TopIds, read_logits, top_probabilities
 from quant.cpu.native.logits import NativeLogits
 
 
@@ -25,18 +25,18 @@ def read_natively(
     if not (noise is None or isinstance(noise, SeededNoise)):
         return read_logits(logits, softcap=softcap, temperature=temperature, noise=noise, record_top_k=record_top_k)
     count = min(record_top_k, logits.shape[1])
-    top = logits.topk(count, dim=-1) if count else None  # before they are overwritten
+    raw = logits.topk(count, dim=-1) if count else None  # before they are overwritten
     uniforms = None if noise is None else noise.uniforms(len(logits))
     found = kernel(logits, softcap=softcap, temperature=temperature, uniforms=uniforms)
-    top_probs = None
-    if top is not None:
-        top_probs = top_probabilities(top.values, found.argmax_prob, softcap=softcap, temperature=temperature)
+    top = None
+    if raw is not None:
+        probs = top_probabilities(raw.values, found.argmax_prob, softcap=softcap, temperature=temperature)
+        top = TopIds(ids=raw.indices, probs=probs)
     return LogitStatistics(
         entropy=found.entropy,
         argmax=found.argmax,
         argmax_prob=found.argmax_prob,
         sampled=found.sampled,
         log_normalizer=found.log_normalizer,
-        top_ids=None if top is None else top.indices,
-        top_probs=top_probs,
+        top=top,
     )

@@ -1,18 +1,17 @@
 """A denoise step as dynamic and static ones share it: the settings of its block, its event, its error.
 
 Knows what an event shows; knows nothing about how a step is computed.
-Shape letters: L canvas, K most probable ids.
+Shape letters: L canvas.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from localdiff.diffusion.reading import LogitStatistics
+from localdiff.diffusion.reading import LogitStatistics, TopIds
 from localdiff.diffusion.sampler import temperature_at
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.diffusion.stopping import StopRule, Verdict
@@ -76,7 +75,7 @@ def step_of(
     *,
     began: float,
     now: float,
-    top: tuple[Tensor | None, Tensor | None],
+    top: TopIds | None,
 ) -> Step:
     """A step that is over.
 
@@ -85,8 +84,7 @@ def step_of(
         verdict: of this path's stop test, on whatever device it ran; a mean that is computed again may be on the other
             side of the threshold.
         began, now: when the step began and when it was over, on the clock of `block.started`.
-        top: the most probable ids [L, K] and their probabilities, on any device; None unless `block.record_top_k` asks
-            for them.
+        top: on any device; None unless `block.record_top_k` asks for it.
     """
     event = DenoiseStep(
         block=block.number,
@@ -104,8 +102,8 @@ def step_of(
         confident=verdict.confident,
         seconds=now - began,
         elapsed=now - block.started,
-        top_ids=_nested(top[0]),
-        top_probs=_nested(top[1]),
+        top_ids=() if top is None else tuple(map(tuple, top.ids.tolist())),
+        top_probs=() if top is None else tuple(map(tuple, top.probs.tolist())),
     )
     return Step(event=event, converged=verdict.stop)
 
@@ -116,8 +114,3 @@ def not_numbers(step: int, block: int) -> WeightsError:
         f"the logits of block {block}, step {step} are not finite (NaN or infinity)",
         "the weights are damaged; `localdiff quantize --verify-only` checks those that it wrote",
     )
-
-
-def _nested(table: Tensor | None) -> tuple[tuple[Any, ...], ...]:
-    """[L, K] as plain values; empty where there are none."""
-    return () if table is None else tuple(tuple(row) for row in table.tolist())

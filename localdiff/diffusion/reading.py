@@ -24,10 +24,23 @@ _CACHED_ELEMENTS = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TopIds:
+    """The most probable ids of each row, the first one first.
+
+    Attributes:
+        ids: [L, K].
+        probs: fp32 [L, K], their probabilities.
+    """
+
+    ids: Tensor
+    probs: Tensor
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LogitStatistics:
     """Statistics of one denoise step's logits, at this step's temperature.
 
-    All tensors are on the logits' device, and [L] but for the last two; those are None if `record_top_k` is 0.
+    All tensors are [L], on the logits' device.
 
     Attributes:
         entropy: fp32, in nats; computed once and used for acceptance, for stopping and for the event.
@@ -35,8 +48,7 @@ class LogitStatistics:
         argmax_prob: fp32, its probability.
         sampled: id drawn from the distribution.
         log_normalizer: fp32, log-sum-exp of the processed logits as they are stored.
-        top_ids: [L, K], the most probable ids, the first one first.
-        top_probs: [L, K] fp32, their probabilities.
+        top: None if `record_top_k` is 0.
     """
 
     entropy: Tensor
@@ -44,8 +56,7 @@ class LogitStatistics:
     argmax_prob: Tensor
     sampled: Tensor
     log_normalizer: Tensor
-    top_ids: Tensor | None = None
-    top_probs: Tensor | None = None
+    top: TopIds | None = None
 
 
 class ReadLogits(Protocol):
@@ -76,14 +87,17 @@ def read_logits(
     """
     length, vocab_size = logits.shape
     count = min(record_top_k, vocab_size)
+    top = TopIds(
+        ids=logits.new_empty(length, count, dtype=torch.int64),
+        probs=logits.new_empty(length, count, dtype=torch.float32),
+    )
     stats = LogitStatistics(
         entropy=logits.new_empty(length, dtype=torch.float32),
         argmax=logits.new_empty(length, dtype=torch.int64),
         argmax_prob=logits.new_empty(length, dtype=torch.float32),
         sampled=logits.new_empty(length, dtype=torch.int64),
         log_normalizer=logits.new_empty(length, dtype=torch.float32),
-        top_ids=logits.new_empty(length, count, dtype=torch.int64) if count else None,
-        top_probs=logits.new_empty(length, count, dtype=torch.float32) if count else None,
+        top=top if count else None,
     )
     block = _block(vocab_size, logits.device)
     if noise is not None:
@@ -105,8 +119,8 @@ def read_logits(
         probs.div_(total)
         stats.argmax_prob[rows] = total.squeeze(1).reciprocal_()
         stats.sampled[rows] = stats.argmax[rows] if noise is None else noise.sample(probs, start)
-        if stats.top_probs is not None and stats.top_ids is not None:
-            stats.top_probs[rows], stats.top_ids[rows] = probs.topk(count, dim=-1)
+        if count:
+            top.probs[rows], top.ids[rows] = probs.topk(count, dim=-1)
     return stats
 
 

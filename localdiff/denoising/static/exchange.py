@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from localdiff.diffusion.reading import TopIds
 from localdiff.kernels.decision import StepBuffers
 from localdiff.kernels.decision_layout import CONTROLS
 
@@ -61,10 +62,10 @@ class Exchange:
             done.synchronize()
         return self._outcomes[step % 2]
 
-    def top(self, step: int) -> tuple[Tensor | None, Tensor | None]:
-        """The most probable ids of a step, int32 [L, K], and their probabilities, fp32, after `take`; or None."""
+    def top(self, step: int) -> TopIds | None:
+        """The most probable ids of a step, in int32, after `take`; None where they were not asked for."""
         top = self._tops[step % 2]
-        return (None, None) if top is None else (top[0], top[1].view(torch.float32))
+        return None if top is None else TopIds(ids=top[0], probs=top[1].view(torch.float32))
 
     def _like(self, buffer: Tensor) -> Tensor:
         return torch.zeros(buffer.shape, dtype=buffer.dtype, pin_memory=self._is_on_gpu)

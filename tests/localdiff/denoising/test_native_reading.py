@@ -53,19 +53,22 @@ def test_a_step_is_read_as_by_torch(
         results.append((logits, found))
     (stored, native), (expected, plain) = results
     torch.testing.assert_close(stored, expected)
-    for name in ("entropy", "argmax_prob", "log_normalizer", "top_probs"):
+    for name in ("entropy", "argmax_prob", "log_normalizer"):
         torch.testing.assert_close(getattr(native, name), getattr(plain, name), atol=1e-5, rtol=1e-5)
     assert torch.equal(native.argmax, plain.argmax)
     assert torch.equal(native.sampled, plain.sampled)
-    assert (native.top_ids is None) == (record_top_k == 0)
-    assert native.top_ids is None or torch.equal(native.top_ids, plain.top_ids)
+    if not record_top_k:
+        assert native.top is None
+        return
+    assert native.top is not None and plain.top is not None
+    assert torch.equal(native.top.ids, plain.top.ids)
+    torch.testing.assert_close(native.top.probs, plain.top.probs, atol=1e-5, rtol=1e-5)
 
 
 @needs_native
 def test_no_more_alternatives_than_ids(reader: ReadLogits) -> None:
     found = reader(logits_of(), softcap=30.0, temperature=0.8, noise=None, record_top_k=VOCAB + 1)
-    assert found.top_ids is not None
-    assert found.top_ids.shape == (40, VOCAB)
+    assert found.top is not None and found.top.ids.shape == (40, VOCAB)
 
 
 @needs_native
@@ -76,7 +79,8 @@ def test_noise_that_needs_probabilities_is_drawn_by_torch(reader: ReadLogits) ->
         for read, noise in zip((reader, read_logits), noises, strict=True)
     ]
     assert torch.equal(drawn[0].sampled, drawn[1].sampled)
-    assert torch.equal(drawn[0].top_ids, drawn[1].top_ids)
+    assert drawn[0].top is not None and drawn[1].top is not None
+    assert torch.equal(drawn[0].top.ids, drawn[1].top.ids)
     assert torch.equal(drawn[0].entropy, drawn[1].entropy), "not a bit differs"
 
 

@@ -75,16 +75,17 @@ def test_alternatives_are_the_most_probable_ids_in_order(monkeypatch: pytest.Mon
     logits = sample_logits()
     probs = (torch.tanh(logits / 30) * 30 / 0.7).softmax(dim=-1)
     found = read_logits(logits, softcap=30.0, temperature=0.7, noise=None, record_top_k=3)
-    torch.testing.assert_close(found.top_probs, probs.sort(dim=-1, descending=True).values[:, :3])
-    torch.testing.assert_close(probs.gather(1, found.top_ids), found.top_probs)
-    assert torch.equal(found.top_ids[1:, 0], found.argmax[1:])  # row 0 is uniform: every id is as good
+    assert found.top is not None
+    torch.testing.assert_close(found.top.probs, probs.sort(dim=-1, descending=True).values[:, :3])
+    torch.testing.assert_close(probs.gather(1, found.top.ids), found.top.probs)
+    assert torch.equal(found.top.ids[1:, 0], found.argmax[1:])  # row 0 is uniform: every id is as good
 
 
 def test_no_more_alternatives_than_ids() -> None:
     found = read_logits(sample_logits(vocab=50), softcap=None, temperature=1.0, noise=None, record_top_k=64)
-    assert found.top_ids.shape == (12, 50)
+    assert found.top is not None and found.top.ids.shape == (12, 50)
     none = read_logits(sample_logits(), softcap=None, temperature=1.0, noise=None)
-    assert (none.top_ids, none.top_probs) == (None, None)
+    assert none.top is None
 
 
 def test_bf16_logits_are_read_in_fp32_and_stored_back_rounded() -> None:
