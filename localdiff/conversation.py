@@ -25,11 +25,11 @@ from localdiff.events import Event
 from localdiff.options import GenerateOptions
 from localdiff.sizes import whole
 from localdiff.text.prompt import IDS, as_messages
+from localdiff.text.template import REPLY_ROLES
 from localdiff.text.tokenizer import Tokenizer
 
 __all__ = ["IDS", "Conversation"]
 
-_REPLIES = {"assistant", "model"}
 # A reply that no template changes, to see what becomes of the prompt before it.
 _ANY_REPLY = {"role": "assistant", "content": "."}
 
@@ -105,7 +105,7 @@ class Conversation:
 
     def _with_own_ids(self, rendered: Sequence[int], messages: Sequence[Mapping[str, Any]]) -> list[int]:
         size = self.engine.model.config.vocab_size
-        replies = [_own_ids(message, size) for message in messages if message.get("role") in _REPLIES]
+        replies = [_own_ids(message, size) for message in messages if message.get("role") in REPLY_ROLES]
         return with_own_ids(self.engine.tokenizer, rendered, replies)
 
 

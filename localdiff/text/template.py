@@ -47,8 +47,9 @@ _UNUSUAL = "it may not take a message that is not just a role and a text as `con
 
 _SYSTEM = ("system", "developer")
 
+REPLY_ROLES = ("assistant", "model")
 # Markers that the model itself may write, and that the template looks for in its earlier turns.
-_ASSISTANT_KEEPS = ("<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", '<|"|>')
+_REPLIES_KEEP = ("<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", '<|"|>')
 
 
 class ChatTemplate:
@@ -259,5 +260,5 @@ def _plain(value: Any, place: str, depth: int = 0) -> Any:
 
 
 def _cover(turn: dict[str, Any], shield: Shield) -> dict[str, Any]:
-    keep = _ASSISTANT_KEEPS if turn["role"] in ("assistant", "model") else ()
+    keep = _REPLIES_KEEP if turn["role"] in REPLY_ROLES else ()
     return {key: shield.cover(value, keep if key == "content" else ()) for key, value in turn.items()}
