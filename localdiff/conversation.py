@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from localdiff.diffusion.noise import Noise
 from localdiff.engine import Engine
 from localdiff.engine.arguments import checked_run
 from localdiff.engine.prefix_cache import common_length
@@ -61,7 +60,6 @@ class Conversation:
         options: GenerateOptions | None = None,
         *,
         cancel: threading.Event | None = None,
-        noise: Noise | None = None,
     ) -> Iterator[Event]:
         """Answers the last message, as `Engine.generate` does; only the new part of the prompt is encoded.
 
@@ -82,7 +80,7 @@ class Conversation:
         later = self._rendered([*messages, _ANY_REPLY, {"role": "user", "content": "."}], options)
         self._prefix_cache.fork = len(ids) - (len(rendered) - common_length(rendered, later))
         plain = replace(options, system=None, think=False)
-        yield from self.engine.generate(ids, plain, cancel=cancel, noise=noise, prefix_cache=self._prefix_cache)
+        yield from self.engine.generate(ids, plain, cancel=cancel, prefix_cache=self._prefix_cache)
 
     def prompt_ids(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> list[int]:
         """The ids that the model is given for these messages, and that it would be given without any cache."""

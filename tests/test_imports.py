@@ -77,7 +77,7 @@ ALLOWED: dict[str, set[str]] = {
     "view": {"events"},
     "trace": {"adapter_reference", "view", "events", "hub", "quant", "strict_json", "weight_hashes"},
     "trace.runs": {"events", "trace", "engine", "diffusion"},
-    "conversation": {"engine", "diffusion", "text", "events"},
+    "conversation": {"engine", "text", "events"},
     "engine": {
         "children",
         "diffusion",
