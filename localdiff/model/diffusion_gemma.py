@@ -8,8 +8,9 @@
                             ▼
                      canvas rows ──► norm ──► logits
 
-Knows one sequence at a time, its cache and its rows; knows nothing about sampling or text. Module names are the
-checkpoint's names after `model.decoder.`, so the loader needs no table.
+Commit rows are those of the reference's encoder, and canvas rows those of its decoder; they share their weights. Knows
+one sequence at a time, its cache and its rows; knows nothing about sampling or text. Module names are the checkpoint's
+names after `model.decoder.`, so the loader needs no table.
 Shape letters: C commit rows, L canvas rows, D width, V vocabulary.
 """
 
