@@ -12,8 +12,8 @@ from localdiff.config import Settings
 from localdiff.doctor.finding import Finding, Status
 from localdiff.doctor.settings import unusable
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
+from localdiff.hub.listing import look_up
 from localdiff.hub.problems import UnreachableError
-from localdiff.hub.repository import look_up
 from localdiff.model_reference import resolve_local
 from localdiff.model_store import MODEL, StoredModel, is_demo, remedy
 from localdiff.quoting import shell_word

@@ -17,8 +17,9 @@ from localdiff.errors import ResourceError, WeightsError
 from localdiff.fetching.contents import headers, missing_files, model_config, weight_files, weight_map
 from localdiff.fetching.transfer import transfer
 from localdiff.hub.downloads import require_transferable
+from localdiff.hub.listing import look_up
 from localdiff.hub.problems import changed_meanwhile
-from localdiff.hub.repository import Repository, look_up
+from localdiff.hub.repository import Repository
 from localdiff.load import MemoryPlan, StoredWeights, described_weights
 from localdiff.load_progress import LoadProgress, tell_nobody
 from localdiff.model_reference import ModelSource, resolve_local

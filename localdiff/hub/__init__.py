@@ -1,6 +1,7 @@
 """From the name of a repository of the Hub to files on disk: listings, downloads, and what may go wrong.
 
-    repository, cache      what a repository holds, and what of it is here; names in the cache
+    listing, repository    what a repository holds, and what of it is here; its files, and their bytes
+    cache                  names in the Hub's cache
     downloads, worker      files fetched in the background, by processes of their own
     large_file             a file that goes on where an earlier process was
     endpoint, reach        its client before it asks anything, with the variables it reads; whether it answers

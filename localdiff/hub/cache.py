@@ -1,4 +1,4 @@
-"""The names that the Hub's cache gives to files, and how one is deleted.
+"""The names that the Hub's cache gives to files, how one is found by them, and how one is deleted.
 
 Knows how the cache is laid out; asks nobody.
 """
@@ -10,6 +10,11 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from localdiff.errors import WeightsError
+from localdiff.model_reference import KINDS
+
+MAIN = "main"
+"""The branch that is meant where none is named."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -32,6 +37,27 @@ def folder_of(repository: str) -> Path:
     from huggingface_hub.file_download import repo_folder_name
 
     return Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=repository, repo_type="model"))
+
+
+def cached_path(repository: str, name: str, revision: str | None) -> Path | None:
+    """Where the cache has a file of a repository at a branch, tag or commit; None where it has not.
+
+    Raises:
+        WeightsError: no repository can have this name, or the cache is damaged.
+    """
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        path = try_to_load_from_cache(repository, name, revision=revision)
+    except HFValidationError as error:
+        raise WeightsError(f"`{repository}` cannot be a Hub id", KINDS) from error
+    except UnicodeDecodeError as error:
+        ref = folder_of(repository) / "refs" / (revision or MAIN)
+        raise WeightsError(
+            f"`{ref}` is damaged: it is not text", "delete it, then run the same command again"
+        ) from error
+    return Path(path) if isinstance(path, str) else None
 
 
 def unfinished_file(folder: Path, sha256: str) -> Path:

@@ -11,8 +11,8 @@ from typing import Literal
 
 from localdiff.hub.endpoint import is_address, prepare_client, shown
 from localdiff.hub.large_file import xet_remedy
+from localdiff.hub.listing import model_info
 from localdiff.hub.problems import ConnectionBarredError, UnreachableError, explain, refused_by_mirror, unreadable_token
-from localdiff.hub.repository import model_info
 
 TIMEOUT = 3.0
 """Seconds for a connection, and for the answer."""

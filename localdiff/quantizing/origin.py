@@ -22,7 +22,8 @@ from localdiff.fetching.contents import (
     weight_files,
     weight_map,
 )
-from localdiff.hub.repository import LEGAL_FILES, Repository, is_license, look_up
+from localdiff.hub.listing import LEGAL_FILES, is_license, look_up
+from localdiff.hub.repository import Repository
 from localdiff.identity import DEMO
 from localdiff.model_reference import resolve_local
 from localdiff.quoting import shell_word

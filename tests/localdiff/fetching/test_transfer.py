@@ -8,7 +8,7 @@ from localdiff.errors import WeightsError
 from localdiff.fetching.source import find_source
 from localdiff.fetching.transfer import transfer
 from localdiff.hub import repository
-from localdiff.hub.repository import look_up
+from localdiff.hub.listing import look_up
 from localdiff.load_progress import tell_nobody
 from localdiff.model_reference import DEMO_DIRECTORY
 from tests.fakes.hub import COMMIT, Repository, hub

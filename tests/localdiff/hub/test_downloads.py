@@ -28,9 +28,9 @@ from localdiff.errors import LocaldiffError, WeightsError
 from localdiff.hub.cache import linked_sha256, unfinished_file
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.large_file import OUTAGE_WAITS, LargeFile, wait_out_outages
+from localdiff.hub.listing import look_up
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import Repository as Found
-from localdiff.hub.repository import look_up
 from localdiff.hub.worker import Notes, Reports, progress_bar
 from tests.fakes.download_log import DownloadLog
 from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub, nobody
@@ -252,7 +252,7 @@ def test_a_disk_that_refuses_is_worded(server: Hub, log: DownloadLog, tmp_path: 
 PARENT = f"""
 from localdiff.hub.cache import linked_sha256, unfinished_file
 from localdiff.hub.downloads import Downloads
-from localdiff.hub.repository import look_up
+from localdiff.hub.listing import look_up
 from tests.fakes.download_log import DownloadLog
 
 with Downloads(look_up("owner/model"), DownloadLog(), workers=1) as downloads:

@@ -16,9 +16,10 @@ from huggingface_hub.utils._shared_blobs import publish_blob_to_shared_store
 
 from localdiff.checkpoint_files import MAX_SMALL
 from localdiff.errors import WeightsError
-from localdiff.hub import repository as module
+from localdiff.hub.listing import look_up
 from localdiff.hub.problems import UnreachableError
-from localdiff.hub.repository import NoRangesError, RemoteFile, look_up
+from localdiff.hub.repository import NoRangesError, RemoteFile
+from localdiff.hub.repository import Repository as Found
 from localdiff.hub.retries import WAITS
 from localdiff.quoting import printable
 from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub, nobody
@@ -336,7 +337,7 @@ def test_a_file_of_another_size_in_the_cache_is_named(server: Hub) -> None:
 
 
 def test_a_hub_that_fails_holds_nothing_up_where_the_cache_has_enough(use_hub: UseHub, no_waiting: list[float]) -> None:
-    def enough(cached: module.Repository) -> bool:
+    def enough(cached: Found) -> bool:
         return WEIGHTS[0] in cached.files
 
     remote = Repository(files=FILES)
@@ -391,7 +392,7 @@ def test_a_file_without_any_hash_goes_by_its_size() -> None:
 
 def test_a_small_file_of_gigabytes_is_not_asked_for() -> None:
     large = RemoteFile(name="config.json", nbytes=MAX_SMALL + 1)
-    repository = module.Repository(name="owner/model", revision="main", commit=COMMIT, files={large.name: large})
+    repository = Found(name="owner/model", revision="main", commit=COMMIT, files={large.name: large})
     with pytest.raises(WeightsError, match="`config.json` of `owner/model` is too large: it has 100 MB"):
         repository.read("config.json")
 

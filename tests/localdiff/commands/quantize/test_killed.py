@@ -25,7 +25,12 @@ from tests.screens.processes import ROOT, TIMEOUT, Cli, Result, environment, ter
 FIRST, _, LAST = (f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3))
 
 # A request is given up after half a minute; here it never is, so that whoever ends sooner did not wait for that.
-PATIENT = "from localdiff.hub import repository; repository._TIMEOUT = 600; from localdiff.__main__ import main; main()"
+PATIENT = """
+from localdiff.hub import listing, repository
+listing.TIMEOUT = repository.TIMEOUT = 600
+from localdiff.__main__ import main
+main()
+"""
 
 
 class Place:
