@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localdiff.commands.loading import Loading
+from localdiff.commands.loading import IMPORTING, Loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.options import MAX_SEED, GenerateOptions
@@ -76,6 +76,7 @@ def bench_quality(request: QualityRequest, output: Output, *, ask: AskUser | Non
 
 
 def _measure(request: QualityRequest, output: Output, status: StatusLine, ask: AskUser | None) -> None:
+    status.show(IMPORTING)
     with interruptible():
         from localdiff.bench.quality.comparison import compare
         from localdiff.bench.quality.questions import file_questions, skill_questions

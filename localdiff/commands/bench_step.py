@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from localdiff.commands.loading import Loading
+from localdiff.commands.loading import IMPORTING, Loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.download_plan import ConfirmDownload, confirm_silently
 from localdiff.errors import ArgumentError, UsageError
@@ -85,6 +85,7 @@ def measure(
     """Measure a step; torch is imported here and not before."""
     if request.choice.model is not None:
         request.choice.check_names()
+    progress(IMPORTING)
     with interruptible(), importing():
         from localdiff.bench.step.run import run
         from localdiff.bench.step.subject import random_subject, real_subject

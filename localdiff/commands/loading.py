@@ -24,6 +24,9 @@ WORDS: dict[LoadStage, str] = {
     "kernels": "GPU kernels",
 }
 
+IMPORTING = "loading torch"
+"""What the status line says before there is anything else to say; it takes seconds."""
+
 LARGE = 1_000_000_000
 """Bytes beyond which a download is announced, and asked about; fewer are hashed before anybody could read of it."""
 

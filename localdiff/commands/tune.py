@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from localdiff.commands.bench_step import require_between
+from localdiff.commands.loading import IMPORTING
 from localdiff.config import KEYS
 from localdiff.errors import ArgumentError
 from localdiff.garbage import importing
@@ -61,7 +62,8 @@ class TuneRequest:
 def tune_tiles(request: TuneRequest, output: Output) -> int:
     """Search, and print what was found; returns 0."""
     output.stdout.require()
-    with interruptible(), importing():
+    with status_line(output) as status, interruptible(), importing():
+        status.show(IMPORTING)
         from localdiff.bench.step.subject import random_subject
         from localdiff.bench.tuning.report_text import table
         from localdiff.bench.tuning.tune import forget, require_gpu, tune

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from localdiff import paths
+from localdiff.commands.loading import IMPORTING
 from localdiff.config import KEYS
 from localdiff.errors import UsageError
 from localdiff.garbage import importing
@@ -20,6 +21,7 @@ from localdiff.quoting import shell_word
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
+from localdiff.ui.status import status_line
 from quant import MANIFEST_FILE, recipe_named
 from quant.names import DISCARDED, discarded_directory, output_directory
 
@@ -42,7 +44,8 @@ def quantize(request: QuantizeRequest, output: Output, *, ask: AskUser | None) -
     _refuse_mount_point(request.target)
     if not request.verify_only:
         resolve_local(request.model, revision=request.revision)
-    with interruptible(), importing():
+    with status_line(output) as status, interruptible(), importing():
+        status.show(IMPORTING)
         from localdiff.commands.quantize.flow import Quantization
         from localdiff.commands.quantize.verification import verify_alone
 

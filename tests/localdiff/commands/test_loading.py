@@ -13,6 +13,7 @@ from localdiff.download_plan import DownloadPlan
 from localdiff.errors import UsageError
 from localdiff.ui.output import Output, Stream
 from localdiff.ui.status import StatusLine
+from tests.screens.processes import terminal
 from tests.screens.terminal import FakeTerminal
 
 PLAN = DownloadPlan(
@@ -143,3 +144,18 @@ def test_the_model_the_stage_and_how_far_it_is() -> None:
     assert terminal.lines() == ["loading my\\x1bmodel: GPU kernels 100 %"]
     status.clear()
     assert terminal.lines() == [""]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["quantize", "demo", "--dry-run"],
+        ["tune", "--device", "cpu"],
+        ["bench", "step", "-m", "demo", "--steps", "1", "--context", "8"],
+    ],
+)
+def test_a_command_says_that_it_loads_torch(command: list[str]) -> None:
+    screen = terminal(*command)
+    screen.finish()
+    assert b"\rloading torch" in screen.raw
+    assert not any("loading torch" in line for line in screen.lines())
