@@ -18,7 +18,8 @@ ROOT = Path(__file__).parent.parent
 HARD_CAP = 400
 
 EVERYWHERE = {
-    *("__init__", "checkpoint_files", "config", "errors", "identity", "options", "paths", "quoting", "sizes", "utf8")
+    *("__init__", "checkpoint_files", "config", "errors", "failures", "identity", "options", "paths", "quoting"),
+    *("sizes", "utf8"),
 }
 
 ALLOWED: dict[str, set[str]] = {
@@ -211,6 +212,7 @@ ALLOWED: dict[str, set[str]] = {
         "memory_account",
     },
     "errors": set(),
+    "failures": set(),
     "config": {"quant"},
     "paths": set(),
     "options": set(),
@@ -266,6 +268,7 @@ TORCH_FREE = {
     "checkpoint_files",
     "quoting",
     "errors",
+    "failures",
     "config",
     "paths",
     "hub",

@@ -21,7 +21,8 @@ from localdiff.chat.reply_runner import ReplyRunner
 from localdiff.chat.session import Attachment, Session, Turn, content_of
 from localdiff.chat.session_store import SessionStore
 from localdiff.chat.settings import ChatSettings
-from localdiff.errors import ContextError, LocaldiffError, ResourceError, is_out_of_memory
+from localdiff.errors import ContextError, LocaldiffError, ResourceError
+from localdiff.failures import is_out_of_memory
 from localdiff.options import MAX_TOKENS, GenerateOptions
 from localdiff.ui.output import DIM, YELLOW, Output
 from localdiff.ui.question import AskUser

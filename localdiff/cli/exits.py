@@ -21,15 +21,8 @@ import typer
 from localdiff.cli.configured import Configured
 from localdiff.cli.problems import worded
 from localdiff.config import is_set, read_settings, strange_variables
-from localdiff.errors import (
-    INTERRUPTED,
-    ResourceError,
-    TraceError,
-    UsageError,
-    WeightsError,
-    keep_what_failed,
-    print_traceback,
-)
+from localdiff.errors import INTERRUPTED, ResourceError, TraceError, UsageError, WeightsError, print_traceback
+from localdiff.failures import keep_what_failed
 from localdiff.ui.output import Color, Output, decide
 
 DONE, BUG, HUNG_UP, CLOSED_PIPE, TERMINATED = 0, 1, 129, 141, 143

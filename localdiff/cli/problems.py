@@ -13,17 +13,8 @@ from difflib import get_close_matches
 
 import typer
 
-from localdiff.errors import (
-    LocaldiffError,
-    ResourceError,
-    UsageError,
-    broken_package,
-    busy_gpu,
-    gpu_failure,
-    one_line,
-    out_of_resources,
-    without_password,
-)
+from localdiff.errors import LocaldiffError, ResourceError, UsageError, one_line, without_password
+from localdiff.failures import broken_package, busy_gpu, gpu_failure, out_of_resources
 from localdiff.identity import DEMO
 from localdiff.quoting import printable, shell_word
 from localdiff.ui.output import STDOUT_NAME

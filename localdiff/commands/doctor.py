@@ -13,7 +13,8 @@ from localdiff import __version__
 from localdiff.doctor.checks import Examination
 from localdiff.doctor.field_report import field_report
 from localdiff.doctor.finding import Finding, Status, exit_code
-from localdiff.errors import UsageError, gpu_failure, keep_what_failed
+from localdiff.errors import UsageError
+from localdiff.failures import gpu_failure, keep_what_failed
 from localdiff.identity import DEMO
 from localdiff.quoting import printable
 from localdiff.ui.output import DIM, GREEN, RED, YELLOW, Output, Stream

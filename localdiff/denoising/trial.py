@@ -16,7 +16,8 @@ import torch
 
 from localdiff.children import shielded_children
 from localdiff.denoising.denoiser import Denoiser
-from localdiff.errors import WeightsError, is_out_of_memory
+from localdiff.errors import WeightsError
+from localdiff.failures import is_out_of_memory
 from localdiff.load_progress import LoadProgress, tell_nobody
 from quant.cuda.parity import Expectation
 from quant.cuda.support import exclude, forget_unloaded_kernels, readmit

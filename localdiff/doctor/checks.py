@@ -24,17 +24,8 @@ from localdiff.doctor.settings import check_settings, read_settings
 from localdiff.doctor.terminal import terminal_capabilities, terminal_finding
 from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_model, check_weights
-from localdiff.errors import (
-    LocaldiffError,
-    WeightsError,
-    broken_package,
-    busy_gpu,
-    gpu_failure,
-    keep_what_failed,
-    out_of_resources,
-    print_traceback,
-    without_password,
-)
+from localdiff.errors import LocaldiffError, WeightsError, print_traceback, without_password
+from localdiff.failures import broken_package, busy_gpu, gpu_failure, keep_what_failed, out_of_resources
 from localdiff.model_store import is_demo, stored_models
 from localdiff.sizes import parse_size
 from quant import QuantError

@@ -27,8 +27,9 @@ from localdiff.engine.prefill import prefill
 from localdiff.engine.prefix_cache import PrefixCache
 from localdiff.engine.run import Run, adapter_may_be_at_fault, end_ids_of
 from localdiff.engine.stats import StatsKeeper
-from localdiff.errors import ContextError, is_out_of_memory
+from localdiff.errors import ContextError
 from localdiff.events import BlockCommitted, Event, FinishReason, RunFinished, RunStarted, TextCommitted
+from localdiff.failures import is_out_of_memory
 from localdiff.hardware import hardware_name
 from localdiff.identity import ModelIdentity
 from localdiff.load_progress import LoadProgress, tell_nobody

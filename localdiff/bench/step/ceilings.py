@@ -15,7 +15,7 @@ from torch import Tensor
 
 from localdiff.bench.step.parts import waiter
 from localdiff.bench.step.work import Work
-from localdiff.errors import is_out_of_memory
+from localdiff.failures import is_out_of_memory
 from localdiff.load.devices import dtype_named
 from quant.codecs import CODECS
 from quant.cpu.linear import NativeLinear

@@ -21,7 +21,8 @@ from localdiff.bench.step.released import released_config
 from localdiff.bench.step.work import weight_bytes
 from localdiff.denoising import Denoiser, compare_kernels
 from localdiff.download_plan import ConfirmDownload, confirm_silently
-from localdiff.errors import ResourceError, UsageError, gpu_failure, is_out_of_memory, one_line
+from localdiff.errors import ResourceError, UsageError, one_line
+from localdiff.failures import gpu_failure, is_out_of_memory
 from localdiff.fetching.source import find_source
 from localdiff.load import (
     MemoryPlan,

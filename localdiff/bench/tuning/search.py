@@ -18,7 +18,7 @@ from typing import Protocol, cast
 from localdiff.bench.tuning.candidates import divisions_of, tile_name, tiles_for
 from localdiff.bench.tuning.note import Note, Verdict
 from localdiff.bench.tuning.step_clock import STEP_NAMES, Step
-from localdiff.errors import is_out_of_memory
+from localdiff.failures import is_out_of_memory
 from localdiff.timed_tiles import AnyTile
 from quant.cuda.parity import ParityError
 from quant.cuda.tiles import MmaKind

@@ -29,7 +29,8 @@ from localdiff.commands.quantize.source_check import (
 )
 from localdiff.disk_space import shortage
 from localdiff.engine.loadable import lacking
-from localdiff.errors import INTERRUPTED, ResourceError, UsageError, gpu_failure, keep_what_failed
+from localdiff.errors import INTERRUPTED, ResourceError, UsageError
+from localdiff.failures import gpu_failure, keep_what_failed
 from localdiff.hub.downloads import WORKERS, Downloads
 from localdiff.hub.problems import UnreachableError
 from localdiff.load.devices import resolve_device

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from localdiff import errors
+from localdiff import failures
 from localdiff.cli import exits
 from localdiff.cli.problems import worded
 from localdiff.errors import ResourceError, TraceError, WeightsError
@@ -312,7 +312,7 @@ def test_what_a_gpu_that_failed_had_to_do_with_is_not_freed(
     cli: Cli, words: str, fails: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Torch aborts the process where it frees page-locked memory and every call of CUDA fails."""
-    monkeypatch.setattr(errors, "_kept", [])
+    monkeypatch.setattr(failures, "_kept", [])
     cli.engine = ScriptedEngine(error=RuntimeError(words))
     engine = weakref.ref(cli.engine)
     cli("run", "-m", "demo", "hi")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from localdiff import errors
+from localdiff import failures
 from localdiff.config import load_settings
 from localdiff.doctor import checks
 from localdiff.doctor.checks import Check, Examination, outcome
@@ -146,7 +146,7 @@ def test_nothing_shown_of_a_check_that_breaks_has_a_password_of_an_address(capsy
 def test_a_public_report_has_what_cuda_says_and_nobody_else(
     error: Exception, public: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(errors, "_kept", kept := list[BaseException]())
+    monkeypatch.setattr(failures, "_kept", kept := list[BaseException]())
     (finding,) = outcome(breaking(error), {})
     assert finding.public == public
     assert (kept == [error]) is ("CUDA" in public), "the other checks go on, beside a GPU that computes nothing more"

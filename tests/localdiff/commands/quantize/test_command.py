@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from localdiff import errors, paths
+from localdiff import failures, paths
 from localdiff.commands.quantize import flow
 from localdiff.hub.problems import UnreachableError
 from localdiff.model_store import find
@@ -64,7 +64,7 @@ def test_a_job_that_a_gpu_has_left_is_finished_by_the_cpu(
     with monkeypatch.context() as patch:
         patch.setattr(flow, "encoder_named", lambda _: encoder)
         patch.setattr(flow, "run", failing)
-        patch.setattr(errors, "_kept", [])
+        patch.setattr(failures, "_kept", [])
         result = cli("quantize", str(source), "--yes", stdin=b"")
     assert (result.code, result.stdout) == (4, "")
     assert result.stderr.endswith(

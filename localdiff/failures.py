@@ -1,0 +1,111 @@
+"""What is no error of ours: memory or threads that have run out, a GPU that fails, a package that does not load.
+
+Knows in which words Python, torch, CUDA and the system say so, and what helps; imports none of them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sys
+
+from localdiff.errors import ResourceError
+
+_ALLOCATIONS = (
+    "DefaultCPUAllocator",
+    "alloc_cpu",
+    "not enough memory",
+    "out of memory",
+    "STATUS_ALLOC_FAILED",
+    "CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate",
+    os.strerror(errno.ENOMEM),
+)
+"""Messages of torch's allocators that are out of memory; on a CPU they raise a plain RuntimeError. cuBLAS takes memory
+of its own with the first matmul, and has its own words for it. The system's are those of a file that cannot be mapped
+because of a limit (`ulimit -v`)."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error of Python or torch means out of memory; does not import torch."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _ALLOCATIONS)
+
+
+_NO_THREAD = "can't start new thread"
+"""Python's error beyond a limit on processes, which threads are for the system, or on memory."""
+
+
+def out_of_resources(error: BaseException) -> ResourceError | None:
+    """What the user is told where memory or threads have run out; None for any other error."""
+    if is_out_of_memory(error):
+        return ResourceError(
+            "out of memory",
+            "close other programs that use the device, lower `--context`, or use a smaller model or another device",
+        )
+    if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
+        return ResourceError(
+            "no further thread may be started here",
+            "raise the limit (`ulimit -u`, `ulimit -v`; of a container, `--pids-limit`), or end other programs of this "
+            "user",
+        )
+    return None
+
+
+_FAILURES = ("CUDA error:", "CUDA unknown error", "Triton Error [CUDA]")
+"""How messages begin where CUDA fails in a call of torch's libraries, at its start, and in a launch of Triton's."""
+
+
+def gpu_failure(error: BaseException) -> str | None:
+    """What is said of a GPU that failed, in a line; None for any other error. Does not import torch."""
+    words = str(error).strip().partition("\n")[0]
+    is_of_cuda = type(error).__name__ == "AcceleratorError" or words.startswith(_FAILURES)
+    return words if isinstance(error, RuntimeError) and is_of_cuda else None
+
+
+def busy_gpu(words: str) -> str | None:
+    """What helps where a GPU failed in these words because it lets in no further program; None for any other."""
+    if "busy or unavailable" not in words:
+        return None
+    return (
+        "another program may have the GPU to itself: `nvidia-smi` shows which, and the compute mode; "
+        "`sudo nvidia-smi -c DEFAULT` lets programs share it, `--device cpu` avoids it"
+    )
+
+
+_kept: list[BaseException] = []
+
+
+def keep_what_failed(error: BaseException) -> None:
+    """Keeps what the frames of an error hold, if a GPU failed: freeing it would abort the process.
+
+    Once an access was illegal every call of CUDA fails; so does the one with which torch frees page-locked memory that
+    a GPU has read, in a place from which no exception can be raised.
+    """
+    if gpu_failure(error) is not None and not is_out_of_memory(error):
+        _kept.append(error)
+
+
+def broken_package(error: BaseException) -> tuple[str, str, str] | None:
+    """The package of others that cannot be imported, why, in a line, and what helps; None for any other error.
+
+    A library that cannot be loaded has the name of a module without its package, as `_C` of torch. numpy, which torch
+    imports, has a page of advice instead of the reason, which is the cause of that error.
+    """
+    if not isinstance(error, ImportError):
+        return None
+    if isinstance(error.__cause__, ImportError):
+        return broken_package(error.__cause__)
+    folder = re.search(r"(?:site|dist)-packages[/\\](\w+)", error.path or "")
+    package = folder[1] if folder else (error.name or "torch").split(".")[0]
+    if package in ("localdiff", "quant"):
+        return None
+    advice = f"`{sys.executable} -m pip install --force-reinstall {package}` installs it again"
+    if "failed to map segment" in str(error):  # words of glibc, whatever the reason
+        advice = "raise the limit on memory (`ulimit -v`), or install it on a disk that is not mounted with `noexec`"
+    if package in sys.stdlib_module_names:
+        advice = f"it is a part of Python that `{sys.executable}` lacks, or cannot load here: use another Python"
+    return package, str(error).strip().partition("\n")[0], advice
