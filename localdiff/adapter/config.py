@@ -29,7 +29,7 @@ _READ = {
     *("r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora", "target_modules", "target_parameters"),
     *("peft_type", "peft_version", "base_model_name_or_path"),
 }
-_PASSED_OVER = {
+_IGNORED = {
     *("auto_mapping", "task_type", "revision", "inference_mode", "lora_dropout", "runtime_config"),
     *("exclude_modules", "layers_to_transform", "layers_pattern", "ensure_weight_tying", "loftq_config", "eva_config"),
     *("corda_config", "lora_ga_config", "megatron_core", "qalora_group_size", "target_modules_to_tie"),
@@ -45,7 +45,7 @@ _REFUSED_IN_WORDS = {
     "alora_invocation_tokens": "activated LoRA (`alora_invocation_tokens`)",
     "use_qalora": "QALoRA",
 }
-_BEGINNINGS = (True, False, None, "gaussian", "eva", "orthogonal")
+_PLAIN_INITIALIZATIONS = (True, False, None, "gaussian", "eva", "orthogonal")
 """Values of `init_lora_weights` that leave the base unchanged; others subtract the new term from its weights."""
 
 
@@ -133,15 +133,15 @@ def _refuse_features(data: Mapping[str, Any], path: Path) -> None:
     kind = data.get("peft_type")
     if kind != "LORA":
         raise WeightsError(f"`{path}` describes {kind or 'no kind of adapter'}, and localdiff reads LORA alone", HINT)
-    if (beginning := data.get("init_lora_weights", True)) not in _BEGINNINGS:
+    if (initialization := data.get("init_lora_weights", True)) not in _PLAIN_INITIALIZATIONS:
         raise WeightsError(
-            f"the adapter began as `{beginning}`, which changes the weights of its base",
+            f"the adapter was initialized as `{initialization}`, which changes the weights of its base",
             "PEFT's `path_initial_model_for_weight_conversion` saves it as plain LORA",
         )
     if (bias := data.get("bias", "none")) != "none":
         raise WeightsError(f"the adapter holds biases (`bias` is `{bias}`), which localdiff does not run", HINT)
     for key, value in data.items():
-        if key not in _READ | _PASSED_OVER | {"init_lora_weights", "bias"} and value:
+        if key not in _READ | _IGNORED | {"init_lora_weights", "bias"} and value:
             words = _REFUSED_IN_WORDS.get(key, f"`{key}`")
             raise WeightsError(f"the adapter uses {words}, which localdiff does not run", HINT)
 

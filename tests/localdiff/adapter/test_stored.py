@@ -159,7 +159,7 @@ def test_factors_take_the_type_of_the_activations(tmp_path: Path) -> None:
         ({"bias": "lora_only"}, "holds biases"),
         ({"lora_bias": True}, "`lora_bias`"),
         ({"fan_in_fan_out": True}, "`fan_in_fan_out`"),
-        ({"init_lora_weights": "pissa"}, "began as `pissa`"),
+        ({"init_lora_weights": "pissa"}, "initialized as `pissa`"),
         ({"invented_in_2031": {"x": 1}}, "uses `invented_in_2031`"),
         ({"use_rslora": "false"}, '`use_rslora` in .* is "false", not true or false'),
         ({"r": 0}, "`r` in .* is 0, not a whole number from 1"),
