@@ -114,10 +114,9 @@ class LayerStream:
         Args:
             opening: the first layer of all, with which each pass of the model begins.
         """
-        parts = [part for held in self._held.values() for _, part in held.parts]
-        if self._device.type == "cuda" and not all(part.is_pinned() for part in parts):
-            _log.warning("the system locks no more host memory, so copies of some layers to the GPU take longer")
         if self._device.type == "cuda":
+            if not all(part.is_pinned() for held in self._held.values() for _, part in held.parts):
+                _log.warning("the system locks no more host memory, so copies of some layers to the GPU take longer")
             torch.cuda.empty_cache()  # which has the last layer's memory, in pieces
         largest = max((held.nbytes for held in self._held.values()), default=0)
         self._place = torch.empty(largest, dtype=torch.uint8, device=self._device)
