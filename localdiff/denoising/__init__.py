@@ -16,12 +16,10 @@ from localdiff.denoising.denoiser import Denoiser
 from localdiff.denoising.path import StepPath
 from localdiff.denoising.step import BlockSettings, Step
 from localdiff.denoising.trial import compare_kernels, try_kernels, try_plainly
-from quant.cuda.parity import ParityError
 
 __all__ = [
     "BlockSettings",
     "Denoiser",
-    "ParityError",
     "Step",
     "StepPath",
     "compare_kernels",
