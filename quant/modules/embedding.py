@@ -100,9 +100,9 @@ class TiedEmbedding(ChunkedEmbedding):
 
     weight: nn.Parameter
 
-    def __init__(self, vocab_size: int, hidden_size: int) -> None:
+    def __init__(self, vocab_size: int, hidden_size: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(vocab_size, hidden_size))
+        self.weight = nn.Parameter(torch.empty(vocab_size, hidden_size, dtype=dtype))
 
     @property
     def dtype(self) -> torch.dtype:
