@@ -90,6 +90,11 @@ class LayerStream:
         self._may_lock = device.type == "cuda"
         self._lock = threading.RLock()  # two threads may generate with one model
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of host memory that are held."""
+        return sum(held.nbytes for held in self._held.values())
+
     def hold(self, layer: nn.Module) -> None:
         """Copies the weights of a layer to host memory, and gives up their memory on the device."""
         tensors = [tensor for tensor in _tensors_of(layer) if tensor.untyped_storage().nbytes() >= MIN_BYTES]

@@ -59,10 +59,11 @@ def test_layers_compute_what_they_did_in_any_order(device: torch.device) -> None
 
 def test_all_of_them_lie_in_one_place_of_the_size_of_the_largest() -> None:
     layers = [Product(rows, rows) for rows in (5, 100)]
-    streamed(layers)
+    stream = streamed(layers)
     addresses = {layer.weight.untyped_storage().data_ptr() for layer in layers}
     assert len(addresses) == 1
     assert layers[0].weight.untyped_storage().nbytes() == -(-100 * 3 * 4 // ALIGNMENT) * ALIGNMENT
+    assert stream.nbytes == sum(-(-rows * 3 * 4 // ALIGNMENT) * ALIGNMENT for rows in (5, 100))
 
 
 def test_a_layer_that_is_held_takes_no_memory_on_the_device() -> None:
@@ -107,9 +108,10 @@ def test_small_tensors_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = nn.ModuleList([nn.Linear(4, 4, bias=False), nn.Linear(5, 5, bias=False)])
     small, large = (one.weight for one in layer)
     before = small.data_ptr()
-    streamed([layer])
+    stream = streamed([layer])
     assert small.data_ptr() == before
-    assert large.untyped_storage().nbytes() == ALIGNMENT  # of the place, in which there is one tensor
+    assert stream.nbytes == ALIGNMENT
+    assert large.data_ptr() != before
 
 
 def test_addresses_stay_and_are_aligned() -> None:
