@@ -21,7 +21,7 @@ class ModelIdentity:
     """Identity of the loaded model: name, recipe, revision, device, types, and where its files are.
 
     Attributes:
-        activations: what stored weights are multiplied by on a GPU, in the words of `--activations`.
+        activations: `int8` where a GPU rounds what stored weights are multiplied by, or else `auto`.
     """
 
     model: str

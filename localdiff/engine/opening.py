@@ -125,7 +125,7 @@ def open_model(
             revision=source.revision,
             device=str(loaded.placement.main),
             dtype=short_name(kind),
-            activations=activations,
+            activations="int8" if loaded.rounds else "auto",
             directory=source.directory,
             adapter=adapter,
             adapter_directory=None if stored_adapter is None else stored_adapter.directory,

@@ -19,7 +19,7 @@ from localdiff.load_progress import LoadProgress
 from localdiff.memory_account import PREFILL_CHUNK
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.timed_tiles import take_timed_tiles
-from quant.cuda.choice import ModelPart, use_cuda_modules
+from quant.cuda.choice import ModelPart, rounds_activations, use_cuda_modules
 from quant.cuda.parity import FEWEST, Expectation
 
 _log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ def replace_gpu_modules(
         )
     if choice.warning is not None:
         _log.warning("%s", choice.warning)
-    elif activations == "int8" and not choice.rounds:
+    elif activations == "int8" and not rounds_activations(network):
         _log.warning("`--activations int8` changes nothing: no weights on that GPU are multiplied from their codes")
     return choice.expectations
 

@@ -23,6 +23,7 @@ from localdiff.load.memory_plan import MemoryPlan
 from localdiff.load.placement import Placement
 from localdiff.load_progress import LoadProgress, tell_nobody
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from quant.cuda.choice import rounds_activations
 from quant.cuda.parity import Expectation
 
 _log = logging.getLogger(__name__)
@@ -33,11 +34,13 @@ class LoadedModel:
     """A model that is ready to compute, and where its layers compute.
 
     Attributes:
+        rounds: whether it rounds activations to int8 on a GPU.
         expectations: plain results that its fast modules are to be held against; only on a GPU.
     """
 
     network: DiffusionGemma
     placement: Placement
+    rounds: bool = False
     expectations: tuple[Expectation, ...] = ()
 
 
@@ -79,4 +82,6 @@ def load_model(
     if plan.adapter is not None:
         plan.adapter.attach(network, (*names, *skeleton.weights.names), placement.layers)
     take_kernels(network, device, placement.residence)
-    return LoadedModel(network=network, placement=placement, expectations=expectations)
+    return LoadedModel(
+        network=network, placement=placement, rounds=rounds_activations(network), expectations=expectations
+    )

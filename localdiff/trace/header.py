@@ -38,8 +38,8 @@ class Model:
         weights: `hashing.weights_digest` of its files, or None where they are not known.
         tokenizer: SHA-256 of `tokenizer.json`, or None likewise.
         adapter: what was added to the weights. Traces without this field were made without one.
-        activations: what stored weights were multiplied by on a GPU, in the words of `--activations`; left out where
-            that is `auto`.
+        activations: `int8` where a GPU rounded what stored weights were multiplied by, or else `auto`, which is left
+            out.
     """
 
     name: str

@@ -48,13 +48,11 @@ class CudaChoice:
 
     Attributes:
         paths: what was done, a line each.
-        rounds: whether any of them rounds its inputs to int8.
         warning: why the fast path cannot be taken, and what that means; None where it can.
         expectations: what modules of each kind and shape must compute, by the plain path.
     """
 
     paths: tuple[str, ...] = ()
-    rounds: bool = False
     warning: str | None = None
     expectations: tuple[Expectation, ...] = ()
 
@@ -106,7 +104,6 @@ def use_cuda_modules(
     paths: dict[str, list[str]] = defaultdict(list)
     expectations: dict[tuple[object, ...], list[Expectation]] = {}
     warning: str | None = None
-    rounds = False
     for part in chain([ModelPart(path="", module=model, device=device)], parts):
         replaceable = _replaceable(part, {*keep, *absent} if part.module is model else keep, activations)
         if replaceable and (reason := _why_plain(part.device, device)) is not None:
@@ -125,7 +122,6 @@ def use_cuda_modules(
                 # What was computed meanwhile, by the plain module above all, is cached in pieces that fit nothing else.
                 torch.cuda.empty_cache()
             paths[kind].append(fast.path)
-            rounds |= _rounds(fast)
             expected = partial(Expectation, name=f"{path} ({fast.path})", device=part.device, present=part.present)
             expectations.setdefault(format_, [expected(fast=fast, call=call) for call in calls])
     return CudaChoice(
@@ -135,15 +131,19 @@ def use_cuda_modules(
             for path in dict.fromkeys(kind_paths)
         ),
         warning=warning,
-        rounds=rounds,
         expectations=tuple(one for of_format in expectations.values() for one in of_format),
     )
 
 
-def _rounds(fast: _Fast) -> bool:
-    if isinstance(fast, CudaLinear):
-        return fast.product.activations == "a8"
-    return isinstance(fast, CudaExperts) and fast.activations == "a8"
+def rounds_activations(model: nn.Module) -> bool:
+    """Whether any module of a model rounds its inputs to int8."""
+    return any(_activations(module) == "a8" for module in model.modules())
+
+
+def _activations(module: nn.Module) -> Activations:
+    if isinstance(module, CudaLinear):
+        return module.product.activations
+    return module.activations if isinstance(module, CudaExperts) else "a16"
 
 
 def _why_plain(device: torch.device, first: torch.device) -> str | None:

@@ -55,7 +55,7 @@ def _flops(rate: float) -> str:
 
 def _subject(report: Report) -> Iterator[str]:
     subject, steps = report.subject, report.measured
-    rounded = "" if subject.activations == "auto" else f" with {subject.activations} activations"
+    rounded = " with int8 activations" if subject.rounds else ""
     yield f"{subject.name}, recipe {subject.recipe}, {short_name(subject.dtype)}{rounded} on {subject.device}"
     yield f"{report.hardware}, torch {torch.__version__}"
     yield (
@@ -126,7 +126,7 @@ def _totals(report: Report) -> Iterator[str]:
 def _int8_gain(report: Report) -> float:
     """How many times as fast a GPU multiplies int8 as bf16; 0 where that is unknown, or taken already."""
     subject, rates = report.subject, report.ceilings.products
-    if subject.device.type != "cuda" or subject.recipe == PUBLISHED or subject.activations != "auto":
+    if subject.device.type != "cuda" or subject.recipe == PUBLISHED or subject.rounds:
         return 0.0
     return rates.get("int8", 0.0) / rates["bf16"] if "bf16" in rates else 0.0
 
@@ -153,7 +153,7 @@ def json_line(report: Report, command: str) -> str:
         "model": subject.name,
         "recipe": subject.recipe,
         "dtype": short_name(subject.dtype),
-        "activations": subject.activations,
+        "activations": "int8" if subject.rounds else "auto",
         "device": str(subject.device),
         "hardware": report.hardware,
         "threads": report.threads,

@@ -45,6 +45,7 @@ from localdiff.memory_account import SLACK_BESIDES_CONTEXT, HeldTensor, MemoryAc
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.sizes import shown_size
+from quant.cuda.choice import rounds_activations
 from quant.cuda.parity import Expectation, ParityError
 from quant.cuda.timed import timed_count
 from quant.gpus import gpu_memory
@@ -77,7 +78,6 @@ class Subject:
         denoiser: takes its steps. Its kernels have been held against the plain path: a wrong one may well be fast.
         built: the model that exists.
         stands_for: the model that the figures are about; the same, unless layers were left out.
-        activations: in the words of `--activations`.
         load_seconds: how long it took to load or generate it.
         expectations: plain results that its fast modules have given, too.
     """
@@ -91,8 +91,12 @@ class Subject:
     built: Blueprint
     stands_for: Blueprint
     load_seconds: float
-    activations: str = "auto"
     expectations: Sequence[Expectation] = ()
+
+    @property
+    def rounds(self) -> bool:
+        """Whether it rounds activations to int8 on a GPU."""
+        return rounds_activations(self.network)
 
     @property
     def is_cut(self) -> bool:
@@ -169,7 +173,6 @@ def random_subject(
             built=built,
             stands_for=stands_for,
             load_seconds=time.perf_counter() - began,
-            activations=activations,
             expectations=expectations,
         )
 
@@ -248,7 +251,6 @@ def real_subject(
             built=built,
             stands_for=built,
             load_seconds=time.perf_counter() - began,
-            activations=activations,
         )
 
     return Make(where, make)

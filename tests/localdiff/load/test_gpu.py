@@ -60,18 +60,17 @@ def test_activations_are_rounded_where_they_are_to_be(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked: list[object] = []
-    choices = {"a16": CudaChoice(), "a8": CudaChoice(rounds=True)}
+    choices = [CudaChoice()] * 3 + [CudaChoice(warning="Triton is not installed: slow")]
+    monkeypatch.setattr(gpu, "rounds_activations", lambda _: len(asked) < 3)
     monkeypatch.setattr(
-        gpu, "use_cuda_modules", lambda *_, activations, **__: asked.append(activations) or choices[activations]
+        gpu, "use_cuda_modules", lambda *_, activations, **__: asked.append(activations) or choices[len(asked) - 1]
     )
     for activations in ("auto", "int8"):
         gpu.replace_gpu_modules(tiny.model(), CARD, activations=activations)
     assert asked == ["a16", "a8"] and not caplog.records
-    choices["a8"] = CudaChoice()
     gpu.replace_gpu_modules(tiny.model(), CARD, activations="int8")
     assert "`--activations int8` changes nothing: no weights on that GPU" in caplog.text
     caplog.clear()
-    choices["a8"] = CudaChoice(warning="Triton is not installed: slow")
     gpu.replace_gpu_modules(tiny.model(), CARD, activations="int8")
     assert [record.message for record in caplog.records] == ["Triton is not installed: slow"]
 

@@ -114,9 +114,10 @@ def test_switches_choose_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
 @needs_triton
 def test_activations_are_rounded_where_no_variable_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     def rounded() -> set[str]:
-        made = choice.use_cuda_modules(small_subject("4bit").network, CARD, activations="a8")
+        network = small_subject("4bit").network
+        made = choice.use_cuda_modules(network, CARD, activations="a8")
         kinds = {path.partition(" (")[0] for path in made.paths if "a8, " in path}
-        assert made.rounds == bool(kinds)
+        assert choice.rounds_activations(network) == bool(kinds)
         return kinds
 
     assert rounded() == {"experts", "linear layers"}, "and not the embedding, whose logits decide when a block ends"
@@ -125,8 +126,9 @@ def test_activations_are_rounded_where_no_variable_says_otherwise(monkeypatch: p
     monkeypatch.setenv("LOCALDIFF_CUDA_DENSE", "a16")
     assert rounded() == set()
     monkeypatch.delenv("LOCALDIFF_CUDA_EXPERTS")
-    as_published = choice.use_cuda_modules(small_subject("bf16").network, CARD, activations="a8")
-    assert as_published.paths == ("experts (4): fp32, grouped, Triton",) and not as_published.rounds
+    as_published = small_subject("bf16").network
+    made = choice.use_cuda_modules(as_published, CARD, activations="a8")
+    assert made.paths == ("experts (4): fp32, grouped, Triton",) and not choice.rounds_activations(as_published)
 
 
 @pytest.mark.parametrize("variable", ["PLAIN", "EXPERTS", "DENSE", "SOFT"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -11,8 +12,10 @@ import torch
 from localdiff.bench.step import report_text
 from localdiff.bench.step.parts import PARTS
 from localdiff.bench.step.report_text import json_line, table
+from quant.cuda import choice
 from tests.fakes.step_report import MEMORY, report
-from tests.localdiff.bench.step.small import ALL_LAYERS, CANVAS, CEILINGS
+from tests.gpu.kernels import needs_triton
+from tests.localdiff.bench.step.small import ALL_LAYERS, CANVAS, CEILINGS, small_subject
 
 
 def test_figures_of_a_whole_model() -> None:
@@ -64,11 +67,14 @@ def test_it_is_said_where_predictions_decide_the_time_of_self_conditioning() -> 
     assert words not in " ".join(table(on_gpu).split())
 
 
-def test_int8_activations_are_named_where_a_gpu_multiplies_int8_much_faster() -> None:
-    on_cpu = report()
+@needs_triton
+def test_int8_activations_are_named_where_a_gpu_multiplies_int8_much_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "why_unsupported", lambda _: None)
+    on_cpu, rounding = report(), small_subject("4bit").network
+    choice.use_cuda_modules(rounding, torch.device("cuda", 0), activations="a8")
 
-    def words(device: str, bf16: float, int8: float, **changes: str) -> str:
-        subject = dataclasses.replace(on_cpu.subject, device=torch.device(device), **changes)  # type: ignore[arg-type]
+    def words(device: str, bf16: float, int8: float, **changes: Any) -> str:
+        subject = dataclasses.replace(on_cpu.subject, device=torch.device(device), **changes)
         ceilings = dataclasses.replace(CEILINGS, products={"bf16": bf16, "int8": int8})
         return " ".join(table(dataclasses.replace(on_cpu, subject=subject, ceilings=ceilings)).split())
 
@@ -77,12 +83,11 @@ def test_int8_activations_are_named_where_a_gpu_multiplies_int8_much_faster() ->
     for others in (
         words("cuda:0", 800e12, 1600e12),
         words("cpu", 165e9, 643e9),
-        words("cuda:0", 165e12, 643e12, activations="int8"),
+        words("cuda:0", 165e12, 643e12, network=rounding),
         words("cuda:0", 165e12, 643e12, recipe="bf16"),
     ):
         assert "may save time" not in others
-    taken = dataclasses.replace(on_cpu.subject, activations="int8")
-    rounded = dataclasses.replace(on_cpu, subject=taken)
+    rounded = dataclasses.replace(on_cpu, subject=dataclasses.replace(on_cpu.subject, network=rounding))
     assert "recipe 4bit, fp32 with int8 activations on cpu" in table(rounded)
     assert json.loads(json_line(rounded, "localdiff bench step"))["activations"] == "int8"
 
