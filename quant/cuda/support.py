@@ -72,7 +72,7 @@ def readmit(device: torch.device) -> None:
 def forget_unloaded_kernels() -> None:
     """Has kernels loaded anew whose machine code found no room on a GPU: all those in modules named `…_kernels`.
 
-    Triton keeps them as if they were loaded, from 3.5 to 3.7.1 at least, and their next launch would be a TypeError
+    Triton keeps them as if they were loaded, from 3.5 to 3.9.0 at least, and their next launch would be a TypeError
     (https://github.com/triton-lang/triton/pull/11518 is about the same lines).
     """
     if (jit := sys.modules.get("triton.runtime.jit")) is None:
