@@ -57,6 +57,8 @@ def _flushed(values: Array) -> Array:
 def _rounded(function: Function, kind: str) -> Function:
     if kind == "bf16":
         return lambda *values: to_bf16(function(*(from_bf16(value).astype(np.float64) for value in values)))
+    if kind in ("s16x2", "u16x2"):
+        return _in_pairs(function, np.dtype(np.uint16), np.dtype(np.uint16))  # of sums alone: they have no sign
     if kind in ("bf16x2", "f16x2", "f32x2"):
         half = {"bf16x2": ("bf16", "u2"), "f16x2": ("f16", "u2"), "f32x2": ("f32", "u4")}[kind]
         return _in_pairs(_rounded(function, half[0]), np.dtype(TYPES[half[0]]), np.dtype(half[1]))
@@ -275,7 +277,7 @@ def _convert(instruction: Instruction, lanes: Lanes) -> Run:
         if source == "bf16":
             value = from_bf16(value)
         if to == "bf16":
-            return to_bf16(value)
+            return to_bf16(value.astype(np.float32))
         if value.dtype.kind == "f" and dtype.kind in "iu":
             whole = np.rint(value) if "rni" in modes else np.trunc(value)
             limits = np.iinfo(dtype)
@@ -353,12 +355,12 @@ _SUM = rf"{_WHOLE}|(rn\.)?(ftz\.)?f32|(rn\.)?(f32x2|{_HALF}|f32\.b?f16)"
 
 FORMS: dict[str, str] = {
     "abs": rf"s(16|32|64)|(ftz\.)?f32|{_HALF}",
-    "add": _SUM,
+    "add": rf"{_SUM}|[su]16x2",
     "and": rf"pred|{_BITS}",
     "bfe": "[su](32|64)",
-    "cvt": r"[su](8|16|32|64)\.[su](8|16|32|64)|rn\.f32\.[su](8|16|32|64)|rn\.f16\.[su](8|16)"
+    "cvt": r"[su](8|16|32|64)\.[su](8|16|32|64)|rn\.f32\.[su](8|16|32|64)|rn\.b?f16\.[su](8|16)"
     r"|(rzi|rni)\.[su](8|16|32)\.(f32|b?f16)|f32\.b?f16|rn\.b?f16(x2)?\.f32",
-    "div": rf"full\.(ftz\.)?f32|{_WHOLE}",
+    "div": rf"(approx|full)\.(ftz\.)?f32|{_WHOLE}",
     "ex2": r"approx\.(ftz\.)?f32",
     "fma": rf"rn\.((ftz\.)?f32|f32x2|{_HALF}|f32\.b?f16)",
     "mad": rf"lo\.{_WHOLE}|wide\.[su](16|32)",

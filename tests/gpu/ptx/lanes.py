@@ -21,6 +21,7 @@ TYPES = {
     "b8": np.uint8, "u8": np.uint8, "s8": np.int8,
     "b16": np.uint16, "u16": np.uint16, "s16": np.int16, "bf16": np.uint16, "f16": np.float16,
     "b32": np.uint32, "u32": np.uint32, "s32": np.int32, "f32": np.float32, "bf16x2": np.uint32, "f16x2": np.uint32,
+    "s16x2": np.uint32, "u16x2": np.uint32,
     "b64": np.uint64, "u64": np.uint64, "s64": np.int64, "f64": np.float64, "f32x2": np.uint64,
     "pred": np.bool_,
 }  # fmt: skip

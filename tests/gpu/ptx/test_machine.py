@@ -189,6 +189,12 @@ def test_floats_become_integers_toward_zero_and_within_their_range() -> None:
 def test_a_small_integer_in_a_register_keeps_its_sign() -> None:
     found = run("cvt.s8.s32 %rs1, %r2; cvt.rn.f32.s16 %r28, %rs1;", np.array([0x1FF, 0x17F]))
     assert found[:2].view(np.float32).tolist() == [-1.0, 127.0]
+    found = run("cvt.s8.s32 %rs1, %r2; cvt.rn.bf16.s16 %rs2, %rs1; cvt.u32.u16 %r28, %rs2;", np.array([0x1FF, 0x17F]))
+    assert from_bf16(found[:2].astype(np.uint16)).tolist() == [-1.0, 127.0]
+
+
+def test_sums_of_halves_carry_nothing_from_one_to_the_other() -> None:
+    assert run("add.s16x2 %r28, %r2, 0x00018002;", np.array([0x7FFFFFFF]))[0] == 0x80008001
 
 
 def test_comparisons_with_nan() -> None:
@@ -329,8 +335,9 @@ def test_blocks_have_shared_memory_of_their_own() -> None:
 
 
 def test_an_atomic_sum_gives_each_thread_what_was_there() -> None:
-    body = "st.shared.b32 [16], 0; bar.sync 0; atom.shared.add.u32 %r28, [16], 2;"
-    assert sorted(run(body).tolist()) == list(range(0, 2 * THREADS, 2))
+    for name in ("atom.shared.add.u32", "atom.relaxed.sys.shared.add.u32"):
+        body = f"st.shared::cta.b32 [16], 0; bar.sync 0; {name} %r28, [16], 2;"
+        assert sorted(run(body).tolist()) == list(range(0, 2 * THREADS, 2))
 
 
 COPY = """
@@ -432,6 +439,7 @@ FOUR, TWO = "{%r3, %r4, %r5, %r6}", "{%r3, %r4}"
         "ld.b32 %r28, [%rd2];",
         "ld.param.b64 %rd3, [probe_param_0+8];",
         "atom.shared.add.f32 %r28, [0], %r2;",
+        "atom.acquire.shared.add.u32 %r28, [0], %r2;",
         "cp.async.ca.shared.global [0], [%rd2], 4, 4, %rd3;",
         "cp.async.wait_all;",
         "ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.b6x16_p32 {%r28}, [0];",

@@ -126,8 +126,9 @@ class Transfers:
         return lambda mask: self._memory.check(address()[self.active(mask)])
 
     def _sum(self, instruction: Instruction) -> Run:
-        """`atom.shared.add`: lane after lane, each gets what was there before."""
-        if instruction.parts[:-1] != ("atom", "shared", "add") or instruction.parts[-1] not in ("u32", "s32"):
+        """`atom.shared.add`: lane after lane, each gets what was there before. No scope matters there."""
+        how = tuple(part for part in instruction.parts[:-1] if part not in ("relaxed", "cta", "gpu", "sys"))
+        if how != ("atom", "shared", "add") or instruction.parts[-1] not in ("u32", "s32"):
             raise NotImplementedError(instruction.text)
         to, place, by = instruction.operands
         write, address, read = self._lanes.writer(to, "u32"), self.address(place, "u32"), self._lanes.reader(by, "u32")
@@ -170,6 +171,7 @@ class Transfers:
 def _form(instruction: Instruction, *spaces: str) -> tuple[str, int, str]:
     """Which memory a load or store is of, how many numbers, and of which type."""
     kind, (space, *vector) = instruction.parts[-1], instruction.parts[1:-1] or ("generic",)
+    space = space.removesuffix("::cta")  # a block's own, as it is without
     if space not in spaces or vector not in ([], ["v2"], ["v4"], ["v8"]) or kind not in TYPES:
         raise NotImplementedError(instruction.text)
     return space, int(vector[0][1:]) if vector else 1, kind
