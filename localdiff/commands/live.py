@@ -16,7 +16,7 @@ from localdiff.config import MIN_FPS
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.ui.live import DEFAULT_FPS, LiveView
 from localdiff.ui.output import Color, Output, Stream
-from localdiff.ui.terminal import LiveOption, moves_cursor
+from localdiff.ui.terminal import LiveOption, is_notebook_cell, moves_cursor
 from localdiff.ui.watch import Watch
 from localdiff.view.palette import Palette, PaletteName, resolve_palette
 from localdiff.view.pieces import Pieces
@@ -117,5 +117,6 @@ def _obstacle(output: Output, lines_on_stdout: bool, env: Mapping[str, str]) -> 
         return "stderr is not a terminal"
     if not moves_cursor(output.stderr.file, env):
         name = f"a terminal with TERM={env['TERM']}" if "TERM" in env else "this console"
+        name = "a notebook" if is_notebook_cell(env) else name
         return f"{name} cannot move its cursor"
     return None

@@ -6,6 +6,7 @@ Knows the keyboard and what counts as an answer; knows nothing about what is ask
 from __future__ import annotations
 
 import io
+import os
 import select
 import signal
 import sys
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, TextIO, TypeAlias
 
 from localdiff.errors import UsageError
 from localdiff.ui.output import Stream
-from localdiff.ui.terminal import is_in_background
+from localdiff.ui.terminal import is_in_background, is_notebook_cell
 
 if TYPE_CHECKING or sys.platform != "win32":
     import termios
@@ -33,7 +34,7 @@ def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> AskUser 
 
     `default` is what an empty answer means.
     """
-    if keyboard is None or not stream.terminal or not keyboard.isatty():
+    if keyboard is None or not stream.terminal or not keyboard.isatty() or is_notebook_cell(os.environ):
         return None
 
     def ask(question: str) -> bool:
@@ -70,7 +71,8 @@ def confirmed(ask: AskUser | None, question: str, *, otherwise: str) -> bool:
         UsageError: nobody can answer.
     """
     if ask is None:
-        raise UsageError("cannot ask for confirmation: stdin or stderr is not a terminal", otherwise)
+        why = "nobody can type in a notebook" if is_notebook_cell(os.environ) else "stdin or stderr is not a terminal"
+        raise UsageError(f"cannot ask for confirmation: {why}", otherwise)
     return ask(question)
 
 

@@ -29,9 +29,18 @@ def terminal_size(stream: TextIO) -> Size:
     return Size(columns or FALLBACK.columns, rows or FALLBACK.rows)
 
 
+def is_notebook_cell(env: Mapping[str, str]) -> bool:
+    """Whether this is a command of a notebook (`!localdiff run …`), by a variable that Jupyter sets for its kernels.
+
+    It has a terminal on which nobody can type; its page shows colours and goes back in a line, and that is all.
+    """
+    return "JPY_PARENT_PID" in env
+
+
 def moves_cursor(stream: TextIO, env: Mapping[str, str]) -> bool:
     """Whether a stream is a terminal that acts on escape codes, as one with `TERM=dumb` or an old console does not."""
-    return is_terminal(stream) and env.get("TERM") not in {"dumb", "unknown"} and understands_codes(stream)
+    can = env.get("TERM") not in {"dumb", "unknown"} and not is_notebook_cell(env)
+    return is_terminal(stream) and can and understands_codes(stream)
 
 
 def is_same_terminal(one: TextIO, other: TextIO) -> bool:

@@ -112,6 +112,11 @@ def test_a_dumb_terminal_says_why(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
     result = cli("run", "-m", "demo", "hi", "--live", "on", terminals="stderr")
     assert result.code == 2
     assert "a terminal with TERM=dumb cannot move its cursor" in result.stderr
+    monkeypatch.setenv("TERM", "xterm-color")
+    monkeypatch.setenv("JPY_PARENT_PID", "1")
+    result = cli("run", "-m", "demo", "hi", "--live", "on", terminals="stderr")
+    assert result.code == 2
+    assert "a notebook cannot move its cursor" in result.stderr
 
 
 @pytest.mark.parametrize(

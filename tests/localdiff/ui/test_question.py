@@ -9,8 +9,9 @@ import signal
 
 import pytest
 
+from localdiff.errors import UsageError
 from localdiff.ui.output import Stream
-from localdiff.ui.question import asker
+from localdiff.ui.question import asker, confirmed
 
 
 class Keyboard(io.StringIO):
@@ -38,10 +39,14 @@ def test_answers(typed: str, default: bool, answer: bool, asked: int) -> None:
     assert shown.getvalue().count("Continue? [Y/n]" if default else "Continue? [y/N]") == asked
 
 
-def test_nobody_is_asked_who_cannot_see_or_answer() -> None:
+def test_nobody_is_asked_who_cannot_see_or_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asker(Stream(file=io.StringIO(), terminal=True), None, default=True) is None
     assert asker(Stream(file=io.StringIO(), terminal=True), io.StringIO("y\n"), default=True) is None
     assert asker(Stream(file=io.StringIO()), Keyboard("y\n"), default=True) is None
+    monkeypatch.setenv("JPY_PARENT_PID", "1")  # a command in a notebook, whose terminal takes nothing
+    assert asker(Stream(file=io.StringIO(), terminal=True), Keyboard("y\n"), default=True) is None
+    with pytest.raises(UsageError, match="cannot ask for confirmation: nobody can type in a notebook"):
+        confirmed(None, "Continue?", otherwise="`--yes` starts without asking")
 
 
 def test_a_byte_that_is_no_text_is_no_answer() -> None:

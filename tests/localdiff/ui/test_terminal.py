@@ -59,7 +59,15 @@ def test_the_size_is_asked_of_the_terminal_and_not_of_the_environment(
     assert terminal_size(io.StringIO()) == FALLBACK
 
 
-@pytest.mark.parametrize(("env", "moves"), [({"TERM": "xterm"}, True), ({}, True), ({"TERM": "dumb"}, False)])
+@pytest.mark.parametrize(
+    ("env", "moves"),
+    [
+        ({"TERM": "xterm"}, True),
+        ({}, True),
+        ({"TERM": "dumb"}, False),
+        ({"TERM": "xterm-color", "JPY_PARENT_PID": "1"}, False),  # a command in a notebook
+    ],
+)
 def test_where_a_cursor_moves(env: dict[str, str], moves: bool) -> None:
     assert moves_cursor(FakeTerminal(), env) == moves  # type: ignore[arg-type]
     assert not moves_cursor(io.StringIO(), env)
