@@ -168,9 +168,7 @@ class Tokenizer:
         return token
 
     def _spell(self, text: str) -> list[int]:
-        """Ids of `text`, bypassing the table of added tokens; character by character where the model knows it as
-        one.
-        """
+        """Ids of `text` past the table of added tokens: by characters, where even so it becomes a control token."""
         ids = self._model_ids(text)
         if self._control_ids.isdisjoint(ids):
             return ids

@@ -197,5 +197,5 @@ def _relative_error(name: str, actual: Tensor, expected: Tensor) -> float:
 
 
 def _bits(numbers: Tensor) -> Tensor:
-    """Which NaN is equal to itself in."""
+    """The bytes of numbers: compared by these, NaN equals itself."""
     return numbers.contiguous().view(torch.uint8)
