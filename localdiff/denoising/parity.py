@@ -298,7 +298,7 @@ class _Parity:
         probs = probabilities(logits, normalizer, torch.float32)
         kept = torch.where(probs > sparse.threshold, probs, 0.0)
         tail = 1 - kept.sum(dim=-1, keepdim=True)
-        right = QuantEmbedding.mean(embedding, kept.to(embedding.dtype)).float() + tail * sparse.mean
+        right = QuantEmbedding.mean(embedding, kept.to(embedding.dtype)).float() + tail * sparse.mean_row
         self._compare("sparse self-conditioning", lambda: (sparse(logits, normalizer).embedding,), (right,))
 
     def _hold_op(self, name: str, op: Op) -> None:

@@ -1,4 +1,4 @@
-"""The tied embedding on a GPU: output head and exact mean embedding in one pass over the stored codes each.
+"""The tied embedding on a GPU: output head and exact soft embedding in one pass over the stored codes each.
 
 The plain path decodes the matrix in 64 chunks, once for the head and once for the soft embedding: at the released width
 it moves 3.7 GB each time, in some hundreds of launches, while the codes are 0.7 GB. Lookups are the plain ones.

@@ -1,4 +1,4 @@
-"""Device code: the mean embedding under a distribution, over all ids, from int8 codes.
+"""Device code: the soft embedding under a distribution, over all ids, from int8 codes.
 
 Shape letters: N rows, V vocabulary, D width, S shares of the vocabulary.
 """

@@ -1,8 +1,9 @@
-"""Self-conditioning over probable ids: Σ p·e over those above a threshold, and the mean embedding for the rest.
+"""The soft embedding over probable ids: Σ p·e over those above a threshold, and the matrix's mean row for the rest.
 
 The probability that is left out of a row, its tail, makes an error of at most the tail times the largest distance of an
-embedding from the mean. It is returned with every result, as is whether a row had more probable ids than there is room
-for; the caller decides whether to use the row. The tail on a small vocabulary says nothing about that on 262,144 ids.
+embedding from the mean row. It is returned with every result, as is whether a row had more probable ids than there is
+room for; the caller decides whether to use the row. The tail on a small vocabulary says nothing about that on 262,144
+ids.
 Shape letters: L rows, V vocabulary, D width.
 """
 
@@ -25,11 +26,11 @@ ENTRIES, COLUMNS = 16, 256
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Soft:
-    """A sparse mean embedding.
+    """A soft embedding over probable ids.
 
     Attributes:
         embedding: [L, D], unscaled, in the embedding's type.
-        tail: fp32 [L], the probability for which the mean embedding stands in.
+        tail: fp32 [L], the probability for which the mean row stands in.
         overflow: bool [L], rows with more probable ids than CAPACITY; their embedding must not be used.
     """
 
@@ -47,7 +48,7 @@ class SparseSoft:
 
     Attributes:
         threshold: the same.
-        mean: fp32 [D], the mean row.
+        mean_row: fp32 [D], of the matrix.
     """
 
     def __init__(self, embedding: QuantEmbedding, threshold: float = THRESHOLD) -> None:
@@ -58,10 +59,10 @@ class SparseSoft:
         total = torch.zeros(width, dtype=torch.float32, device=embedding.weight.codes.device)
         for start in range(0, rows, BLOCK):
             total += embedding.weight.decode(torch.float32, slice(start, min(start + BLOCK, rows))).sum(dim=0)
-        self.mean = total / rows
+        self.mean_row = total / rows
 
     def __call__(self, logits: Tensor, log_normalizer: Tensor, *, block: int = BLOCK) -> Soft:
-        """Mean embedding under `softmax(logits)`.
+        """The soft embedding under `softmax(logits)`, unscaled.
 
         Args:
             logits: [L, V], capped and divided by the temperature; log_normalizer: [L] fp32, their log-sum-exp.
@@ -107,7 +108,7 @@ class SparseSoft:
                 tails,
                 self._weight.codes,
                 self._weight.scales,
-                self.mean,
+                self.mean_row,
                 soft,
                 width,
                 CAPACITY=CAPACITY,

@@ -1,8 +1,8 @@
-"""Device code: the mean embedding under a distribution, over its probable ids alone.
+"""Device code: the soft embedding under a distribution, over its probable ids alone.
 
     count     how many ids of a block are above the threshold, and the sum of their probabilities
     collect   those ids and their probabilities, in ascending order of ids
-    mean      their embeddings, weighted and summed in that order, plus the tail times the mean embedding
+    mean      their embeddings, weighted and summed in that order, plus the tail times the mean row
 
 A block without an id above the threshold is read once; only the other blocks are read again.
 Shape letters: L rows, V vocabulary, D width, B blocks of `BLOCK` columns.

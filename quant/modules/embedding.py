@@ -53,7 +53,7 @@ class ChunkedEmbedding(nn.Module, ABC):
         return out
 
     def soft(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
-        """Mean embedding under `softmax(logits)`, unscaled.
+        """The soft embedding: the mean of all rows, weighted by `softmax(logits)`; unscaled.
 
         Args:
             logits: [N, V], capped and divided by the temperature.

@@ -43,7 +43,7 @@ def test_a_wrong_one_is_noticed(model: DiffusionGemma, monkeypatch: pytest.Monke
     right = soft.SparseSoft.__call__
 
     def without_the_tail(sparse: soft.SparseSoft, *arguments: Any) -> soft.Soft:
-        sparse.mean = torch.full_like(sparse.mean, 100.0)
+        sparse.mean_row = torch.full_like(sparse.mean_row, 100.0)
         return right(sparse, *arguments)
 
     monkeypatch.setattr(soft.SparseSoft, "__call__", without_the_tail)
