@@ -169,8 +169,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, narrowed:
     the blocks bound the size of the scores there.
 
     Args:
-        q: [H, N, d]; k, v: [K, T, d]; mask: bool [N, T], or [1, T] for all rows, True where a row may attend, or None
-            for everywhere.
+        q: [H, N, d]; k, v: [K, T, d]; mask: bool [N, T], True where a row may attend, or None for everywhere.
         narrowed: whether a block leaves out the keys that none of its rows sees, which the host asks the mask for.
 
     Returns:
@@ -187,7 +186,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, narrowed:
     for start in range(0, q.shape[1], block):
         rows = folded[:, :, start : start + block]
         some_k, some_v, visible = k, v, mask
-        if mask is not None and len(mask) > 1:
+        if mask is not None:
             visible = mask[start : start + block]
             if narrowed and not bool((seen := visible.any(dim=0)).all()):
                 some_k, some_v, visible = k[:, seen], v[:, seen], visible[:, seen]
