@@ -101,7 +101,7 @@ def open_model(
         remedy = "the `localdiff quantize` that made it rebuilds what is damaged"
         _log.warning("`%s` was damaged when it was last verified: %s; %s", source.name, damage, remedy)
     weights = open_weights(source.directory)
-    kind = resolve_dtype(dtype, where, weights)
+    resolved_dtype = resolve_dtype(dtype, where, weights)
     if device == "auto" and (warning := unused_gpu(weights.text_parameters())):
         _log.warning("%s", warning)
     limit_threads(weights.text_parameters(), where)
@@ -124,7 +124,7 @@ def open_model(
             recipe=weights.recipe,
             revision=source.revision,
             device=str(loaded.placement.main),
-            dtype=short_name(kind),
+            dtype=short_name(resolved_dtype),
             activations="int8" if loaded.rounds else "auto",
             directory=source.directory,
             adapter=adapter,
