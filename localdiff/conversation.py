@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from localdiff.engine import Engine
-from localdiff.engine.arguments import checked_run
+from localdiff.engine.arguments import options_of
 from localdiff.engine.prefix_cache import common_length
 from localdiff.errors import UsageError, kind_of
 from localdiff.events import Event
@@ -73,7 +73,7 @@ class Conversation:
         Raises:
             UsageError: as `Engine.generate`; what was encoded before is kept.
         """
-        options, cancel = checked_run(options, cancel)
+        options = options_of(options)
         rendered = self._rendered(messages, options)
         ids = self._with_own_ids(rendered, messages)
         # What follows the fork in this prompt is not in the next one, whatever the reply.

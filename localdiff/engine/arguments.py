@@ -129,20 +129,29 @@ def check_rule(stop_rule: object) -> None:
         raise ArgumentError(f"{{stop_rule}} must be one of {', '.join(get_args(StopRule))}", stop_rule=stop_rule)
 
 
-def checked_run(options: object, cancel: object) -> tuple[GenerateOptions, threading.Event]:
-    """The options of a run and what cancels it, or what stands for None.
+def options_of(value: object) -> GenerateOptions:
+    """The options of a run; None stands for the defaults.
 
     Raises:
-        UsageError: one of them is of another kind.
+        UsageError: they are something else.
     """
-    if options is None:
-        options = GenerateOptions()
-    if not isinstance(options, GenerateOptions):
+    if value is None:
+        return GenerateOptions()
+    if not isinstance(value, GenerateOptions):
         hint = "`GenerateOptions(seed=1)` sets one of them"
-        raise UsageError(f"`options` are a `GenerateOptions`, not {kind_of(options)}", hint)
-    if cancel is None:
-        cancel = threading.Event()
-    if not callable(getattr(cancel, "is_set", None)):
+        raise UsageError(f"`options` are a `GenerateOptions`, not {kind_of(value)}", hint)
+    return value
+
+
+def cancel_of(value: object) -> threading.Event:
+    """What cancels a run; None stands for an event that is never set.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if value is None:
+        return threading.Event()
+    if not callable(getattr(value, "is_set", None)):
         hint = "the run ends soon after its `set()` was called"
-        raise UsageError(f"`cancel` is a `threading.Event`, not {kind_of(cancel)}", hint)
-    return options, cast(threading.Event, cancel)
+        raise UsageError(f"`cancel` is a `threading.Event`, not {kind_of(value)}", hint)
+    return cast(threading.Event, value)

@@ -20,7 +20,7 @@ from localdiff.diffusion.noise import Noise, ReferenceNoise, SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.diffusion.stopping import StopRule
 from localdiff.download_plan import ConfirmDownload, confirm_silently
-from localdiff.engine.arguments import check_noise, check_prefix_cache, check_rule, checked_run, positive
+from localdiff.engine.arguments import cancel_of, check_noise, check_prefix_cache, check_rule, options_of, positive
 from localdiff.engine.draft import draft_block
 from localdiff.engine.on_cpu import cpu_by_default, made_with_cpu_by_default
 from localdiff.engine.prefill import prefill
@@ -191,7 +191,7 @@ class Engine:
                 run was over.
             WeightsError: the capped logits are NaN or infinite.
         """
-        options, cancel = checked_run(options, cancel)
+        options, cancel = options_of(options), cancel_of(cancel)
         check_rule(stop_rule)
         check_noise(noise)
         check_prefix_cache(prefix_cache, self.model)
