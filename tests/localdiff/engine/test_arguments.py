@@ -33,8 +33,6 @@ class Incomplete:
     [
         ({"options": {"seed": 1}}, "`options` are a `GenerateOptions`, not a `dict`"),
         ({"cancel": True}, "`cancel` is a `threading.Event`, not a `bool`"),
-        ({"noise": Incomplete()}, r"`noise` is a source such as `SeededNoise\(1\)`, not an? `Incomplete`"),
-        ({"noise": 5}, r"`noise` is a source such as `SeededNoise\(1\)`, not an `int`"),
     ],
 )
 def test_an_argument_of_another_kind_is_refused(tmp_path: Path, given: dict[str, Any], words: str) -> None:
@@ -43,6 +41,12 @@ def test_an_argument_of_another_kind_is_refused(tmp_path: Path, given: dict[str,
         list(engine.generate("hi", **given))
     with pytest.raises(UsageError, match=words):
         list(Conversation(engine).answer([{"role": "user", "content": "hi"}], **given))
+
+
+@pytest.mark.parametrize(("noise", "kind"), [(Incomplete(), "Incomplete"), (5, "int")])
+def test_a_source_of_noise_that_is_none_is_refused(tmp_path: Path, noise: Any, kind: str) -> None:
+    with pytest.raises(UsageError, match=rf"`noise` is a source such as `SeededNoise\(1\)`, not an? `{kind}`"):
+        list(tiny.engine(tmp_path).generate("hi", noise=noise))
 
 
 def test_a_prefix_cache_of_another_engine_is_refused(tmp_path: Path) -> None:
