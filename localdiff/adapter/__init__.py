@@ -3,7 +3,7 @@
     targets    what can be adapted, and what the released checkpoint calls it
     lowrank    the term that is added to a projection, for encoder rows, canvas rows, or both
     modules    the modules that add it: linear layers and experts; which rows of a pass are canvas rows
-    attach     puts them into a model
+    attach     puts them into a model, and finds them there
     fresh      makes a new adapter, to be trained
     save       writes the two files, with a fingerprint of the weights that the adapter belongs to
     config     adapter_config.json, and which of its keys are refused

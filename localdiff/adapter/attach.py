@@ -1,4 +1,4 @@
-"""Attaches low-rank terms to a model.
+"""Attaches low-rank terms to a model, and finds those that are attached.
 
 Knows which module stands for which target; knows no files. The model's own modules stay inside the new ones, and none
 of its weights is copied.
@@ -6,7 +6,7 @@ of its weights is copied.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from localdiff.adapter.lowrank import LowRank, Terms
 from localdiff.adapter.modules import AdaptedExperts, AdaptedLinear, RowKinds
@@ -44,6 +44,18 @@ def attach(network: DiffusionGemma, terms: Mapping[tuple[Side, str], LowRank]) -
         kinds.watch(network.get_submodule(layer))
 
 
+def terms_of(network: DiffusionGemma) -> Iterator[tuple[Side, str, LowRank]]:
+    """(side, path, term) of all low-rank terms of a model; a shared term comes once for each side."""
+    by_path = targets(network.config)
+    for path, module in network.named_modules():
+        if isinstance(module, AdaptedLinear):
+            yield from _sides(path, by_path[path].sides, module.terms)
+        elif isinstance(module, AdaptedExperts):
+            for name, terms in zip(EXPERT_PARAMETERS, (module.gate_up, module.down), strict=True):
+                if terms is not None:
+                    yield from _sides(f"{path}.{name}", SIDES, terms)
+
+
 def _adapted(
     network: DiffusionGemma,
     module: str,
@@ -68,3 +80,10 @@ def _terms(target: Target, terms: Mapping[tuple[Side, str], LowRank]) -> Terms:
     if target.sides == ("decoder",):
         encoder = decoder  # its module is given canvas rows only, so there are no kinds to tell apart
     return Terms(encoder, decoder)
+
+
+def _sides(path: str, sides: tuple[Side, ...], terms: Terms) -> Iterator[tuple[Side, str, LowRank]]:
+    for side in sides:
+        term = terms.shared or (terms.encoder if side == "encoder" else terms.decoder)
+        if term is not None:
+            yield side, path, term

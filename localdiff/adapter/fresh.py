@@ -6,7 +6,7 @@ Knows how its factors are initialized, and which arguments make sense; knows no 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from numbers import Real
 from typing import Literal, cast, get_args
@@ -15,9 +15,8 @@ import torch
 from torch import nn
 
 from localdiff.adapter.attach import attach
-from localdiff.adapter.lowrank import LowRank, Terms
-from localdiff.adapter.modules import AdaptedExperts, AdaptedLinear
-from localdiff.adapter.targets import EXPERT_PARAMETERS, SIDES, Side, choose, targets
+from localdiff.adapter.lowrank import LowRank
+from localdiff.adapter.targets import Side, choose, targets
 from localdiff.errors import ArgumentError, UsageError, kind_of
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import MAX_SEED
@@ -108,22 +107,3 @@ def _checked(names: object, rank: object, alpha: object, rows: object, seed: obj
     if (whole_seed := whole(seed)) is None or not 0 <= whole_seed <= MAX_SEED:
         raise ArgumentError(f"{{seed}} must be a whole number from 0 to {MAX_SEED}", seed=seed)
     return whole_rank, float(alpha), whole_seed
-
-
-def terms_of(network: DiffusionGemma) -> Iterator[tuple[Side, str, LowRank]]:
-    """(side, path, term) of all low-rank terms of a model; a shared term comes once for each side."""
-    by_path = targets(network.config)
-    for path, module in network.named_modules():
-        if isinstance(module, AdaptedLinear):
-            yield from _sides(path, by_path[path].sides, module.terms)
-        elif isinstance(module, AdaptedExperts):
-            for name, terms in zip(EXPERT_PARAMETERS, (module.gate_up, module.down), strict=True):
-                if terms is not None:
-                    yield from _sides(f"{path}.{name}", SIDES, terms)
-
-
-def _sides(path: str, sides: tuple[Side, ...], terms: Terms) -> Iterator[tuple[Side, str, LowRank]]:
-    for side in sides:
-        term = terms.shared or (terms.encoder if side == "encoder" else terms.decoder)
-        if term is not None:
-            yield side, path, term

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
-from localdiff.adapter.attach import attach
-from localdiff.adapter.fresh import terms_of
+from localdiff.adapter.attach import attach, terms_of
 from localdiff.adapter.lowrank import LowRank
 from localdiff.adapter.save import fingerprint
 from localdiff.adapter.stored import Factors, StoredAdapter

@@ -22,7 +22,8 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from localdiff.adapter.fresh import check_network, terms_of
+from localdiff.adapter.attach import terms_of
+from localdiff.adapter.fresh import check_network
 from localdiff.adapter.lowrank import LowRank
 from localdiff.adapter.targets import EXPERT_PARAMETERS, PREFIXES, targets
 from localdiff.adapter_reference import CONFIG_FILE, WEIGHTS_FILE

@@ -13,8 +13,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from localdiff.adapter import add_adapter, save_adapter
-from localdiff.adapter.attach import attach
-from localdiff.adapter.fresh import terms_of
+from localdiff.adapter.attach import attach, terms_of
 from localdiff.adapter.lowrank import LowRank, Terms
 from localdiff.adapter.modules import AdaptedExperts, AdaptedLinear, RowKinds
 from localdiff.denoising.static.program import Shape

@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from localdiff.adapter import add_adapter, save_adapter
-from localdiff.adapter.attach import attach
-from localdiff.adapter.fresh import terms_of
+from localdiff.adapter.attach import attach, terms_of
 from localdiff.adapter.lowrank import LowRank
 from localdiff.errors import ResourceError, UsageError
 from localdiff.model.batched import batched_logits

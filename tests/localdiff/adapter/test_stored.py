@@ -16,7 +16,7 @@ from torch import Tensor
 
 from localdiff import adapter_reference
 from localdiff.adapter import Adapter, StoredAdapter, add_adapter, open_adapter, save_adapter
-from localdiff.adapter.fresh import terms_of
+from localdiff.adapter.attach import terms_of
 from localdiff.errors import WeightsError
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from tests.fakes.permissions import as_anyone
