@@ -26,7 +26,7 @@ SHARES = 11
 
 By the registers that they take, one fits a multiprocessor of an RTX GPU and two fit one of an H100, and so they go into
 six rounds of an RTX 3090's 82, four of a 4090's 128, three of a 5090's 170 and two of an H100's 132, each 92 to 98 %
-full. The account of memory (`localdiff.memory_account`) counts their sums, which a recorded step keeps.
+full. The account of memory (`localdiff.memory_account`) counts their sums, which a captured step keeps.
 """
 MAX_REGISTERS: dict[MmaKind, int] = {"wgmma": 128}
 """Registers of a thread of the soft embedding at most: with a few more, one program fits a multiprocessor, not two."""

@@ -40,8 +40,8 @@ and embedding from their codes (`dense`); nf4 decoded in one launch where it is 
 the same rows as one GEMM (`projections`).
 
 Of the program: statistics of logits and the decision in Triton (`logits`); attention in Triton (`attention`); the ops
-between GEMMs in Triton (`layer-ops`); the step of fixed shape, which requires that attention (`step`), its capture as a
-CUDA graph (`graph`), and its fused commit (`commit`)."""
+between GEMMs in Triton (`layer-ops`); static steps, which require that attention (`step`), their capture as CUDA graphs
+(`graph`); and the commit fused into the first step after it (`commit`)."""
 
 PARTS: tuple[Part, ...] = get_args(Part)
 PLAIN, SOFT = "LOCALDIFF_CUDA_PLAIN", "LOCALDIFF_CUDA_SOFT"
