@@ -3,7 +3,7 @@
 Full layers keep every position; sliding layers keep the last `window - 1` in a ring, which is what a canvas row
 sees. All buffers are allocated once. A ring forgets, so a rewind needs a snapshot of it; snapshots are in host
 memory, at the few lengths the caller asks for.
-Shape letters: H key-value heads, d head size, C rows written at once.
+Shape letters: K key-value heads, d head size, C rows written at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_SNAPSHOTS = 4
 
 
 class LayerCache:
-    """Keys and values of one layer in static buffers [H, slots, d]; slot of position p is `p % slots`."""
+    """Keys and values of one layer in static buffers [K, slots, d]; slot of position p is `p % slots`."""
 
     def __init__(self, layer: LayerConfig, capacity: int, dtype: torch.dtype, device: torch.device) -> None:
         self.window = layer.window
@@ -35,7 +35,7 @@ class LayerCache:
         return self.window is not None
 
     def read(self, length: int) -> tuple[Tensor, Tensor]:
-        """Keys and values [H, min(length, slots), d] of the newest positions, in slot order (see `positions`)."""
+        """Keys and values [K, min(length, slots), d] of the newest positions, in slot order (see `positions`)."""
         used = min(length, self.slots)
         return self.keys[:, :used], self.values[:, :used]
 
@@ -46,7 +46,7 @@ class LayerCache:
         return newest - (newest - slots) % self.slots
 
     def write(self, keys: Tensor, values: Tensor, start: int) -> None:
-        """Stores rows [H, C, d] at positions `start ...`; a ring keeps only the newest `slots` of them."""
+        """Stores rows [K, C, d] at positions `start ...`; a ring keeps only the newest `slots` of them."""
         count = keys.shape[1]
         if count > self.slots:
             start += count - self.slots
