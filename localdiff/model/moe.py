@@ -2,7 +2,7 @@
 
 Knows rows; knows nothing about attention or which rows are encoder or canvas rows. `Experts` is swappable: any
 `RoutedExperts` takes its place without any change here.
-Shape letters: N rows, D width, E experts, K experts per row, I expert width.
+Shape letters: N rows, D width, E experts, k experts per row, I expert width.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from quant.modules.linear import Linear
 
 
 class Router(UsesLayerOps):
-    """Chooses K experts per row, from the residual stream under its own norm and scale, not from the experts' input.
+    """Chooses k experts per row, from the residual stream under its own norm and scale, not from the experts' input.
 
     `LayerOps.add_attention_and_norm` computes its input.
     """
@@ -33,7 +33,7 @@ class Router(UsesLayerOps):
         """Routes normed and scaled rows [N, D] to experts.
 
         Returns:
-            Expert ids [N, K], and routing weights [N, K] in fp32, renormalised over the chosen K, times the per-expert
+            Expert ids [N, k], and routing weights [N, k] in fp32, renormalised over the chosen k, times the per-expert
             scale.
         """
         return self.layer_ops.route(self.layer_ops.scores(self.proj, x), self.per_expert_scale, self.top_k)
