@@ -16,9 +16,9 @@ from localdiff.config import Settings, load_settings, strange_variables
 from localdiff.config.file import config_path, entries_of, holds_unknown, read_text
 from localdiff.config.keys import key_named
 from localdiff.config.settings import Setting, check_file
-from localdiff.errors import ResourceError, UsageError
+from localdiff.errors import ArgumentError, ResourceError, UsageError
 from localdiff.private_file import make_private_folder
-from localdiff.quoting import printable
+from localdiff.quoting import printable, shell_word
 from localdiff.ui.output import DIM, Output
 from localdiff.utf8 import require_text
 from localdiff.view.columns import aligned
@@ -78,6 +78,8 @@ def set_setting(output: Output, name: str, text: str | None) -> int:
         value = None if text is None else key.from_text(text)
         require_text(text or "", f"the value of `{name}`", "the file of settings is UTF-8 text")
     except UsageError as error:
+        if isinstance(error, ArgumentError):
+            error.say(lambda _name, _value: f"`{name} {shell_word(text or '')}`")
         raise UsageError(error.message, error.hint or f"what it sets: {key.what}") from error
     before = read_text(path, shown)
     if value is not None:

@@ -9,8 +9,9 @@ import os
 from collections.abc import Mapping
 from difflib import get_close_matches
 
-from localdiff.config.keys import KEYS, PREFIX, SWITCHES, Value
-from localdiff.errors import UsageError
+from localdiff.config.keys import KEYS, PREFIX, SWITCHES, Key, Value
+from localdiff.errors import ArgumentError, UsageError
+from localdiff.quoting import shell_word
 
 OTHER_VARIABLES: Mapping[str, str] = {
     "LOCALDIFF_HOME": "one folder for quantized weights, configuration, history, sessions and traces",
@@ -43,11 +44,17 @@ def read_environment(env: Mapping[str, str]) -> dict[str, Value]:
             try:
                 values[name] = key.from_text(text)
             except UsageError as error:
-                raise UsageError(
-                    f"{key.variable}: {error.message}",
-                    error.hint or f"what it sets: {key.what}; `unset {key.variable}`",
-                ) from error
+                hint = error.hint or f"what it sets: {key.what}; `unset {key.variable}`"
+                raise UsageError(_worded(error, key, text), hint) from error
     return values
+
+
+def _worded(error: UsageError, key: Key, text: str) -> str:
+    """What is wrong with a variable, which is shown as a shell has it."""
+    if not isinstance(error, ArgumentError):
+        return f"{key.variable}: {error.message}"
+    error.say(lambda _name, _value: f"{key.variable}={shell_word(text)}")
+    return error.message
 
 
 def strange_variables(env: Mapping[str, str]) -> tuple[tuple[str, str | None], ...]:

@@ -319,7 +319,7 @@ def test_a_variable_that_is_wrong_does_not_undo_what_was_set(
     monkeypatch.setenv("LOCALDIFF_STEPS", "x")
     result = cli("config", "set", "generate.steps", "12")
     assert (result.code, result.stdout) == (0, f"generate.steps  12  {file}:2\n")
-    assert result.stderr == "warning: LOCALDIFF_STEPS: steps='x' must be a whole number\n"
+    assert result.stderr == "warning: LOCALDIFF_STEPS=x must be a whole number\n"
     assert cli("config", "unset", "generate.steps").code == 0
     assert file.read_text() == "[generate]\n"
 
@@ -364,10 +364,10 @@ def test_set_keeps_a_link_and_the_mode_of_the_file(cli: Cli, home: Path, tmp_pat
         (["steps", "3"], "there is no setting `steps`", "did you mean `generate.steps`?"),
         (["ui.pallette", "dark"], "there is no setting `ui.pallette`", "did you mean `ui.palette`?"),
         (["xyzzy", "1"], "there is no setting `xyzzy`", "`localdiff config` lists every setting"),
-        (["generate.steps", "0"], "steps=0 must be >= 1", "what it sets: maximum denoise steps per block"),
-        (["model", " "], "model=' ' must name a model", "what it sets: model that answers"),
-        (["max_memory", "lots"], "max_memory='lots' is not an amount of memory", ""),
-        (["max_memory", "-5"], "max_memory='-5' is not an amount of memory", ""),
+        (["generate.steps", "0"], "`generate.steps 0` must be >= 1", "what it sets: maximum denoise steps per block"),
+        (["model", " "], "`model ' '` must name a model", "what it sets: model that answers"),
+        (["max_memory", "lots"], "`max_memory lots` is not an amount of memory", ""),
+        (["max_memory", "-5"], "`max_memory -5` is not an amount of memory", ""),
         (
             ["generate.temperature", "0.5"],
             "temperature=0.5 excludes t_min=0.1",

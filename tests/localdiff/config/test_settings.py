@@ -54,12 +54,14 @@ def test_no_line_is_looked_for_until_it_is_asked_for(env: dict[str, str], monkey
 
 
 def test_a_variable_that_makes_no_sense(env: dict[str, str]) -> None:
-    with pytest.raises(UsageError, match="(?m)^LOCALDIFF_STEPS: steps='many' must be a whole number$") as caught:
+    with pytest.raises(UsageError, match="(?m)^LOCALDIFF_STEPS=many must be a whole number$") as caught:
         load_settings(env | {"LOCALDIFF_STEPS": "many"})
     assert caught.value.hint == "what it sets: maximum denoise steps per block; `unset LOCALDIFF_STEPS`"
-    with pytest.raises(UsageError, match="(?m)^LOCALDIFF_MAX_MEMORY: .* is not an amount of memory$") as caught:
+    with pytest.raises(UsageError, match="(?m)^LOCALDIFF_MAX_MEMORY=5Q is not an amount of memory$") as caught:
         load_settings(env | {"LOCALDIFF_MAX_MEMORY": "5Q"})
     assert caught.value.hint == "give a number and a unit, for example `10GB` or `16GiB`"
+    with pytest.raises(UsageError, match="(?m)^LOCALDIFF_MODEL=' ' must name a model$"):
+        load_settings(env | {"LOCALDIFF_MODEL": " "})
 
 
 @pytest.mark.parametrize(
