@@ -46,6 +46,8 @@ def read_trace(path: Path) -> Trace:
             raise _too_large(str(path))
         with path.open("rb") as file:
             return read_stream(file, str(path))
+    except FileNotFoundError:
+        raise UsageError(f"no such file: `{path}`", "give the name of a trace") from None
     except OSError as error:
         raise UsageError(f"`{path}` cannot be read: {error.strerror}", "give the name of a trace") from error
 

@@ -64,6 +64,8 @@ def file_questions(path: Path) -> list[Question]:
     try:
         with expanded(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise UsageError(f"no such file: `{path}`", _FILE) from None
     except OSError as error:
         raise UsageError(f"`{path}` cannot be read: {error.strerror}", _FILE) from error
     if len(data) > MAX_BYTES:
