@@ -72,6 +72,8 @@ class ReplyTraces:
         try:
             if name and path.exists():
                 raise UsageError(f"`{name:.60}` already exists", "`/trace` takes the name of a new file")
+            if name and not path.parent.is_dir():
+                raise UsageError(f"there is no folder `{path.parent}`", "create it first, or name a file elsewhere")
             if name:
                 write_private(path, file.getvalue())
             else:

@@ -63,7 +63,7 @@ def test_a_recording_writes_over_nothing(room: Room, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     shown = room("Hi", f"/trace {tmp_path}/mine.txt", f"/trace {tmp_path}/nowhere/else/a", "/trace a b")
     assert "already exists\n" in shown
-    assert f"`{tmp_path}/nowhere/else/a` cannot be written: No such file or directory\n" in shown
+    assert f"error: there is no folder `{tmp_path}/nowhere/else`\nhint: create it first" in shown
     assert "error: `/trace` takes one file\n" in shown
     assert (tmp_path / "mine.txt").read_text() == "mine"
 
