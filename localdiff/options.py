@@ -20,8 +20,8 @@ MAX_SEED = 2**63 - 1
 DRAWN_SEED_BITS = 53
 """Bits of a seed that is drawn: programs that read JSON, jq among them, keep integers of no more bits."""
 MAX_RECORD_TOP_K = 64
-CONTEXT_SIZE = 8192
-"""Tokens of prompt and answer together, where nothing else is said."""
+CONTEXT_SIZE, ANSWER_SIZE = 8192, 1024
+"""Maximum tokens of prompt and answer together, and of the answer, where nothing else is said."""
 MAX_TOKENS = 2**31 - 1
 MAX_STEPS = 1_000_000
 # Logits divided by less than the first, or the noise scaled by more than the second, leave what fp32 can hold apart.
@@ -55,7 +55,7 @@ class GenerateOptions:
             sampling.
     """
 
-    max_tokens: int = 1024
+    max_tokens: int = ANSWER_SIZE
     context_size: int | None = None
     seed: int | None = None
     think: bool = False

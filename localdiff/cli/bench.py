@@ -19,7 +19,7 @@ from localdiff.commands.bench_quality import QualityRequest, bench_quality
 from localdiff.commands.bench_step import StepRequest, bench_step
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.tune import CONTEXT, MINUTES, TUNED_LAYERS, TuneRequest, tune_tiles
-from localdiff.options import GenerateOptions
+from localdiff.options import ANSWER_SIZE, CONTEXT_SIZE, GenerateOptions
 from localdiff.ui.question import asker
 from quant import DEFAULT_RECIPE
 
@@ -163,13 +163,13 @@ def quality_command(
     ] = 0,
     max_tokens: Annotated[
         int, typer.Option(metavar="N", help="Maximum number of tokens of an answer.", rich_help_panel=_QUESTIONS)
-    ] = 1024,
+    ] = ANSWER_SIZE,
     context_size: Annotated[
         int,
         typer.Option(
             "--context", metavar="N", help="Maximum tokens of prompt and answer together.", rich_help_panel=_QUESTIONS
         ),
-    ] = 8192,
+    ] = CONTEXT_SIZE,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     activations: options.Activations = "auto",

@@ -23,6 +23,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from localdiff.errors import UsageError
+from localdiff.options import ANSWER_SIZE, CONTEXT_SIZE
 from localdiff.sizes import parse_size
 from localdiff.ui import output
 from localdiff.ui.terminal import LiveOption
@@ -279,8 +280,8 @@ class AnswerOptions:
 
     system: System = None
     think: Think = False
-    max_tokens: MaxTokens = 1024
-    context_size: ContextSize = 8192
+    max_tokens: MaxTokens = ANSWER_SIZE
+    context_size: ContextSize = CONTEXT_SIZE
     steps: Steps = None
     cap: Cap = None
     entropy_bound: EntropyBound = None

@@ -16,7 +16,7 @@ from localdiff.cli import options
 from localdiff.cli.configured import configured
 from localdiff.cli.exits import decide_streams
 from localdiff.cli.help import Command, Group
-from localdiff.options import GenerateOptions
+from localdiff.options import ANSWER_SIZE, CONTEXT_SIZE, GenerateOptions
 from localdiff.ui.output import Color
 from localdiff.ui.question import asker
 from localdiff.view.palette import PaletteName
@@ -200,8 +200,8 @@ def pair_command(
     max_memory: options.MaxMemory = None,
     system: options.System = None,
     think: options.Think = False,
-    max_tokens: options.MaxTokens = 1024,
-    context_size: options.ContextSize = 8192,
+    max_tokens: options.MaxTokens = ANSWER_SIZE,
+    context_size: options.ContextSize = CONTEXT_SIZE,
     seed: Annotated[
         int | None,
         typer.Option(metavar="N", help="Seed of the noise of both; random if not given.", rich_help_panel=_RUN),
