@@ -55,7 +55,7 @@ def step_command(
     recipe: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME",
+            metavar="RECIPE",
             help=f"How random weights are stored; {DEFAULT_RECIPE} by default.",
             rich_help_panel=options.MODEL,
         ),
@@ -211,7 +211,7 @@ def quality_command(
 def tune_command(
     context: typer.Context,
     recipe: Annotated[
-        str, typer.Option(metavar="NAME", help="How the random weights are stored.", rich_help_panel=options.MODEL)
+        str, typer.Option(metavar="RECIPE", help="How the random weights are stored.", rich_help_panel=options.MODEL)
     ] = DEFAULT_RECIPE,
     device: options.Device = "auto",
     activations: options.Activations = "auto",

@@ -252,7 +252,6 @@ _BY_NAME: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
     "check file": _traces,
     "diff one": _traces,
     "diff other": _traces,
-    "step recipe": lambda _env: _words(KEYS["recipe"].choices),
     "quality first": _models,
     "quality others": _models,
     "quality skill": _skills,

@@ -77,6 +77,7 @@ def test_names_of_sessions_the_latest_first(tmp_path: Path) -> None:
         (["trace", "pair", "--recipes", "bf16,4"], ["bf16,4bit", "bf16,4bit-small"]),
         (["trace", "pair", "--recipes=4bit,4"], ["--recipes=4bit,4bit-small"]),
         (["bench", "step", "--recipe", "i"], ["int8"]),
+        (["tune", "--recipe", "i"], ["int8"]),
         (["quantize", "--recipe", "4"], ["4bit", "4bit-small"]),
         (["config", "set", "ui.palette", "m"], ["mono"]),
         (["config", "set", "generate.think", ""], ["true", "false"]),
