@@ -40,7 +40,7 @@ def open_history(path: Path | None, complain: Callable[[str], None]) -> History:
         return InMemoryHistory()
     try:
         make_private_folder(path.parent)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         if not path.is_file():
             return InMemoryHistory()
         os.chmod(path, 0o600)
