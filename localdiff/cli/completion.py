@@ -193,7 +193,7 @@ def _settings(name: str, env: Mapping[str, str]) -> list[Candidate]:
 
 
 def _models(env: Mapping[str, str]) -> list[Candidate]:
-    from localdiff.model_store import is_finished
+    from localdiff.stored_model import is_finished
 
     stored = _words(_stored(env, is_finished), "quantized on this machine")
     return [Candidate("plain", DEMO, "the small model of this package"), *stored, DIRECTORIES]

@@ -17,9 +17,9 @@ from localdiff.cli.exits import decide_streams
 from localdiff.cli.help import Command, Group
 from localdiff.commands.models import list_models, remove_model
 from localdiff.commands.quantize.command import QuantizeRequest, quantize
-from localdiff.model_store import MODEL
 from localdiff.ui.question import asker
 from quant import DEFAULT_RECIPE, RECIPES
+from quant.released import MODEL
 
 _RESULT = "Result"
 _HUB = "Hub"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from localdiff import model_store, paths
+from localdiff import paths
 from localdiff.download_plan import DownloadPlan
 from localdiff.load_progress import LoadStage
 from localdiff.quoting import printable, shell_word
@@ -16,6 +16,7 @@ from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser, confirmed
 from localdiff.ui.rate import Rate, shown_amount
 from localdiff.ui.status import StatusLine
+from quant.released import MODEL
 
 WORDS: dict[LoadStage, str] = {
     "download": "download",
@@ -120,6 +121,6 @@ def plan_lines(plan: DownloadPlan) -> list[str]:
     if remark is not None:
         lines.append(remark)
     if plan.quantized is not None:
-        model = "" if plan.model == model_store.MODEL else f" {shell_word(plan.model)}"
+        model = "" if plan.model == MODEL else f" {shell_word(plan.model)}"
         lines.append(f"`localdiff quantize{model}` makes {shown_size(plan.quantized)} of it")
     return lines

@@ -1,6 +1,6 @@
 """`localdiff models`: lists and removes the quantized models on this machine.
 
-Knows columns and the question asked before something is deleted; `localdiff.model_store` defines what a model is.
+Knows columns and the question asked before something is deleted; `localdiff.stored_model` defines what a model is.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from datetime import datetime
 
 from localdiff import model_store, paths
 from localdiff.errors import INTERRUPTED, UsageError
-from localdiff.model_store import StoredModel, remedy
 from localdiff.output_lock import is_locked, locked
 from localdiff.quoting import printable
 from localdiff.sizes import shown_size
+from localdiff.stored_model import StoredModel, remedy
 from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser, confirmed
 from localdiff.view.columns import aligned

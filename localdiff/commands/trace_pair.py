@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
-from localdiff import model_store
 from localdiff.commands.loading import Loading, hashing_shown_by
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.output_file import output_file
@@ -29,6 +28,7 @@ from localdiff.model_store import quantized_directory
 from localdiff.options import DRAWN_SEED_BITS, GenerateOptions
 from localdiff.paths import expanded
 from localdiff.quoting import printable, shell_word
+from localdiff.stored_model import is_finished, output_name
 from localdiff.trace.reader import read_trace
 from localdiff.trace.trace import Trace
 from localdiff.ui.interrupt import cancel_on_interrupt, interruptible
@@ -36,6 +36,7 @@ from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
 from localdiff.ui.status import StatusLine, status_line
 from quant import QuantError, recipe_named
+from quant.released import MODEL
 
 if TYPE_CHECKING:
     from localdiff.engine import Engine
@@ -59,7 +60,7 @@ class PairRequest:
 
     recipes: str | None
     options: GenerateOptions
-    choice: ModelChoice = ModelChoice(model=model_store.MODEL)
+    choice: ModelChoice = ModelChoice(model=MODEL)
     prompt: str | None = None
     file: str | None = None
     keep: Path | None = None
@@ -209,14 +210,14 @@ def _sides(request: PairRequest, output: Output) -> tuple[Side, Side]:
 
 
 def _is_quantized(model: str) -> bool:
-    return quantized_directory(model) is not None or model_store.is_finished(expanded(model))
+    return quantized_directory(model) is not None or is_finished(expanded(model))
 
 
 def _quantized(choice: ModelChoice, recipe: str, output: Output) -> tuple[Side, str | None]:
     """A recipe of the chosen model, and the commit that it was made from."""
     model = choice.model
     assert model is not None
-    name = model_store.output_name(model, recipe)
+    name = output_name(model, recipe)
     directory = quantized_directory(name)
     command = f"localdiff quantize {shell_word(model)} --recipe {recipe}"
     if directory is None:

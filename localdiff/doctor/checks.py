@@ -26,8 +26,9 @@ from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_model, check_weights
 from localdiff.errors import LocaldiffError, WeightsError, print_traceback, without_password
 from localdiff.failures import broken_package, busy_gpu, gpu_failure, keep_what_failed, out_of_resources
-from localdiff.model_store import is_demo, stored_models
+from localdiff.model_store import stored_models
 from localdiff.sizes import parse_size
+from localdiff.stored_model import is_demo
 from quant import QuantError
 from quant.switch import SwitchError
 

@@ -10,7 +10,7 @@ from functools import partial
 from localdiff.doctor.finding import Finding, Status
 from localdiff.hub.endpoint import ADDRESS, PUBLIC_ENDPOINT
 from localdiff.hub.reach import Reach, reach
-from localdiff.model_store import MODEL
+from quant.released import MODEL
 
 _SLOWER = "hf_xet is not used, so downloads are slower and files over 50 GB are refused"
 _STILL = "local models still run; check the connection and `HF_ENDPOINT`, `HTTPS_PROXY`, or set `HF_HUB_OFFLINE=1`"

@@ -15,9 +15,10 @@ from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsE
 from localdiff.hub.listing import look_up
 from localdiff.hub.problems import UnreachableError
 from localdiff.model_reference import resolve_local
-from localdiff.model_store import MODEL, StoredModel, is_demo, remedy
 from localdiff.quoting import shell_word
 from localdiff.sizes import shown_size
+from localdiff.stored_model import StoredModel, is_demo, remedy
+from quant.released import MODEL
 
 
 def check_weights(models: Sequence[StoredModel], make: str = "localdiff quantize") -> list[Finding]:

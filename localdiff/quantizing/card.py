@@ -10,10 +10,10 @@ from pathlib import Path
 
 from localdiff.identity import DEMO
 from localdiff.memory_account import MemoryAccount
-from localdiff.model_store import MODEL
 from localdiff.quantizing.origin import Origin
 from localdiff.sizes import shown_size
 from quant.planning.plan import ClassTotal, Plan
+from quant.released import MODEL
 
 CARD, CHANGES, LICENSE = "README.md", "CHANGES.md", "LICENSE"
 APACHE = "apache-2.0"

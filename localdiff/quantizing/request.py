@@ -6,8 +6,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from localdiff import model_store, paths
+from localdiff import paths
+from localdiff.stored_model import output_name
 from quant import DEFAULT_RECIPE
+from quant.released import MODEL
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +30,7 @@ class QuantizeRequest:
         revision: revision of a model on the Hub.
     """
 
-    model: str = model_store.MODEL
+    model: str = MODEL
     recipe: str = DEFAULT_RECIPE
     device: str = "auto"
     output: Path | None = None
@@ -46,7 +48,7 @@ class QuantizeRequest:
 
         Nor has it `..` in it: a folder that is not there would be made only to be left again.
         """
-        directory = paths.models_dir() / model_store.output_name(self.model, self.recipe)
+        directory = paths.models_dir() / output_name(self.model, self.recipe)
         if self.output is not None:
             directory = paths.expanded(self.output)
         is_plain = not os.path.islink(directory) and os.pardir not in directory.parts

@@ -10,19 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from localdiff import model_store, paths
+from localdiff import model_store, paths, stored_model
 from localdiff.checkpoint_files import MAX_SMALL
 from localdiff.errors import ResourceError, UsageError, WeightsError
-from localdiff.model_store import (
-    default_model,
-    find,
-    is_default,
-    output_name,
-    remedy,
-    remove,
-    stored_models,
-)
+from localdiff.model_store import default_model, find, is_default, remove, stored_models
+from localdiff.stored_model import output_name, remedy
 from localdiff.verification_record import record_damaged, record_verified
+from quant.released import MODEL
 from tests.fakes.permissions import as_anyone
 
 RELEASED = "diffusiongemma-26B-A4B-it"
@@ -86,11 +80,11 @@ def test_the_released_model_is_the_default_in_the_first_recipe_that_is_here(env:
         default_model(env)
     assert raised.value.hint == "`-m` takes one of mine-4bit, other-4bit"
     assert not is_default("mine-4bit", env)
-    make(env, f"{RELEASED}-int8", "int8", source=model_store.MODEL)
+    make(env, f"{RELEASED}-int8", "int8", source=MODEL)
     assert default_model(env) == f"{RELEASED}-int8"
-    make(env, f"{RELEASED}-4bit-small", "4bit-small", source=model_store.MODEL)
+    make(env, f"{RELEASED}-4bit-small", "4bit-small", source=MODEL)
     assert default_model(env) == f"{RELEASED}-4bit-small"
-    make(env, f"{RELEASED}-4bit", source=model_store.MODEL)
+    make(env, f"{RELEASED}-4bit", source=MODEL)
     assert default_model(env) == f"{RELEASED}-4bit"
     assert is_default(f"{RELEASED}-4bit", env)
 
@@ -101,7 +95,7 @@ def test_a_model_that_only_has_the_name_of_the_released_one_is_one_of_the_others
 ) -> None:
     make(env, f"{RELEASED}-4bit", source=source)
     assert default_model(env) == f"{RELEASED}-4bit", "the only one"
-    make(env, f"{RELEASED}-int8", "int8", source=model_store.MODEL)
+    make(env, f"{RELEASED}-int8", "int8", source=MODEL)
     assert default_model(env) == f"{RELEASED}-int8"
     make(env, "mine-4bit")
     assert default_model(env) == f"{RELEASED}-int8"
@@ -164,7 +158,7 @@ def test_damage_is_seen_without_reading_weights_and_its_remedy_is_a_command(env:
         ("demo-4bit", "demo", "4bit", None),
         ("mine", "checkpoint", "4bit", None),
         ("mine too", "./demo", "4bit", None),
-        ("my own", model_store.MODEL, "mixed", None),
+        ("my own", MODEL, "mixed", None),
     ):
         directory = make(env, name)
         (directory / "config.json").write_text("{}")
@@ -296,7 +290,7 @@ def test_a_model_that_is_replaced_or_deleted_while_it_is_looked_at_is_what_it_is
     for name, recipe in {"a": "int8", "b": "4bit"}.items():
         manifest = {"recipe": {"name": recipe}, "shards": {"model.safetensors": {"bytes": 1000}}}
         (make(env, name) / "quant.json").write_text(json.dumps(manifest))
-    first, look = paths.models_dir(env) / "a", getattr(model_store, when)
+    first, look = paths.models_dir(env) / "a", getattr(stored_model, when)
 
     def moved(directory: Path) -> object:
         if directory == first and not first.with_name("a.discarded").exists():
@@ -305,7 +299,7 @@ def test_a_model_that_is_replaced_or_deleted_while_it_is_looked_at_is_what_it_is
                 first.with_name("b").rename(first)
         return look(directory)
 
-    monkeypatch.setattr(model_store, when, moved)
+    monkeypatch.setattr(stored_model, when, moved)
     (found,) = stored_models(env)
     assert (found.name, found.state, found.recipe) == ("a" if replaced else "b", "finished", "4bit")
 

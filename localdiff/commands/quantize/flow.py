@@ -43,6 +43,7 @@ from localdiff.quantizing.request import QuantizeRequest
 from localdiff.quantizing.weight_fetcher import WeightFetcher
 from localdiff.quoting import printable, shell_word
 from localdiff.sizes import shown_size
+from localdiff.stored_model import is_demo
 from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.output import Output
 from localdiff.ui.progress import progress_display
@@ -56,6 +57,7 @@ from quant.jobs.run import run
 from quant.planning.encoder import Encoder
 from quant.planning.plan import describe_plan, make_plan
 from quant.recipe import Recipe
+from quant.released import MODEL
 
 CONTINUE = "Run the same command to continue."
 """Printed when a job is stopped before it is finished."""
@@ -183,7 +185,7 @@ class Quantization:
 
     def _without_the_hub(self, encoder: Encoder, error: UnreachableError) -> int:
         """Plan from the built-in description, where there is one, and stop there."""
-        if self._request.model != model_store.MODEL:
+        if self._request.model != MODEL:
             raise error
         is_dry = self._request.dry_run  # else the error is raised
         self._show(offline_summary(self._request, describe_plan(self._recipe), encoder, error if is_dry else None))
@@ -337,7 +339,7 @@ def run_command(directory: Path) -> str:
     model = f" -m {shell_word(directory)}"
     if directory.parent == paths.models_dir().absolute():
         model = "" if model_store.is_default(directory.name) else f" -m {shell_word(directory.name)}"
-    return f'localdiff run{model} "{example_prompt(is_demo=model_store.is_demo(directory))}"'
+    return f'localdiff run{model} "{example_prompt(is_demo=is_demo(directory))}"'
 
 
 def _streamed(planned: PlannedJob) -> PlannedJob | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from localdiff import model_store, weight_hashes
+from localdiff import model_store, stored_model, weight_hashes
 from localdiff.commands.quantize import flow
 from localdiff.quantizing import planned_job
 from localdiff.quantizing.planned_job import TOOL
@@ -63,7 +63,7 @@ def test_a_directory_called_demo_is_not_taken_for_the_demo_model(cli: Cli, home:
     assert (result.code, result.stdout) == (0, f"{directory}\n")
     assert read_manifest(directory).model == "./demo"
     assert "license:" not in (directory / "README.md").read_text()
-    assert not model_store.is_demo(directory)
+    assert not stored_model.is_demo(directory)
     assert model_store.default_model() == "demo-4bit"
     result = cli("quantize", "demo", "--yes", stdin=b"")
     assert (result.code, "was made from `./demo`, not from `demo`" in result.stderr) == (2, True)

@@ -19,10 +19,10 @@ from localdiff.commands.quantize.command import QuantizeRequest, quantize
 from localdiff.disk_space import mounts
 from localdiff.hub.cache import unfinished_file
 from localdiff.model_reference import DEMO_DIRECTORY
-from localdiff.model_store import MODEL
 from localdiff.quantizing import planned_job
 from localdiff.ui.output import Output, Stream
 from quant.files.manifest import read_manifest
+from quant.released import MODEL
 from tests.checkpoints.quantized import SHARDS, tree
 from tests.checkpoints.weights import write_small_text, write_small_weights
 from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub, nobody
