@@ -3,7 +3,7 @@
     run, chat, weights, traces, bench, setup    the commands, each with its options and help texts
     options                                     options that several commands have, and groups of them
     help, lazy, configured                      Typer's classes: plain help pages, commands loaded when called, settings
-    completion, shells                          shell completion
+    completion, shells                          what Tab offers, and how each shell asks for it
     exits, problems                             how a command ends: exit code; error and hint
 
 Knows names and first sentences; loads the module of the command that is called, and never torch. `docs/cli.md` is
@@ -84,7 +84,7 @@ def main(arguments: list[str] | None = None) -> None:
     # Help pages contain characters that Windows code pages lack; configure the streams before Typer prints.
     decide()
     if shell := os.environ.get("_LOCALDIFF_COMPLETE"):
-        from localdiff.cli.completion import answer
+        from localdiff.cli.shells import answer
 
         words = sys.argv[1:] if arguments is None else arguments
         write = decide().stdout.write

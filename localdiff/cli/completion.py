@@ -2,13 +2,11 @@
 
 Knows commands, their options, and what an option takes: by the word its help shows for it (`FILE`, `MODEL`, …), or by
 its own name and its command's where that word says too little. Parses nothing and runs nothing, so that a Tab costs a
-tenth of a second. The scripts of the shells are in `cli.shells`.
+tenth of a second. What shells pass and read is in `cli.shells`.
 """
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,19 +14,14 @@ from typing import Any, Literal, TypeAlias
 
 from localdiff import paths
 from localdiff.adapter_reference import shipped_adapters
-from localdiff.cli.help import first_sentence
 from localdiff.cli.lazy import loaded
 from localdiff.config import KEYS
 from localdiff.errors import ResourceError, UsageError, WeightsError
 from localdiff.identity import DEMO
 
-WORD_VARIABLE = "_LOCALDIFF_WORD"
-"""The unfinished word, from a shell that cannot pass an empty argument."""
-
 Kind: TypeAlias = Literal["plain", "file", "dir"]
 _HELP = ("-h", "--help")
 _DEVICES = ("auto", "cpu", "cuda", "mps")
-_BREAKS = re.compile(r"[=:]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,37 +40,6 @@ class Candidate:
 
 
 FILES, DIRECTORIES = Candidate("file"), Candidate("dir")
-
-
-def answer(command: Any, shell: str, arguments: Sequence[str], env: Mapping[str, str]) -> str:
-    """The lines that a shell's completion script reads.
-
-    Args:
-        shell: a name from `cli.shells.SCRIPTS`.
-        arguments: the words after the program's name, the unfinished one last.
-    """
-    words = list(arguments)
-    if shell == "powershell":
-        words.append(env.get(WORD_VARIABLE, "").lstrip("'\""))
-    quote, cut = "", 0
-    if shell == "bash" and words:
-        quote = _open_quote(words[-1])
-        words[-1] += quote
-        last = "" if _BREAKS.fullmatch(words[-1]) else _unquoted(words[-1])
-        words = _bash_words(words)
-        cut = len(words[-1]) - len(last)  # bash completes what is behind the last break
-    *before, word = words or [""]
-    lines = []
-    for candidate in candidates(command, before, word, env):
-        # A line is a record: what does not fit on one line is not offered.
-        if candidate.value.isprintable():
-            value = candidate.value[cut:]
-            if shell == "bash":
-                value = _quoted_for_bash(value, quote)
-            elif shell == "powershell":
-                value = _quoted_for_powershell(value)  # zsh and fish quote it themselves
-            lines.append("\t".join((candidate.kind, value, first_sentence(candidate.help))).rstrip("\t"))
-    return "".join(line + "\n" for line in lines)
 
 
 def candidates(command: Any, before: Sequence[str], word: str, env: Mapping[str, str]) -> list[Candidate]:
@@ -269,47 +231,3 @@ _BY_WORD: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
     "TYPE": lambda _env: _words(KEYS["dtype"].choices),
     "INPUTS": lambda _env: _words(KEYS["activations"].choices),
 }
-
-
-def _bash_words(words: Sequence[str]) -> list[str]:
-    """The words of bash, which splits them at `=` and `:`, rejoined and unquoted."""
-    whole: list[str] = []
-    glue = False
-    for word in words:
-        is_break = bool(_BREAKS.fullmatch(word))
-        if whole and (is_break or glue):
-            whole[-1] += word
-        else:
-            whole.append(word)
-        glue = is_break
-    return [_unquoted(word) for word in whole]
-
-
-def _unquoted(word: str) -> str:
-    if word.startswith('"'):  # in which `shlex` knows two of the four characters that a backslash escapes
-        word = re.sub(r"\\(.)", lambda pair: pair[1] if pair[1] in "$`" else pair[0], word)
-    try:
-        parts = shlex.split(word)
-    except ValueError:  # a backslash at the end, or a quote that is still open
-        return word
-    return parts[0] if len(parts) == 1 else word
-
-
-def _open_quote(word: str) -> str:
-    """The quote that a word begins with, if it is still open."""
-    quote = word[:1]
-    rest = word if quote == "'" else re.sub(r"\\.", "", word)
-    return quote if quote in ("'", '"') and rest.count(quote) == 1 else ""
-
-
-def _quoted_for_bash(value: str, quote: str) -> str:
-    """A word as it is typed, behind a quote that is open already if there is one."""
-    if quote == "'":
-        return value.replace("'", "'\\''")
-    return re.sub(r'([$`"\\])' if quote else r"([^\w@%+=:,./-])", r"\\\1", value)
-
-
-def _quoted_for_powershell(value: str) -> str:
-    """A word as PowerShell reads it, where quotation marks of typography are quotes as well."""
-    plain = re.fullmatch(r"[\w%+=:,./-]*", value)
-    return value if plain else "'" + re.sub(r"(['‘’‚‛])", r"\1\1", value) + "'"

@@ -1,12 +1,23 @@
-"""Completion scripts, one per shell.
+"""Completion in each shell: its script, the words that this passes, and the lines that it reads.
 
-Each calls the program with `_LOCALDIFF_COMPLETE` set and the words of the line, the unfinished one last, and reads
-lines of `kind TAB value TAB help`. Nothing that comes back is evaluated by a shell.
+A script calls the program with `_LOCALDIFF_COMPLETE` set and the words of the line, the unfinished one last, and reads
+lines of `kind TAB value TAB help`. Nothing that comes back is evaluated by a shell. Knows how each splits and quotes
+words; what could come next is said by `cli.completion`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from localdiff.cli.completion import candidates
+from localdiff.cli.help import first_sentence
+
+WORD_VARIABLE = "_LOCALDIFF_WORD"
+"""The unfinished word, from a shell that cannot pass an empty argument."""
+_BREAKS = re.compile(r"[=:]+")
 
 BASH = """\
 _localdiff_completion() {
@@ -102,3 +113,78 @@ Register-ArgumentCompleter -Native -CommandName localdiff -ScriptBlock {
 
 SCRIPTS: Mapping[str, str] = {"bash": BASH, "zsh": ZSH, "fish": FISH, "powershell": POWERSHELL}
 """Name of a shell → script that makes it complete `localdiff`."""
+
+
+def answer(command: Any, shell: str, arguments: Sequence[str], env: Mapping[str, str]) -> str:
+    """The lines that a shell's completion script reads.
+
+    Args:
+        shell: a key of `SCRIPTS`.
+        arguments: the words after the program's name, the unfinished one last.
+    """
+    words = list(arguments)
+    if shell == "powershell":
+        words.append(env.get(WORD_VARIABLE, "").lstrip("'\""))
+    quote, cut = "", 0
+    if shell == "bash" and words:
+        quote = _open_quote(words[-1])
+        words[-1] += quote
+        last = "" if _BREAKS.fullmatch(words[-1]) else _unquoted(words[-1])
+        words = _bash_words(words)
+        cut = len(words[-1]) - len(last)  # bash completes what is behind the last break
+    *before, word = words or [""]
+    lines = []
+    for candidate in candidates(command, before, word, env):
+        # A line is a record: what does not fit on one line is not offered.
+        if candidate.value.isprintable():
+            value = candidate.value[cut:]
+            if shell == "bash":
+                value = _quoted_for_bash(value, quote)
+            elif shell == "powershell":
+                value = _quoted_for_powershell(value)  # zsh and fish quote it themselves
+            lines.append("\t".join((candidate.kind, value, first_sentence(candidate.help))).rstrip("\t"))
+    return "".join(line + "\n" for line in lines)
+
+
+def _bash_words(words: Sequence[str]) -> list[str]:
+    """The words of bash, which splits them at `=` and `:`, rejoined and unquoted."""
+    whole: list[str] = []
+    glue = False
+    for word in words:
+        is_break = bool(_BREAKS.fullmatch(word))
+        if whole and (is_break or glue):
+            whole[-1] += word
+        else:
+            whole.append(word)
+        glue = is_break
+    return [_unquoted(word) for word in whole]
+
+
+def _unquoted(word: str) -> str:
+    if word.startswith('"'):  # in which `shlex` knows two of the four characters that a backslash escapes
+        word = re.sub(r"\\(.)", lambda pair: pair[1] if pair[1] in "$`" else pair[0], word)
+    try:
+        parts = shlex.split(word)
+    except ValueError:  # a backslash at the end, or a quote that is still open
+        return word
+    return parts[0] if len(parts) == 1 else word
+
+
+def _open_quote(word: str) -> str:
+    """The quote that a word begins with, if it is still open."""
+    quote = word[:1]
+    rest = word if quote == "'" else re.sub(r"\\.", "", word)
+    return quote if quote in ("'", '"') and rest.count(quote) == 1 else ""
+
+
+def _quoted_for_bash(value: str, quote: str) -> str:
+    """A word as it is typed, behind a quote that is open already if there is one."""
+    if quote == "'":
+        return value.replace("'", "'\\''")
+    return re.sub(r'([$`"\\])' if quote else r"([^\w@%+=:,./-])", r"\\\1", value)
+
+
+def _quoted_for_powershell(value: str) -> str:
+    """A word as PowerShell reads it, where quotation marks of typography are quotes as well."""
+    plain = re.fullmatch(r"[\w%+=:,./-]*", value)
+    return value if plain else "'" + re.sub(r"(['‘’‚‛])", r"\1\1", value) + "'"

@@ -13,8 +13,8 @@ import pytest
 import typer
 
 from localdiff.cli import app
-from localdiff.cli.completion import answer, candidates
-from localdiff.cli.shells import SCRIPTS
+from localdiff.cli.completion import candidates
+from localdiff.cli.shells import SCRIPTS, answer
 from tests.screens.processes import ROOT, Cli, environment, process
 
 GROUP: Any = typer.main.get_command(app)
