@@ -6,28 +6,18 @@ Knows where each system reports it; knows nothing about what it is for.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from pathlib import Path
 
-from quant.process_limits import ROOT, memory_limit
+from quant.process_limits import ROOT, machine_memory, memory_limit
 
 
 def host_memory(root: Path = ROOT) -> tuple[int | None, int | None]:
     """Total and available bytes of memory, within a container's limit; None where the system does not report them."""
     if sys.platform == "win32":
         return _of_windows()
-    (total, available), (limit, rest) = _of_machine(root / "proc/meminfo"), memory_limit(root)
-    return _least(total, limit), _least(available, rest)
-
-
-def _of_machine(meminfo: Path) -> tuple[int | None, int | None]:
-    try:
-        text = meminfo.read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return _physical(), None
-    sizes = {name: int(kilobytes) * 1024 for name, kilobytes in re.findall(r"^(\w+):\s+(\d+) kB", text, re.MULTILINE)}
-    return sizes.get("MemTotal"), sizes.get("MemAvailable")
+    (total, available), (limit, rest) = machine_memory(root), memory_limit(root)
+    return _least(_physical() if total is None else total, limit), _least(available, rest)
 
 
 def _least(*sizes: int | None) -> int | None:

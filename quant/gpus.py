@@ -11,9 +11,11 @@ import re
 import sys
 import threading
 import warnings
+from pathlib import Path
 
 import torch
 
+from quant.process_limits import ROOT, machine_memory
 from quant.unsupported import Unsupported
 
 HIDDEN = ("", "-1")
@@ -113,14 +115,26 @@ def why_unusable(device: torch.device) -> Unsupported | None:
     )
 
 
-def gpu_memory(device: torch.device | int) -> tuple[int, int]:
-    """Free and total bytes of a GPU; none are free where others have filled it, or have it to themselves."""
+def gpu_memory(device: torch.device | int, root: Path = ROOT) -> tuple[int, int]:
+    """Free and total bytes of a GPU; none are free where others have filled it, or have it to themselves.
+
+    Of a GPU that computes in the machine's memory, CUDA calls free what holds nothing at all, so the files of a model
+    seem to fill it once they were read (https://github.com/vllm-project/vllm/issues/35313). Linux drops such copies
+    of files for whoever needs the memory, so it counts as free here.
+    """
     try:
-        return torch.cuda.mem_get_info(device)
+        free, total = torch.cuda.mem_get_info(device)
     except RuntimeError as error:
         if not any(words in str(error) for words in _TAKEN):
             raise
         return 0, torch.cuda.get_device_properties(device).total_memory
+    available = machine_memory(root)[1] if shares_host_memory(device) else None
+    return free if available is None else max(free, min(available, total)), total
+
+
+def shares_host_memory(device: torch.device | int) -> bool:
+    """Whether an NVIDIA GPU has no memory but the machine's, as in a DGX Spark and in Jetsons."""
+    return torch.version.hip is None and bool(torch.cuda.get_device_properties(device).is_integrated)
 
 
 def is_driver_too_old() -> bool:

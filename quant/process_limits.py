@@ -1,4 +1,4 @@
-"""Cores and memory that this process may use, where they are fewer than the machine has, as in a container.
+"""Cores and memory that this process may use, which may be fewer than the machine has, as in a container.
 
 Knows affinity, and the control groups of Linux in both versions; knows nothing about what is computed.
 """
@@ -44,6 +44,13 @@ def memory_limit(root: Path = ROOT) -> tuple[int | None, int | None]:
             limits.append(min(found))
             free.append(max(0, min(found) - _held(group, version)))
     return min(limits, default=None), min(free, default=None)
+
+
+def machine_memory(root: Path = ROOT) -> tuple[int | None, int | None]:
+    """Total and available bytes of this machine's memory, cached files being available; None where no Linux says so."""
+    found = re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
+    sizes = {name: int(kilobytes) * 1024 for name, kilobytes in found}
+    return sizes.get("MemTotal"), sizes.get("MemAvailable")
 
 
 def _held(group: Path, version: int) -> int:

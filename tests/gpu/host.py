@@ -75,7 +75,12 @@ def card() -> Iterator[Queue]:
         "get_device_capability": lambda _=None: CAPABILITY,
         "get_device_name": lambda _=None: NAME,
         "get_device_properties": lambda _=None: SimpleNamespace(
-            name=NAME, major=CAPABILITY[0], minor=CAPABILITY[1], multi_processor_count=82, total_memory=TOTAL
+            name=NAME,
+            major=CAPABILITY[0],
+            minor=CAPABILITY[1],
+            multi_processor_count=82,
+            total_memory=TOTAL,
+            is_integrated=0,
         ),
     }
     _forget()

@@ -60,6 +60,7 @@ def test_free_memory_of_a_gpu_is_what_this_process_may_still_take(
 ) -> None:
     """Of 10,000 bytes others hold 2,000 and this process 2,000, of which the allocator has 1,000 to give again."""
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (6_000, 10_000))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(is_integrated=0))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 2_000)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 1_000)
     monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: fraction)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -132,6 +133,7 @@ def test_what_fits_a_card_is_what_the_doctor_says_of_it(summary: PlanSummary, re
 
 def test_a_card_that_another_recipe_fits(summary: PlanSummary, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "RTX")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(is_integrated=0))
 
     def fitting(*free: float) -> str:
         card = Gpu(device="cuda:0", name="RTX", total=96 * GB, free=round(free[0] * GB))
