@@ -18,7 +18,7 @@ from localdiff.errors import LocaldiffError, UsageError
 from localdiff.host_memory import host_memory
 from localdiff.load.devices import free_bytes, resolve_device
 from localdiff.sizes import shown_size
-from quant.gpus import seen_gpus, usable_gpus, why_unseen, why_unusable
+from quant.gpus import seen_gpus, shares_host_memory, usable_gpus, why_unseen, why_unusable
 from quant.instructions import has_bf16_matmul
 from quant.unsupported import Unsupported
 
@@ -39,6 +39,7 @@ def devices() -> list[Device]:
     for device in usable_gpus():
         properties = torch.cuda.get_device_properties(device)
         title = f"{properties.name}, compute {properties.major}.{properties.minor}"
+        title += ", shares the memory" if shares_host_memory(device) else ""
         accelerators.append(Device(device=device, title=title, total=properties.total_memory, free=free_bytes(device)))
     total, free = host_memory()
     if torch.backends.mps.is_available():

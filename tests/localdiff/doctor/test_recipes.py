@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -110,6 +111,16 @@ def test_devices_of_this_machine() -> None:
     (finding,) = check_devices(found, gpus=0)
     assert finding.status == "ok"
     assert finding.facts["auto"] == str(found[0].device)
+
+
+def test_a_card_in_the_memory_of_the_machine_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = torch.device("cuda", 0)
+    spark = SimpleNamespace(name="NVIDIA GB10", major=12, minor=1, total_memory=128 * 10**9, is_integrated=1)
+    monkeypatch.setattr(torch_devices, "usable_gpus", lambda: (card,))
+    monkeypatch.setattr(torch_devices, "free_bytes", lambda device: 100 * 10**9)
+    monkeypatch.setattr(torch_devices, "resolve_device", lambda name: card)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: spark)
+    assert devices()[0].title == "NVIDIA GB10, compute 12.1, shares the memory"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch sees a card here")
