@@ -17,6 +17,7 @@ from localdiff.load.placement import Budget, Demand, Placement, cost, place_in_b
 from localdiff.load.skeleton import Skeleton
 from localdiff.load.stored import StoredWeights
 from localdiff.options import CONTEXT_SIZE
+from quant.gpus import shares_host_memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +27,7 @@ class MemoryPlan:
     Attributes:
         adapter: low-rank terms that are added, if any.
         budgets: the memory of each device that was considered.
-        host_free: free bytes of host memory; None where they are unknown.
+        host_free: free bytes of host memory, besides what a GPU would take of it; None where they are unknown.
     """
 
     skeleton: Skeleton
@@ -90,6 +91,8 @@ def plan_memory(
     # devices only just, however, another order may leave a gap at the end of one that is smaller than a layer.
     orders = sorted(devices, key=lambda budget: budget.nbytes or 0, reverse=True), devices
     host_free = free_bytes(torch.device("cpu"))
+    if host_free is not None and device.type == "cuda" and shares_host_memory(device):
+        host_free = max(0, host_free - (devices[0].nbytes or 0))  # what the GPU takes is of the same memory
     budgets, placement = place_in_best_order(demand, orders, may_offload=may_offload, host_free=host_free)
     if fitting is not None and placement.offloaded:
         raise ResourceError(

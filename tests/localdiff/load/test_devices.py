@@ -22,6 +22,7 @@ from localdiff.load import (
     devices,
     further_devices,
     load_model,
+    memory_plan,
     open_weights,
     plan_memory,
     resolve_device,
@@ -79,6 +80,25 @@ def test_a_gpu_that_others_have_filled_has_no_free_memory(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 0)
     monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: 1.0)
     assert devices.free_bytes(torch.device("cuda", 0)) == 0
+
+
+@pytest.mark.parametrize(
+    ("shares", "is_limited", "residence"),
+    [(False, False, "streamed"), (True, False, "from files"), (True, True, "streamed")],
+)
+def test_layers_are_streamed_from_no_memory_that_the_gpu_takes(
+    weights: StoredWeights, monkeypatch: pytest.MonkeyPatch, shares: bool, is_limited: bool, residence: str
+) -> None:
+    """A GPU that shares the memory of the machine takes all of it, unless it is limited."""
+    card = torch.device("cuda", 0)
+    free = 10**12
+    monkeypatch.setattr(memory_plan, "free_bytes", lambda device: free)
+    monkeypatch.setattr(memory_plan, "shares_host_memory", lambda device: shares)
+    needed = plan_memory(weights, card, torch.bfloat16, context=64).needed
+    limit = needed - 1 if is_limited else None
+    free = 2 * needed if is_limited else needed - 1
+    plan = plan_memory(weights, card, torch.bfloat16, context=64, max_memory=limit, may_offload=True)
+    assert plan.placement.residence == residence
 
 
 @pytest.mark.parametrize(
