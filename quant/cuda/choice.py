@@ -25,7 +25,7 @@ from quant.cuda.embedding import CudaEmbedding
 from quant.cuda.experts import CudaExperts, can_group
 from quant.cuda.linear import CudaLinear, can_multiply
 from quant.cuda.parity import Expectation, Present, plain_calls
-from quant.cuda.support import why_unsupported
+from quant.cuda.support import triton_version, why_unsupported
 from quant.cuda.switches import DENSE, EXPERTS, activations_of, check_switches, is_plain
 from quant.cuda.tiles import Activations
 from quant.modules.embedding import QuantEmbedding
@@ -33,6 +33,10 @@ from quant.modules.experts import QuantExperts
 from quant.modules.linear import QuantLinear
 
 _Fast: TypeAlias = CudaExperts | CudaLinear | CudaEmbedding | DecodedLinear
+
+TABLE_TRITON = (3, 8)
+"""First version of Triton that has no room for a table of bytes beside the gate and up projection of an H100: it has
+decoded weights pass through shared memory, 16 KiB more than the driver grants. `make kernels-aot` sees it."""
 
 _COST = "experts are decoded one by one, and the program waits for the GPU in each layer"
 _KINDS: dict[type[nn.Module], str] = {
@@ -170,8 +174,8 @@ def _maker(module: nn.Module, activations: Activations) -> Callable[[Any], _Fast
     if can_group(module):
         if is_plain("experts"):
             return None
-        rounded = activations_of(EXPERTS, activations)
-        return partial(CudaExperts, activations=rounded, byte_table=not is_plain("byte-table"))
+        has_table = not is_plain("byte-table") and triton_version() < TABLE_TRITON
+        return partial(CudaExperts, activations=activations_of(EXPERTS, activations), byte_table=has_table)
     if isinstance(module, QuantEmbedding):
         fits = module.weight.codec.name == "int8" and can_multiply(module.weight)
         return CudaEmbedding if fits and not is_plain("dense") else None

@@ -109,7 +109,7 @@ def _trial(device: torch.device, *, is_hopper: bool = False) -> Unsupported | No
     weights bit for bit: no interpreter runs the machine instructions that decode them on a GPU.
     """
     try:
-        if is_hopper and (version := _triton_version()) < HOPPER_TRITON:
+        if is_hopper and (version := triton_version()) < HOPPER_TRITON:
             name = torch.cuda.get_device_name(device)
             reason = f"Triton {version[0]}.{version[1]} compiles matrix products wrongly for {name}"
             return Unsupported(reason, "install torch 2.10 or newer, which brings Triton 3.6")
@@ -137,7 +137,8 @@ def _computes_exactly(device: torch.device) -> bool:
         return _rounds_rows(device) and all(_decodes(name, device) for name in ("nf4", "int8"))
 
 
-def _triton_version() -> tuple[int, int]:
+def triton_version() -> tuple[int, int]:
+    """Major and minor version of the one that is installed."""
     import triton
 
     major, minor = triton.__version__.split(".")[:2]

@@ -63,6 +63,24 @@ def test_what_is_to_be_kept_stays_plain() -> None:
 
 @pytest.mark.usefixtures("works")
 @needs_triton
+@pytest.mark.parametrize(
+    ("version", "plain", "expected"), [((3, 7), "", True), ((3, 8), "", False), ((3, 7), "byte-table", False)]
+)
+def test_a_table_of_bytes_is_for_a_triton_that_leaves_it_room(
+    monkeypatch: pytest.MonkeyPatch, version: tuple[int, int], plain: str, expected: bool
+) -> None:
+    monkeypatch.setattr(choice, "triton_version", lambda: version)
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", plain)
+    made = []
+    monkeypatch.setattr(choice, "CudaExperts", lambda module, *_, byte_table, **__: made.append(byte_table) or module)
+    make = choice._maker(model()[0].experts)
+    assert make is not None
+    make(None)
+    assert made == [expected]
+
+
+@pytest.mark.usefixtures("works")
+@needs_triton
 def test_experts_as_published_are_replaced_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a step in bf16 can be recorded, too: the plain ones ask the host how many rows each expert gets."""
     network = small_subject("bf16").network.to(DEVICE)
