@@ -118,14 +118,19 @@ class RunPrinter:
         output = self._output
         if reply.reason == "cancelled" and output.notes:
             output.stderr.write(self._line_start() + stopped(reply.where, stats.tokens) + "\n")
-        elif not reply.is_kept and output.notes:
-            output.stderr.write(self._line_start() + "The reply is empty.\n")
+        elif reply.reason != "cancelled" and not reply.is_kept:
+            what = "ended before its answer began" if reply.thought else "is empty"
+            if output.notes:
+                output.stderr.write(f"{self._line_start()}The reply {what}.\n")
+            else:  # what reads the answer gets nothing, and no error
+                output.warning(f"the reply {what}")
         nothing = reply.reason == "cancelled" and not stats.tokens
         if output.stats or (output.notes and not nothing):
             self._footer(stats)
-        if output.notes and reply.reason == "length":
+        hints = output.notes or not (reply.is_kept or output.quiet)
+        if hints and reply.reason == "length":
             output.hint(limit_reached("--max-tokens", reply.max_tokens, "raise it to get the rest"))
-        if output.notes and reply.reason == "context_full":
+        if hints and reply.reason == "context_full":
             more = self._context < self._max_context
             remedy = "raise `--context` to get the rest" if more else "this model takes no more"
             output.hint(context_full(self._context, remedy))

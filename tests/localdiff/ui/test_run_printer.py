@@ -196,6 +196,22 @@ def test_an_empty_reply_is_called_so(text: str) -> None:
     assert "The reply is empty." not in quiet.lines()
 
 
+def test_a_reply_that_is_all_thought_is_called_so_and_what_reads_a_pipe_is_warned() -> None:
+    script = {"blocks": [{"thought": "Let me see. "}, {"thought": "Hm."}], "reason": "length"}
+    run = terminal(*RUN, "--think", "--max-tokens", "32", script=script)
+    assert run.finish() == 0
+    hint = "hint: reached --max-tokens 32; raise it to get the rest"
+    assert [line for line in run.lines() if line.startswith(("The reply", "hint:"))] == [
+        "The reply ended before its answer began.",
+        hint,
+    ]
+    piped = process(*RUN, "--think", "--max-tokens", "32", script=script)
+    assert (piped.code, piped.stdout) == (0, "")
+    assert piped.stderr == f"warning: the reply ended before its answer began\n{hint}\n"
+    assert process(*RUN, "-q", script=script).stderr == ""
+    assert process(*RUN, script={"blocks": [{"text": ""}]}).stderr == "warning: the reply is empty\n"
+
+
 def test_ctrl_c_keeps_what_is_final() -> None:
     run = terminal(*RUN, script=ENDLESS, columns=100)
     run.wait_for("block 2/≤2 · step 1")
