@@ -146,7 +146,16 @@ class StoredAdapter:
         base, public_names = self.config.base, [name for name in names if _is_public_name(name)]
         if base is None or not _is_public_name(base) or os.path.isdir(base) or not public_names:
             return
-        if base.lower() not in {name.lower() for name in public_names}:
+        if base.lower() in {name.lower() for name in public_names}:
+            return
+        repository = base.rpartition("/")[2].lower()
+        if any(name.lower().endswith(f"/{repository}") for name in public_names):
+            # Many train on a copy by another owner, such as unsloth's.
+            _log.warning(
+                "the adapter `%s` was trained on `%s`, which is taken for a copy of `%s`",
+                *(self.name, base, public_names[0]),
+            )
+        else:
             raise WeightsError(
                 f"the adapter `{self.name}` was trained on `{base}`, and the model is `{public_names[0]}`",
                 f"{_OTHER_BASE}; if both have the same weights, change `base_model_name_or_path` of the adapter",

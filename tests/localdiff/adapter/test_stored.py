@@ -338,6 +338,7 @@ def test_other_weights_of_the_same_shape_are_another_base(tmp_path: Path) -> Non
         ("google/diffusiongemma", ("demo",), True),
         ("demo", ("google/diffusiongemma",), True),
         ("meta/other", ("google/diffusiongemma",), True),
+        ("somebody/demo", ("demo",), True),
         ("google/diffusiongemma", ("./models/mine", "mine"), False),
         ("/home/somebody/models/mine", ("google/diffusiongemma",), False),
         ("~somebody/mine", ("google/diffusiongemma",), False),
@@ -363,6 +364,17 @@ def test_names_tell_another_base_where_weights_do_not(
             load(tmp_path, None, *names)
     else:
         load(tmp_path, None, *names)
+
+
+def test_a_base_of_the_same_name_by_another_owner_is_taken_for_a_copy(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    save(tmp_path, "q_proj")
+    edit_tensors(tmp_path, lambda t: None, keep_metadata=False)
+    edit_config(tmp_path, base_model_name_or_path="unsloth/diffusiongemma-26B-A4B-it")
+    load(tmp_path, None, "google/diffusiongemma-26b-a4b-it")
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "was trained on `unsloth/diffusiongemma-26B-A4B-it`, which is taken for a copy of `google/" in said
 
 
 def test_an_open_adapter_remembers_its_directory(tmp_path: Path) -> None:
