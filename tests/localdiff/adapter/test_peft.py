@@ -107,6 +107,10 @@ MADE: dict[str, dict[str, Any]] = {
         "exclude_modules": r".*vision.*",
         "use_rslora": True,
     },
+    "the ends of names, as most trainers take them": {
+        "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+        "exclude_modules": r".*(vision_tower|embed_vision).*",
+    },
     "experts alone": {"target_modules": [], "target_parameters": EXPERTS},
     "one parameter of experts": {"target_modules": [], "target_parameters": ["experts.gate_up_proj"]},
     "the other one": {"target_modules": [], "target_parameters": ["layers.1.experts.down_proj"]},
