@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from typing import TypeAlias, TypeVar
 
@@ -332,7 +332,9 @@ def _blueprint(config: ModelConfig, recipe: Recipe) -> Blueprint:
     return Blueprint(config, stored_as(_sketch(config), recipe))
 
 
+@lru_cache(maxsize=2)  # of what is built and of what it stands for; every recipe asks for them
 def _sketch(config: ModelConfig) -> DiffusionGemma:
+    """A network of shapes alone, which nobody changes."""
     with torch.device("meta"):
         return DiffusionGemma(config)
 
