@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from localdiff.denoising.path import StepPath, int8_embedding
-from localdiff.denoising.static.reading import Read, read_through_torch, read_through_triton
+from localdiff.denoising.static.reading import ReadAndDecide, read_through_torch, read_through_triton
 from localdiff.kernels.decision import StepBuffers
 from localdiff.kernels.decision_layout import (
     ACCEPTED,
@@ -269,7 +269,7 @@ class _Parity:
         inputs[BOUND], inputs[CONFIDENCE] = bits_of(canvas / 2), bits_of(1e-3)
         old = self._ids(canvas)
 
-        def read(how: Read) -> tuple[tuple[Tensor, ...], Tensor]:
+        def read(how: ReadAndDecide) -> tuple[tuple[Tensor, ...], Tensor]:
             buffers, copy = StepBuffers(canvas, 1, self._dtype, self._device), logits.clone()
             buffers.inputs.copy_(inputs)
             buffers.canvas.copy_(old)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from localdiff.denoising.static.cuda_graphs import GraphCapturer
-from localdiff.denoising.static.reading import Read
+from localdiff.denoising.static.reading import ReadAndDecide
 from localdiff.diffusion.reading import top_probabilities
 from localdiff.kernels.decision import StepBuffers
 from localdiff.kernels.decision_layout import HEADER, LENGTH, OVERFLOW, PROBABILITY, ROWS, TAIL
@@ -58,7 +58,7 @@ class Program:
         buffers: StepBuffers,
         shape: Shape,
         *,
-        read: Read,
+        read: ReadAndDecide,
         sparse: SparseSoft | None = None,
         capturer: GraphCapturer | None = None,
     ) -> None:

@@ -35,8 +35,8 @@ BLOCK = 16
 """Rows whose probabilities are made at a time: at full size 17 MB in fp32."""
 
 
-class Read(Protocol):
-    """Reads the logits of a step, and decides."""
+class ReadAndDecide(Protocol):
+    """Reads the logits of a step, and decides what is accepted, and whether to stop."""
 
     def __call__(
         self, logits: Tensor, buffers: StepBuffers, *, softcap: float | None, sampled: bool, as_probabilities: bool

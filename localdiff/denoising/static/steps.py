@@ -24,7 +24,7 @@ from torch import Tensor
 from localdiff.denoising.static.cuda_graphs import GraphCapturer
 from localdiff.denoising.static.exchange import Exchange
 from localdiff.denoising.static.program import Program, Shape
-from localdiff.denoising.static.reading import Read
+from localdiff.denoising.static.reading import ReadAndDecide
 from localdiff.denoising.step import BlockSettings, Step, not_numbers, step_of
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.sampler import temperature_at
@@ -67,7 +67,7 @@ class StaticSteps:
         self,
         model: DiffusionGemma,
         *,
-        read: Read,
+        read: ReadAndDecide,
         sparse: SparseSoft | None,
         capturer: GraphCapturer | None,
         ahead: bool,
