@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeAlias, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from localdiff.denoising.path import StepPath, int8_embedding
 from localdiff.denoising.static.reading import ReadAndDecide, read_through_torch, read_through_triton
@@ -43,10 +43,11 @@ from localdiff.model.config import LayerConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.fused_layer_ops import FusedLayerOps
 from localdiff.model.layer_ops import PLAIN, LayerOps
-from localdiff.model.projections import Projections, last_projection
+from localdiff.model.projections import Projections, can_leave_parts, last_projection
 from quant.cuda.parity import Draws, ParityError, assert_parity
 from quant.cuda.soft import SparseSoft
 from quant.modules.embedding import QuantEmbedding, probabilities
+from quant.modules.linear import Linear
 
 Op: TypeAlias = Callable[[LayerOps], tuple[Tensor, ...]]
 
@@ -171,7 +172,8 @@ class _Parity:
 
         router = layer.router
         routed_rows = self._normal(rows, width)
-        self._hold_op("router", lambda ops: (_summed(ops.scores(router.proj, routed_rows), self._dtype),))
+        if type(router.proj) is Linear:  # others compute the same with both ops, and with an adapter in layers only
+            self._hold_op("router", lambda ops: (_summed(ops.scores(router.proj, routed_rows), self._dtype),))
         order = self._uniform(rows, model.num_experts).argsort(dim=-1)
         # No ties: of experts with the same score any may be chosen. From -3 to 3 even bf16 tells 128 steps apart.
         scores = (order * (6 / model.num_experts) - 3).to(self._dtype)
@@ -200,18 +202,22 @@ class _Parity:
             heads = self._normal(rows, self._config.num_heads * config.head_dim)
             is_canvas = torch.arange(rows, device=self._device) >= rows - canvas
             self._hold_parts(
-                "ops after attention, of parts",
-                last_projection(layer.self_attn.o_proj, heads, in_parts=True),
-                partial(layer.add_attention, none),
+                "ops after attention, of parts", layer.self_attn.o_proj, heads, partial(layer.add_attention, none)
             )
             self._hold_parts(
                 "end of a layer, of parts",
-                last_projection(layer.mlp.down_proj, self._normal(rows, inner), in_parts=True),
+                layer.mlp.down_proj,
+                self._normal(rows, inner),
                 partial(_end_of_layer, layer, is_canvas),
             )
 
-    def _hold_parts(self, name: str, parts: Tensor, op: Callable[[Tensor, LayerOps], tuple[Tensor, ...]]) -> None:
-        """Nothing where they are no parts, but the product itself."""
+    def _hold_parts(
+        self, name: str, projection: nn.Module, x: Tensor, op: Callable[[Tensor, LayerOps], tuple[Tensor, ...]]
+    ) -> None:
+        """Nothing where a projection leaves no parts: with an adapter it never does, and computes in layers only."""
+        if not can_leave_parts(projection):
+            return
+        parts = last_projection(projection, x, in_parts=True)
         if parts.dim() > 2:
             self._compare(name, lambda: op(parts, self._fused), op(parts.sum(dim=0).to(self._dtype), PLAIN))
 

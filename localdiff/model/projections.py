@@ -49,9 +49,13 @@ class Projections(UsesLayerOps, ABC):
 
 def last_projection(module: nn.Module, x: Tensor, *, in_parts: bool) -> Tensor:
     """A module's output [..., N, D]; if `in_parts`, it may be left in parts of its sum [S, N, D] in fp32."""
-    in_parts = in_parts and getattr(module, "can_leave_parts", False)
-    out: Tensor = module(x, in_parts=True) if in_parts else module(x)
+    out: Tensor = module(x, in_parts=True) if in_parts and can_leave_parts(module) else module(x)
     return out
+
+
+def can_leave_parts(module: nn.Module) -> bool:
+    """Whether a module may leave its output in parts."""
+    return getattr(module, "can_leave_parts", False)
 
 
 def fuse_projections(network: nn.Module) -> int:

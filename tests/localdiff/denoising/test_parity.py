@@ -6,8 +6,12 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor
 
+from localdiff.adapter.attach import attach
+from localdiff.adapter.lowrank import LowRank
+from localdiff.adapter.targets import SIDES, Target, targets
 from localdiff.denoising import StepPath, parity
 from localdiff.denoising.parity import step_parity
 from localdiff.denoising.static import reading
@@ -88,6 +92,23 @@ def test_what_is_left_to_torch_is_not_tried(model: DiffusionGemma, monkeypatch: 
             module._fused = None
     assert step_parity(model, StepPath()) == {}
     assert set(step_parity(model, READING)) == {"statistics of logits"}
+
+
+def test_an_adapter_that_asks_for_the_kinds_of_its_rows_is_left_out(
+    model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outside of a layer it cannot know them: an error would be taken for a kernel's."""
+    paths = "self_attn.o_proj", "mlp.down_proj", "router.proj"
+    by_path = targets(model.config)
+    adapted = [by_path[f"layers.{index}.{path}"] for index in range(len(model.layers)) for path in paths]
+    attach(model, {(side, target.path): term_of(target) for target in adapted for side in SIDES})
+    only((), monkeypatch)
+    assert set(step_parity(model, READING)) == NAMES - {"router"}
+
+
+def term_of(target: Target) -> LowRank:
+    a, b = (torch.zeros(shape, dtype=HALVES[0]) for shape in ((2, target.inputs), (target.outputs, 2)))
+    return LowRank(a, b, scale=1.0).to(DEVICE)
 
 
 def test_layers_in_host_memory_are_left_out(model: DiffusionGemma) -> None:
