@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from localdiff.doctor.finding import Finding
 from localdiff.ui.console import is_terminal
 from localdiff.ui.keyboard_modes import KeyboardModes
-from localdiff.ui.terminal import moves_cursor, terminal_size
+from localdiff.ui.terminal import is_in_foreground, moves_cursor, terminal_size
 from localdiff.ui.terminal_signals import TerminalSignals
 from localdiff.view.layout import Tier, tier_of
 from localdiff.view.palette import resolve_palette
@@ -124,14 +124,9 @@ def terminal_capabilities(stream: TextIO, keyboard: TextIO | None, env: Mapping[
 
 def _ask(stream: TextIO, keyboard: TextIO) -> bool | None:
     """Send the query, in a mode in which the answer is neither echoed nor held back until a line is complete."""
-    if sys.platform == "win32" or not keyboard.isatty():
+    if sys.platform == "win32" or not is_in_foreground(keyboard):
         return None
     descriptor = keyboard.fileno()
-    try:
-        if os.tcgetpgrp(descriptor) != os.getpgrp():
-            return None  # a background process that changes the terminal would be stopped
-    except OSError:
-        return None
     modes = KeyboardModes(keyboard, _key_by_key)
     signals = TerminalSignals(give_back=modes.lend, take=modes.set)
     answer = b""

@@ -6,13 +6,12 @@ nothing.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
-from localdiff.ui.terminal import is_in_background
+from localdiff.ui.terminal import is_in_background, is_in_foreground
 
 if TYPE_CHECKING or sys.platform != "win32":
     import termios
@@ -75,11 +74,8 @@ class KeyboardEcho(KeyboardModes):
 
     def take_over(self) -> None:
         """Turn the echo off, unless another process has the terminal."""
-        if sys.platform == "win32":
-            return
-        with suppress(OSError, ValueError):  # no terminal, or that of another session
-            if os.tcgetpgrp(self._keyboard.fileno()) == os.getpgrp():
-                self.set()
+        if is_in_foreground(self._keyboard):
+            self.set()
 
     def give_back(self) -> None:
         """Turn it on, and drop what was typed meanwhile: a shell would take it for commands, and run them."""

@@ -61,12 +61,22 @@ def is_in_background(stream: TextIO | BinaryIO) -> bool:
 
     Text may be written there; a cursor that is moved is another's, and a change of its settings stops the process.
     """
+    return _is_ours(stream) is False
+
+
+def is_in_foreground(stream: TextIO | BinaryIO) -> bool:
+    """Whether `stream` is this process's terminal, and in the hands of this job, which may change its settings."""
+    return _is_ours(stream) is True
+
+
+def _is_ours(stream: TextIO | BinaryIO) -> bool | None:
+    """Whether this job has the process's terminal; None where the stream is none, or that of another session."""
     if sys.platform == "win32":
-        return False
+        return None
     try:
-        return os.tcgetpgrp(stream.fileno()) != os.getpgrp()
-    except (OSError, ValueError):  # no terminal, or that of another session
-        return False
+        return os.tcgetpgrp(stream.fileno()) == os.getpgrp()
+    except (OSError, ValueError):
+        return None
 
 
 RESTORE_PATIENCE = 1.0
