@@ -11,14 +11,13 @@ import select
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 from localdiff.doctor.finding import Finding
 from localdiff.ui.console import is_terminal
-from localdiff.ui.keyboard_modes import KeyboardModes
+from localdiff.ui.keyboard_modes import KeyboardModes, forget_typed
 from localdiff.ui.terminal import is_in_foreground, moves_cursor, terminal_size
 from localdiff.ui.terminal_signals import TerminalSignals
 from localdiff.view.layout import Tier, tier_of
@@ -140,8 +139,7 @@ def _ask(stream: TextIO, keyboard: TextIO) -> bool | None:
     finally:
         signals.end()
         if modes.are_set:
-            with suppress(termios.error):  # unread input is a late answer, or keys; neither is for the shell
-                termios.tcflush(descriptor, termios.TCIFLUSH)
+            forget_typed(keyboard)  # it is a late answer, or keys; neither is for the shell
         modes.restore()
         signals.stop()
     match = _ANSWER.search(answer)

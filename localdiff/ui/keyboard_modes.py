@@ -66,6 +66,13 @@ class KeyboardModes:
                 self._before = None
 
 
+def forget_typed(keyboard: TextIO | BinaryIO) -> None:
+    """Drop what was typed and is not read yet; what is no terminal has none."""
+    if sys.platform != "win32":
+        with suppress(OSError, ValueError, termios.error):
+            termios.tcflush(keyboard.fileno(), termios.TCIFLUSH)
+
+
 class KeyboardEcho(KeyboardModes):
     """The modes in which a terminal echoes no key; what is typed meanwhile is for whoever reads next."""
 
@@ -83,11 +90,9 @@ class KeyboardEcho(KeyboardModes):
 
     def leave(self, *, interrupted: bool) -> None:
         """Turn it on for good; Ctrl-C drops what was typed, as it does elsewhere."""
-        if interrupted and self._before is not None and sys.platform != "win32":
-            # In the background it is typed for another process.
-            with suppress(OSError, ValueError, termios.error):  # the terminal is gone
-                if not is_in_background(self._keyboard):
-                    termios.tcflush(self._keyboard.fileno(), termios.TCIFLUSH)
+        # In the background it is typed for another process.
+        if interrupted and self._before is not None and not is_in_background(self._keyboard):
+            forget_typed(self._keyboard)
         self.restore()
 
 

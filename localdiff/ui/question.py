@@ -14,14 +14,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import TYPE_CHECKING, TextIO, TypeAlias
+from typing import TextIO, TypeAlias
 
 from localdiff.errors import UsageError
+from localdiff.ui.keyboard_modes import forget_typed
 from localdiff.ui.output import Stream
 from localdiff.ui.terminal import is_in_background, is_notebook_cell
-
-if TYPE_CHECKING or sys.platform != "win32":
-    import termios
 
 YES, NO = {"y", "yes"}, {"n", "no"}
 
@@ -41,7 +39,7 @@ def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> AskUser 
         def show() -> None:
             stream.write(f"\n{question} {'[Y/n]' if default else '[y/N]'} ")
 
-        _forget_typed(keyboard)
+        forget_typed(keyboard)  # or a stray Enter would begin a download of 52 GB
         while True:
             try:
                 with _shown(show, keyboard):
@@ -112,13 +110,3 @@ def _wait_for_line(keyboard: TextIO) -> None:
     with suppress(io.UnsupportedOperation):  # no terminal
         while not select.select([keyboard], [], [], 0.2)[0]:
             pass
-
-
-def _forget_typed(keyboard: TextIO) -> None:
-    """Drop what was typed before the question was shown: a stray Enter would begin a download of 52 GB."""
-    if sys.platform == "win32":
-        return
-    try:
-        termios.tcflush(keyboard.fileno(), termios.TCIFLUSH)
-    except (io.UnsupportedOperation, termios.error):
-        return  # no terminal: nothing is buffered
