@@ -244,7 +244,7 @@ def test_rerun_shows_how_far_large_weights_are_hashed(
     nameless(file)
     identity = dataclasses.replace(IDENTITY, directory=tmp_path)
     trace_check.trace_check(trace_check.CheckRequest(file=str(file), rerun=True), streams, load=Rerun(identity))
-    assert "hashing weights 0.0/0.0 GB" in text_of(screen)
+    assert "hashing weights 2/2 bytes" in text_of(screen)
 
 
 def pair_request(**fields: object) -> trace_pair.PairRequest:
