@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from localdiff.errors import UsageError
 from localdiff.paths import expanded
+from localdiff.ui.console import is_terminal
 from localdiff.ui.output import Output
 from localdiff.ui.status import StatusLine
 from localdiff.utf8 import decoded, read_bytes, require_text
@@ -54,7 +55,7 @@ class Waiting:
         `adds` says that what is read is added to a prompt that is there already. Only then is it said where stderr is
         no terminal: of a command over ssh, for example, whose input has no end, and which nobody meant to be read.
         """
-        if stdin.isatty():
+        if is_terminal(stdin):
             if self.output.notes:
                 end = "Ctrl-Z and Enter end it" if sys.platform == "win32" else "Ctrl-D ends it"
                 self.output.stderr.say(f"Reading the prompt from the terminal; {end}.")
@@ -106,7 +107,7 @@ def read_prompt(
     if file == "":
         raise UsageError("`-f` is empty", "it takes the name of a text file, or `-` for standard input")
     text = argument if file in (None, STDIN) else _decode_text(_read_file(file), f"`{file}`")
-    is_piped = stdin is not None and not stdin.isatty()
+    is_piped = stdin is not None and not is_terminal(stdin)
     if text is None and file is None and not is_piped:
         raise NoPromptError("no prompt", _GIVEN)
     check()

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import atexit
 import sys
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 # ENABLE_PROCESSED_OUTPUT and ENABLE_VIRTUAL_TERMINAL_PROCESSING; the second has no effect without the first.
 _PROCESSED, _CODES = 0x0001, 0x0004
 
 
-def is_terminal(stream: TextIO) -> bool:
+def is_terminal(stream: TextIO | BinaryIO) -> bool:
     """Whether a stream is a terminal; on Windows `isatty` says so of the device NUL as well."""
     return stream.isatty() and not (sys.platform == "win32" and _console(stream) is None)
 
@@ -34,8 +34,8 @@ def understands_codes(stream: TextIO) -> bool:
     return True
 
 
-def _console(stream: TextIO) -> tuple[int, int] | None:
-    """Handle and mode of the console that a stream writes to; None where it writes to something else."""
+def _console(stream: TextIO | BinaryIO) -> tuple[int, int] | None:
+    """Handle and mode of the console behind a stream; None where something else is."""
     if sys.platform != "win32":
         return None
     import ctypes

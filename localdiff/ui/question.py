@@ -17,6 +17,7 @@ from types import FrameType
 from typing import TextIO, TypeAlias
 
 from localdiff.errors import UsageError
+from localdiff.ui.console import is_terminal
 from localdiff.ui.keyboard_modes import forget_typed
 from localdiff.ui.output import Stream
 from localdiff.ui.terminal import is_in_background, is_notebook_cell
@@ -32,7 +33,7 @@ def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> AskUser 
 
     `default` is what an empty answer means.
     """
-    if keyboard is None or not stream.terminal or not keyboard.isatty() or is_notebook_cell(os.environ):
+    if keyboard is None or not stream.terminal or not is_terminal(keyboard) or is_notebook_cell(os.environ):
         return None
 
     def ask(question: str) -> bool:

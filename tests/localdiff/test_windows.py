@@ -133,6 +133,27 @@ print(decide(stdout=nul, stderr=nul, env={}).stderr.terminal, moves_cursor(nul, 
     assert code_there(code).split() == ["False", "False"]
 
 
+def test_nobody_types_at_the_device_nul() -> None:
+    code = """
+import io, os, sys
+from localdiff.commands.prompt import read_prompt
+from localdiff.errors import UsageError
+from localdiff.ui.output import Stream
+from localdiff.ui.question import asker
+class Nul(io.BufferedReader):
+    def isatty(self): return True
+nul = Nul(open(os.devnull, "rb", buffering=0))
+text = io.TextIOWrapper(nul)
+print(asker(Stream(file=sys.stdout, terminal=True), text, default=True))
+print(read_prompt("hi", None, nul))
+try:
+    read_prompt(None, None, nul)
+except UsageError as error:
+    print(error)
+"""
+    assert code_there(code).splitlines() == ["None", "hi", "no prompt, and standard input is empty"]
+
+
 def test_a_console_that_cannot_be_asked_takes_output() -> None:
     assert (
         code_there("import sys; from localdiff.ui.terminal import takes_output; print(takes_output(sys.stdout))")

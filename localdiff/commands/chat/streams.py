@@ -19,6 +19,7 @@ from localdiff.chat.state import ChatState
 from localdiff.chat.typeahead import TypeAhead
 from localdiff.errors import LocaldiffError
 from localdiff.quoting import printable
+from localdiff.ui.console import is_terminal
 from localdiff.ui.output import Output
 from localdiff.ui.question import asker
 from localdiff.ui.terminal_guard import TerminalGuard
@@ -49,7 +50,7 @@ class Streams:
         """Those of a process."""
         alone = output.stdout.terminal and not output.stderr.terminal
         user_output = replace(output, stderr=output.stdout) if alone else output
-        typist = stdin is not None and stdin.isatty() and user_output.stderr.terminal
+        typist = stdin is not None and is_terminal(stdin) and user_output.stderr.terminal
         typed = None
         if stdin is not None and typist and user_output.stderr.moving:
             typed = TypeAhead(stdin, user_output)
