@@ -169,13 +169,15 @@ def _replaceable(part: ModelPart, keep: Collection[str], activations: Activation
     return {path: maker for path, maker in makers.items() if maker is not None}
 
 
+def _experts(module: nn.Module, activations: Activations) -> CudaExperts:
+    has_table = not is_plain("byte-table") and triton_version() < TABLE_TRITON
+    return CudaExperts(module, activations=activations, byte_table=has_table)
+
+
 def _maker(module: nn.Module, activations: Activations) -> Callable[[Any], _Fast] | None:
     """What makes the fast module of a plain one; None where that stays, or where a switch says so."""
     if can_group(module):
-        if is_plain("experts"):
-            return None
-        has_table = not is_plain("byte-table") and triton_version() < TABLE_TRITON
-        return partial(CudaExperts, activations=activations_of(EXPERTS, activations), byte_table=has_table)
+        return None if is_plain("experts") else partial(_experts, activations=activations_of(EXPERTS, activations))
     if isinstance(module, QuantEmbedding):
         fits = module.weight.codec.name == "int8" and can_multiply(module.weight)
         return CudaEmbedding if fits and not is_plain("dense") else None

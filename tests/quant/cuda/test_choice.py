@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterator
 
@@ -15,6 +16,7 @@ from quant.cuda.embedding import CudaEmbedding
 from quant.cuda.experts import CudaExperts
 from quant.cuda.support import why_unsupported
 from quant.cuda.switches import is_sparse
+from quant.cuda.tiles import Activations
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor
 from quant.switch import SwitchError
 from quant.unsupported import Unsupported
@@ -72,10 +74,14 @@ def test_a_table_of_bytes_is_for_a_triton_that_leaves_it_room(
     monkeypatch.setattr(choice, "triton_version", lambda: version)
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", plain)
     made = []
-    monkeypatch.setattr(choice, "CudaExperts", lambda module, *_, byte_table, **__: made.append(byte_table) or module)
-    make = choice._maker(model()[0].experts)
-    assert make is not None
-    make(None)
+    right = choice.CudaExperts
+
+    def noted(module: nn.Module, *, activations: Activations, byte_table: bool) -> CudaExperts:
+        made.append(byte_table)
+        return right(module, activations, byte_table=byte_table)
+
+    monkeypatch.setattr(choice, "CudaExperts", noted)
+    choice.use_cuda_modules(model()[:1], CARD)
     assert made == [expected]
 
 
@@ -238,6 +244,7 @@ def test_dense_layers_and_embedding_are_switched_back(monkeypatch: pytest.Monkey
 
 def test_what_is_missing_is_said_once_and_the_plain_way_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "why_unsupported", lambda _: Unsupported("Triton is not installed", "install it"))
+    monkeypatch.setitem(sys.modules, "triton", None)
     network = model()
     prepared = choice.use_cuda_modules(network, CARD)
     assert prepared.warning is not None
