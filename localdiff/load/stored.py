@@ -114,7 +114,7 @@ class StoredWeights:
         return self.checkpoint.dtype(name) == dtype
 
     def text_parameters(self) -> int:
-        """Number of weights that the text model holds."""
+        """Number of weights that are stored for the text model, copies of tied ones included."""
         return sum(math.prod(shape) for name, shape in self.shapes.items() if name.startswith((DECODER, ENCODER)))
 
 
