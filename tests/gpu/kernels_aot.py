@@ -34,8 +34,10 @@ from tests.gpu.machine_code import instructions, overwritten_operands
 from tests.gpu.specializations import Launch, launched
 
 CARDS = {80: "A100", 86: "RTX 30", 89: "RTX 40", 90: "H100, H200", 100: "B200", 120: "RTX 50"}
-SHARED = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
-"""KiB of shared memory that a block may take at most (CUDA programming guide, technical specifications)."""
+SHARED = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
+"""KiB of shared memory that a block may take at most (CUDA programming guide, technical specifications).
+
+B300 (103), Jetson Thor (110) and DGX Spark (121) are compiled for only if they are named."""
 UNASKED = 48
 """KiB that a block may take unless the driver is asked for more, which Triton does where its own part exceeds them."""
 RESERVED = 1024

@@ -210,7 +210,8 @@ def test_too_much_shared_memory_is_seen() -> None:
     from tests.gpu.kernels_aot import Use
 
     use = Use(registers=100, spilled=0, shared=120_000, seconds=0.5)
-    assert [use.fits(card) for card in (80, 86, 90, 120)] == [True, False, True, False]
+    assert [use.fits(card) for card in (80, 86, 90, 120, 121)] == [True, False, True, False, False]
+    assert use.fits(103) and use.fits(110)
     assert use.words(fits=False) == "117 KiB"
 
 

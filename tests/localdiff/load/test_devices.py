@@ -467,6 +467,7 @@ class TestGpusThatThisTorchHasNoCodeFor:
             (["sm_80", "sm_90"], (8, 9), None),
             (["sm_86"], (8, 0), "whl/cu126"),
             (["sm_80", "sm_90"], (12, 0), "whl/cu130"),
+            (["sm_80", "sm_90", "sm_100", "sm_110", "sm_120"], (12, 1), None),
             (["sm_90a", "compute_90"], (12, 0), None),
             (["sm_120"], (13, 0), "whl/cu130"),
             (["gfx942"], (9, 4), None),

@@ -109,8 +109,10 @@ def test_no_part_is_empty(programs: int, groups: int, sms: int) -> None:
         ((8, 9), "mma.sync"),
         ((9, 0), "wgmma"),
         ((10, 0), "tcgen05"),
+        ((10, 3), "tcgen05"),
         ((11, 0), "tcgen05"),
         ((12, 0), "mma.sync"),
+        ((12, 1), "mma.sync"),
     ],
 )
 def test_capabilities(capability: tuple[int, int], expected: MmaKind, monkeypatch: pytest.MonkeyPatch) -> None:
