@@ -18,7 +18,7 @@ def has_bf16_matmul() -> bool:
     """Whether torch multiplies bf16 with instructions for it, which only oneDNN does; without them fp32 is faster."""
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
-    return has_amx() or _reports("_is_avx512_bf16_supported") or _reports("_is_arm_bf16_supported")
+    return has_amx() or _reports("_is_avx512_bf16_supported") or _has_arm_bf16()
 
 
 def matmul_dtype(device: torch.device, dtype: torch.dtype) -> torch.dtype:
@@ -29,6 +29,11 @@ def matmul_dtype(device: torch.device, dtype: torch.dtype) -> torch.dtype:
     """
     is_slow = dtype.itemsize < 4 and device.type == "cpu" and not has_bf16_matmul()
     return torch.float32 if is_slow else dtype
+
+
+def _has_arm_bf16() -> bool:
+    """Of ARM alone torch lists the instructions under this name; an older torch may have no list."""
+    return bool(getattr(torch.cpu, "get_capabilities", dict)().get("bf16", False))
 
 
 def _reports(name: str) -> bool:

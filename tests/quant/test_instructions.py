@@ -16,6 +16,15 @@ def test_bf16_is_multiplied_through_onednn_alone(has_onednn: bool, monkeypatch: 
     assert has_bf16_matmul.__wrapped__() is has_onednn
 
 
+@pytest.mark.parametrize("has_bf16", [False, True])
+def test_an_arm_cpu_may_have_them_too(has_bf16: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.setattr(torch.cpu, name, lambda: False)
+    monkeypatch.setattr(instructions, "has_amx", lambda: False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"neon": True, "bf16": has_bf16}, raising=False)
+    assert has_bf16_matmul.__wrapped__() is has_bf16
+
+
 @pytest.mark.parametrize(
     ("dtype", "expected"),
     [(torch.bfloat16, torch.float32), (torch.float32, torch.float32), (torch.float64, torch.float64)],
