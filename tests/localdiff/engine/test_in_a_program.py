@@ -1,10 +1,13 @@
-"""What a program that imports the package finds changed in its process: nothing."""
+"""What a program that imports the package finds in its process: no changes, and no model that it has dropped."""
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import weakref
 
+from localdiff import Conversation, Engine, GenerateOptions
 from tests.screens.processes import environment
 
 PROGRAM = """
@@ -42,3 +45,20 @@ def test_nothing_in_the_process_changes_and_nothing_is_printed() -> None:
     env = environment(OMP_NUM_THREADS="1")  # else torch has one thread for a small model, as `docs/python.md` says
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_model_that_nobody_refers_to_is_gone_at_once() -> None:
+    """Its memory on a GPU would wait for a collection otherwise, which nothing there brings about."""
+    engine = Engine.load("demo", device="cpu")
+    conversation = Conversation(engine)
+    for _ in conversation.answer([{"role": "user", "content": "Say hello."}], GenerateOptions(max_tokens=16)):
+        pass
+    unfinished = engine.generate("Say hello.")
+    next(unfinished)
+    model = weakref.ref(engine.model)
+    gc.disable()
+    try:
+        del engine, conversation, unfinished
+        assert model() is None
+    finally:
+        gc.enable()
