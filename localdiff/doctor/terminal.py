@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from localdiff.doctor.finding import Finding
 from localdiff.ui.console import is_terminal
 from localdiff.ui.keyboard_modes import KeyboardModes, forget_typed
-from localdiff.ui.terminal import is_in_foreground, moves_cursor, terminal_size
+from localdiff.ui.terminal import is_in_foreground, is_notebook_cell, moves_cursor, terminal_size
 from localdiff.ui.terminal_signals import TerminalSignals
 from localdiff.view.layout import Tier, tier_of
 from localdiff.view.palette import resolve_palette
@@ -100,7 +100,7 @@ def terminal_capabilities(stream: TextIO, keyboard: TextIO | None, env: Mapping[
     Args:
         keyboard: where its answers arrive; None sends no query.
     """
-    if not is_terminal(stream):
+    if not is_terminal(stream) or is_notebook_cell(env):
         return TerminalCapabilities(terminal=False)
     size = terminal_size(stream)
     moving = moves_cursor(stream, env)

@@ -176,6 +176,12 @@ def test_an_echo_that_is_turned_off_anew_while_it_is_restored_comes_back(
     assert termios.tcgetattr(terminal) == before
 
 
+def test_the_terminal_of_a_notebook_is_not_asked_and_counts_as_none(terminal: TextIO) -> None:
+    assert terminal_capabilities(terminal, None, {"TERM": "xterm-color"}).terminal
+    env = {"TERM": "xterm-color", "JPY_PARENT_PID": "1"}
+    assert not terminal_capabilities(terminal, terminal, env).terminal
+
+
 @pytest.mark.parametrize("number", [signal.SIGQUIT, signal.SIGTSTP, signal.SIGINT])
 def test_a_terminal_that_is_asked_is_given_back_before_the_process_loses_it(
     terminal: TextIO, monkeypatch: pytest.MonkeyPatch, number: int
