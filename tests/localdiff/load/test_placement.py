@@ -243,16 +243,19 @@ def test_what_costs_nothing_is_not_told() -> None:
 
 @settings(deadline=None)
 @given(
-    weights=st.lists(st.integers(1, 40), min_size=1, max_size=8),
-    cache=st.integers(0, 20),
-    sizes=st.lists(st.integers(0, 200), min_size=1, max_size=3),
+    weights=st.lists(st.integers(1, 40), min_size=3, max_size=8),
+    cache=st.integers(0, 3),
+    shares=st.lists(st.integers(20, 90), min_size=1, max_size=3),
     may_offload=st.booleans(),
     host_free=st.none() | st.integers(0, 400 * MB),
 )
 def test_no_budget_is_exceeded(
-    weights: list[int], cache: int, sizes: list[int], may_offload: bool, host_free: int | None
+    weights: list[int], cache: int, shares: list[int], may_offload: bool, host_free: int | None
 ) -> None:
-    wanted, given_ = demand(*weights, cache=cache * MB), budgets(*sizes)
+    """Each GPU has the room for a share of the layers, in percent, and for what is beside them."""
+    wanted = demand(*weights, cache=cache * MB)
+    layers = sum(weights) + cache * len(weights)
+    given_ = budgets(*(30 + layers * share // 100 for share in shares))
     try:
         placement = place(wanted, given_, may_offload=may_offload, host_free=host_free)
     except ResourceError:
