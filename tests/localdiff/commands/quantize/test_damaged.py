@@ -23,15 +23,15 @@ from tests.localdiff.commands.quantize.conftest import NAME, flip, refused
 from tests.screens.processes import Cli
 
 
-@pytest.mark.parametrize("found_by", [["--verify-only"], []], ids=["verify only", "declined"])
+@pytest.mark.parametrize(("found_by", "code"), [(["--verify-only"], 5), ([], 130)], ids=["verify only", "declined"])
 def test_what_was_found_to_be_damaged_is_shown_so_until_it_is_rebuilt(
-    cli: Cli, source: Path, output: Path, found_by: list[str]
+    cli: Cli, source: Path, output: Path, found_by: list[str], code: int
 ) -> None:
     cli("quantize", str(source), "--yes", stdin=b"")
     assert [(model.state, model.verified is not None) for model in stored_models()] == [("finished", True)]
     flip(output / SHARDS[0], -1)
     assert [(model.state, model.verified is not None) for model in stored_models()] == [("finished", False)]
-    assert cli("quantize", str(source), *found_by, terminals="stderr").code in (5, 130)
+    assert cli("quantize", str(source), *found_by, terminals="stderr").code == code
     (model,) = stored_models()
     assert (model.state, model.verified) == ("damaged", None)
     assert model.problem == f"`{SHARDS[0]}` does not match its manifest (SHA-256 differs)"
