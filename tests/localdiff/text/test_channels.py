@@ -159,11 +159,14 @@ def test_any_other_prompt_starts_it_as_answer(tokenizer: Tokenizer, prompt: str)
     assert split(tokenizer, "a", prompt=prompt) == [("answer", "a")]
 
 
-ids_of_interest = st.sampled_from([*CONTROL, "a", "b", "thought", "\n", "\n\n", "é", "€"])
+parts_of_interest = st.one_of(
+    st.sampled_from(["<|channel>thought\n", "hm<channel|>", "a", "<|tool_call>b<tool_call|>"]),
+    st.sampled_from([*CONTROL, "b", "thought", "\n", "\n\n", "é", "€"]),
+)
 
 
 @settings(max_examples=60, deadline=None)
-@given(parts=st.lists(ids_of_interest), cuts=st.lists(st.integers(0, 5)), tool_calls=st.booleans())
+@given(parts=st.lists(parts_of_interest, max_size=20), cuts=st.lists(st.integers(0, 5)), tool_calls=st.booleans())
 def test_where_the_pushes_are_cut_makes_no_difference(
     tokenizer: Tokenizer, parts: list[str], cuts: list[int], tool_calls: bool
 ) -> None:
