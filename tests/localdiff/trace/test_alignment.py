@@ -15,9 +15,9 @@ from localdiff.trace.comparison.alignment import common_runs
 WORDS = [f" {number}" for number in range(40)]
 
 
-def reply(length: int, seed: int) -> list[str]:
+def reply(length: int, seed: int, words: int = len(WORDS)) -> list[str]:
     source = random.Random(seed)
-    return [source.choice(WORDS) for _ in range(length)]
+    return [source.choice(WORDS[:words]) for _ in range(length)]
 
 
 def edited(tokens: list[str], *, share: float) -> list[str]:
@@ -35,7 +35,8 @@ def assert_same_and_in_order(runs: list[Match], one: list[str], other: list[str]
 
 
 def test_short_replies_are_compared_token_by_token() -> None:
-    one, other = reply(300, 1), reply(400, 2)
+    """Of ten words, they have rows in common, which longer ones would be cut at."""
+    one, other = reply(300, 1, words=10), reply(400, 2, words=10)
     assert common_runs(one, other) == SequenceMatcher(a=one, b=other, autojunk=False).get_matching_blocks()
 
 
@@ -51,6 +52,11 @@ def test_long_replies_that_differ_here_and_there_lose_little() -> None:
     exact = sum(run.size for run in SequenceMatcher(a=one, b=other, autojunk=False).get_matching_blocks())
     assert exact > 5300
     assert sum(run.size for run in common_runs(one, other)) > 0.99 * exact
+
+
+def test_what_moves_far_in_long_replies_is_found() -> None:
+    one = reply(6000, 1)
+    assert sum(run.size for run in common_runs(one, [*reply(3000, 2), *one])) > 0.99 * len(one)
 
 
 @pytest.mark.parametrize("other", [reply(32000, 2), edited(reply(32000, 1), share=0.1)])
