@@ -35,8 +35,8 @@ def assert_same_and_in_order(runs: list[Match], one: list[str], other: list[str]
 
 
 def test_short_replies_are_compared_token_by_token() -> None:
-    """Of ten words, they have rows in common, which longer ones would be cut at."""
-    one, other = reply(300, 1, words=10), reply(400, 2, words=10)
+    """Of four words, they have rows in common, which longer ones would be cut at."""
+    one, other = reply(300, 1, words=4), reply(400, 2, words=4)
     assert common_runs(one, other) == SequenceMatcher(a=one, b=other, autojunk=False).get_matching_blocks()
 
 
