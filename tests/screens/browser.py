@@ -5,7 +5,6 @@ The protocol is the Chrome DevTools Protocol: JSON messages, each ended by a NUL
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import select
@@ -151,11 +150,6 @@ class Browser:
         )
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.call("Emulation.setEmulatedMedia", media=media, features=features)
-
-    def screenshot(self, file: Path, *, whole: bool = True) -> None:
-        """Save what it looks like, as PNG; `whole` reaches below the window."""
-        picture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        file.write_bytes(base64.b64decode(picture["data"]))
 
     def _next(self, deadline: float) -> dict[str, Any]:
         while b"\0" not in self._buffer:
