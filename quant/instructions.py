@@ -33,7 +33,8 @@ def matmul_dtype(device: torch.device, dtype: torch.dtype) -> torch.dtype:
 
 def _has_arm_bf16() -> bool:
     """Of ARM alone torch lists the instructions under this name; an older torch may have no list."""
-    return bool(getattr(torch.cpu, "get_capabilities", dict)().get("bf16", False))
+    listed = getattr(torch.cpu, "get_capabilities", None)
+    return listed is not None and bool(listed().get("bf16"))
 
 
 def _reports(name: str) -> bool:
