@@ -106,7 +106,7 @@ def test_settings_hold_until_something_else_is_typed(
     monkeypatch.setenv("LOCALDIFF_DTYPE", "fp16")
     result = cli("bench", "step", "--json")
     assert result.code == 2
-    assert "dtype='fp16' cannot hold this model" in result.stderr
+    assert "LOCALDIFF_DTYPE=fp16 cannot hold this model" in result.stderr
 
 
 def test_json_alone(cli: Cli, asked: list[StepRequest]) -> None:
