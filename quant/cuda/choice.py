@@ -141,13 +141,13 @@ def use_cuda_modules(
 
 def rounds_activations(model: nn.Module) -> bool:
     """Whether any module of a model rounds its inputs to int8."""
-    return any(_activations(module) == "a8" for module in model.modules())
+    return "a8" in activations_of_codes(model)
 
 
-def _activations(module: nn.Module) -> Activations:
-    if isinstance(module, CudaLinear):
-        return module.product.activations
-    return module.activations if isinstance(module, CudaExperts) else "a16"
+def activations_of_codes(model: nn.Module) -> set[Activations]:
+    """What a model's modules multiply codes by, those of the embedding aside; none where no module does."""
+    experts = {one.activations for one in model.modules() if isinstance(one, CudaExperts) and one.is_quantized}
+    return experts | {one.product.activations for one in model.modules() if isinstance(one, CudaLinear)}
 
 
 def _why_plain(device: torch.device, first: torch.device) -> str | None:

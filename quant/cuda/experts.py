@@ -90,8 +90,8 @@ class CudaExperts(RoutedExperts):
         self._gate_up, self._down = (
             _take(getattr(experts, name), activations) for name in ("gate_up_proj", "down_proj")
         )
-        is_unquantized = isinstance(self._gate_up, Unquantized)
-        self.activations: Activations = "a16" if is_unquantized else activations
+        self.is_quantized = isinstance(self._gate_up, Tiled)
+        self.activations: Activations = activations if self.is_quantized else "a16"
         parts = (self._gate_up, self._down)
         self._weights = " and ".join(dict.fromkeys(_words(part, self.activations) for part in parts))
         self.path = f"{self._weights}, grouped, Triton"

@@ -15,7 +15,6 @@ from localdiff import __version__
 from localdiff.bench.step.measure import CLOCKED
 from localdiff.bench.step.parts import PARTS
 from localdiff.bench.step.report import Report
-from localdiff.identity import PUBLISHED
 from localdiff.sizes import counted, shown_size
 from localdiff.view.columns import aligned, folded
 from quant.dtypes import short_name
@@ -124,11 +123,9 @@ def _totals(report: Report) -> Iterator[str]:
 
 
 def _int8_gain(report: Report) -> float:
-    """How many times as fast a GPU multiplies int8 as bf16; 0 where that is unknown, or taken already."""
-    subject, rates = report.subject, report.ceilings.products
-    if subject.device.type != "cuda" or subject.recipe == PUBLISHED or subject.rounds:
-        return 0.0
-    return rates.get("int8", 0.0) / rates["bf16"] if "bf16" in rates else 0.0
+    """How many times as fast a GPU multiplies int8 as bf16; 0 where that is unknown, taken already, or of no use."""
+    rates = report.ceilings.products
+    return rates.get("int8", 0.0) / rates["bf16"] if report.subject.may_round and "bf16" in rates else 0.0
 
 
 def json_line(report: Report, command: str) -> str:

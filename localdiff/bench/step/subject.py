@@ -45,7 +45,7 @@ from localdiff.memory_account import SLACK_BESIDES_CONTEXT, HeldTensor, MemoryAc
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.sizes import shown_size
-from quant.cuda.choice import rounds_activations
+from quant.cuda.choice import activations_of_codes, rounds_activations
 from quant.cuda.parity import Expectation, ParityError
 from quant.cuda.timed import timed_count
 from quant.gpus import gpu_memory
@@ -97,6 +97,11 @@ class Subject:
     def rounds(self) -> bool:
         """Whether it rounds activations to int8 on a GPU."""
         return rounds_activations(self.network)
+
+    @property
+    def may_round(self) -> bool:
+        """Whether it does not, and would where it is asked to: kernels multiply codes by other activations."""
+        return activations_of_codes(self.network) == {"a16"}
 
     @property
     def is_cut(self) -> bool:
