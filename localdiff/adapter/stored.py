@@ -149,17 +149,15 @@ class StoredAdapter:
         if base.lower() in {name.lower() for name in public_names}:
             return
         repository = base.rpartition("/")[2].lower()
-        if any(name.lower().endswith(f"/{repository}") for name in public_names):
-            # Many train on a copy by another owner, such as unsloth's.
-            _log.warning(
-                "the adapter `%s` was trained on `%s`, which is taken for a copy of `%s`",
-                *(self.name, base, public_names[0]),
-            )
-        else:
+        original = next((name for name in public_names if name.lower().endswith(f"/{repository}")), None)
+        if original is None:
             raise WeightsError(
                 f"the adapter `{self.name}` was trained on `{base}`, and the model is `{public_names[0]}`",
                 f"{_OTHER_BASE}; if both have the same weights, change `base_model_name_or_path` of the adapter",
             )
+        # Many train on a copy by another owner, such as unsloth's.
+        words = "the adapter `%s` was trained on `%s`, which is taken for a copy of `%s`"
+        _log.warning(words, self.name, base, original)
 
     def _factors(self, side: Side, target: Target, texts: Mapping[Factor, str]) -> Factors:
         if len(texts) < 2:

@@ -372,7 +372,7 @@ def test_a_base_of_the_same_name_by_another_owner_is_taken_for_a_copy(
     save(tmp_path, "q_proj")
     edit_tensors(tmp_path, lambda t: None, keep_metadata=False)
     edit_config(tmp_path, base_model_name_or_path="unsloth/diffusiongemma-26B-A4B-it")
-    load(tmp_path, None, "google/diffusiongemma-26b-a4b-it")
+    load(tmp_path, None, "somebody/quantized", "google/diffusiongemma-26b-a4b-it")
     (said,) = [record.getMessage() for record in caplog.records]
     assert "was trained on `unsloth/diffusiongemma-26B-A4B-it`, which is taken for a copy of `google/" in said
 
