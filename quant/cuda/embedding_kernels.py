@@ -36,7 +36,7 @@ def soft_kernel(
     PACK: tl.constexpr,
     DECODE_ONCE: tl.constexpr,
 ):
-    """Partial sums of the mean embedding over each share of the ids: `partial` [S, N, D] fp32.
+    """Partial sums of the soft embedding over each share of the ids: `partial` [S, N, D] fp32.
 
     Grid: (D / 64 GROUPS, N / ROWS rounded up, S). Embeddings are rounded to the type of the probabilities before they
     are multiplied, as in the plain product. Programs of the same ids run next to each other, so that probabilities and

@@ -23,8 +23,8 @@ class Product:
 
     Attributes:
         kind: `head` is a linear layer that shares the codes of the embedding, in the order in which they are stored.
-        weights: how they are stored and multiplied, such as `w4a16`, or `w4a16, no table` where a switch leaves the
-            table of bytes out; empty for attention.
+        weights: how they are stored and multiplied, such as `w4a16`, or `w4a16, no table` where the table of bytes
+            is left out that the GPU would have; empty for attention.
         dtype: of the activations, such as `bf16`.
         rows: of the activations; of experts, pairs of a row and an expert.
         columns: of the result; of attention, the size of a head.
