@@ -80,8 +80,8 @@ def measure_step() -> str:
     request = StepRequest(choice=choice, steps=_BENCH_STEPS, context=_BENCH_CONTEXT)
     # Settings, which this measurement does not take, would be defaults of the command.
     command = (
-        f"localdiff bench step -m demo --device auto --dtype auto --steps {_BENCH_STEPS} --context {_BENCH_CONTEXT} "
-        "--offline --json"
+        "localdiff bench step -m demo --device auto --dtype auto --activations auto "
+        f"--steps {_BENCH_STEPS} --context {_BENCH_CONTEXT} --offline --json"
     )
     return json_line(measure(request, lambda _progress: None), command)
 

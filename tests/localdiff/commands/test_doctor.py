@@ -218,7 +218,7 @@ def test_a_real_report_tells_no_names(tmp_path: Path) -> None:
         assert secret not in result.stdout, secret
     assert "a quantized model: 4bit" in result.stdout
     line = result.stdout.split("```json\n")[1].split("\n```")[0]
-    assert "--device auto --dtype auto" in json.loads(line)["command"]
+    assert "--device auto --dtype auto --activations auto" in json.loads(line)["command"]
 
 
 def test_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
