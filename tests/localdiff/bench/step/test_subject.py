@@ -80,6 +80,7 @@ def test_auto_means_the_gpu_with_most_free_memory_where_the_first_is_too_small(
     free = {torch.device("cuda", index): int(scale * size) for index, size in enumerate(gigabytes)}
     for module in (memory_plan, subjects):
         monkeypatch.setattr(module, "free_bytes", lambda device: free.get(device, 10**12))
+    monkeypatch.setattr(memory_plan, "shares_host_memory", lambda device: False)
     monkeypatch.setattr(subjects, "gpu_memory", lambda device: (free[device], free[device]))
     monkeypatch.setattr(devices, "usable_gpus", lambda: tuple(free))
 
