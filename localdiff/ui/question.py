@@ -70,8 +70,8 @@ def confirmed(ask: AskUser | None, question: str, *, otherwise: str) -> bool:
         UsageError: nobody can answer.
     """
     if ask is None:
-        why = "nobody can type in a notebook" if is_notebook_cell(os.environ) else "stdin or stderr is not a terminal"
-        raise UsageError(f"cannot ask for confirmation: {why}", otherwise)
+        why = " in a notebook" if is_notebook_cell(os.environ) else ": stdin or stderr is not a terminal"
+        raise UsageError(f"cannot ask for confirmation{why}", otherwise)
     return ask(question)
 
 

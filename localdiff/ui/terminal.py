@@ -32,7 +32,7 @@ def terminal_size(stream: TextIO) -> Size:
 def is_notebook_cell(env: Mapping[str, str]) -> bool:
     """Whether this is a command of a notebook (`!localdiff run …`), by a variable that Jupyter sets for its kernels.
 
-    It has a terminal on which nobody can type; its page shows colours and goes back in a line, and that is all.
+    It has a terminal on which Jupyter lets nobody type; a page shows colours and goes back in a line, and that is all.
     """
     return "JPY_PARENT_PID" in env
 
