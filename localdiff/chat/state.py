@@ -252,6 +252,8 @@ class ChatState:
             self._take_reply(message, kept_turns, messages, options)
         if self.output.notes:
             self._remark_on(reply, replaces=message.replaces > 0)
+        elif reply.fault is not None:  # what reads the answers would take the next one for this
+            self.output.warning(f"the reply {reply.fault}")
 
     def _take_reply(
         self, message: PendingMessage, kept_turns: int, messages: Sequence[Mapping[str, Any]], options: GenerateOptions

@@ -65,6 +65,13 @@ class Reply:
         """Whether the model ended its turn without an answer: a canvas that condensed to nothing."""
         return self.reason == "end_of_turn" and not self.is_kept
 
+    @property
+    def fault(self) -> str | None:
+        """What a reply did that nobody stopped, in place of an answer; None where there is one."""
+        if self.is_kept or self.reason == "cancelled":
+            return None
+        return "ended before its answer began" if self.thought else "is empty"
+
     def on_event(self, event: Event) -> None:
         """Take note."""
         match event:

@@ -118,12 +118,11 @@ class RunPrinter:
         output = self._output
         if reply.reason == "cancelled" and output.notes:
             output.stderr.write(self._line_start() + stopped(reply.where, stats.tokens) + "\n")
-        elif reply.reason != "cancelled" and not reply.is_kept:
-            what = "ended before its answer began" if reply.thought else "is empty"
+        elif reply.fault is not None:
             if output.notes:
-                output.stderr.write(f"{self._line_start()}The reply {what}.\n")
+                output.stderr.write(f"{self._line_start()}The reply {reply.fault}.\n")
             else:  # what reads the answer gets nothing, and no error
-                output.warning(f"the reply {what}")
+                output.warning(f"the reply {reply.fault}")
         nothing = reply.reason == "cancelled" and not stats.tokens
         if output.stats or (output.notes and not nothing):
             self._footer(stats)

@@ -36,6 +36,14 @@ def test_lines_from_a_pipe_are_messages_and_commands(chats: Chats) -> None:
     assert [line.get("text") for line in chats.session()] == [None, "a\nb", "last, without an end"]
 
 
+def test_what_reads_answers_from_a_pipe_is_warned_of_one_that_is_not_there(chats: Chats) -> None:
+    thought = [{"thought": "Hm."}]
+    replies = {"replies": [thought, thought, thought, [{"text": "Two.\n"}]]}  # it is drawn again twice
+    done = process("chat", "-m", "demo", script=replies, stdin=b"Hi\nHo\n", env=chats.environment)
+    assert (done.code, done.stdout) == (0, "Two.\n")
+    assert done.stderr == "warning: the reply ended before its answer began\n"
+
+
 def test_an_editor_takes_no_lines_of_a_pipe_and_writes_nothing_among_the_answers(chats: Chats, tmp_path: Path) -> None:
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\necho drawn\ncat >> "$1"\n')
