@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -12,9 +13,9 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
+import quant
 from quant.cuda.tiles import MmaKind
 from tests.gpu.kernels import needs_triton
-from tests.screens.processes import ROOT
 
 if TYPE_CHECKING:
     import triton.language as tl
@@ -101,7 +102,8 @@ def test_what_would_wait_or_fail_on_a_card_is_seen(fault: str) -> None:
 
 def test_every_launch_says_whether_products_and_sums_may_become_one() -> None:
     """Triton 3.9 warns where none says it, since later versions do it only where they are asked to."""
-    sources = [path.read_text() for package in ("localdiff", "quant") for path in (ROOT / package).rglob("*.py")]
+    root = Path(quant.__file__).parents[1]
+    sources = [path.read_text() for package in ("localdiff", "quant") for path in (root / package).rglob("*.py")]
     launches = [
         call
         for source in sources
