@@ -144,8 +144,8 @@ Activations: TypeAlias = Annotated[
     str,
     typer.Option(
         metavar="INPUTS",
-        help="Activations that a GPU multiplies stored weights by: auto is the type it computes in; int8 may be "
-        "faster, but answers are not quite the same. On a CPU, kernels in C always take int8.",
+        help="Activations that an NVIDIA GPU multiplies stored weights by: auto is the type it computes in; int8 may "
+        "be faster, but answers are not quite the same. On a CPU, kernels in C always take int8.",
         rich_help_panel=MODEL,
     ),
 ]

@@ -157,7 +157,7 @@ _ALL = (
     Key(
         name="activations",
         kind="choice",
-        what="type of the activations that stored weights are multiplied by on a GPU",
+        what="type of the activations that stored weights are multiplied by on an NVIDIA GPU",
         default="auto",
         choices=("auto", "int8"),
     ),
