@@ -11,6 +11,7 @@
     gpu_results                             its figures as they are written, and the tables of `docs/` made of them
     tuning_noise                            how often `localdiff tune` is fooled by noise, without a GPU
     inner_loops                             instructions of the kernels' inner loops, without a GPU
+    step_bounds                             what a step takes at least on cards that nobody has timed, without a GPU
 
     against_transformers                    one forward both ways, on random weights in the released shapes
     reference_weights                       those weights in the model of `transformers`
