@@ -24,7 +24,7 @@ WIDTH = (80, 120)
 
 MUCH_FASTER = 2.5
 """Times as fast as in bf16 products in int8 must be, so that rounding to int8 is worth a try: GeForce cards have four
-times the rate. An H100 has twice the rate, and is no faster (`docs/gpu-measured.md`)."""
+times the rate. An H100 has twice the rate, and took 4 % longer (`docs/gpu.md`)."""
 
 _MARGIN = 14
 _FEW = 99.5e9
