@@ -117,8 +117,9 @@ class Engine:
         Args:
             device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
             dtype: `auto`, `bf16` or `fp32`; `localdiff.load.resolve_dtype` has the rule for `auto`.
-            activations: `auto` or `int8`: what an NVIDIA GPU multiplies quantized experts, attention projections and
-                dense MLPs by. `int8` rounds their inputs, with a scale per row and 64 numbers, and so changes answers.
+            activations: `auto` or `int8`: what an NVIDIA GPU multiplies quantized experts, attention projections, dense
+                MLPs and head by. `int8` rounds their inputs, with a scale per row and 64 numbers, and so changes
+                answers.
             context_size: number of positions, of prompt and answer together, that must fit beside the weights, and that
                 runs have whose options set no `context_size`.
             max_memory: maximum number of bytes to use on each device.

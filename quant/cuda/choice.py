@@ -99,7 +99,7 @@ def use_cuda_modules(
             are kept by default.
         canvas: the same for an embedding, which takes the rows of a canvas and no others.
         dtype: of the activations.
-        activations: what the inputs of experts and linear layers are rounded to, where no variable says so.
+        activations: what the inputs of experts, linear layers and head are rounded to, where no variable says so.
 
     Raises:
         SwitchError: an environment variable has an invalid value.
@@ -145,9 +145,11 @@ def rounds_activations(model: nn.Module) -> bool:
 
 
 def activations_of_codes(model: nn.Module) -> set[Activations]:
-    """What a model's modules multiply codes by, those of the embedding aside; none where no module does."""
-    experts = {one.activations for one in model.modules() if isinstance(one, CudaExperts) and one.is_quantized}
-    return experts | {one.product.activations for one in model.modules() if isinstance(one, CudaLinear)}
+    """What a model's experts, linear layers and head multiply codes by; none where none of them does."""
+    modules = list(model.modules())
+    experts = {one.activations for one in modules if isinstance(one, CudaExperts) and one.is_quantized}
+    linear = {one.product.activations for one in modules if isinstance(one, CudaLinear)}
+    return experts | linear | {one.head.activations for one in modules if isinstance(one, CudaEmbedding)}
 
 
 def _why_plain(device: torch.device, first: torch.device) -> str | None:
@@ -178,11 +180,12 @@ def _maker(module: nn.Module, activations: Activations) -> Callable[[Any], _Fast
     """What makes the fast module of a plain one; None where that stays, or where a switch says so."""
     if can_group(module):
         return None if is_plain("experts") else partial(_experts, activations=activations_of(EXPERTS, activations))
+    of_dense = activations_of(DENSE, activations)
     if isinstance(module, QuantEmbedding):
         fits = module.weight.codec.name == "int8" and can_multiply(module.weight)
-        return CudaEmbedding if fits and not is_plain("dense") else None
+        return partial(CudaEmbedding, activations=of_dense) if fits and not is_plain("dense") else None
     if type(module) is not QuantLinear:
         return None
     if can_multiply(module.weight) and not is_plain("dense"):
-        return partial(CudaLinear, activations=activations_of(DENSE, activations))
+        return partial(CudaLinear, activations=of_dense)
     return DecodedLinear if module.weight.codec.name == "nf4" and not is_plain("decode") else None

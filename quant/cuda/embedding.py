@@ -14,7 +14,7 @@ from quant.codecs.codec import GROUP
 from quant.cuda import linear, tiles
 from quant.cuda.launch_arguments import is_interpreted, on_device_of
 from quant.cuda.linear import Weight
-from quant.cuda.tiles import MmaKind, Tile, tile_of
+from quant.cuda.tiles import Activations, MmaKind, Tile, tile_of
 from quant.cuda.timed import Product, tile_of_product
 from quant.dtypes import short_name
 from quant.modules.embedding import QuantEmbedding, probabilities
@@ -45,22 +45,25 @@ PIECE = 1 << 15
 class CudaEmbedding(QuantEmbedding):
     """An int8 embedding that shares the plain one's matrix.
 
-    Activations keep their type, never int8: logits decide how many steps a block takes.
+    Args:
+        activations: what the head's inputs are rounded to. Probabilities, which differ by powers of ten within a row,
+            keep their type.
     """
 
-    def __init__(self, embedding: QuantEmbedding) -> None:
+    soft_path = "soft embedding w8a16, Triton"
+
+    def __init__(self, embedding: QuantEmbedding, activations: Activations = "a16") -> None:
         nn.Module.__init__(self)
         self.weight, self._dtype = embedding.weight, embedding.dtype
-        self._head = Weight.as_stored(embedding.weight)
-        self.path = self._head.path
-        self.soft_path = f"soft embedding {self.path}"
+        self.head = Weight.as_stored(embedding.weight, activations)
+        self.path = self.head.path
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Raw logits [N, V] (neither capped nor divided) of `hidden` [N, D], in its type.
 
         For more rows than `linear.MAX_ROWS` the weight is decoded chunk by chunk, as in the plain path.
         """
-        return super().logits(hidden) if len(hidden) > linear.MAX_ROWS else self._head.times(hidden)
+        return super().logits(hidden) if len(hidden) > linear.MAX_ROWS else self.head.times(hidden)
 
     def soft(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
         """See `QuantEmbedding.soft`; the order of summation is fixed, and differs from the plain one and `mean`'s."""

@@ -61,9 +61,9 @@ class Weight:
     by_lanes: bool = False
 
     @classmethod
-    def as_stored(cls, tensor: QuantTensor) -> Weight:
+    def as_stored(cls, tensor: QuantTensor, activations: Activations) -> Weight:
         """An int8 weight that shares the codes of `tensor`."""
-        return cls(codes=tensor.codes, scales=tensor.scales, activations="a16", is_tiled=False)
+        return cls(codes=tensor.codes, scales=tensor.scales, activations=activations, is_tiled=False)
 
     @classmethod
     def of(cls, tensor: QuantTensor, activations: Activations) -> Weight:

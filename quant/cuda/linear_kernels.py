@@ -61,7 +61,7 @@ def linear_kernel(
     WORDS: tl.constexpr = codes.dtype.element_ty == tl.int32
     IN_WORDS: tl.constexpr = scales.dtype.element_ty == tl.int32
     # Of a group: all of it where a product is waited for, if a lane can have all of its weights.
-    AT_ONCE: tl.constexpr = 64 if BY_LANES or (PACK == 2 and not IN_WORDS) else 32
+    AT_ONCE: tl.constexpr = 64 if BY_LANES or (PACK == 2 and not IN_WORDS and not INT8) else 32
     first_row = tl.program_id(1).to(tl.int64) * COLUMNS
     jump = out_width - COLUMNS if GATED else 0
     weight_codes = codes + code_offsets(first_row, code_row_stride, jump, N, BY_LANES, WORDS, AT_ONCE)

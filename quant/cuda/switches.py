@@ -2,7 +2,7 @@
 
     LOCALDIFF_CUDA_PLAIN=experts,step     these parts take the plain path; `all` is every part
     LOCALDIFF_CUDA_EXPERTS=a8             activations of the experts in int8 (`a8`) or in their own type (`a16`)
-    LOCALDIFF_CUDA_DENSE=a8               those of the linear layers
+    LOCALDIFF_CUDA_DENSE=a8               those of the linear layers and the head
     LOCALDIFF_CUDA_SOFT=sparse            self-conditioning over probable ids, the exact sum where they are too many
 
 They are for comparisons. `LOCALDIFF_CUDA_PLAIN` also names parts of the program that runs a model on this package

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,8 @@ from quant.cuda.tiles import Activations
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor
 from tests.bench.gpu_clock import REPEATS, clocked
 from tests.bench.gpu_results import Results
+
+Ways: TypeAlias = Mapping[str, Callable[[], Tensor]]
 
 ROWS, TOP_K, EXPERTS, WIDTH, INNER, OUT, VOCAB_SIZE = 256, 8, 128, 2816, 704, 4096, 262_144
 DTYPE = torch.bfloat16
@@ -141,20 +144,26 @@ def dense(results: Results) -> int:
 
 @torch.inference_mode()
 def embedding(results: Results) -> int:
-    """Microseconds of the head and of the soft embedding, and how far apart the two ways' answers are."""
+    """Microseconds of the head and of the soft embedding, and how far from the plain way's answers the others' are."""
     torch.manual_seed(0)
     plain = random_embedding(torch.device("cuda"))
-    fast = CudaEmbedding(plain)
+    fast, rounding = CudaEmbedding(plain), CudaEmbedding(plain, "a8")
     hidden = random_rows(ROWS, WIDTH, torch.device("cuda"))
     probs = fast.logits(hidden).float().softmax(dim=-1).to(fast.dtype)
     print(f"the embedding, {ROWS} rows, {VOCAB_SIZE:,} ids of {WIDTH:,}, median of {REPEATS}:")
-    for what, ways in (
-        ("head", [lambda: plain.logits(hidden), lambda: fast.logits(hidden)]),
-        ("soft embedding", [lambda: plain.mean(probs), lambda: fast.mean(probs)]),
-    ):
-        first, second = (way().float() for way in ways)
-        error = ((first - second).norm() / first.norm()).item()
-        for how, way in zip(("decoded, then multiplied", "from the codes"), ways, strict=True):
+    head: Ways = {
+        "decoded, then multiplied": lambda: plain.logits(hidden),
+        "from the codes": lambda: fast.logits(hidden),
+        "from the codes, activations in int8": lambda: rounding.logits(hidden),
+    }
+    soft: Ways = {
+        "decoded, then multiplied": lambda: plain.mean(probs),
+        "from the codes": lambda: fast.mean(probs),
+    }
+    for what, ways in (("head", head), ("soft embedding", soft)):
+        expected = next(iter(ways.values()))().float()
+        for how, way in ways.items():
             clock("embedding", f"{what}, {how}", way, results)
-        print(f"  {what + ', relative difference':48} {error:9.1e}", flush=True)
+            error = ((way().float() - expected).norm() / expected.norm()).item()
+            print(f"  {'relative difference':48} {error:9.1e}", flush=True)
     return 0

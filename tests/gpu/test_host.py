@@ -179,7 +179,7 @@ def test_activations_are_rounded_where_they_are_asked_to_be(
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "layer-ops")
     engine = Engine.load(directory, device="cuda", dtype="fp32", activations="int8", context_size=CONTEXT)
     layers = engine.model.layers
-    assert {layer.experts.activations for layer in layers} == {"a8"}
+    assert {layer.experts.activations for layer in layers} == {"a8"} == {engine.model.embed_tokens.head.activations}
     assert shown_weights(engine.identity) == "4bit weights, fp32 with int8 activations on cuda:0"
     turn = answered(engine.generate(PROMPT, replace(OPTIONS, max_tokens=8)), queue)
     assert len(turn.drafts) == 3 and len(turn.ids) == 8

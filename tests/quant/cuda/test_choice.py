@@ -144,9 +144,9 @@ def test_activations_are_rounded_where_no_variable_says_otherwise(monkeypatch: p
         assert choice.rounds_activations(network) == bool(kinds)
         return kinds
 
-    assert rounded() == {"experts", "linear layers"}, "and not the embedding, whose logits decide when a block ends"
+    assert rounded() == {"experts", "linear layers", "embedding"}
     monkeypatch.setenv("LOCALDIFF_CUDA_EXPERTS", "a16")
-    assert rounded() == {"linear layers"}
+    assert rounded() == {"linear layers", "embedding"}
     monkeypatch.setenv("LOCALDIFF_CUDA_DENSE", "a16")
     assert rounded() == set()
     monkeypatch.delenv("LOCALDIFF_CUDA_EXPERTS")
@@ -189,7 +189,7 @@ def test_dense_layers_and_embedding_are_replaced(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("LOCALDIFF_CUDA_DENSE", "a8")
     paths = choice.use_cuda_modules(small_subject("4bit").network, CARD).paths
     assert any(path.startswith("linear layers") and path.endswith("w8a8, Triton") for path in paths)
-    assert any(path.startswith("embedding") and "w8a16" in path for path in paths)
+    assert "embedding (1): w8a8, Triton" in paths
 
 
 @pytest.mark.usefixtures("works")

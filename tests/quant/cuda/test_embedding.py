@@ -10,12 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quant.codecs import CODECS
+from quant.codecs.codec import GROUP
 from quant.cuda import embedding as module
+from quant.cuda import tiles
 from quant.cuda.embedding import CudaEmbedding
+from quant.cuda.rows import quantize_groups
 from quant.cuda.tiles import Tile
 from quant.modules import QuantEmbedding, QuantTensor
 from quant.modules.embedding import probabilities
-from tests.gpu.kernels import DEVICE, HALVES, assert_rounded_alike, needs_triton
+from tests.gpu.kernels import DEVICE, HALVES, HAS_CARD, assert_rounded_alike, needs_triton
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 
@@ -59,6 +62,28 @@ def test_the_head_reads_the_embedding_as_it_is_stored() -> None:
     assert torch.equal(fast.lookup(ids), plain.lookup(ids))
     assert fast.weight is plain.weight
     assert (fast.path, fast.soft_path) == ("w8a16, Triton", "soft embedding w8a16, Triton")
+
+
+@pytest.mark.parametrize("kind", ["mma.sync", "wgmma"])
+@pytest.mark.parametrize("count", [5, 70])
+@pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
+def test_with_activations_in_int8_the_head_rounds_nothing_else(
+    dtype: torch.dtype, count: int, kind: tiles.MmaKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not HAS_CARD:
+        monkeypatch.setattr(tiles, "mma_kind", lambda _: kind)
+    plain = plain_embedding(192, dtype)
+    fast = CudaEmbedding(plain, "a8")
+    hidden = torch.randn(count, WIDTH, generator=torch.Generator().manual_seed(6)).to(DEVICE, dtype)
+    rounded = quantize_groups(hidden)
+    expected = (rounded.codes.float() * rounded.scales.repeat_interleave(GROUP, dim=1)) @ plain.weight.decode(
+        torch.float32
+    ).T
+    tolerance = 2e-5 if dtype == torch.float32 else 1e-2
+    torch.testing.assert_close(fast.logits(hidden).float(), expected, atol=tolerance, rtol=tolerance)
+    assert (fast.path, fast.soft_path) == ("w8a8, Triton", "soft embedding w8a16, Triton")
+    probs = random_probs(3, 192, dtype=dtype)
+    assert torch.equal(fast.mean(probs), CudaEmbedding(plain).mean(probs)), "probabilities are not rounded"
 
 
 def test_for_many_rows_the_matrix_is_never_decoded_whole(monkeypatch: pytest.MonkeyPatch) -> None:

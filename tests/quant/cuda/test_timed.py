@@ -52,7 +52,7 @@ def of_linear() -> Callable[[], Tensor]:
 
 
 def of_head() -> Callable[[], Tensor]:
-    weight, x = Weight.as_stored(plain_linear("int8").weight), rows(ROWS, IN)
+    weight, x = Weight.as_stored(plain_linear("int8").weight, "a16"), rows(ROWS, IN)
     return lambda: weight.times(x)
 
 
