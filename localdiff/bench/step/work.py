@@ -2,7 +2,8 @@
 
 Counted from shapes: a matmul of `[N, in]` with `[out, in]` is `2 · N · in · out` operations; weights are read once, in
 the bytes that they are stored in; activations are written once and read once. Self-conditioning is counted in its
-sparse form, and reading the logits as one pass over them. Knows nothing about how anything is computed.
+sparse form unless another number of ids is given, and reading the logits as one pass over them. Knows nothing about how
+anything is computed.
 Shape letters: N rows.
 """
 
@@ -21,7 +22,7 @@ from quant.codecs.codec import stored_bytes
 NORM_PASSES = 7 * 2 + 3 * 3
 """Reads and writes of the residual stream in a layer: seven norms, three sums or products of two."""
 SOFT_ENTRIES = 64
-"""Embeddings that the sparse form of self-conditioning sums per row."""
+"""Ids whose embeddings the sparse form of self-conditioning sums per row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Pass:
         context: positions in the cache.
         experts_hit: share of a layer's experts that get any row.
         is_canvas: whether the rows are a canvas, with head, sampling and self-conditioning; else they are committed.
+        soft_entries: ids that self-conditioning sums per row; the exact form sums the whole vocabulary.
     """
 
     config: ModelConfig
@@ -56,6 +58,7 @@ class Pass:
     context: int
     experts_hit: float = 1.0
     is_canvas: bool = True
+    soft_entries: int = SOFT_ENTRIES
 
     def work(self) -> dict[Place, Work]:
         """The work of the pass, by place."""
@@ -92,10 +95,9 @@ class Pass:
     def _outside(self) -> dict[Part, Work]:
         config = self.config
         logits = self.itemsize * self.rows * config.vocab_size
-        soft = Work(
-            logits + self.itemsize * self.rows * SOFT_ENTRIES * config.hidden_size,
-            2 * self.rows * SOFT_ENTRIES * config.hidden_size,
-        )
+        table = self._stored("embed_tokens.weight", (config.vocab_size, config.hidden_size))
+        summed = self.rows * self.soft_entries * config.hidden_size
+        soft = Work(logits + min(self.itemsize * summed, table), 2 * summed)
         return {
             "head": self._product("embed_tokens.weight", config.vocab_size, config.hidden_size),
             "sampling": Work(2 * logits),

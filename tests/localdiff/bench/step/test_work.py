@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from localdiff.bench.step.random_weights import stored_as
@@ -67,6 +69,16 @@ def test_one_small_layer_by_hand() -> None:
     assert works["experts", 0] == Work(experts, 2 * rows * 2 * 3 * width * inner)
     assert works["router", 0] == Work(2 * 8 * width + 2 * rows * (8 + width), 2 * rows * 8 * width)
     assert works["norms, residuals", 0] == Work(NORM_PASSES * 2 * rows * width)
+
+
+def test_exact_self_conditioning_reads_each_embedding_once() -> None:
+    config = small_config(1)
+    vocab_size, width, rows = config.vocab_size, config.hidden_size, config.canvas_length
+    usual = canvas_pass(config, RECIPES["bf16"], context=4)
+    few, all_ids = (replace(usual, soft_entries=count).work() for count in (1, vocab_size))
+    name = ("self-conditioning", None)
+    assert all_ids[name].operations - few[name].operations == 2 * rows * (vocab_size - 1) * width
+    assert all_ids[name].nbytes - few[name].nbytes == 2 * (vocab_size - rows) * width
 
 
 def test_a_sliding_layer_sees_its_window() -> None:
