@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,22 +11,10 @@ import torch
 
 from localdiff.conversation import Conversation
 from localdiff.engine import Engine
+from localdiff.engine.arguments import check_noise, device_of
 from localdiff.errors import UsageError, WeightsError
 from localdiff.model_reference import DEMO_DIRECTORY
 from tests.models import tiny
-
-
-class Incomplete:
-    """A source of canvases and samples that is not told where a step begins."""
-
-    def at(self, block: int, step: int) -> None:
-        """Nothing."""
-
-    def canvas(self, length: int, vocab_size: int) -> torch.Tensor:
-        return torch.zeros(length, dtype=torch.int64)
-
-    def sample(self, probs: torch.Tensor, first_row: int) -> torch.Tensor:
-        return probs.argmax(dim=-1)
 
 
 @pytest.mark.parametrize(
@@ -43,10 +32,24 @@ def test_an_argument_of_another_kind_is_refused(tmp_path: Path, given: dict[str,
         list(Conversation(engine).answer([{"role": "user", "content": "hi"}], **given))
 
 
-@pytest.mark.parametrize(("noise", "kind"), [(Incomplete(), "Incomplete"), (5, "int")])
-def test_a_source_of_noise_that_is_none_is_refused(tmp_path: Path, noise: Any, kind: str) -> None:
-    with pytest.raises(UsageError, match=rf"`noise` is a source such as `SeededNoise\(1\)`, not an? `{kind}`"):
-        list(tiny.engine(tmp_path).generate("hi", noise=noise))
+NOISE = {"whole_canvas": False, "at": print, "canvas": print, "start_step": print, "sample": print}
+
+
+@pytest.mark.parametrize("lacking", NOISE)
+def test_a_source_of_noise_that_lacks_a_part_is_refused(lacking: str) -> None:
+    check_noise(SimpleNamespace(**NOISE))
+    with pytest.raises(UsageError, match="`noise` is a source such as .*, not a `SimpleNamespace`"):
+        check_noise(SimpleNamespace(**{name: part for name, part in NOISE.items() if name != lacking}))
+
+
+def test_a_source_of_noise_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"`noise` is a source such as `SeededNoise\(1\)`, not an `int`"):
+        list(tiny.engine(tmp_path).generate("hi", noise=5))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "text"), [("cuda", "cuda"), ("cuda:1", "cuda:1"), ("cpu", "cpu"), ("mps:0", "mps")])
+def test_a_device_of_torch_is_the_one_of_its_name(name: str, text: str) -> None:
+    assert device_of(torch.device(name)) == text
 
 
 def test_a_prefix_cache_of_another_engine_is_refused(tmp_path: Path) -> None:
