@@ -125,19 +125,21 @@ def events(steps: Sequence[Step]) -> list[DenoiseStep]:
 
 
 def test_steps_count_from_one_and_the_last_one_says_that_it_converged() -> None:
-    steps, model = denoise([unsure(OTHER), unsure(ONE), sure(ONE), sure(ONE)])
+    steps, model = denoise([unsure(OTHER), unsure(OTHER), sure(ONE), sure(ONE), sure(ONE)])
     assert [(step.event.block, step.event.step, step.converged) for step in steps] == [
         (3, 1, False),
         (3, 2, False),
-        (3, 3, True),
+        (3, 3, False),
+        (3, 4, True),
     ]
     assert [(event.stable, event.confident) for event in events(steps)] == [
         (False, False),
-        (False, False),
+        (True, False),
+        (False, True),
         (True, True),
     ]
     assert events(steps)[-1].argmax_ids == tuple(ONE)
-    assert len(model.seen) == 3
+    assert len(model.seen) == 4
 
 
 def test_the_steps_run_out_without_convergence() -> None:
