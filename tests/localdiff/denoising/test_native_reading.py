@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
@@ -42,8 +42,13 @@ def logits_of(rows: int = 40, dtype: torch.dtype = torch.float32) -> Tensor:
 @pytest.mark.parametrize("softcap", [30.0, None])
 @pytest.mark.parametrize("record_top_k", [0, 3])
 def test_a_step_is_read_as_by_torch(
-    reader: ReadLogits, noise: type[SeededNoise] | None, softcap: float | None, record_top_k: int
+    monkeypatch: pytest.MonkeyPatch,
+    reader: ReadLogits,
+    noise: type[SeededNoise] | None,
+    softcap: float | None,
+    record_top_k: int,
 ) -> None:
+    monkeypatch.setattr("localdiff.denoising.native_reading.read_logits", None)
     results = []
     for read in (reader, read_logits):
         logits = logits_of()
@@ -71,12 +76,28 @@ def test_no_more_alternatives_than_ids(reader: ReadLogits) -> None:
     assert found.top is not None and found.top.ids.shape == (40, VOCAB)
 
 
+class MostProbable:
+    """A source of a program's own, which has no numbers that the kernel could take."""
+
+    whole_canvas = False
+
+    def at(self, block: int, step: int) -> None: ...
+
+    def start_step(self, length: int) -> None: ...
+
+    def canvas(self, length: int, vocab_size: int) -> Tensor:
+        raise NotImplementedError
+
+    def sample(self, probs: Tensor, first_row: int) -> Tensor:
+        return probs.argmax(dim=-1)
+
+
 @needs_native
-def test_noise_that_needs_probabilities_is_drawn_by_torch(reader: ReadLogits) -> None:
-    noises = (ReferenceNoise(3, device=CPU, dtype=torch.float32) for _ in range(2))
+@pytest.mark.parametrize("noise_of", [lambda: ReferenceNoise(3, device=CPU, dtype=torch.float32), MostProbable])
+def test_noise_that_needs_probabilities_is_drawn_by_torch(reader: ReadLogits, noise_of: Callable[[], Noise]) -> None:
     drawn = [
-        read(logits_of(), softcap=30.0, temperature=0.8, noise=noise, record_top_k=2)
-        for read, noise in zip((reader, read_logits), noises, strict=True)
+        read(logits_of(), softcap=30.0, temperature=0.8, noise=noise_of(), record_top_k=2)
+        for read in (reader, read_logits)
     ]
     assert torch.equal(drawn[0].sampled, drawn[1].sampled)
     assert drawn[0].top is not None and drawn[1].top is not None
