@@ -169,6 +169,8 @@ def test_a_whole_number_of_more_digits_than_torch_takes_is_a_float() -> None:
 def test_temperatures_reach_the_ends_of_their_range() -> None:
     settings = SamplerSettings(t_min=MIN_TEMPERATURE, t_max=MAX_TEMPERATURE)
     assert temperature_at(1, settings) == pytest.approx(1e6)
+    coldest = SamplerSettings().override(GenerateOptions(temperature=MIN_TEMPERATURE))
+    assert temperature_at(48, coldest) == pytest.approx(1e-6)
 
 
 def test_a_schedule_may_cool_towards_zero_if_its_last_step_is_warm_enough() -> None:
