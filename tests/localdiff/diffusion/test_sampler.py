@@ -133,6 +133,7 @@ def test_an_option_that_contradicts_the_model_is_refused() -> None:
         ({"max_denoising_steps": 48.0}, "max_denoising_steps=48.0 must be a whole number"),
         ({"stability_threshold": True}, "stability_threshold=True must be a whole number"),
         ({"t_min": "0.4"}, "t_min='0.4' must be a finite number"),
+        ({"t_max": True}, "t_max=True must be a finite number"),
         ({"t_max": float("inf")}, "t_max=inf must be a finite number"),
         ({"sampler_config": {"entropy_bound": float("nan")}}, "entropy_bound=nan must be a finite number"),
         (
