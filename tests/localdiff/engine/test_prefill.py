@@ -182,6 +182,17 @@ def test_given_up_before_the_first_step_nothing_is_lost(tmp_path: Path, events: 
     assert prefix_cache.start_run(PROMPT, prefix_cache.kv_cache.capacity) == held
 
 
+@pytest.mark.parametrize("how", FUSED, ids=str)
+def test_given_up_behind_the_first_step_the_whole_prompt_is_held(tmp_path: Path, how: Any) -> None:
+    made = engine(tmp_path, **how)
+    prefix_cache = made.new_prefix_cache()
+    run = made.generate(PROMPT, OPTIONS, prefix_cache=prefix_cache)
+    while not (isinstance(event := next(run), Prefilled) and event.done == event.total):
+        pass
+    run.close()
+    assert prefix_cache.ids == tuple(PROMPT)
+
+
 def test_a_first_step_that_breaks_off_leaves_nothing_that_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
