@@ -24,7 +24,7 @@ class Draft:
     """The last draft of a block, after how many steps and seconds, and why it is the last.
 
     Attributes:
-        ids: one per position of the canvas; none if the block was cancelled.
+        ids: one per position of the canvas.
     """
 
     ids: tuple[int, ...] = ()
@@ -83,7 +83,7 @@ def draft_block(
         if step.converged:
             draft.reason = "converged"
         elif cancel.is_set() and draft.steps < run.settings.max_steps:
-            draft.ids, draft.reason = (), "cancelled"
+            draft.reason = "cancelled"
             steps.close()  # a denoiser serves one block at a time, and events follow
     draft.seconds = time.perf_counter() - began
     return draft
