@@ -190,7 +190,8 @@ def test_a_setting_that_is_not_known_is_named(tmp_path: Path, caplog: pytest.Log
     directory = shutil.copytree(DEMO_DIRECTORY, tmp_path / "copy")
     file = directory / "generation_config.json"
     known = json.loads(file.read_text())
-    file.write_text(json.dumps(known | {"temperature": 0.7, "top_k": None, "num_denoising_steps": 12}))
+    unknown = {"temperature": 0.7, "top_k": None, "_from_model_config": True, "num_denoising_steps": 12}
+    file.write_text(json.dumps(known | unknown))
     assert Engine.load(directory, device="cpu").settings == SamplerSettings.from_config(known)
     words = "generation_config.json has settings that localdiff does not know and ignores: "
     assert words + "`temperature`, `num_denoising_steps`" in caplog.messages
