@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -111,6 +112,8 @@ def test_it_is_told_when_it_was_read(tmp_path: Path, how: Any) -> None:
     read = [event for event in events if isinstance(event, Prefilled)]
     assert [event.done for event in read] == [4, 8, 12, 16, 19]
     assert all(event.total == 19 for event in read)
+    seconds = [0.0, *(event.seconds for event in read)]
+    assert all(before < after for before, after in itertools.pairwise(seconds))
     at = events.index(read[-1])
     started = events[at + 1]
     assert isinstance(started, BlockStarted) and started.block == 1 and isinstance(events[at + 2], DenoiseStep)
@@ -166,6 +169,19 @@ def test_a_fork_at_the_end_of_the_prompt_is_kept(tmp_path: Path, monkeypatch: py
     assert read[-1].done == read[-1].total == len(PROMPT) + 1
     assert {event.cached_tokens for event in read} == {len(PROMPT)}
     assert seen[0] == (1, tiny.CANVAS)
+
+
+def test_a_fork_in_what_is_left_of_the_prompt_costs_a_pass_and_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = engine(tmp_path, fuses_commits=True)
+    prefix_cache = made.new_prefix_cache()
+    prefix_cache.fork = len(PROMPT) - 2
+    seen = passes(monkeypatch)
+    list(made.generate(PROMPT, OPTIONS, prefix_cache=prefix_cache))
+    assert seen[4:6] == [(1, 0), (2, tiny.CANVAS)]
+    next(made.generate([*PROMPT[:-2], 11], OPTIONS, prefix_cache=prefix_cache))
+    assert prefix_cache.ids == tuple(PROMPT[:-2])
 
 
 @pytest.mark.parametrize("events", [1, 3])
