@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -125,6 +127,21 @@ def test_another_room_means_reading_again(capacity: int) -> None:
     assert prefix_cache.start_run([9] * 10, capacity) == 0
     assert prefix_cache.kv_cache.capacity == capacity
     assert prefix_cache.ids == ()
+
+
+def test_the_old_room_is_freed_before_there_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both might not fit the device."""
+    prefix_cache = new_prefix_cache()
+    prefix_cache.start_run([9] * 10, 16)
+    old = weakref.ref(prefix_cache.kv_cache)
+
+    def made(*args: Any) -> KVCache:
+        assert old() is None
+        return KVCache(*args)
+
+    monkeypatch.setattr("localdiff.engine.prefix_cache.KVCache", made)
+    prefix_cache.start_run([9] * 10, 17)
+    assert prefix_cache.kv_cache.capacity == 17
 
 
 def test_a_rewind_that_breaks_off_leaves_nothing_to_build_on(monkeypatch: pytest.MonkeyPatch) -> None:
