@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -121,14 +122,11 @@ def place(demand: Demand, budgets: Sequence[Budget], *, may_offload: bool, host_
         ResourceError: it does not fit, with the numbers.
     """
     placement = streamed_if_it_fits(demand, _place(demand, budgets, may_offload=may_offload), host_free)
-    if placement.residence != "spread" or not placement.offloaded:
-        return placement
     try:
         alone = streamed_if_it_fits(demand, _place(demand, budgets[:1], may_offload=may_offload), host_free)
-    except ResourceError:  # of the keys and values of all layers
+    except ResourceError:  # the layers, or the keys and values of them all, do not fit the first
         return placement
-    is_faster = _copy_seconds(demand, alone) <= _copy_seconds(demand, placement)
-    return alone if alone.streamed and is_faster else placement
+    return min(alone, placement, key=partial(_copy_seconds, demand))  # the former of equals
 
 
 def place_in_best_order(
@@ -165,7 +163,7 @@ def _place(demand: Demand, budgets: Sequence[Budget], *, may_offload: bool) -> P
         if main.holds(_on_main(demand, head, len(head))):
             return Placement(main=main.device, layers=(main.device,) * len(head) + last)
     head = demand.layers[: len(demand.layers) - len(last)]
-    for resident in range(len(head), -1, -1) if may_offload else (len(head),):
+    for resident in range(len(head) - 1, -1, -1) if may_offload else ():
         if main.holds(_on_main(demand, head, resident)):
             return Placement(
                 main=main.device,

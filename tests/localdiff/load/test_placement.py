@@ -72,6 +72,13 @@ def test_three_cards() -> None:
     assert placement == Placement(main=CARD, layers=(CARD, SECOND, THIRD, THIRD))
 
 
+def test_all_layers_go_to_a_second_card_that_has_the_room() -> None:
+    given_ = budgets(27, 51)
+    placement = place(FOUR, given_, may_offload=False)
+    assert placement == Placement(main=CARD, layers=(SECOND,) * 4)
+    assert "it is spread over 2 devices" in str(cost(FOUR, given_, placement, None))
+
+
 def test_one_byte_too_little_leaves_a_layer_outside() -> None:
     placement = place(FOUR, [Budget(device=CARD, nbytes=71 * MB - 1)], may_offload=True)
     assert placement.layers == (CARD,) * 4
@@ -121,6 +128,7 @@ def test_what_fits_in_no_order_is_refused_with_the_first_one_s_numbers() -> None
     ("layers", "sizes", "host_free", "streamed_layers"),
     [
         pytest.param(4, (41, 18), 50, 4, id="4 at twice the rate, not 3 of files"),
+        pytest.param(4, (41, 29), 50, 4, id="4 at twice the rate, as long as 2 of files"),
         pytest.param(4, (41, 18), 49, 0, id="no room in host memory"),
         pytest.param(4, (40, 18), 50, 0, id="no room for the keys and values of all layers"),
         pytest.param(6, (43, 51), 75, 0, id="2 of files, not 6 at twice the rate"),
@@ -149,6 +157,9 @@ def test_refused_with_the_numbers() -> None:
         "2 MB slack), and `cuda:0` has 60 MB for it"
     )
     assert "`--max-memory 60MB`" in (caught.value.hint or "")
+    with pytest.raises(ResourceError) as caught:
+        place(demand(5_000, 5_000), budgets(5_990), may_offload=False)
+    assert "`--max-memory 5.9GB`" in (caught.value.hint or "")
 
 
 def test_refused_although_everything_may_lie_outside() -> None:
@@ -156,6 +167,8 @@ def test_refused_although_everything_may_lie_outside() -> None:
         place(FOUR, budgets(40), may_offload=True)
     assert "`--context`" in (caught.value.hint or "")
     assert str(caught.value.hint).endswith("; `--device cpu` does without it"), "on a GPU of a laptop, say"
+    with pytest.raises(ResourceError, match="it needs 40 MB there"):  # without the keys of the layer on the other one
+        place(FOUR, budgets(39, 18), may_offload=True)
 
 
 def test_refused_without_a_way_out() -> None:
@@ -228,6 +241,15 @@ def test_the_cost_on_a_cpu() -> None:
     sentence = cost(FOUR, [Budget(device=CPU, nbytes=60 * MB)], placement, 1)
     assert sentence is not None
     assert sentence.endswith("1 of 4 layers (10 MB) are read from their files again in every pass")
+
+
+def test_the_cost_on_a_gpu_of_a_mac() -> None:
+    mac = torch.device("mps")
+    sentence = cost(
+        FOUR, [Budget(device=mac, nbytes=60 * MB)], Placement(main=mac, layers=(mac,) * 4, offloaded=(3,)), 0
+    )
+    assert sentence is not None
+    assert sentence.endswith("only 0 bytes of it is free, so the rest is read from the disk every time")
 
 
 def test_the_cost_of_a_spread_is_told() -> None:
