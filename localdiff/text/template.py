@@ -199,8 +199,7 @@ def _read_text(path: Path) -> str:
         data = read_small(path)
         if len(data) > MAX_FILE_BYTES:
             raise WeightsError(f"`{path}` is no chat template: it has {len(data):,} bytes", hint="fetch it again")
-        # As text mode reads it: a file saved on Windows renders the same prompt.
-        return data.decode("utf-8").replace("\r\n", "\n")
+        return data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise WeightsError(f"`{path}` cannot be read: {one_line(error)}", hint="fetch it again") from error
 

@@ -68,6 +68,11 @@ def test_tokens_of_the_model_alone_are_the_variables_that_transformers_makes_of_
     assert render(tmp_path, source) == expected == "<bos><|image|><|think|>"
 
 
+def test_tokens_of_the_model_alone_may_be_a_list_without_names(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"extra_special_tokens": ["<|think|>"]}))
+    assert render(tmp_path, BASIC) == "<bos>user:Hi;"
+
+
 def test_reasoning_goes_by_both_names_as_in_transformers(tmp_path: Path) -> None:
     source = "{% for m in messages %}{{ m.reasoning_content }};{% endfor %}"
     turns = [USER, {**USER, "reasoning": "a"}, {**USER, "reasoning": "a", "reasoning_content": "b"}]
