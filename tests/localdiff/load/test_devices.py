@@ -51,6 +51,11 @@ def test_free_memory_of_the_cpu_is_known_on_linux() -> None:
     assert 1e6 < free < 1e14
 
 
+def test_free_memory_of_the_cpu_is_what_is_left_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "host_memory", lambda: (10_000, 7_000))
+    assert devices.free_bytes(CPU) == 7_000
+
+
 def test_free_memory_of_other_devices_is_unknown() -> None:
     assert devices.free_bytes(torch.device("mps")) is None
 
@@ -99,6 +104,14 @@ def test_layers_are_streamed_from_no_memory_that_the_gpu_takes(
     free = 2 * needed if is_limited else needed - 1
     plan = plan_memory(weights, card, torch.bfloat16, context=64, max_memory=limit, may_offload=True)
     assert plan.placement.residence == residence
+
+
+def test_a_gpu_that_shares_the_memory_of_the_machine_may_take_more_than_is_free_of_it(
+    weights: StoredWeights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_plan, "free_bytes", lambda device: 10**9 if device == CPU else 10**12)
+    monkeypatch.setattr(memory_plan, "shares_host_memory", lambda device: True)
+    assert plan_memory(weights, torch.device("cuda", 0), torch.bfloat16, context=64).host_free == 0
 
 
 @pytest.mark.parametrize(

@@ -256,6 +256,16 @@ def test_weights_that_do_not_fit_the_device(written: Path, monkeypatch: pytest.M
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(("free", "limit"), [(10**9, 500_000), (500_000, 10**9)], ids=["a limit", "more than is free"])
+def test_every_device_gives_what_is_free_there_up_to_the_limit(
+    written: Path, monkeypatch: pytest.MonkeyPatch, free: int, limit: int
+) -> None:
+    monkeypatch.setattr(memory_plan, "free_bytes", lambda device: free if device.type == "cuda" else None)
+    first, second = torch.device("cuda", 0), torch.device("cuda", 1)
+    with pytest.raises(ResourceError, match="`cuda:0` has 500 KB for it"):
+        plan_memory(open_weights(written), first, torch.bfloat16, further=(second,), context=64, max_memory=limit)
+
+
 @pytest.mark.parametrize("free", [10**9, 500_000], ids=["fits", "does not fit"])
 def test_further_devices_are_asked_for_their_memory_only_where_the_first_is_too_small(
     written: Path, monkeypatch: pytest.MonkeyPatch, free: int

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 import torch
 
@@ -14,6 +17,22 @@ def test_without_a_gpu_there_is_nothing_to_give_back(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: given_back.append("GPU"))
     release_cached_memory()
     assert not given_back
+
+
+def test_a_model_that_only_refers_to_itself_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one of which a layer is told to compute through a method of another object that knows the layer."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    network = torch.nn.Linear(1, 1)
+    network.forward = network.forward  # type: ignore[method-assign]
+    gone = weakref.ref(network)
+    gc.disable()
+    try:
+        del network
+        assert gone() is not None
+        release_cached_memory()
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("has_public_function", [True, False])
