@@ -92,11 +92,18 @@ def test_the_licences_of_known_weights_need_no_network(from_hub: Origin) -> None
     assert license_of(replace(from_hub, license=None)) is None
 
 
+def test_the_card_of_the_demo_model(origin: Origin) -> None:
+    files = write(replace(origin, model="demo"))
+    assert head(files["README.md"])["license"] == "apache-2.0" and "LICENSE" in files
+    assert 'localdiff run -m DIRECTORY_OR_HUB_ID "Spell the word canvas."' in files["README.md"]
+
+
 def test_the_notice_names_every_rule_and_every_file(from_hub: Origin) -> None:
     notice = write(replace(from_hub, small_files=("config.json", "tokenizer.json")))["CHANGES.md"]
     plan: Plan = make_plan(RECIPES["4bit"], from_hub.files)
     for rule in plan.recipe.rules:
         assert f"| `{rule.pattern}` |" in notice
+    assert "| `model.encoder.vision_tower.*` | left out |" in notice
     assert "byte for byte: `config.json`, `tokenizer.json`." in notice
     assert "changed by localdiff 9" in notice
 

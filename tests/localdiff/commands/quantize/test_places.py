@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from localdiff.model_store import find
+from localdiff.quantizing.request import QuantizeRequest
 from tests.checkpoints.quantized import tree
 from tests.screens.processes import Cli
 
@@ -96,6 +97,10 @@ def test_a_folder_that_is_only_passed_through_is_not_made(cli: Cli, source: Path
     assert (made.code, made.stdout) == (0, f"{here / 'x'}\n"), made.stderr
     assert [path.name for path in here.iterdir()] == ["x"]
     assert not (tmp_path / "new").exists()
+
+
+def test_a_path_in_the_home_that_no_shell_has_expanded() -> None:
+    assert QuantizeRequest(output=Path("~/x")).target == Path.home() / "x"
 
 
 def test_a_home_that_nobody_has(cli: Cli, source: Path) -> None:
