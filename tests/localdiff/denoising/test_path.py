@@ -18,9 +18,9 @@ from tests.models import tiny
 CPU, CARD = torch.device("cpu"), torch.device("cuda", 0)
 
 
-def test_on_a_cpu_nothing_changes_by_itself() -> None:
-    denoiser = Denoiser.for_device(tiny.model(), CPU)
-    assert str(denoiser.path) == "dynamic step"
+@pytest.mark.parametrize("device", ["cpu", "mps"])
+def test_without_an_nvidia_gpu_nothing_changes_by_itself(device: str) -> None:
+    assert str(StepPath.for_device(tiny.model(), torch.device(device))) == "dynamic step"
 
 
 @pytest.fixture
@@ -56,8 +56,9 @@ def test_of_a_model_that_attends_through_torch_no_step_is_static(model: Diffusio
         Denoiser(model, replace(path, static=True))
 
 
-def test_experts_that_ask_the_host_cannot_be_captured(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Experts, "can_be_captured", False)
+def test_experts_that_ask_the_host_cannot_be_captured(model: DiffusionGemma) -> None:
+    """Though they are those of a single layer."""
+    model.layers[1].experts.can_be_captured = False
     assert str(StepPath.for_device(model, CARD)) == "static step, logits in Triton, commit fused"
 
 
@@ -77,6 +78,9 @@ def test_self_conditioning_is_sparse_over_int8_alone(model: DiffusionGemma, monk
     quantized = small_subject("4bit").network
     quantized.attends_through_triton = True
     assert StepPath.for_device(quantized, CARD).sparse
+    with monkeypatch.context() as patch:
+        patch.delenv("LOCALDIFF_CUDA_SOFT")
+        assert not StepPath.for_device(quantized, CARD).sparse, "only where it was asked for"
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "step")
     assert not StepPath.for_device(quantized, CARD).sparse
 
