@@ -182,14 +182,20 @@ def test_open_model_says_so(
 
 
 @pytest.mark.parametrize(
-    ("device", "max_memory", "may_offload"),
-    [("auto", None, True), ("cuda", None, False), ("cuda", 10**9, True)],
+    ("device", "where", "max_memory", "may_offload"),
+    [
+        ("auto", "cuda:0", None, True),
+        ("auto", "cpu", None, False),
+        ("cuda", "cuda:0", None, False),
+        ("cuda", "cuda:0", 10**9, True),
+    ],
 )
 def test_layers_stay_in_host_memory_only_where_nobody_named_a_device_or_a_limit_was_given(
     weights: StoredWeights,
     monkeypatch: pytest.MonkeyPatch,
     gpus: Callable[[int], None],
     device: str,
+    where: str,
     max_memory: int | None,
     may_offload: bool,
 ) -> None:
@@ -199,12 +205,18 @@ def test_layers_stay_in_host_memory_only_where_nobody_named_a_device_or_a_limit_
         asked.update(given)
         raise ResourceError("stopped", "")
 
-    gpus(1)
+    gpus(2)
     monkeypatch.setattr(opening, "plan_memory", plan)
-    monkeypatch.setattr(opening, "resolve_device", lambda _: torch.device("cuda:0"))
+    monkeypatch.setattr(opening, "resolve_device", lambda _: torch.device(where))
     with pytest.raises(ResourceError, match="stopped"):
-        Engine.load(weights.checkpoint.directory, device=device, offline=True, max_memory=max_memory)
-    assert asked["may_offload"] == may_offload
+        Engine.load(weights.checkpoint.directory, device=device, offline=True, max_memory=max_memory, context_size=77)
+    assert asked == {
+        "further": further_devices(device),
+        "context": 77,
+        "max_memory": max_memory,
+        "may_offload": may_offload,
+        "adapter": None,
+    }
 
 
 def test_text_parameters_leave_vision_out(weights: StoredWeights) -> None:
