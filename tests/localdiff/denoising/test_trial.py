@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import signal
+import sys
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -254,6 +256,20 @@ def test_one_wrong_module_among_right_ones_is_told_of() -> None:
     assert tried == ["dense"]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no masks of signals")
+def test_ctrl_c_does_not_reach_processes_that_compile_what_is_compared() -> None:
+    blocked: list[bool] = []
+
+    def compile_kernel() -> float:
+        blocked.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+        return 0.0
+
+    module: Any = SimpleNamespace(name="dense", check=compile_kernel)
+    denoiser: Any = SimpleNamespace(parity=lambda: {"norm": compile_kernel()})
+    compare_kernels(denoiser, [module])
+    assert blocked == [True, True]
+
+
 class Failing:
     """A denoiser whose steps end in an error."""
 
@@ -307,12 +323,13 @@ def test_of_a_model_on_several_gpus_each_must_compute_on(monkeypatch: pytest.Mon
 
 
 def test_tiles_that_were_timed_on_a_further_gpu_may_be_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    card, other = torch.device("cuda", 0), torch.device("cuda", 1)
+    card, other, counts = torch.device("cuda", 0), torch.device("cuda", 1), list[int]()
     monkeypatch.setattr(timed, "_timed", {})
     timed.use_timed(other, {PRODUCT: Tile(32, 64, 4)})
 
     def check() -> float:
-        if timed.timed_count(other):
+        counts.append(timed.timed_count(other))
+        if counts[-1]:
             raise RuntimeError("out of resource: shared memory")
         return 0.0
 
@@ -320,4 +337,4 @@ def test_tiles_that_were_timed_on_a_further_gpu_may_be_what_fails(monkeypatch: p
     expectation: Any = SimpleNamespace(name="experts", device=other, check=check)
     denoiser: Any = SimpleNamespace(path=StepPath(), has_kernels=False, parity=dict)
     assert try_kernels(denoiser, card, expectations=[expectation])
-    assert why_unsupported(card) is None and timed.timed_count(other) == 0
+    assert why_unsupported(card) is None and counts == [1, 0]
