@@ -38,6 +38,7 @@ def test_without_a_tokenizer_it_says_what_is_missing_before_the_result_can_be_ru
         ("tokenizer.json", ("{", ""), "is not a tokenizer that can be read"),
         ("generation_config.json", ("{", ""), "cannot be read as JSON"),
         ("generation_config.json", ("eos_token_id", "eos"), "generation_config.json lacks `eos_token_id`"),
+        ("generation_config.json", ("{", '{"t_min": -1, '), "generation_config.json: t_min=-1 must be >= 0"),
         ("chat_template.jinja", ("{% endfor", "{% end"), "cannot be used: line 1"),
         ("chat_template.jinja", ("{% for", "{{ 1 / 0 }}{% for"), "fails on this conversation"),
         ("chat_template.jinja", ("{% for", "{{ raise_exception('no') }}{% for"), "refuses the conversation: no"),
