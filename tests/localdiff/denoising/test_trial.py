@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import signal
 import sys
+import weakref
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -143,6 +144,32 @@ def test_on_another_gpu_that_the_model_is_loaded_to_again_kernels_are_tried_too(
     assert mains == [CPU, other, *[other] * fails_there]
     assert engine.denoiser.path.static is not fails_there
     assert caplog.messages == [LOADED_AGAIN] * (1 + fails_there)
+
+
+def test_a_model_is_gone_before_it_is_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU may have no room for two."""
+    networks, released = list[weakref.ref[DiffusionGemma]](), list[bool]()
+    load_model, release = opening.load_model, opening.release_cached_memory
+
+    def loaded(*arguments: Any, **options: Any) -> LoadedModel:
+        assert not any(network() for network in networks)
+        made = load_model(*arguments, **options)
+        networks.append(weakref.ref(made.network))
+        return made
+
+    def releasing() -> None:
+        release()
+        released.append(networks[0]() is None)
+
+    monkeypatch.setattr(opening, "load_model", loaded)
+
+    def run(*_: object) -> NoReturn:
+        raise RuntimeError("out of resource: shared memory")
+
+    monkeypatch.setattr(opening, "release_cached_memory", releasing)
+    monkeypatch.setattr(Program, "run", run)
+    load()
+    assert len(networks) == 2 and released == [True]
 
 
 def with_nan(monkeypatch: pytest.MonkeyPatch) -> None:
