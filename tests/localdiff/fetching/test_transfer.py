@@ -8,6 +8,7 @@ from localdiff.errors import WeightsError
 from localdiff.fetching.source import find_source
 from localdiff.fetching.transfer import transfer
 from localdiff.hub import repository
+from localdiff.hub.downloads import Downloads
 from localdiff.hub.listing import look_up
 from localdiff.load_progress import tell_nobody
 from localdiff.model_reference import DEMO_DIRECTORY
@@ -32,6 +33,21 @@ def test_the_share_grows_to_one(use_hub: UseHub, sizes: dict[str, int]) -> None:
     shares = [share for _, share in told]
     assert shares == sorted(shares) and shares[-1] == 1.0
     assert len(shares) > 1, "while it is waited for, too"
+
+
+def test_what_the_client_reports_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Reporting(Downloads):
+        def _work(self) -> None:
+            while (name := self._next()) is not None:
+                self._observer.on_note(f"the connection broke off at {name}")
+                self._fetches[name].done.set()
+
+    monkeypatch.setattr("localdiff.fetching.transfer.Downloads", Reporting)
+    model = repository.Repository(name="owner/model", revision="main", commit=COMMIT, files={})
+    transfer(model, dict.fromkeys(FILES, 1), tell_nobody)
+    assert caplog.messages == [f"the connection broke off at {name}" for name in FILES]
 
 
 def test_what_does_not_hash_to_what_was_published_is_not_kept(use_hub: UseHub) -> None:

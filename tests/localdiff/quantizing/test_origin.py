@@ -120,7 +120,12 @@ def test_a_damaged_header_in_the_cache_says_what_to_delete(directory: Path, use_
     with hub(small=repository(directory)) as server:
         use_hub(server)
         stored = Path(hf_hub_download("owner/small", FILES[0])).resolve()
-        stored.write_bytes(bytes(stored.stat().st_size))  # as a machine that lost its power may leave it
+        content = stored.read_bytes()
+        stored.write_bytes(content.replace(b'"BF16"', b'"X128"', 1))
+        with pytest.raises(SourceError, match="has the type X128, which localdiff does not read") as caught:
+            find_origin("owner/small", RECIPE)
+        assert "delete" not in (caught.value.hint or ""), "what was published has it, too"
+        stored.write_bytes(bytes(len(content)))  # as a machine that lost its power may leave it
         with pytest.raises(SourceError, match="is not a safetensors file") as caught:
             find_origin("owner/small", RECIPE)
     assert caught.value.hint == f"delete `{stored}`, then run the same command again"
