@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -186,14 +186,20 @@ def test_a_template_that_fails_is_not_blamed_alone_for_an_unusual_message(tmp_pa
     )
 
 
+def test_a_key_without_a_value_is_absent(tmp_path: Path) -> None:
+    source = "{{ messages[0].content }}{% if messages[0].tool_calls is defined %}{{ 1 / 0 }}{% endif %}"
+    assert render(tmp_path, source, {**USER, "tool_calls": None}) == "Hi"
+
+
 def test_a_template_may_refuse_a_conversation(tmp_path: Path) -> None:
     source = "{{ raise_exception('Roles must\\n alternate,\x1b user first.') }}"
     with pytest.raises(UsageError, match="(?m)refuses the conversation: Roles must alternate, user first$") as refused:
         render(tmp_path, source)
     assert refused.value.hint == f"`{tmp_path / 'chat_template.jinja'}` decides what the model is asked"
-    with pytest.raises(UsageError) as refused:
-        render(tmp_path, source, {"role": "system", "content": "Be terse."}, USER)
-    assert str(refused.value.hint).endswith("; it may take no system prompt: leave that out")
+    for role in ("system", "developer"):
+        with pytest.raises(UsageError) as refused:
+            render(tmp_path, source, {"role": role, "content": "Be terse."}, USER)
+        assert str(refused.value.hint).endswith("; it may take no system prompt: leave that out")
 
 
 def test_a_failure_does_not_spoil_the_next_rendering(tmp_path: Path) -> None:
@@ -210,6 +216,18 @@ class Role(StrEnum):
         return "called"
 
 
+class Count(IntEnum):
+    ONE = 1
+
+    def method(self) -> str:
+        return "called"
+
+
+class Ratio(float):
+    def method(self) -> str:
+        return "called"
+
+
 def nested(depth: int) -> Any:
     value: Any = "x"
     for level in range(depth):
@@ -220,8 +238,9 @@ def nested(depth: int) -> Any:
 def test_subclasses_of_plain_types_are_plain(tmp_path: Path) -> None:
     assert render(tmp_path, BASIC, {"role": Role.USER, "content": "Hi"}) == "<bos>user:Hi;"
     assert render(tmp_path, BASIC, {"role": "user", "content": ("a", "b")}) == "<bos>user:['a', 'b'];"
-    with pytest.raises(WeightsError, match="has no attribute 'method'"):
-        render(tmp_path, "{{ messages[0].role.method() }}", {"role": Role.USER, "content": "Hi"})
+    for value in ([Role.USER], [Count.ONE], [Ratio(1)], {Role.USER: 1}):
+        with pytest.raises(WeightsError, match="has no attribute 'method'"):
+            render(tmp_path, "{{ (messages[0].n | list)[0].method() }}", {**USER, "n": value})
 
 
 def test_a_message_may_be_nested_as_deep_as_is_said(tmp_path: Path) -> None:
