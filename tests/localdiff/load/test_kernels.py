@@ -38,6 +38,25 @@ def test_where_layers_are_decides_what_a_card_can_do(where: Residence, found: tu
     assert taken(residence=where) == found
 
 
+def test_a_cpu_computes_attention_in_c_where_all_weights_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read from files is computed as a whole on the plain path. How large a model is says its largest layer."""
+    network, asked = tiny.model(), []
+    monkeypatch.setattr(kernels, "native_attention", lambda sizes, weights: asked.append((sizes, weights)) or "C")
+    kernels.take_kernels(network, CPU, "from files")
+    assert network.attention_kernel is None and not asked
+    kernels.take_kernels(network, CPU)
+    assert network.attention_kernel == "C"
+    queries = [layer.self_attn.q_proj.weight.numel() for layer in network.layers]
+    assert asked == [({layer.head_dim for layer in network.config.layers}, max(queries))]
+    assert min(queries) < max(queries)
+
+
+def test_attention_stays_in_torch_where_the_heads_of_one_layer_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    largest = max(layer.head_dim for layer in tiny.model().config.layers)
+    monkeypatch.setattr(kernels, "can_attend", lambda dtype, head_dim: head_dim < largest)
+    assert taken() == ALL[1:]
+
+
 def test_none_is_taken_where_none_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert taken(CPU) == taken(torch.device("mps")) == ()
     monkeypatch.setattr(kernels, "why_unsupported", lambda _: Unsupported("it is too old", "use another"))
