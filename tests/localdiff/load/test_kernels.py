@@ -40,12 +40,17 @@ def test_where_layers_are_decides_what_a_card_can_do(where: Residence, found: tu
 
 def test_a_cpu_computes_attention_in_c_where_all_weights_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read from files is computed as a whole on the plain path. How large a model is says its largest layer."""
-    network, asked = tiny.model(), []
-    monkeypatch.setattr(kernels, "native_attention", lambda sizes, weights: asked.append((sizes, weights)) or "C")
+    network, asked = tiny.model(), list[tuple[set[int], int]]()
+
+    def native(sizes: set[int], weights: int) -> str:
+        asked.append((sizes, weights))
+        return "C"
+
+    monkeypatch.setattr(kernels, "native_attention", native)
     kernels.take_kernels(network, CPU, "from files")
     assert network.attention_kernel is None and not asked
     kernels.take_kernels(network, CPU)
-    assert network.attention_kernel == "C"
+    assert network.attention_kernel == "C"  # type: ignore[comparison-overlap]
     queries = [layer.self_attn.q_proj.weight.numel() for layer in network.layers]
     assert asked == [({layer.head_dim for layer in network.config.layers}, max(queries))]
     assert min(queries) < max(queries)
