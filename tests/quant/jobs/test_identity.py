@@ -71,6 +71,10 @@ def test_what_differs_is_said(changes: dict[str, Any], words: str | None) -> Non
     assert Identity.from_json(json.loads(json.dumps(wanted.to_json()))) == wanted
 
 
+def test_a_hash_that_is_known_stays_where_no_other_is_found() -> None:
+    assert MADE.with_hashes({"y": "cd"}).sources == {"x": SourceState(10, "ab"), "y": SourceState(10, "cd")}
+
+
 def test_only_what_nothing_but_a_hash_tells_apart_is_read() -> None:
     asked: list[Sequence[str]] = []
 

@@ -191,6 +191,8 @@ def test_a_finished_output_that_appears_meanwhile_is_replaced_only_by_force(sour
     with pytest.raises(OutputError, match="already exists"):
         list(events)
     with pytest.raises(OutputError, match="already exists"):
+        Output(make_job(source, output), Disk()).require_possible()
+    with pytest.raises(OutputError, match="already exists"):
         next(run(make_job(source, output)))  # before anything is read again
     assert tree(output) == before
     finish(make_job(source, output, force=True))
@@ -225,10 +227,12 @@ def test_nor_does_it_where_the_manifest_is_damaged(source: Path, tmp_path: Path)
     finish(job)
 
 
-def test_no_model_is_made_inside_another(source: Path, tmp_path: Path) -> None:
+def test_no_model_is_made_inside_another(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finish(make_job(source, tmp_path / "out"))
-    with pytest.raises(OutputError, match="is inside a quantized model"):
-        finish(make_job(source, tmp_path / "out" / "in" / "it"))
+    monkeypatch.chdir(tmp_path / "out")
+    for inside in (tmp_path / "out" / "in" / "it", Path("in") / "it"):
+        with pytest.raises(OutputError, match="is inside a quantized model"):
+            finish(make_job(source, inside))
     assert not (tmp_path / "out" / "in").exists()
 
 
