@@ -204,6 +204,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "doctor": {
         "abandonable",
+        "children",
         "diffusion",
         "engine",
         "events",

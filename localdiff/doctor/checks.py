@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 from localdiff.abandonable import TooSlowError, limited
+from localdiff.children import shielded_children
 from localdiff.config import KEYS, Settings, is_set
 from localdiff.doctor.devices import check_gpus, check_host
 from localdiff.doctor.disk import check_disk, need_of
@@ -126,7 +127,8 @@ class Examination:
         """A check of the devices that torch has, which finds nothing where torch does not work."""
 
         def run() -> list[Finding]:
-            return check(self._torch_devices) if self._torch_devices else []
+            with shielded_children():  # kernels are compiled, and what an interrupted assembler was given is printed
+                return check(self._torch_devices) if self._torch_devices else []
 
         return Check(name=name, run=run, seconds=COMPUTING, progress=_last_compilation)
 

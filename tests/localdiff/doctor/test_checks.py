@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -219,6 +220,26 @@ def test_a_device_that_fails_keeps_nobody_from_knowing_what_others_do(
         ("cpu", "ok"),
     ]
     assert [finding.text for finding in outcome(by_name["a denoise step"], env)] == ["no demo model"], "said once"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a terminal sends no signals there")
+@pytest.mark.parametrize("name", ["native kernel", "quantized layers", "a denoise step", "GPU kernels"])
+def test_ctrl_c_reaches_no_compiler(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Off the main thread nothing is raised, so Triton would print all that an interrupted assembler was given."""
+    blocked = []
+
+    def check(_: object) -> list[Finding]:
+        blocked.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+        return []
+
+    for checked in ("_products", "_denoise", "_kernels"):
+        monkeypatch.setattr(checks, checked, check)
+    monkeypatch.setattr(Examination, "_native_kernel", lambda _, devices: check(devices))
+    examination = Examination(stderr=io.StringIO(), keyboard=None, env={"HOME": str(tmp_path), "PATH": str(tmp_path)})
+    examination._torch_devices = [Device(device=torch.device("cuda:0"), title="a GPU", total=None, free=None)]
+    assert outcome(next(check for check in examination.checks() if check.name == name), {}) == []
+    assert blocked == [True]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch sees a card here")
