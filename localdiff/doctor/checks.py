@@ -90,7 +90,8 @@ class Examination:
         return [
             Check(name="versions", run=check_versions),
             Check(name="cpu", run=check_host),
-            Check(name="GPUs", run=self._nvidia),
+            # Where nothing holds a GPU, as without a display, the driver begins anew for each of two questions.
+            Check(name="GPUs", run=self._nvidia, seconds=3 * LOOKING),
             *([Check(name="devices", run=_left_out)] if self.quick else computing),
             Check(name="disks", run=self._disk),
             Check(name="weights", run=self._weights),

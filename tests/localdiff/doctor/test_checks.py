@@ -14,7 +14,7 @@ import torch
 
 from localdiff import failures
 from localdiff.config import load_settings
-from localdiff.doctor import checks
+from localdiff.doctor import checks, devices
 from localdiff.doctor.checks import Check, Examination, outcome
 from localdiff.doctor.denoise import check_denoise, load_values
 from localdiff.doctor.field_report import field_report, without_names
@@ -220,6 +220,13 @@ def test_a_device_that_fails_keeps_nobody_from_knowing_what_others_do(
         ("cpu", "ok"),
     ]
     assert [finding.text for finding in outcome(by_name["a denoise step"], env)] == ["no demo model"], "said once"
+
+
+def test_each_of_two_questions_to_the_driver_may_take_its_time(tmp_path: Path) -> None:
+    """What is said of one that gets no answer is of use; that a check gets nowhere is not."""
+    examination = Examination(stderr=io.StringIO(), keyboard=None, env={"HOME": str(tmp_path), "PATH": str(tmp_path)})
+    check = next(check for check in examination.checks() if check.name == "GPUs")
+    assert check.seconds is not None and check.seconds > 2 * devices._SECONDS
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a terminal sends no signals there")
