@@ -27,7 +27,8 @@ NEEDED = (
     "tomlkit",
 )
 OPTIONAL = ("hf-xet", "triton", "triton-windows")
-_SHOWN = ("torch", "bitsandbytes", "huggingface-hub")
+_SHOWN = ("torch", "triton", "triton-windows", "bitsandbytes", "huggingface-hub")
+"""Also in a public report: on the version of Triton depends what is known of a kernel that fails."""
 
 
 def check_versions() -> list[Finding]:

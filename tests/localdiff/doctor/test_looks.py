@@ -18,6 +18,7 @@ from localdiff.config import load_settings
 from localdiff.doctor import versions, weights
 from localdiff.doctor.checks import Examination
 from localdiff.doctor.disk import Need, check_disk, need_of
+from localdiff.doctor.field_report import field_report
 from localdiff.doctor.settings import check_settings, read_settings
 from localdiff.doctor.terminal import TerminalCapabilities, terminal_finding
 from localdiff.doctor.torch_devices import Device
@@ -41,6 +42,15 @@ def test_versions_of_this_machine() -> None:
     assert finding.status == "ok"
     assert "torch " in finding.text
     assert finding.facts["packages"]["torch"]
+
+
+@pytest.mark.parametrize("name", ["triton", "triton-windows"])
+def test_the_version_of_triton_is_in_a_report(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads of a kernel that fails asks for it first."""
+    others = {"triton", "triton-windows"} - {name}
+    monkeypatch.setattr(versions, "installed", lambda package: None if package in others else f"1.0 of {package}")
+    report = field_report(check_versions(), bench=None)
+    assert f", {name} 1.0 of {name}, " in report and report.count(", triton") == 1
 
 
 def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
