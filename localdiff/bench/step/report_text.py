@@ -6,6 +6,7 @@ Knows wording, units and rounding; computes no figure.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -146,6 +147,7 @@ def json_line(report: Report, command: str) -> str:
         "bench": "step",
         "version": __version__,
         "torch": torch.__version__,
+        "triton": _triton() if subject.device.type == "cuda" else None,
         "command": command,
         "model": subject.name,
         "recipe": subject.recipe,
@@ -190,6 +192,11 @@ def json_line(report: Report, command: str) -> str:
         "busiest_expert_rows": report.measured.busiest,
     }
     return json.dumps(_short(values))
+
+
+def _triton() -> str | None:
+    """Version of Triton, if any kernel of its has been asked for."""
+    return getattr(sys.modules.get("triton"), "__version__", None)
 
 
 def _columns(report: Report) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -52,6 +54,16 @@ def test_what_a_block_is_reckoned_from_is_said() -> None:
     assert "\nfused step    1,600 ms: the first step of a block" in words
     assert "\ncommit pass   600 ms" in words and "at 48, fused step included" in words
     assert (values["fused_step_seconds"], values["commit_seconds"]) == pytest.approx((1.6, 0.6))
+
+
+def test_the_version_of_triton_is_that_of_kernels_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It compiles them: another one may take longer, or make them wrong."""
+    on_cpu = report()
+    on_gpu = dataclasses.replace(on_cpu, subject=dataclasses.replace(on_cpu.subject, device=torch.device("cuda", 0)))
+    monkeypatch.setitem(sys.modules, "triton", SimpleNamespace(__version__="3.7.1"))
+    assert [json.loads(json_line(one, "bench"))["triton"] for one in (on_cpu, on_gpu)] == [None, "3.7.1"]
+    monkeypatch.delitem(sys.modules, "triton")
+    assert json.loads(json_line(on_gpu, "bench"))["triton"] is None
 
 
 def test_it_is_said_where_launches_decide_the_times_of_parts() -> None:
