@@ -88,7 +88,7 @@ def _refuse_name_of_unfinished(target: Path) -> None:
     """Refuse a name that would belong to another output: a job of that one would take it over, or delete it."""
     if (other := output_directory(target)) != target:
         raise UsageError(
-            f"`{target.name}` is the name of a `{other.name}` that is unfinished, or being deleted",
+            f"`{target.name}` is the name of `{other.name}` while it is unfinished or being deleted",
             "choose another name",
         )
 

@@ -41,7 +41,7 @@ def test_a_name_that_another_output_would_take_is_refused(cli: Cli, source: Path
     """Made under such a name, a model would be taken over or deleted when `mine` is made."""
     refused = cli("quantize", str(source), "-o", str(tmp_path / name), "--yes", stdin=b"")
     assert (refused.code, refused.stdout) == (2, "")
-    assert refused.stderr.startswith(f"error: `{name}` is the name of a `mine` that is unfinished, or being deleted\n")
+    assert refused.stderr.startswith(f"error: `{name}` is the name of `mine` while it is unfinished or being deleted\n")
 
 
 @pytest.mark.parametrize("length", [246, 252, 300])
