@@ -79,7 +79,7 @@ def _refuse_long_name(target: Path) -> None:
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             raise UsageError(
-                f"`{target}` is too long a name: there has to be room for `{DISCARDED}` behind it",
+                f"`{target}` is too long a name: there has to be room for `{DISCARDED}` after it",
                 "give `--output` a shorter one",
             ) from error
 

@@ -50,7 +50,7 @@ def test_a_name_that_is_too_long_for_what_a_job_puts_behind_it(
 ) -> None:
     target = tmp_path / ("x" * length)
     refused = cli("quantize", str(source), "-o", str(target), "--yes", stdin=b"")
-    message = f"error: `{target}` is too long a name: there has to be room for `.discarded` behind it"
+    message = f"error: `{target}` is too long a name: there has to be room for `.discarded` after it"
     assert (refused.code, refused.stderr.splitlines()[0]) == (2, message)
     assert {path.name for path in tmp_path.iterdir()} == {"small"}
     assert cli("quantize", str(source), "-o", str(tmp_path / ("x" * 245)), "--yes", stdin=b"").code == 0
