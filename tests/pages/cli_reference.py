@@ -38,7 +38,7 @@ While standard input is read, stderr says so if it is a terminal: at once where 
 for a pipe, unless `--live off` or `-q` is given. Where stderr is no terminal, a warning says so after three seconds, if
 there is a prompt already that a pipe would add to.
 
-A prompt that may begin with a dash, such as one from a variable, goes behind `--`: `localdiff run -- "$PROMPT"`.
+A prompt that may begin with a dash, such as one from a variable, goes after `--`: `localdiff run -- "$PROMPT"`.
 
 If stderr cannot be written, because its disk is full for example, those messages are lost; the answer and the exit code
 are not affected.

@@ -76,7 +76,7 @@ function half(bits) {
   return (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
 
-const STATUS = { newly: "accepted now", kept: "accepted", unaccepted: "back to noise", open: "not accepted", behind: "behind the end" };
+const STATUS = { newly: "accepted now", kept: "accepted", unaccepted: "back to noise", open: "not accepted", behind: "after the end" };
 
 function statusOf(block, step, position) {
   const now = block.steps[step - 1].accepted[position];

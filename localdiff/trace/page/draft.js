@@ -81,6 +81,6 @@ class Draft {
       paint(span, entropyShade(entropy));
     });
     const left = this.run.length - end - 1;
-    this.behind.textContent = left > 0 ? `${left} more position${left > 1 ? "s" : ""} behind the end` : "";
+    this.behind.textContent = left > 0 ? `${left} more position${left > 1 ? "s" : ""} after the end` : "";
   }
 }

@@ -67,7 +67,7 @@ class Page extends Scrubber {
   }
 
   showTip(span) {
-    if (span.hidden) this.tip.hide();  // behind the end there is nothing to point at
+    if (span.hidden) this.tip.hide();  // after the end there is nothing to point at
     else this.tip.show(this.current, this.step, Number(span.dataset.position), span);
   }
 

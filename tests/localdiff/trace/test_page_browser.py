@@ -187,7 +187,7 @@ def test_the_table_shows_the_numbers_of_the_trace(show: Show, block: int, step: 
             (False, True): "back to noise",
             (False, False): "not accepted",
         }[now.accepted[position], was]
-        assert status == ("behind the end" if position > end else expected)
+        assert status == ("after the end" if position > end else expected)
 
 
 @pytest.mark.slow
