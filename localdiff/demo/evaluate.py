@@ -3,7 +3,7 @@
     python -m localdiff.demo.evaluate                       every skill, 200 held-out prompts each, seed 0
     python -m localdiff.demo.evaluate --skills sudoku add --seeds 0 1 2 --prompts 50 --model DIR --json
     python -m localdiff.demo.evaluate --adapter DIR         with an adapter beside the weights
-    python -m localdiff.demo.evaluate --behind story add    each prompt in a conversation, behind a story and a sum
+    python -m localdiff.demo.evaluate --after story add     each prompt in a conversation, after a story and a sum
 
 Runs the engine that users run, at the checkpoint's own settings. The prompts follow from the skill's name alone, so
 every model and seed is asked the same ones. What is asked before them follows from that and from their number; the
@@ -51,10 +51,10 @@ class Score:
     converged: float
 
 
-def held_out(skill: str, count: int, behind: Sequence[str] = ()) -> list[Example]:
+def held_out(skill: str, count: int, after: Sequence[str] = ()) -> list[Example]:
     """`count` different held-out examples of a skill, the same for the same arguments; fewer where it has no more.
 
-    Each follows a training example of every skill of `behind`.
+    Each follows a training example of every skill of `after`.
     """
     mixture = Mixture(weights={skill: 1.0}, history_share=0.0, system_share=0.0)
     rng = random.Random(f"held-out {skill}")
@@ -65,14 +65,14 @@ def held_out(skill: str, count: int, behind: Sequence[str] = ()) -> list[Example
         if len(examples) == count:
             break
     return [
-        replace(example, earlier=tuple(ALL_SKILLS[name](rng, "train") for name in behind))
+        replace(example, earlier=tuple(ALL_SKILLS[name](rng, "train") for name in after))
         for example in examples.values()
     ]
 
 
-def evaluate(engine: Engine, skill: str, *, prompts: int, seeds: Sequence[int], behind: Sequence[str] = ()) -> Score:
+def evaluate(engine: Engine, skill: str, *, prompts: int, seeds: Sequence[int], after: Sequence[str] = ()) -> Score:
     """Asks `prompts` held-out questions of a skill once with each seed; see `held_out`."""
-    examples = held_out(skill, prompts, behind)
+    examples = held_out(skill, prompts, after)
     right = [0] * len(examples)
     blocks: list[BlockStats] = []
     for seed in seeds:
@@ -131,7 +131,7 @@ def main(typed: Sequence[str] | None = None) -> None:
     parser.add_argument("--adapter", help="beside its weights: a directory, or the name of one that ships")
     parser.add_argument("--skills", nargs="+", choices=sorted(ALL_SKILLS), default=list(SKILLS))
     parser.add_argument(
-        "--behind", nargs="+", choices=sorted(ALL_SKILLS), default=[], metavar="SKILL", help="asked first"
+        "--after", nargs="+", choices=sorted(ALL_SKILLS), default=[], metavar="SKILL", help="asked first"
     )
     parser.add_argument("--prompts", type=whole_number, default=200)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
@@ -147,7 +147,7 @@ def _print_scores(arguments: argparse.Namespace) -> None:
         print(f"{'skill':10} {'runs':>5} {'right':>7}  {'±':>5} {'steps a block':>14} {'converged':>10}")
     is_unknown = False
     for skill in arguments.skills:
-        result = evaluate(engine, skill, prompts=arguments.prompts, seeds=arguments.seeds, behind=arguments.behind)
+        result = evaluate(engine, skill, prompts=arguments.prompts, seeds=arguments.seeds, after=arguments.after)
         if arguments.json:
             print(json.dumps(asdict(result)), flush=True)
             continue

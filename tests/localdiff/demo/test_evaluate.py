@@ -56,13 +56,13 @@ def test_questions_are_the_same_at_every_call_and_differ_from_each_other() -> No
     assert len(held_out("sudoku", 200)) == 200
 
 
-def test_a_question_may_be_asked_behind_others() -> None:
+def test_a_question_may_be_asked_after_others() -> None:
     """The shipped model answers those first; what is counted is the last answer."""
-    (alone,), (behind,) = held_out("add", 1), held_out("add", 1, ["spelling", "dates"])
-    assert (alone.key, alone.answer, alone.earlier) == (behind.key, behind.answer, ())
-    assert [exchange.skill for exchange in behind.earlier] == ["spelling", "dates"]
-    assert held_out("add", 1, ["spelling", "dates"]) == [behind]
+    (alone,), (later,) = held_out("add", 1), held_out("add", 1, ["spelling", "dates"])
+    assert (alone.key, alone.answer, alone.earlier) == (later.key, later.answer, ())
+    assert [exchange.skill for exchange in later.earlier] == ["spelling", "dates"]
+    assert held_out("add", 1, ["spelling", "dates"]) == [later]
     engine = Engine.load("demo", device="cpu", dtype="fp32")
-    result = evaluate(engine, "add", prompts=2, seeds=(0,), behind=["spelling"])
+    result = evaluate(engine, "add", prompts=2, seeds=(0,), after=["spelling"])
     assert (result.skill, result.runs) == ("add", 2)
     assert result.accuracy == 1.0
