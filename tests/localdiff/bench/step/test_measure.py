@@ -167,6 +167,7 @@ def test_clocked_steps_are_computed_as_the_timed_ones_but_for_the_recording() ->
     assert str(timed.path) == "static step, CUDA graph, logits in Triton, commit fused, sparse self-conditioning"
     clocked = timed.without_graphs()
     assert str(clocked.path) == str(timed.path).replace(", CUDA graph", "")
+    assert timed.path.ahead and not clocked.path.ahead
     plain = Denoiser(network)
     assert plain.without_graphs() is plain
 
