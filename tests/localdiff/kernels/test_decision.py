@@ -56,9 +56,12 @@ def drafts(kind: str) -> list[torch.Tensor]:
     one, other = torch.arange(LENGTH), torch.arange(LENGTH)
     other[7] = 99  # a draft of which one id is another is another draft
     padding = torch.full((LENGTH,), PAD)
-    return {"settles": [one, other, other, other, other], "returns": [one, other, one, one], "pads": [padding] * 4}[
-        kind
-    ]
+    return {
+        "settles": [one, other, other, other, other],
+        "returns": [one, other, one, one],
+        "stays": [one, one, one],  # stable before it is confident
+        "pads": [padding] * 4,
+    }[kind]
 
 
 @pytest.mark.parametrize("number", [0.1, 1.0, 1e-50, 3.4028235677973366e38, 1e39, 1e300])
@@ -68,7 +71,7 @@ def test_bits_are_those_of_torch(number: float) -> None:
 
 @pytest.mark.parametrize("decide", WAYS)
 @pytest.mark.parametrize("rule", ["both", "stable", "confident", "never"])
-@pytest.mark.parametrize(("kind", "stability"), [("settles", 2), ("returns", 1), ("pads", 0)])
+@pytest.mark.parametrize(("kind", "stability"), [("settles", 2), ("returns", 1), ("stays", 1), ("pads", 0)])
 def test_a_block_step_by_step(decide: Callable[..., None], rule: StopRule, kind: str, stability: int) -> None:
     settings = SamplerSettings(stability=stability, entropy_bound=0.4, confidence=0.05)
     test = StopTest(settings, pad_id=PAD, rule=rule)
