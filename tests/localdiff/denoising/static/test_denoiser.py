@@ -102,6 +102,12 @@ def test_what_is_recorded_changes_no_bit(tmp_path: Path, how: Any) -> None:
     assert all(one == found[0] for one in found)
 
 
+def test_logits_may_be_read_in_several_blocks_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of the full vocabulary: each block has the random numbers of its own rows."""
+    monkeypatch.setattr("localdiff.diffusion.reading.MAX_ELEMENTS", 3 * tiny.VOCAB_SIZE)
+    assert_same(list(engine(tmp_path, static=True).generate(PROMPT, options())), dynamic_events())
+
+
 @pytest.mark.parametrize("how", [{}, {"fuses_commits": True}], ids=str)
 def test_a_ring_that_fills_up_on_the_way(tmp_path: Path, how: Any) -> None:
     """Slots that hold nothing yet must not be seen; the first blocks leave most of 19 of them empty."""
