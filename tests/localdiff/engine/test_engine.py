@@ -417,6 +417,8 @@ def test_a_thought_is_told_from_the_answer(tmp_path: Path) -> None:
     events = list(scripted(tmp_path, draft).generate("x", options()))
     assert text_of(events, "thought") == "bb"
     assert text_of(events) == "a"
+    begun = list(scripted(tmp_path, [*draft[3:], END, END, END]).generate(draft[:3], options()))
+    assert (text_of(begun, "thought"), text_of(begun)) == ("bb", "a"), "where the prompt ends in a thought, too"
 
 
 def cancel_when(
