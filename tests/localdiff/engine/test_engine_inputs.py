@@ -192,12 +192,15 @@ def test_runs_of_any_length_have_one_cache(engine: Engine) -> None:
     assert engine._spare[0].kv_cache is cache
 
 
-def test_of_a_longer_prompt_only_the_rest_is_encoded(engine: Engine) -> None:
+@pytest.mark.parametrize("loaded_for", [8, 1000])
+def test_of_a_longer_prompt_only_the_rest_is_encoded(engine: Engine, loaded_for: int) -> None:
     """Whose cache needs more room than the first run did."""
+    engine._context_size = loaded_for
     prefix_cache, ids = engine.new_prefix_cache(), [10, 11, 12]
     for _ in range(3):
         held = len(prefix_cache.ids)
-        events = list(engine.generate(ids, OPTIONS, prefix_cache=prefix_cache))
+        options = dataclasses.replace(OPTIONS, context_size=200)
+        events = list(engine.generate(ids, options, prefix_cache=prefix_cache))
         assert {event.cached_tokens for event in of(Prefilled, events)} == {held}
         assert len(prefix_cache.ids) > held
         ids = [*prefix_cache.ids, 11, 12]
