@@ -22,9 +22,9 @@ pytestmark = needs_interpreter
 CPU = torch.device("cpu")
 
 
-def assert_as_plain(directory: Path, **how: bool) -> None:
+def assert_as_plain(directory: Path, temperature: float | None = None, **how: bool) -> None:
     """Two blocks are the same; the interpreter takes its time."""
-    values = options(max_tokens=12, cap=2)
+    values = options(max_tokens=12, cap=2, temperature=temperature)
     expected = list(engine(directory).generate(PROMPT[-5:], values))
     assert_same(list(engine(directory, static=True, **how).generate(PROMPT[-5:], values)), expected)
 
@@ -35,7 +35,7 @@ def test_attention(tmp_path: Path, fuses_commits: bool) -> None:
 
 
 @pytest.mark.usefixtures("attention_in_torch")
-@pytest.mark.parametrize("how", [{"logits": True}, {"layer_ops": True}], ids=str)
+@pytest.mark.parametrize("how", [{"logits": True}, {"logits": True, "temperature": 0.0}, {"layer_ops": True}], ids=str)
 def test_everything_else(tmp_path: Path, how: Any) -> None:
     """Fused projections between these layer ops are those of `test_projections`."""
     assert_as_plain(tmp_path, **how)
