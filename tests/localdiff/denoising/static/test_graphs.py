@@ -115,6 +115,9 @@ def test_what_was_recorded_over_another_cache_is_given_up_at_once(tmp_path: Path
         assert all(graph.is_reset for graph in first)
         assert not any(program() for program in programs)
         assert {graph.used_pool for graph in first}.isdisjoint(graph.used_pool for graph in graphs[len(first) :])
+        assert made.denoiser.graphs
+        made.denoiser.forget_graphs()
+        assert all(graph.is_reset for graph in graphs) and not made.denoiser.graphs
     finally:
         gc.enable()
 
