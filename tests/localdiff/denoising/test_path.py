@@ -46,6 +46,8 @@ def test_where_layers_are_decides_how_steps_are_taken(model: DiffusionGemma, whe
     path = StepPath.for_device(model, CARD, where)
     assert str(path) == words
     assert path.ahead == (where == "whole")
+    if not path.captured:  # no graph can be captured here
+        assert Denoiser.for_device(model, CARD, where).path == path
 
 
 def test_of_a_model_that_attends_through_torch_no_step_is_static(model: DiffusionGemma) -> None:

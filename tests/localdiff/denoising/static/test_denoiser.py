@@ -229,18 +229,18 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return numbers
 
 
-@pytest.mark.parametrize("near", [0.0, steps.NEAR])
+@pytest.mark.parametrize(("near", "ahead"), [(0.0, True), (steps.NEAR, True), (0.0, False)])
 def test_a_step_is_sent_for_nothing_only_where_nothing_told_of_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launches: list[int], near: float
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launches: list[int], near: float, ahead: bool
 ) -> None:
     monkeypatch.setattr(steps, "NEAR", near)
     values = {"stability": 0, "confidence": 1.6}
-    found = list(engine(tmp_path, static=True).generate(PROMPT, options(**values)))
+    found = list(engine(tmp_path, static=True, ahead=ahead).generate(PROMPT, options(**values)))
     assert_same(found, dynamic_events(**values))
     blocks = [event for event in found if isinstance(event, BlockCommitted)]
     converged = sum(1 < block.steps < 6 for block in blocks)
     assert converged
-    assert len(launches) == sum(block.steps for block in blocks) + (0 if near else converged)
+    assert len(launches) == sum(block.steps for block in blocks) + (0 if near or not ahead else converged)
 
 
 def test_no_step_is_sent_for_nothing_where_any_draft_may_be_the_last(tmp_path: Path, launches: list[int]) -> None:
