@@ -25,6 +25,7 @@ from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.cuda import soft
 from tests.gpu.kernels import needs_interpreter
 from tests.localdiff.bench.step.small import small_subject
+from tests.models import tiny
 from tests.models.all_experts import AllExperts
 from tests.models.endless import PROMPT, assert_same, dynamic_events, engine, options
 from tests.models.steps import denoiser_of
@@ -111,6 +112,8 @@ def test_what_was_recorded_over_another_cache_is_given_up_at_once(tmp_path: Path
         first = [*graphs]
         programs = [weakref.ref(program) for program in made.denoiser._static._programs.values()]
         assert first and programs and not any(graph.is_reset for graph in first)
+        kept = {shape.commit_rows for shape in made.denoiser._static._programs}
+        assert kept == {0, tiny.CANVAS}, "none for the end of this prompt"
         list(made.generate(PROMPT, options(), prefix_cache=made.new_prefix_cache()))
         assert all(graph.is_reset for graph in first)
         assert not any(program() for program in programs)
