@@ -17,6 +17,7 @@ from localdiff.denoising.parity import step_parity
 from localdiff.denoising.static import reading
 from localdiff.diffusion.reading import LogitStatistics
 from localdiff.kernels.decision import StepBuffers
+from localdiff.kernels.decision_layout import ACCEPTED, ARGMAX, HEADER, ROWS, SAMPLED, SHOWN
 from localdiff.model import attention
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.fused_layer_ops import FusedLayerOps
@@ -227,11 +228,17 @@ def test_attention_that_forgets_the_window_is_noticed(model: DiffusionGemma, mon
         step_parity(model, StepPath())
 
 
+@pytest.mark.parametrize("forgotten", ["keys", "values"])
 def test_a_block_that_is_not_written_into_the_cache_is_noticed(
-    model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch
+    forgotten: str, model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    right = attention.write_cached
+
+    def half(k: Tensor, v: Tensor, **cached: Any) -> None:
+        right(k, v, **cached | {forgotten: cached[forgotten].clone()})
+
     only({"attention"}, monkeypatch)
-    monkeypatch.setattr(attention, "write_cached", lambda *_, **__: None)
+    monkeypatch.setattr(attention, "write_cached", half)
     with pytest.raises(ParityError, match="attention: "):
         step_parity(model, StepPath())
 
@@ -245,6 +252,20 @@ def test_wrong_statistics_are_noticed(model: DiffusionGemma, monkeypatch: pytest
     only({"statistics of logits"}, monkeypatch)
     monkeypatch.setattr(reading, "statistics", hotter)
     with pytest.raises(ParityError, match="^statistics of logits: "):
+        step_parity(model, READING)
+
+
+@pytest.mark.parametrize("place", [ARGMAX, ACCEPTED, SAMPLED, SHOWN])
+def test_a_wrong_row_of_an_event_is_noticed(place: int, model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = reading.decide
+
+    def told_wrongly(stats: LogitStatistics, buffers: StepBuffers) -> None:
+        right(stats, buffers)
+        buffers.outcome[HEADER:].view(ROWS, -1)[place] += 1
+
+    only({"statistics of logits"}, monkeypatch)
+    monkeypatch.setattr(reading, "decide", told_wrongly)
+    with pytest.raises(ParityError, match="^decision of a step: 100% of the ids differ"):
         step_parity(model, READING)
 
 
