@@ -52,7 +52,8 @@ def network() -> DiffusionGemma:
 def test_with_room_for_all_ids_it_is_the_exact_sum(network: DiffusionGemma) -> None:
     exact = steps(network, sparse=False)
     assert len(exact) == STEPS
-    assert distance(steps(network, sparse=True), exact) < 1e-2
+    # Self-conditioning that is left out makes 5e-3, and one that is not scaled 5e-5; what was found is 1e-6.
+    assert distance(steps(network, sparse=True), exact) < 2e-5
 
 
 def test_where_there_is_no_room_the_exact_sum_is_taken(
