@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from localdiff.adapter import open_adapter
 from localdiff.errors import ResourceError, WeightsError
-from localdiff.load import load_model, memory_plan, open_weights, plan_memory
+from localdiff.load import load_model, memory_plan, open_weights, plan_memory, skeleton
 from localdiff.load.checkpoint import Checkpoint
 from localdiff.load.placement import Demand
 from localdiff.load.skeleton import Skeleton
@@ -132,7 +132,8 @@ def test_a_checkpoint_without_vision_loads_without_a_word(
 
 def test_tied_copies_are_accepted(edited: Callable[..., Path], caplog: pytest.LogCaptureFixture) -> None:
     def add(held: Tensors) -> None:
-        held["lm_head.weight"] = held["model.decoder.embed_tokens.weight"].clone()
+        embedding = held["model.decoder.embed_tokens.weight"].bfloat16()
+        held |= {"model.decoder.embed_tokens.weight": embedding, "lm_head.weight": embedding.float()}
         for name in [name for name in held if name.startswith("model.decoder.layers.0.self_attn.")]:
             held[name.replace("model.decoder", "model.encoder.language_model")] = held[name].clone()
 
@@ -141,13 +142,16 @@ def test_tied_copies_are_accepted(edited: Callable[..., Path], caplog: pytest.Lo
     assert "7 tied copies" in caplog.messages[0]
 
 
-@pytest.mark.parametrize("end", [0, -1])
-def test_a_copy_that_differs_is_refused(edited: Callable[..., Path], end: int) -> None:
+@pytest.mark.parametrize("element", [0, 99, -100, -1])
+def test_a_copy_that_differs_is_refused(
+    edited: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, element: int
+) -> None:
     """A fine-tune that trained the head alone; the reference computes with both."""
+    monkeypatch.setattr(skeleton, "END", 100)
 
     def add(held: Tensors) -> None:
         held["lm_head.weight"] = held["model.decoder.embed_tokens.weight"].clone()
-        held["lm_head.weight"][end, end] += 0.5
+        held["lm_head.weight"].view(-1)[element] += 0.5
 
     message = refusal(edited(add)).message
     assert message.startswith("`lm_head.weight` differs from `model.decoder.embed_tokens.weight`, although")
@@ -328,8 +332,33 @@ def test_a_model_needs_the_memory_of_its_adapter_too() -> None:
     assert adapted.needed - bare.needed == terms > 0
 
 
-def load_demand(directory: Path, dtype: torch.dtype) -> Demand:
-    return Skeleton.of(open_weights(directory), dtype).demand(CPU, 64)
+def test_terms_of_an_adapter_are_where_its_layers_are(written: Path) -> None:
+    planned = Skeleton.of(open_weights(written), torch.float32)
+    terms: Any = SimpleNamespace(nbytes=lambda layer: 1000 if layer is None else 10 + layer)
+    bare, adapted = (planned.demand(CPU, 64, adapter) for adapter in (None, terms))
+    assert [layer.weights for layer in bare.layers] == [0, 0], "they are mapped"
+    assert [layer.weights for layer in adapted.layers] == [10, 11]
+    assert adapted.outside - bare.outside == 1000
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_layers_hold_all_keys_and_values_up_to_the_longest_context(written: Path, dtype: torch.dtype) -> None:
+    longest = Checkpoint(written).config()["text_config"]["max_position_embeddings"]
+    demands = [load_demand(written, dtype, context) for context in (64, longest, longest + 1)]
+    for demand in demands:
+        assert sum(layer.cache for layer in demand.layers) == demand.account.cache > 0
+    assert demands[0].account.total < demands[1].account.total
+    assert demands[1] == demands[2]
+
+
+def test_a_longer_canvas_takes_more_buffers(written: Path, edited: Callable[..., Path]) -> None:
+    longer = edited(config=lambda entries: entries.update(canvas_length=2 * SPEC.canvas))
+    short, long = (load_demand(directory, torch.float32).account for directory in (written, longer))
+    assert long.buffers > short.buffers and long.cache == short.cache
+
+
+def load_demand(directory: Path, dtype: torch.dtype, context: int = 64) -> Demand:
+    return Skeleton.of(open_weights(directory), dtype).demand(CPU, context)
 
 
 def test_sizes_whose_product_is_beyond_any_memory_are_refused(edited: Callable[..., Path]) -> None:
