@@ -60,19 +60,21 @@ def test_missing_and_shortened_files_are_named(source: Path, tmp_path: Path) -> 
 
 
 def test_files_that_cannot_be_read_are_named(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that this user may not read may be sound; one that the disk does not give is not."""
     output = tmp_path / "out"
+    errors = {SHARDS[1]: PermissionError(13, "Permission denied"), "config.json": OSError(5, "Input/output error")}
     finish(make_job(source, output))
     real = Path.open
 
     def refuse(path: Path, *arguments: Any, **options: Any) -> Any:
-        if path.name in (SHARDS[1], "config.json"):
-            raise PermissionError(13, "Permission denied", str(path))
+        if path.name in errors:
+            raise errors[path.name]
         return real(path, *arguments, **options)
 
     monkeypatch.setattr(Path, "open", refuse)
-    assert [checked.problem for checked in verify(output) if checked.problem] == [
-        f"`{SHARDS[1]}` cannot be read: Permission denied",
-        "`config.json` cannot be read: Permission denied",
+    assert [(checked.problem, checked.is_barred) for checked in verify(output) if checked.problem] == [
+        (f"`{SHARDS[1]}` cannot be read: Permission denied", True),
+        ("`config.json` cannot be read: Input/output error", False),
     ]
 
 
