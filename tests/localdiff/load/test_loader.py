@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -16,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from localdiff.adapter import open_adapter
 from localdiff.errors import ResourceError, WeightsError
-from localdiff.load import load_model, memory_plan, open_weights, plan_memory, skeleton
+from localdiff.load import load_model, loader, memory_plan, open_weights, plan_memory, skeleton
 from localdiff.load.checkpoint import Checkpoint
 from localdiff.load.placement import Demand
 from localdiff.load.skeleton import Skeleton
@@ -132,8 +133,8 @@ def test_a_checkpoint_without_vision_loads_without_a_word(
 
 def test_tied_copies_are_accepted(edited: Callable[..., Path], caplog: pytest.LogCaptureFixture) -> None:
     def add(held: Tensors) -> None:
-        embedding = held["model.decoder.embed_tokens.weight"].bfloat16()
-        held |= {"model.decoder.embed_tokens.weight": embedding, "lm_head.weight": embedding.float()}
+        embedding = held["model.decoder.embed_tokens.weight"]
+        held |= {"model.decoder.embed_tokens.weight": embedding.bfloat16(), "lm_head.weight": embedding.clone()}
         for name in [name for name in held if name.startswith("model.decoder.layers.0.self_attn.")]:
             held[name.replace("model.decoder", "model.encoder.language_model")] = held[name].clone()
 
@@ -281,6 +282,18 @@ def test_further_devices_are_asked_for_their_memory_only_where_the_first_is_too_
     with nullcontext() if free > 10**6 else pytest.raises(ResourceError):
         load_model(plan_memory(open_weights(written), CPU, torch.bfloat16, further=(other,), context=64))
     assert (other in asked) == (free < 10**6)
+
+
+def test_a_gpu_is_told_what_to_multiply_by(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = torch.device("cuda", 0)
+    plan = plan_memory(open_weights(written), CPU, torch.float32)
+    plan = replace(plan, placement=replace(plan.placement, main=gpu, layers=(gpu, gpu)))
+    monkeypatch.setattr(Skeleton, "assign", lambda *_: None)
+    monkeypatch.setattr(loader, "load_for_gpu", lambda plan, progress, activations="auto": (activations,))
+    monkeypatch.setattr(loader, "take_kernels", lambda *_: None)
+    monkeypatch.setattr(loader, "rounds_activations", lambda network: True)
+    loaded = load_model(plan, activations="int8")
+    assert (loaded.expectations, loaded.rounds) == (("int8",), True)
 
 
 @pytest.mark.parametrize(
