@@ -71,7 +71,7 @@ class WeightFetcher:
         except SourceError as error:
             if self._origin.repository is None or not _differs(file, path):
                 raise
-            if here is None and self._scratch is None:
+            if here is None:
                 delete(path)
             raise SourceError(error.message, delete_hint(path) if here else deleted(file.name)) from error
         finally:
