@@ -106,6 +106,13 @@ def test_a_file_or_a_folder_in_the_place_of_what_is_deleted_is_not_deleted(sourc
         finish(make_job(source, tmp_path / "out"))
 
 
+def test_a_file_in_the_place_of_the_unfinished_output_is_in_the_way(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.partial").write_text("precious")
+    with pytest.raises(OutputError, match="`.*out.partial` is in the way"):
+        finish(make_job(source, tmp_path / "out"))
+    assert (tmp_path / "out.partial").read_text() == "precious"
+
+
 def test_what_was_left_of_a_deletion_is_deleted(source: Path, tmp_path: Path) -> None:
     finish(make_job(source, tmp_path / "out"))
     (tmp_path / "out").rename(tmp_path / "out.discarded")
