@@ -28,7 +28,7 @@ class WeightFetcher:
 
     Args:
         origin: the one whose files they are.
-        downloads: fetches them; None where nothing has to be fetched.
+        downloads: fetches them; None where all of them are here.
         scratch: folder of files that are deleted once read; None where they go into the Hub's cache.
         stopped: whether waiting for a file should end.
     """
@@ -86,12 +86,7 @@ class WeightFetcher:
             WeightsError: access to it is refused, it is damaged, or its branch is at another commit by now.
         """
         repository = self._origin.repository
-        if (
-            repository is None
-            or self._downloads is None
-            or self._scratch is not None
-            or repository.files[name].local_path
-        ):
+        if repository is None or self._scratch is not None or repository.files[name].local_path:
             return self._origin.read(name)
         path = self._fetch(name)
         content = path.read_bytes()

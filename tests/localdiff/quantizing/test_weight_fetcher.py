@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,16 @@ def test_a_damaged_file_of_the_cache_is_named_and_kept(server: Hub) -> None:
         read(first(origin), path)
     assert raised.value.hint == f"delete `{cached.resolve()}`, then run the same command again"
     assert cached.exists()
+
+
+def test_a_file_without_a_hash_is_damaged_where_it_has_another_size(server: Hub) -> None:
+    cached = in_the_cache()
+    origin = find_origin("owner/small", RECIPE)
+    cached.resolve().write_bytes(cached.read_bytes()[:-1])
+    fetching = WeightFetcher(origin, None, scratch=None, stopped=lambda: False)
+    with pytest.raises(SourceError) as raised, fetching.open(replace(first(origin), sha256=None)):
+        raise SourceError("it is cut short", "look at it")
+    assert raised.value.hint == f"delete `{cached.resolve()}`, then run the same command again"
 
 
 def test_a_file_that_is_gone_meanwhile_is_an_error_and_no_bug(server: Hub) -> None:
