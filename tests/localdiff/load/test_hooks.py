@@ -21,6 +21,7 @@ from localdiff.engine import Engine
 from localdiff.errors import ResourceError
 from localdiff.events import BlockCommitted
 from localdiff.load import LoadedModel, StoredWeights, load_model, open_weights, plan_memory, streaming
+from localdiff.load.hooks import dispatch
 from localdiff.load.placement import Placement
 from localdiff.load.skeleton import Skeleton
 from localdiff.model.cache import KVCache
@@ -30,6 +31,7 @@ from quant.cuda import choice
 from quant.cuda.experts import CudaExperts
 from tests.checkpoints.four_layers import SPEC, write_all
 from tests.gpu.kernels import needs_interpreter
+from tests.models import tiny
 from tests.models.steps import denoiser_of
 
 CPU, META = torch.device("cpu"), torch.device("meta")
@@ -147,6 +149,40 @@ def test_two_threads_pass_one_layer_one_after_the_other(
     found.append(logits(loaded))
     other.join()
     assert len(found) == 2 and all(torch.equal(one, expected) for one in found)
+
+
+def test_one_layer_passes_at_a_time_whichever_it_is(
+    directories: dict[str, Path], placed: Callable[..., LoadedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is memory for one of them."""
+    loaded = placed(open_weights(directories["plain"]), CPU, (1, 2))
+    other = threading.Thread(target=lambda: logits(loaded))
+    first, second = (loaded.network.layers[index].experts for index in (1, 2))
+    passes, follows = first.forward, second.forward
+    passing, overtaking = list[threading.Thread](), list[bool]()
+
+    def seen(*arguments: Any, **options: Any) -> Any:
+        passing.append(threading.current_thread())
+        return passes(*arguments, **options)
+
+    def overtaken(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(second, "forward", follows)
+        other.start()
+        other.join(0.5)
+        overtaking.append(other in passing)
+        return follows(*arguments, **options)
+
+    monkeypatch.setattr(first, "forward", seen)
+    monkeypatch.setattr(second, "forward", overtaken)
+    logits(loaded)
+    other.join()
+    assert overtaking == [False] and other in passing
+
+
+def test_what_follows_the_layers_is_computed_where_the_model_begins() -> None:
+    network = tiny.model()
+    dispatch(network, Placement(main=META, layers=(CPU,) * len(network.layers)), {})
+    assert network.norm(torch.ones(1, network.config.hidden_size)).device == META
 
 
 def test_tied_tensors_stay_tied(directories: dict[str, Path], placed: Callable[..., LoadedModel]) -> None:
