@@ -84,8 +84,9 @@ class Output:
         return self._kept() or frozenset()
 
     def dropped(self) -> tuple[Path, ...]:
-        """Directories that `prepare` deletes: what an earlier run was deleting, and what is not this job's."""
-        return (self._garbage, self.directory) if self._kept() is None else (self._garbage,)
+        """Directories that `prepare` deletes: what an earlier run was deleting; with `force`, that of another job."""
+        is_dropped = self._job.force and self._kept() is None
+        return (self._garbage, self.directory) if is_dropped else (self._garbage,)
 
     def _kept(self) -> frozenset[str] | None:
         """Shards of the unfinished directory that need not be made again; None where it is not this job's."""
