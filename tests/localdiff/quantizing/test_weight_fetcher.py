@@ -8,14 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from localdiff.errors import WeightsError
+from localdiff.hub.cache import folder_of, unfinished_file
 from localdiff.hub.downloads import Downloads
 from localdiff.quantizing.origin import Origin, find_origin
+from localdiff.quantizing.planned_job import PlannedJob
 from localdiff.quantizing.weight_fetcher import WeightFetcher
 from quant.errors import SourceError
 from quant.files.reader import SourceReader
 from quant.files.source import SourceFile, SourceStoppedError
+from quant.planning.encoder import Encoder
+from quant.planning.plan import make_plan
 from quant.recipe import RECIPES
 from tests.checkpoints.weights import write_small_weights
 from tests.fakes.download_log import DownloadLog
@@ -166,6 +171,28 @@ def test_a_file_without_a_hash_is_damaged_where_it_has_another_size(server: Hub)
     with pytest.raises(SourceError) as raised, fetching.open(replace(first(origin), sha256=None)):
         raise SourceError("it is cut short", "look at it")
     assert raised.value.hint == f"delete `{cached.resolve()}`, then run the same command again"
+
+
+@pytest.mark.parametrize(("streams", "here"), [(False, 1000), (True, 0)])
+def test_what_the_cache_has_of_an_unfinished_file_is_not_to_fetch(
+    server: Hub, tmp_path: Path, streams: bool, here: int
+) -> None:
+    content = server.repositories["owner/small"].files[FIRST]
+    part = unfinished_file(folder_of("owner/small") / "blobs", hashlib.sha256(content).hexdigest())
+    part.parent.mkdir(parents=True)
+    part.write_bytes(content[:1000])
+    origin = find_origin("owner/small", RECIPE)
+    planned = PlannedJob(
+        origin=origin,
+        plan=make_plan(RECIPE, origin.files),
+        target=tmp_path / "out",
+        streams=streams,
+        force=False,
+        damaged={},
+        encoder=Encoder(requested="cpu", device=torch.device("cpu"), gpu=None, further=()),
+        show=lambda done, total: None,
+    )
+    assert planned.to_fetch[FIRST] == len(content) - here
 
 
 def test_a_file_that_is_gone_meanwhile_is_an_error_and_no_bug(server: Hub) -> None:

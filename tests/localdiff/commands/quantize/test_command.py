@@ -183,8 +183,14 @@ def test_the_space_of_what_force_drops_is_there_for_what_it_writes(
     output.rename(partial)
     (partial / MANIFEST_FILE).write_bytes((partial / MANIFEST_FILE).read_bytes().replace(b"4bit", b"5bit"))
     (partial / "job.json").write_text('{"job": {}, "sources": {}}')
-    (partial / SHARDS[0]).write_bytes(b"x" * 2_300_000)
+    (partial / SHARDS[0]).unlink()
+    (partial / f"{SHARDS[0]}.partial").write_bytes(b"x" * 1_200_000)
     set_free(10_000)
+    result = cli("quantize", str(source), "--yes", "--force", stdin=b"")
+    assert (result.code, "not enough disk space in " in result.stderr) == (4, True), "it is there once"
+    (partial / SHARDS[0]).write_bytes(b"x" * 2_300_000)
+    plan = cli("quantize", str(source), "--dry-run", "--force", stdin=b"").stdout
+    assert " needs 0 bytes, 10 KB free\n" in plan
     result = cli("quantize", str(source), "--yes", "--force", stdin=b"")
     assert (result.code, result.stdout) == (0, f"{output}\n")
     assert not partial.exists()
