@@ -166,6 +166,11 @@ def test_tensors_that_the_index_does_not_name_are_still_listed(sharded: Path) ->
     assert Checkpoint(sharded).names() == ("a.weight", "b.weight", "c")
 
 
+def test_of_a_tensor_in_two_shards_the_one_that_the_index_names_counts(sharded: Path) -> None:
+    save_file({"b.weight": torch.zeros(4), "c": TENSORS["c"]}, sharded / "model-2-of-2.safetensors")
+    assert torch.equal(Checkpoint(sharded).tensor("b.weight"), TENSORS["b.weight"])
+
+
 def test_unknown_name(single: Path) -> None:
     checkpoint = Checkpoint(single)
     for ask in (checkpoint.shape, checkpoint.dtype, checkpoint.tensor):
