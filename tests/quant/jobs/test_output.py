@@ -121,6 +121,13 @@ def test_what_was_left_of_a_deletion_is_deleted(source: Path, tmp_path: Path) ->
     assert not (tmp_path / "out.discarded").exists()
 
 
+def test_what_is_being_deleted_is_told_by_its_own_manifest(source: Path, tmp_path: Path) -> None:
+    finish(make_job(source, tmp_path / "out", files={"OLD": b"old"}))
+    (tmp_path / "out").rename(tmp_path / "out.discarded")
+    finish(make_job(source, tmp_path / "out"))
+    assert not (tmp_path / "out.discarded").exists()
+
+
 def test_another_revision_says_how_the_first_is_finished(source: Path, tmp_path: Path) -> None:
     begin(make_job(source, tmp_path / "out", revision="abc"))
     with pytest.raises(OutputError, match="unfinished") as caught:
