@@ -8,12 +8,14 @@ from __future__ import annotations
 import errno
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import sysconfig
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import torch
 
@@ -39,6 +41,9 @@ _LIBRARY = "run `sudo ldconfig`, or have `TRITON_LIBCUDA_PATH` name its folder (
 _NO_EXEC = "have `TRITON_CACHE_DIR` name a directory on a file system that is not mounted with `noexec`"
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """File system errors of a directory that takes no file."""
+
+_REFUSAL = re.compile(r"^ptxas\b.*?\b(?:fatal|error)\s*: (.+)$", re.MULTILINE)
+"""What the assembler says, behind the name of its input."""
 
 _failed: dict[torch.device, Unsupported] = {}
 """What `exclude` was told."""
@@ -108,6 +113,7 @@ def _trial(device: torch.device, *, is_hopper: bool = False) -> Unsupported | No
     First the smallest one there is. Then an nf4 and an int8 weight times the identity, which must give the decoded
     weights bit for bit: no interpreter runs the machine instructions that decode them on a GPU.
     """
+    _have_triton_print_no_input()
     try:
         if is_hopper and (version := triton_version()) < HOPPER_TRITON:
             name = torch.cuda.get_device_name(device)
@@ -145,6 +151,22 @@ def triton_version() -> tuple[int, int]:
     return int(major), int(minor)
 
 
+def _have_triton_print_no_input() -> None:
+    """Keeps what an assembler that fails was given, thousands of lines, from stdout, where an answer may go.
+
+    The error has what the assembler says, and its command; the input is left in a file that the command names.
+    """
+
+    def printed(*words: object, **options: Any) -> None:
+        if not (words and str(words[0]).lstrip().startswith("====")):
+            print(*words, **options)
+
+    with suppress(ImportError):  # as of a Triton for other GPUs
+        from triton.backends.nvidia import compiler
+
+        compiler.print = printed
+
+
 def _is_out_of_memory(error: Exception) -> bool:
     """Whether the GPU has no room; Triton says so for a kernel's machine code by the message alone."""
     return isinstance(error, torch.OutOfMemoryError) or (
@@ -174,7 +196,10 @@ def _unwritable_cache(error: OSError) -> Unsupported:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    """The first line of a message, and of an assembler's failure what it says further down."""
+    line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    refusal = _REFUSAL.search(str(error))
+    return line if refusal is None else f"{line}: {refusal[1].strip()}"
 
 
 def _is_of_tools(error: Exception) -> bool:

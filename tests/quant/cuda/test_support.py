@@ -86,6 +86,48 @@ def test_a_triton_that_compiles_races_for_hopper_is_not_used_there(
         assert "torch 2.10" in unsupported.remedy
 
 
+def _kernel(x, n):  # type: ignore[no-untyped-def]
+    """The smallest that Triton compiles."""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the assembler is a script of a shell here")
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ptxas fatal   : Value 'sm_999' is not defined for option 'gpu-name'",
+        "ptxas info    : 0 bytes gmem\nptxas /tmp/x.ptx, line 9; error   : Value 'sm_999' is not defined for option "
+        "'gpu-name'",
+    ],
+    ids=["at once", "of a line"],
+)
+def test_an_assembler_that_refuses_its_input_is_quoted_and_the_input_is_not(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Triton prints all of that to stdout."""
+    jit, compiler = pytest.importorskip("triton.runtime.jit"), pytest.importorskip("triton.compiler")
+    backends = pytest.importorskip("triton.backends.compiler")
+    usual = pytest.importorskip("triton.backends.nvidia.compiler")
+    assembler = tmp_path / "ptxas"
+    version = 'case "$*" in *--version*) echo "release 13.1, V13.1.80"; exit ;; esac'
+    assembler.write_text(f"#!/bin/sh\n{version}\ncat >&2 <<END\n{said}\nEND\nexit 1\n")
+    assembler.chmod(0o755)
+    monkeypatch.setenv("TRITON_PTXAS_PATH", str(assembler))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(usual, "print", print, raising=False)
+    usual.get_ptxas_version.cache_clear()
+
+    def compiled(_: torch.device) -> bool:
+        source = compiler.ASTSource(jit.JITFunction(_kernel), {"x": "*fp32", "n": "i32"}, {}, {})
+        compiler.compile(source, target=backends.GPUTarget("cuda", 86, 32))
+        return True
+
+    monkeypatch.setattr(support, "_computes_exactly", compiled)
+    reason = trial()
+    usual.get_ptxas_version.cache_clear()
+    assert reason is not None and "failed with error code 1: Value 'sm_999' is not defined" in reason
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_processor_has_no_kernels_to_try() -> None:
     unsupported = support._tried.__wrapped__(torch.device("cpu"))
     assert unsupported is not None and unsupported.reason == "there is no CUDA device `cpu`"
