@@ -252,7 +252,7 @@ def _failed(check: Check, error: Exception) -> Finding:
             public="it failed",
             exit_code=error.exit_code,
         )
-    words = gpu_failure(error)  # CUDA's, which name nobody
+    words = gpu_failure(error) or _kernel_failure(error)  # CUDA's and Triton's, which name nobody
     if (broken := broken_package(error)) is not None:
         _, reason, advice = broken
     else:
@@ -263,6 +263,12 @@ def _failed(check: Check, error: Exception) -> Finding:
     kind = f"unexpected {type(error).__name__}"
     public = kind if words is None else f"{kind}: {words}"
     return finding(status="fail", text=f"{kind}: {reason}", public=public, advice=advice)
+
+
+def _kernel_failure(error: Exception) -> str | None:
+    """What Triton says of a kernel that a GPU has no room for, or that it cannot compile; None for any other error."""
+    is_of_triton = type(error).__module__.partition(".")[0] == "triton"
+    return str(error).strip().partition("\n")[0] if is_of_triton else None
 
 
 def _left_out() -> list[Finding]:

@@ -153,6 +153,15 @@ def test_a_public_report_has_what_cuda_says_and_nobody_else(
     assert (kept == [error]) is ("CUDA" in public), "the other checks go on, beside a GPU that computes nothing more"
 
 
+def test_a_public_report_has_what_triton_says_of_a_kernel() -> None:
+    """Whoever mends it asks how much a GPU has; a path further down is nobody's business."""
+    errors = pytest.importorskip("triton.runtime.errors")
+    (finding,) = outcome(breaking(errors.OutOfResources(106496, 101376, "shared memory")), {})
+    assert finding.public is not None and "shared memory, Required: 106496, Hardware limit: 101376" in finding.public
+    (finding,) = outcome(breaking(errors.PTXASError("it failed\nRepro command: /home/jane/ptxas")), {})
+    assert finding.public == "unexpected PTXASError: PTXAS error: it failed"
+
+
 def test_a_package_that_hides_its_reason_in_a_page_of_advice() -> None:
     def importing() -> list[Finding]:
         try:
