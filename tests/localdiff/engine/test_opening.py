@@ -74,6 +74,16 @@ def test_a_model_is_on_the_device_where_it_was_placed(made: Path, monkeypatch: p
     assert tried == [second] and opened.identity.device == "cuda:1"
 
 
+def test_a_cpu_gets_threads_for_its_model_and_rounds_no_activations(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limited: list[tuple[int, torch.device]] = []
+    monkeypatch.setattr(opening, "limit_threads", lambda parameters, device: limited.append((parameters, device)))
+    engine = Engine.load(made, device="cpu", activations="int8", context_size=64)
+    assert engine.identity.activations == "auto"
+    assert limited == [(open_weights(made).text_parameters(), torch.device("cpu"))]
+
+
 def test_a_switch_with_another_value_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALDIFF_CPU_PATH", "x")
     with pytest.raises(UsageError, match="(?m)^LOCALDIFF_CPU_PATH=x must be auto, plain or fast$") as caught:
