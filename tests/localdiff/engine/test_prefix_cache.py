@@ -106,6 +106,7 @@ def test_without_a_fork_there_it_begins_anew() -> None:
     take_in(prefix_cache, [9] * 20)
     prefix_cache.encode([10] * 12)
     assert take_in(prefix_cache, [9] * 20 + [11]) == 0
+    assert prefix_cache.ids == (*[9] * 20, 11)
 
 
 def test_as_many_forks_are_kept_as_the_cache_keeps_snapshots() -> None:
