@@ -332,6 +332,8 @@ def test_mapped_weights_take_no_memory(written: Path) -> None:
     assert sum(converted.account.weights.values()) > 0
     assert sum(mapped.account.weights.values()) == 0
     assert mapped.account.total == mapped.account.cache + mapped.account.buffers
+    plan = plan_memory(open_weights(written), CPU, torch.float32, context=64)
+    assert plan.needed == mapped.account.total + plan.skeleton.nbytes, "the pages of their files have to be somewhere"
 
 
 def test_a_model_needs_the_memory_of_its_adapter_too() -> None:
