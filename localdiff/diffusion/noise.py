@@ -1,4 +1,4 @@
-"""Noise sources: one seeded source of randomness for a whole run, or for two that are compared.
+"""Noise sources: one seeded source of randomness for a whole run, or for two runs that are compared.
 
 Draws happen on the CPU, so that one seed means the same noise on every device.
 Shape letters: L canvas, R rows of a block, V vocabulary.
@@ -25,9 +25,9 @@ class SampleNoise(Protocol):
         """Called once before the samples of a denoise step are drawn."""
 
     def sample(self, probs: Tensor, first_row: int) -> Tensor:
-        """[R] ids drawn from `probs` [R, V] fp32, for canvas rows `first_row ...`; any ids, where those are NaN.
+        """[R] ids drawn from `probs` [R, V] fp32, for canvas rows `first_row ...`; arbitrary ids where `probs` is NaN.
 
-        The step is refused then, once its entropies are known.
+        Such a step is refused later, once its entropies are known.
         """
 
 
@@ -35,17 +35,17 @@ class Noise(SampleNoise, Protocol):
     """A source of canvases and samples."""
 
     def at(self, block: int, step: int) -> None:
-        """Called before the draws of each step of each block; step 0 is the canvas before the first."""
+        """Called before the draws of each step of each block; step 0 is the canvas before the first step."""
 
     def canvas(self, length: int, vocab_size: int) -> Tensor:
-        """[L] int64 ids, uniform over the vocabulary, on the CPU: a new canvas, and what re-noises an old one."""
+        """[L] int64 ids, uniform over the vocabulary, on the CPU: a new canvas, or ids to renoise an old one with."""
 
 
 class SeededNoise:
     """The default: one uniform number per row and step, turned into a sample through the cumulative distribution.
 
     That is 256 draws per step where a Gumbel or multinomial draw takes 67 million; the distribution is the same.
-    Kernels take its numbers and draw the samples themselves, so a subclass may change the numbers, and not `sample`.
+    Kernels take its numbers and draw the samples themselves, so a subclass may change the numbers but not `sample`.
     """
 
     whole_canvas = False
@@ -60,7 +60,7 @@ class SeededNoise:
         self._uniforms = torch.empty(0)
 
     def at(self, block: int, step: int) -> None:
-        """Nothing: one stream serves the whole run."""
+        """Does nothing: one stream serves the whole run."""
 
     def canvas(self, length: int, vocab_size: int) -> Tensor:
         return torch.randint(vocab_size, (length,), generator=self._stream("canvas"))
@@ -69,7 +69,7 @@ class SeededNoise:
         self._uniforms = torch.rand(length, generator=self._stream("samples"), dtype=torch.float32)
 
     def uniforms(self, length: int) -> Tensor:
-        """Starts a step: the numbers [L] in [0, 1), fp32 on the CPU, that its samples are drawn with."""
+        """Starts a step and returns the numbers [L] in [0, 1), fp32 on the CPU, that its samples are drawn with."""
         self.start_step(length)
         return self._uniforms
 
@@ -83,12 +83,12 @@ class SeededNoise:
 
     @final
     def sample(self, probs: Tensor, first_row: int) -> Tensor:
-        # All of a step's at once: for each copy to a GPU, the host waits until what it was given before is done.
+        # The whole step's numbers at once: each copy to a GPU makes the host wait until the GPU's earlier work is done.
         self._uniforms = self._uniforms.to(probs.device)
         return inverse_cumulative(probs, self._uniforms[first_row : first_row + len(probs)])
 
     def _stream(self, kind: str) -> torch.Generator:
-        """Where a draw of this kind comes from."""
+        """The generator for draws of this kind."""
         del kind
         return self._generator
 
@@ -96,7 +96,7 @@ class SeededNoise:
 class PairedNoise(SeededNoise):
     """Draws that depend on the seed, the block, the step and nothing else, for two runs that are compared.
 
-    With one stream per run, the two would diverge at the first block for which one of them needs a step more.
+    With one stream per run, the two would diverge at the first block in which one of them needs an extra step.
     """
 
     def __init__(self, seed: int) -> None:
@@ -105,7 +105,7 @@ class PairedNoise(SeededNoise):
         self._block, self._step = 1, 0
 
     def at(self, block: int, step: int) -> None:
-        """Draws for this step of this block from here on."""
+        """Makes the following draws those of this step of this block."""
         self._block, self._step = block, step
 
     def _stream(self, kind: str) -> torch.Generator:
@@ -133,7 +133,7 @@ class ReferenceNoise:
         self._generator = torch.Generator().manual_seed(seed)
 
     def at(self, block: int, step: int) -> None:
-        """Nothing: one stream serves the whole run."""
+        """Does nothing: one stream serves the whole run."""
 
     def canvas(self, length: int, vocab_size: int) -> Tensor:
         return torch.randint(vocab_size, (length,), generator=self._generator)

@@ -1,8 +1,8 @@
 """Reading the logits of a canvas: soft cap, temperature, and every statistic a denoise step needs, in one pass.
 
 Works in blocks of rows and in place, in two buffers that all blocks share. Nothing of the size canvas times vocabulary
-exists in fp32: at full size that is 268 MB per copy, and naive code holds several. On a CPU a block is what fits in the
-caches of its cores, a row each at full size, which is ten times as fast.
+exists in fp32: at full size that is 268 MB per copy, and naive code holds several. On a CPU a block is sized to fit the
+caches of the cores (one row per thread at full size), which is ten times as fast.
 Shape letters: L canvas, V vocabulary, R rows of a block, K most probable ids.
 """
 
@@ -19,13 +19,13 @@ from localdiff.diffusion.search import argmax
 
 MAX_ELEMENTS = 8 * 1024 * 1024
 """A block of rows stays under this many elements: 32 rows of the full vocabulary, 34 MB in fp32."""
-# On a CPU, under this many per thread: 1 MB in fp32, of which two buffers are in use.
+# The same limit per thread on a CPU: 1 MB in fp32, in each of two buffers.
 _CACHED_ELEMENTS = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopIds:
-    """The most probable ids of each row, the first one first.
+    """The most probable ids of each row, in descending order.
 
     Attributes:
         ids: [L, K].
@@ -60,7 +60,7 @@ class LogitStatistics:
 
 
 class ReadLogits(Protocol):
-    """Does what `read_logits` does, perhaps elsewhere."""
+    """A function that does what `read_logits` does, perhaps through a kernel."""
 
     def __call__(
         self, logits: Tensor, *, softcap: float | None, temperature: float, noise: Noise | None, record_top_k: int = 0
@@ -77,8 +77,8 @@ def read_logits(
 ) -> LogitStatistics:
     """Reads raw logits [L, V] and overwrites them with the processed ones: capped, divided by `temperature`, rounded.
 
-    The processed logits are what self-conditioning continues from; they keep the dtype of `logits`, as the reference's,
-    while the statistics are taken in fp32 before that rounding.
+    The processed logits are what self-conditioning continues from; they keep the dtype of `logits`, as in the
+    reference, while all statistics but `log_normalizer` are taken in fp32 before that rounding.
 
     Args:
         temperature: a number, or a scalar on the logits' device.
@@ -134,7 +134,7 @@ def process(logits: Tensor, softcap: float | None, temperature: float | Tensor) 
 def top_probabilities(
     values: Tensor, argmax_prob: Tensor, *, softcap: float | None, temperature: float | Tensor
 ) -> Tensor:
-    """Probabilities fp32 [L, K] of the most probable ids, for readers that take them from the raw logits.
+    """Probabilities fp32 [L, K] of the most probable ids, for readers that find these ids in the raw logits.
 
     Args:
         values: [L, K], their raw logits, the largest one first.
@@ -146,7 +146,7 @@ def top_probabilities(
 
 
 def _block(vocab_size: int, device: torch.device) -> int:
-    """Rows of a block."""
+    """Number of rows in a block."""
     elements = MAX_ELEMENTS
     if device.type == "cpu":
         elements = min(elements, _CACHED_ELEMENTS * torch.get_num_threads())
@@ -160,7 +160,7 @@ def _log_sum_exp(scores: Tensor) -> Tensor:
 
 
 def _entropy(shifted: Tensor, exponentials: Tensor, total: Tensor) -> Tensor:
-    """-Σ p ln p = ln Z - Σ e·s / Z in nats [R]; never below zero, whatever is rounded: Z >= 1, and no s is above 0.
+    """-Σ p ln p = ln Z - Σ e·s / Z in nats [R]; never negative, despite rounding: Z >= 1, and no s is above 0.
 
     Args:
         shifted: [R, V] scores s minus their largest; overwritten.

@@ -2,7 +2,7 @@
 
     canvas ──► denoiser ──► drawn ids ──► accept the surest ──► renoise the rest ──► next canvas
 
-The temperature is high first, so that early steps explore, and low last, so that the draft settles. What is accepted is
+The temperature starts high, so that early steps explore, and ends low, so that the draft settles. What is accepted is
 decided anew in every step; nothing freezes.
 Shape letters: L canvas.
 """
@@ -32,7 +32,7 @@ def accept(entropy: Tensor, entropy_bound: float | Tensor) -> Tensor:
 
     In ascending order, position i is accepted while the entropies of those before it sum to at most the bound:
     `cumsum_i - H_i <= bound`, an upper bound on the joint mutual information of what is accepted (arXiv 2505.24857).
-    The surest position is always accepted; of positions with the same entropy the first counts as the surer one.
+    The surest position is always accepted; among equal entropies, earlier positions come first.
 
     Args:
         entropy: [..., L] in nats, of one canvas or of several.

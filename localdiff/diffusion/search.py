@@ -15,7 +15,7 @@ _MIN_COLUMNS = 1 << 16
 
 
 def argmax(values: Tensor) -> Tensor:
-    """Column [R] of the largest of `values` [R, V]; the first one, where several are."""
+    """Column [R] of the largest of `values` [R, V]; the first one if several are equal."""
     if not _is_long(values):
         return values.argmax(dim=-1)
     segments = values.view(len(values), -1, SEGMENT)
@@ -42,7 +42,7 @@ def inverse_cumulative(weights: Tensor, uniforms: Tensor) -> Tensor:
     segment = _first_above(sums, target)
     before = torch.where(segment > 0, sums.gather(1, (segment - 1).clamp(min=0)[:, None]).squeeze(1), 0.0)
     cumulative = _segment(segments, segment).cumsum(dim=-1)
-    # A segment's own sum may round below the target; its last column of nonzero weight is meant then.
+    # A segment's own sum may round below the target; then its last column of nonzero weight is taken.
     last = torch.nextafter(cumulative[:, -1], torch.zeros_like(target))
     return segment * SEGMENT + _first_above(cumulative, torch.minimum(target - before, last))
 

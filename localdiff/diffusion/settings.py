@@ -45,8 +45,8 @@ class SamplerSettings:
         entropy_bound: in nats, see `sampler.accept`.
         t_min, t_max: temperatures the schedule runs between, `t_max` first; it ends just above `t_min`, which may be 0.
         greedy: take the argmax in place of a sample.
-        stability: steps in a row for which the draft must equal the one before; 0 requires none.
-        confidence: mean entropy in nats that the canvas must be below.
+        stability: number of steps in a row whose draft must equal that of the step before; 0 requires none.
+        confidence: in nats; the mean entropy of the canvas must be below it.
 
     Raises:
         UsageError: values that are out of range alone or together.
@@ -63,7 +63,7 @@ class SamplerSettings:
 
     def __post_init__(self) -> None:
         try:
-            GenerateOptions(  # which has the ranges
+            GenerateOptions(  # checks the ranges
                 steps=self.schedule_steps,
                 cap=self.cap,
                 entropy_bound=self.entropy_bound,
@@ -91,7 +91,7 @@ class SamplerSettings:
 
     @property
     def _last_temperature(self) -> float:
-        """The lowest of a block, as `sampler.temperature_at` has it, before it is rounded to fp32."""
+        """The lowest temperature of a block: that of `sampler.temperature_at`, but not rounded to fp32."""
         steps_left = self.schedule_steps - self.max_steps + 1
         return self.t_min + (self.t_max - self.t_min) * steps_left / self.schedule_steps
 
@@ -100,7 +100,7 @@ class SamplerSettings:
         """Settings of a parsed `generation_config.json`; absent and null keys take the reference's defaults.
 
         Raises:
-            WeightsError: the file holds a value that is no setting.
+            WeightsError: a value in the file is not a valid setting.
         """
         sampler = config.get("sampler_config") or {}
         if not isinstance(sampler, Mapping):
@@ -131,7 +131,7 @@ class SamplerSettings:
         `greedy` on.
 
         Raises:
-            UsageError: an option does not go together with the settings.
+            UsageError: an option conflicts with the settings.
         """
         temperature = options.temperature
         changes: dict[str, Any] = {
@@ -148,7 +148,7 @@ class SamplerSettings:
 
 
 def unknown_settings(config: Mapping[str, Any]) -> list[str]:
-    """Keys of a parsed `generation_config.json` that the reference does not have, either: it refuses them."""
+    """Keys of a parsed `generation_config.json` that the reference does not know either, and refuses."""
     known = {*_KEYS, *_NO_SAMPLER_KEYS}
     return [key for key, value in config.items() if value is not None and key not in known and key[:1] != "_"]
 

@@ -1,7 +1,7 @@
 """When a block is done: rules over the drafts of successive denoise steps.
 
-Two things are required of a canvas, neither of them the entropy bound: that its draft stays the same (stable), and
-that its mean entropy is small (confident). A rule looks at both.
+There are two conditions on a canvas, neither of them the entropy bound: its draft stays the same (stable), and its
+mean entropy is small (confident). A rule says which of them it takes to stop.
 Shape letters: L canvas.
 """
 
@@ -21,10 +21,10 @@ StopRule: TypeAlias = Literal["both", "stable", "confident", "never"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """What one step showed.
+    """What the stop test found in one step.
 
     Attributes:
-        mean_entropy: in nats, the number that decided whether it is confident.
+        mean_entropy: in nats; it decided `confident`.
         stop: the rule's answer.
     """
 
@@ -35,7 +35,7 @@ class Verdict:
 
 
 class StopTest:
-    """Watches the drafts of one block; make a new one for each.
+    """Watches the drafts of one block; make a new one for each block.
 
     Args:
         pad_id: a draft of nothing but padding never counts as converged; models have an attractor there.
@@ -53,7 +53,7 @@ class StopTest:
         """Judges a step by its draft [L] (the argmax ids) and its entropies [L] in nats.
 
         Stable: the draft equals each of the last `stability` drafts, so at least `stability + 1` steps are needed; with
-        `stability` 0 every draft is. Confident: the mean entropy is below the threshold.
+        `stability` 0 every draft is stable. Confident: the mean entropy is below the threshold.
         """
         full = len(self._drafts) == self._stability
         stable = full and all(torch.equal(draft, earlier) for earlier in self._drafts)
