@@ -34,8 +34,8 @@ Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 MAX_SCORES = 8 * 1024 * 1024
 """Scores of one pass over the keys stay under this many elements (34 MB in fp32), whatever the context."""
-# Rows of a block from which keys are left out that none of them sees. Fewer rows would leave out little more, and take
-# more calls.
+# Rows of a block that leaves out the keys none of its rows sees. With fewer rows per block, hardly more keys would be
+# left out, in more calls.
 _NARROW_ROWS = 256
 
 
@@ -60,7 +60,7 @@ class Attention(Projections):
         return (self.q_proj, self.k_proj) if self.v_proj is None else (self.q_proj, self.k_proj, self.v_proj)
 
     def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], attend: Attend, *, in_parts: bool = False) -> Tensor:
-        """Attends rows [..., N, D] to what `attend` lets them see; `in_parts` is that of `last_projection`."""
+        """Attends rows [..., N, D] to what `attend` lets them see; see `last_projection` for `in_parts`."""
         q, k, v = self.layer_ops.qkv_norm_rope(*self._qkv(x), self.q_norm.weight, self.k_norm.weight, rotary, self.eps)
         y = attend(q.transpose(-3, -2), k.transpose(-3, -2), v.transpose(-3, -2))
         return last_projection(self.o_proj, y.transpose(-3, -2).flatten(-2), in_parts=in_parts)
@@ -80,7 +80,7 @@ def attend_cached(cache: LayerCache, length: int, commit_rows: int, kernel: Nati
     Args:
         length: positions in the cache before this pass.
         commit_rows: how many of the N rows are written into the cache; the rest are canvas rows.
-        kernel: takes the place of torch where it can.
+        kernel: computes instead of torch where it can.
     """
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ def attend_cached(cache: LayerCache, length: int, commit_rows: int, kernel: Nati
 
 
 def attend_through_triton(cache: LayerCache, length: Tensor, commit_rows: int) -> Attend:
-    """What `attend_cached` does, in kernels that read the length on the device: their launches do not depend on it.
+    """Like `attend_cached`, in kernels that read the length on the device, so that launches do not depend on it.
 
     Args:
         length: integer scalar on the device: positions in the cache before this pass.
@@ -128,7 +128,7 @@ def _attend_parts(
     if kernel is not None and kernel.takes(q, parts):
         return kernel(q, parts, mask)
     keys, values = (torch.cat(tensors, dim=1) for tensors in zip(*parts, strict=True))
-    # Asking a GPU which keys these are would make the host wait in each layer.
+    # Never narrowed on a GPU: asking it which keys are seen would make the host wait in each layer.
     return attention(q, keys, values, mask, narrowed=mask is not None and keys.device.type == "cpu")
 
 
@@ -141,7 +141,7 @@ def causal_mask(cache: LayerCache, length: int, commit_rows: int) -> Tensor:
 
 
 def training_mask(encoder_rows: Tensor, longest: int, canvas_length: int, window: int | None) -> Tensor:
-    """The same mask for a batch of whole sequences without a cache: padded encoder rows, then one canvas each.
+    """The masks of commit and canvas rows for whole sequences without a cache: padded encoder rows, then one canvas.
 
     Args:
         encoder_rows: [B] number of real encoder rows of each sequence; rows beyond are padding up to `longest`.
@@ -165,12 +165,12 @@ def training_mask(encoder_rows: Tensor, longest: int, canvas_length: int, window
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, narrowed: bool = False) -> Tensor:
     """Softmax attention with query heads folded over their key-value head, in blocks of rows.
 
-    Folding avoids the copies of keys and values that grouped heads would need where no fused kernel takes them, and
-    the blocks bound the size of the scores there.
+    Where no fused kernel takes grouped heads, folding avoids copies of keys and values, and the blocks bound the size
+    of the scores.
 
     Args:
         q: [H, N, d]; k, v: [K, T, d]; mask: bool [N, T], True where a row may attend, or None for everywhere.
-        narrowed: whether a block leaves out the keys that none of its rows sees, which the host asks the mask for.
+        narrowed: whether a block leaves out the keys that none of its rows sees; the host reads the mask for that.
 
     Returns:
         [H, N, d]. Scores and softmax are fp32 inside the kernel: unscaled scores grow large, and rounding them to bf16

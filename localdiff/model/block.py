@@ -26,8 +26,8 @@ class Layer(UsesLayerOps):
     Attributes:
         layer_scalar: [1] factor on the residual stream of canvas rows.
         encoder_layer_scalar: [1] the same for encoder rows; all other weights are shared.
-        present: makes the context in which its weights are where it computes; `forward` is called in it, and so is
-            whatever else computes with them.
+        present: returns a context in which the layer's weights are on the device where it computes; whatever computes
+            with them outside of `forward` runs in it.
     """
 
     present: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -105,7 +105,7 @@ class Layer(UsesLayerOps):
         """Outputs of the experts for rows [..., N, D], as `merge_branches` takes them.
 
         Returns:
-            Their sums [..., N, D] and None; or, if both the experts and `merge_branches` can leave them to the latter,
+            Their sums [..., N, D] and None; or, if the experts can leave summing to `merge_branches` and that does it,
             the outputs [N, k, D] of the single experts and the weights [N, k] to sum them with.
         """
         if self.layer_ops.sums_experts and self.experts.can_leave_sum:

@@ -40,7 +40,7 @@ class LayerCache:
         return self.keys[:, :used], self.values[:, :used]
 
     def positions(self, length: int) -> Tensor:
-        """Absolute position [min(length, slots)] that each slot of `read(length)` holds: the newest that it is for."""
+        """Absolute position [min(length, slots)] in each slot of `read(length)`: the newest that maps to the slot."""
         newest = length - 1
         slots = torch.arange(min(length, self.slots), device=self.keys.device)
         return newest - (newest - slots) % self.slots
@@ -66,7 +66,7 @@ class KVCache:
     """The caches of all layers and the number of positions they hold.
 
     Args:
-        capacity: most positions that can be held.
+        capacity: maximum number of positions.
         device: one for all layers, or one per layer.
 
     Attributes:
@@ -99,22 +99,22 @@ class KVCache:
 
     def snapshot(self) -> None:
         """Copies the rings at this length to host memory; only the newest `MAX_SNAPSHOTS` are kept."""
-        if self.length in self._snapshots:  # of the same ids: a rewind drops the snapshots beyond it
+        if self.length in self._snapshots:  # it is of the same ids: a rewind drops all snapshots that are longer
             return
         self._snapshots[self.length] = [
             (keys.to("cpu", copy=True), values.to("cpu", copy=True))
             for keys, values in (layer.read(self.length) for layer in self.layers if layer.is_ring)
         ]
         if len(self._snapshots) > MAX_SNAPSHOTS:
-            del self._snapshots[min(self._snapshots)]  # the oldest, as each is taken beyond those that are kept
+            del self._snapshots[min(self._snapshots)]  # the oldest: each is longer than those taken before it
 
     def rewind(self, length: int) -> int:
         """Forgets positions from `length` on, as far as that can be exact.
 
         Returns:
-            The length now held. It is `length` where no ring has overwritten what that length needs or a snapshot was
-            taken there; else the longest shorter length that can be restored (0 at worst), and the caller encodes the
-            positions in between again.
+            The length now held. It is `length` if no ring has overwritten what that length needs, or if a snapshot was
+            taken there; else the longest shorter length that can be restored (0 at worst), and the caller must encode
+            the positions in between again.
 
         Raises:
             ValueError: `length` is negative or beyond what is held.

@@ -1,7 +1,7 @@
 """The shape of the network, read from a checkpoint's `config.json`.
 
 Knows the two key styles in circulation: the released one (`global_head_dim`, `num_global_key_value_heads`) and the
-newer one (`per_layer_config`). Knows no default for any key that sets a shape: a missing one is an error that
+newer one (`per_layer_config`). Knows no default for any key that sets a shape: a missing key is an error that
 names it, because a default would silently load another model's architecture.
 """
 
@@ -25,7 +25,7 @@ _LAYER_NUMBER = re.compile(r"[0-9]{1,9}")
 _HINT = "use the `config.json` that was published with the weights"
 
 _MAX_SIZE = 2**31 - 1
-"""Of anything that is counted; with larger sizes the arithmetic of tensors fails."""
+"""Limit of every size and count; tensor arithmetic fails with larger ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -213,7 +213,7 @@ def _layers(text: _Keys) -> tuple[LayerConfig, ...]:
     unknown = sorted(set(types) - set(_KINDS))
     if unknown:
         raise WeightsError(f"text_config: layer_types has the unknown entry `{unknown[0]}`", _HINT)
-    if _KINDS[types[-1]] != "full":  # the reference takes it for a full one, whatever its weights are
+    if _KINDS[types[-1]] != "full":  # the reference treats the last layer as full, whatever its weights are
         raise WeightsError(
             f"text_config: layer_types ends with `{types[-1]}`, and the last layer of this model is a full one", _HINT
         )
@@ -239,9 +239,9 @@ def _layers(text: _Keys) -> tuple[LayerConfig, ...]:
 
 
 def _overrides(text: _Keys, count: int) -> Mapping[int, _Keys]:
-    """What `per_layer_config` says of layers, by their numbers, which the reference fills up with zeros: `05` and `11`.
+    """Entries of `per_layer_config`, by the number of the layer; the reference pads these with zeros: `05` and `11`.
 
-    It may override anything in its files, and in its network nothing but heads.
+    Its files may override anything per layer, but its network supports only other heads.
     """
     overrides = {}
     for key, values in _Keys(text.require("per_layer_config"), "per_layer_config").items():
@@ -280,7 +280,7 @@ def _rope(text: _Keys, name: str) -> RopeConfig:
     fraction = rope.number("partial_rotary_factor", 1.0)
     if fraction > 1:
         raise WeightsError(f"rope_parameters.{name}: partial_rotary_factor={fraction!r} must be at most 1", _HINT)
-    if rope_type == "default" and fraction < 1:  # the reference makes tables of it that do not fit the head
+    if rope_type == "default" and fraction < 1:  # the reference's tables would not fit the head
         raise WeightsError(
             f"rope_parameters.{name}: partial_rotary_factor={fraction!r} is not a form of this model where"
             " rope_type='default'",

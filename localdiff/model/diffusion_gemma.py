@@ -40,7 +40,7 @@ class DiffusionGemma(nn.Module):
 
     Attributes:
         attends_through_triton: whether attention runs in Triton, on one GPU; never in training or on other devices.
-        attention_kernel: what attends in bf16 on a CPU instead of torch; None where torch does. Never in training.
+        attention_kernel: computes attention in bf16 on a CPU; None where torch does. Always None in training.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -55,7 +55,7 @@ class DiffusionGemma(nn.Module):
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """What its passes compute in Triton or fused, apart from modules over stored weights, in words."""
+        """The parts of a pass that run in Triton or fused, in words; modules over stored weights are not listed."""
         parts = {
             "attention in Triton": self.attends_through_triton,
             "layer ops in Triton": isinstance(self.norm.layer_ops, FusedLayerOps),
@@ -90,7 +90,7 @@ class DiffusionGemma(nn.Module):
     def _attends(self, cache: KVCache, commit_rows: int) -> Iterator[Attend]:
         if not self.attends_through_triton:
             return (attend_cached(layer, cache.length, commit_rows, self.attention_kernel) for layer in cache.layers)
-        # Filled in on the device: for the copy of a number the host would wait until all that was launched is over.
+        # Filled in on the device: to copy a number there, the host would wait for all work launched so far.
         length = torch.full((), cache.length, dtype=torch.int32, device=cache.layers[0].keys.device)
         return (attend_through_triton(layer, length, commit_rows) for layer in cache.layers)
 
@@ -151,7 +151,7 @@ class DiffusionGemma(nn.Module):
         return self.scale(self.embed_tokens.soft(logits, log_normalizer))
 
     def mean_embedding(self, probs: Tensor) -> Tensor:
-        """What `soft_embedding` returns, from the rounded probabilities [L, V] of the logits, in the weights' dtype."""
+        """What `soft_embedding` returns, from the logits' probabilities [L, V], rounded to the weights' dtype."""
         return self.scale(self.embed_tokens.mean(probs))
 
     def embed(self, ids: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from quant.modules.linear import Linear
 
 
 class FusedLayerOps(LayerOps):
-    """One Triton launch each, rounding where the plain path rounds; of experts with the same score, the first."""
+    """One Triton launch each, rounding where the plain path rounds; ties between experts go to the first."""
 
     sums_experts = True
     sums_parts = True

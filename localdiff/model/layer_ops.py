@@ -6,8 +6,8 @@
     router_in ─► [scores] ─► [route] ─┐           ├─► [merge_branches]
     expert_in ────────────────────────┴► experts ─┘
 
-Knows rows and the weights of norms, and of modules only that a router is one. `LayerOps` is the plain path, and what
-the same ops as one launch each are held against (`localdiff.kernels.layer_ops`).
+Knows rows and the weights of norms; the only module it knows is the router. `LayerOps` is the plain path, against which
+the same ops as one launch each are checked (`localdiff.kernels.layer_ops`).
 Shape letters: N rows, D width, I inner width, H heads, K key-value heads, d head size, E experts, k experts per row,
 S parts of a sum.
 """
@@ -25,8 +25,8 @@ class LayerOps:
     """The plain path: each op as a sequence of torch operations.
 
     Attributes:
-        sums_experts: whether `merge_branches` had better sum the experts' outputs, which costs it no launch.
-        sums_parts: the same of parts [S, N, D] of attention's and of the dense MLP's output.
+        sums_experts: whether `merge_branches` should sum the experts' outputs, because that costs it no extra launch.
+        sums_parts: whether the output of attention and of the dense MLP may be left to the ops in parts [S, N, D].
     """
 
     sums_experts = False
@@ -51,7 +51,7 @@ class LayerOps:
 
         Args:
             v: None where values are the keys before their norm.
-            q_weight, k_weight: [d], of the two norms; that of values has none.
+            q_weight, k_weight: [d], of the two norms; the norm of values has no weight.
         """
         values = rms_norm(k if v is None else v, None, eps)
         return rotate(rms_norm(q, q_weight, eps), rotary), rotate(rms_norm(k, k_weight, eps), rotary), values
@@ -84,7 +84,7 @@ class LayerOps:
 
     @staticmethod
     def scores(router: nn.Module, x: Tensor) -> Tensor:
-        """A router's scores [N, E] of rows [N, D]; or whatever else `route` of the same ops takes."""
+        """A router's scores [N, E] of rows [N, D]; or another form of them that `route` of the same ops takes."""
         scores: Tensor = router(x)
         return scores
 
@@ -133,7 +133,7 @@ class UsesLayerOps(nn.Module):
     """A module that computes layer ops.
 
     Attributes:
-        layer_ops: how.
+        layer_ops: the implementation it uses.
     """
 
     layer_ops: LayerOps = PLAIN

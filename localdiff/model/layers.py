@@ -23,7 +23,7 @@ class RMSNorm(UsesLayerOps):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """Rows [..., D], in the dtype that they came in."""
+        """Normed rows [..., D], in the dtype of `x`."""
         return self.layer_ops.norm(x, self.weight, self.eps)
 
 
@@ -40,7 +40,7 @@ class GatedMLP(Projections):
         return self.gate_proj, self.up_proj
 
     def forward(self, x: Tensor, *, in_parts: bool = False) -> Tensor:
-        """Rows [..., D] to rows [..., D]; `in_parts` is that of `last_projection`."""
+        """Rows [..., D] to rows [..., D]; see `last_projection` for `in_parts`."""
         return last_projection(self.down_proj, self._inner(x), in_parts=in_parts)
 
     def _inner(self, x: Tensor) -> Tensor:

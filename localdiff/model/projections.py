@@ -28,12 +28,12 @@ class Projections(UsesLayerOps, ABC):
         """The modules that compute these projections, as they are now."""
 
     def fused(self) -> FusedProjections | None:
-        """The fused projection; None where they are computed separately, or a module was wrapped or replaced since."""
+        """The fused projection; None if nothing was fused, or if a module was wrapped or replaced since."""
         fused = self._fused
         return fused if fused is not None and fused.stands_for(self.projections()) else None
 
     def fuse(self) -> bool:
-        """Fuses them where their weights allow it, and tells whether they are fused; what was so before stays so."""
+        """Fuses the projections, unless they are fused or their weights do not allow it; returns whether they are."""
         if self.fused() is None:
             self._fused = stack(self.projections())
         return self._fused is not None

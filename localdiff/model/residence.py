@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 Residence: TypeAlias = Literal["whole", "spread", "streamed", "from files"]
 """
 whole       all on one device, where they stay
-spread      on several devices; some of them may be read from their files for each pass
-streamed    all compute on one device, to which some are copied from host memory for each pass, one after the other
-from files  the same, but those are read from their files
+spread      on several devices; those of some layers may be read from their files for each pass
+streamed    all compute on one device, to which some are copied from host memory for each pass, layer by layer
+from files  the same, but they are copied from their files
 """
