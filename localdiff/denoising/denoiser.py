@@ -44,7 +44,7 @@ class Denoiser:
         path: by default dynamic steps.
 
     Raises:
-        ValueError: the path needs of the model what it does not have.
+        ValueError: the path requires something that the model does not have.
     """
 
     def __init__(self, model: DiffusionGemma, path: StepPath | None = None) -> None:
@@ -68,10 +68,10 @@ class Denoiser:
         return denoiser
 
     def warm_up(self) -> Iterator[float]:
-        """Takes steps that together launch every kernel of a run, so that they are compiled before its clock starts.
+        """Takes steps that launch all kernels of a run, so that these are compiled before the run's clock starts.
 
-        A step of a run commits nothing, or a whole block, or the end of a prompt, which has any number of rows; and it
-        draws ids, or takes the most probable ones, which is another kernel whatever it commits.
+        A step of a run commits nothing, a whole block, or the end of a prompt, which has any number of rows. It draws
+        ids or takes the most probable ones; the latter is another kernel, whatever the step commits.
 
         Yields:
             The share of these steps that is done.
@@ -90,7 +90,7 @@ class Denoiser:
         )
 
     def try_step(self, layer_devices: Sequence[torch.device]) -> None:
-        """Takes a step, whose outcome nobody needs.
+        """Takes one step and discards its outcome.
 
         Raises:
             WeightsError: the capped logits are NaN or infinite.
@@ -99,12 +99,12 @@ class Denoiser:
         self._take_step(KVCache(config, config.canvas_length, self._model.norm.weight.dtype, layer_devices))
 
     def parity(self) -> dict[str, float]:
-        """How far kernels of its steps are from the plain path; see `step_parity`."""
+        """How far the results of its steps' kernels are from the plain path's; see `step_parity`."""
         return step_parity(self._model, self.path)
 
     @property
     def has_kernels(self) -> bool:
-        """Whether a step takes kernels, apart from those of modules over stored weights."""
+        """Whether a step uses kernels, apart from those of modules over stored weights."""
         return bool(self._model.kernels)
 
     def __str__(self) -> str:
@@ -112,7 +112,7 @@ class Denoiser:
         return ", ".join((str(self.path_taken), *self._model.kernels))
 
     def forget_graphs(self) -> None:
-        """Has the next steps captured anew: kernels are launched with something else from now on."""
+        """Has the next steps captured anew, after a change in how kernels are launched."""
         if self._static is not None:
             self._static.forget()
 
@@ -127,7 +127,7 @@ class Denoiser:
 
     @property
     def graphs(self) -> int:
-        """Number of steps that are captured as CUDA graphs for the cache of the last block, each of another shape."""
+        """Number of steps captured as CUDA graphs for the cache of the last block, each of a different shape."""
         return 0 if self._static is None else self._static.graphs
 
     def denoise_block(
@@ -150,7 +150,7 @@ class Denoiser:
             WeightsError: the capped logits are NaN or infinite.
         """
         canvas = canvas.to(self._model.norm.weight.device)
-        # A kernel whose shape is new is compiled by processes that Ctrl-C must not reach.
+        # Kernels for new shapes are compiled by child processes, which Ctrl-C must not reach.
         shield = shielded_children if canvas.is_cuda else nullcontext
         with closing(self._steps(cache, canvas, noise, block, commit_ids)) as steps:
             while True:
@@ -171,7 +171,7 @@ class Denoiser:
             pad_id=config.pad_token_id,
         )
         canvas = noise.canvas(config.canvas_length, config.vocab_size)
-        # Id 0 is in every vocabulary. That of padding need not be, and a GPU that looks it up can do nothing more.
+        # Id 0 is in every vocabulary. The padding id need not be; looking up an id out of range makes a GPU unusable.
         for _ in self.denoise_block(cache, canvas, noise, block, [0] * commit_rows):
             pass
 
@@ -190,7 +190,7 @@ class Denoiser:
         yield from dynamic_steps(self._model, cache, canvas, noise, block, commit, self._read)
 
     def _warn_busy(self) -> None:
-        """Says once that another run is using the buffers, which serve one block at a time."""
+        """Warns once that another run is using the buffers, which serve one block at a time."""
         if not self._has_warned:
             self._has_warned = True
             _log.warning(
@@ -199,7 +199,7 @@ class Denoiser:
             )
 
     def _reader(self) -> ReadLogits:
-        """What reads the logits of dynamic steps."""
+        """The function that reads the logits of dynamic steps."""
         if not self.path.native_logits:
             return read_logits
         kernel = native_logits_kernel(self._model)

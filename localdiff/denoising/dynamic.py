@@ -1,7 +1,7 @@
-"""Dynamic steps: a block is denoised one step after the other, whose shapes follow the number of cached positions.
+"""Dynamic steps: they are taken one after the other, in shapes that follow the number of cached positions.
 
 Knows the model, its cache and the sampler; knows nothing about text or about what came before the block. Everything
-stays on the device except one small packed tensor per step, which is what an event shows.
+stays on the device except one small packed tensor per step, which holds what an event shows.
 Shape letters: L canvas, C commit rows.
 """
 
@@ -71,7 +71,7 @@ def dynamic_steps(
         yield step_of(rows, step, block, verdict, began=began, now=time.perf_counter(), top=stats.top)
         if verdict.stop or step == settings.max_steps:
             return
-        # e. Carry this step's prediction into the next, which begins with that, and free the logits.
+        # e. Carry this step's prediction into the next step, whose time starts here, and free the logits.
         began = time.perf_counter()
         soft = model.soft_embedding(logits, stats.log_normalizer)
         del logits

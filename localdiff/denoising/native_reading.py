@@ -21,7 +21,7 @@ def read_natively(
     noise: Noise | None,
     record_top_k: int = 0,
 ) -> LogitStatistics:
-    """Does what `read_logits` does, through the kernel for noise that is drawn by one number a row."""
+    """Does what `read_logits` does, through the kernel unless `noise` draws samples in its own way."""
     if not (noise is None or isinstance(noise, SeededNoise)):
         return read_logits(logits, softcap=softcap, temperature=temperature, noise=noise, record_top_k=record_top_k)
     count = min(record_top_k, logits.shape[1])

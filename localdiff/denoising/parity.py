@@ -1,7 +1,7 @@
 """Whether the kernels of a denoise step compute what the plain path does, with the weights of a loaded model.
 
-Knows the parts of a step that run in Triton, and what each is held against. `quant.cuda.parity` does the same for the
-products with stored weights, and knows how far numbers may be apart.
+Knows the parts of a step that run in Triton, and what each is compared with. `quant.cuda.parity` does the same for the
+products with stored weights, and knows how far apart numbers may be.
 Shape letters: N rows, H query heads, K key-value heads, d head size, E experts, S parts of a sum.
 """
 
@@ -54,20 +54,20 @@ Op: TypeAlias = Callable[[LayerOps], tuple[Tensor, ...]]
 _SPREAD, _PEAK = 4.0, 20.0
 """Standard deviation of logits, and the highest of each row."""
 _SPARSE_SPREAD = 3.0
-"""The same where probable ids are counted: of 262,144 some forty are, and not more than there is room for."""
+"""Standard deviation for sparse self-conditioning: some forty of 262,144 ids are probable, which fits its capacity."""
 _KEPT = 16
-"""Rows of processed logits that are compared; a copy of all would not fit beside a large model."""
+"""Rows of processed logits that are compared; a copy of all rows would not fit beside a large model."""
 _SHARES = 2, 4, 16
-"""Of a canvas, pieces of a prompt: the fewer rows, the more programs share their keys."""
+"""Pieces of a prompt have a canvas's rows divided by these: the fewer rows, the more programs split their keys."""
 _SAME = 0.9
-"""Least share of a canvas of which both paths decide the same."""
+"""Minimum share of a canvas on which both paths must decide the same."""
 
 
 @torch.inference_mode()
 def step_parity(model: DiffusionGemma, path: StepPath) -> dict[str, float]:
-    """The relative errors of the kernels that a model and its steps on a path take, by what they compute.
+    """The relative errors of the kernels that a model and its steps on a path use, by what they compute.
 
-    One layer of each kind is tried, of those whose weights are on the device of the model's last norm.
+    One layer of each kind is tried, among those whose weights are on the device of the model's last norm.
 
     Raises:
         ParityError: a kernel computes other numbers than the plain path.
@@ -87,12 +87,12 @@ def step_parity(model: DiffusionGemma, path: StepPath) -> dict[str, float]:
 
 
 def _summed(scores: Tensor, dtype: torch.dtype) -> Tensor:
-    """Scores [N, E], which may be left in parts [S, N, E]."""
+    """Scores [N, E], summed if they were left in parts [S, N, E]."""
     return scores.sum(dim=0).to(dtype) if scores.dim() > 2 else scores
 
 
 def _parts(scores: Tensor) -> Tensor:
-    """Parts [3, N, E] in fp32 whose sum is not rounded: each has the scores of every third expert."""
+    """Scores [N, E] as parts [3, N, E] in fp32 with an exact sum: each part has the scores of every third expert."""
     place = torch.arange(scores.shape[1], device=scores.device) % 3
     return scores.float() * (place == torch.arange(3, device=scores.device)[:, None])[:, None]
 
@@ -102,18 +102,18 @@ def _one(compute: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, ...]:
 
 
 def _end_of_layer(layer: Layer, is_canvas: Tensor, dense: Tensor, ops: LayerOps) -> tuple[Tensor, ...]:
-    """Behind a residual and experts that are 0."""
+    """The end of a layer for this output of the dense MLP; the residual and the experts' output are 0."""
     none = torch.zeros(dense.shape[-2:], dtype=layer.layer_scalar.dtype, device=dense.device)
     return (layer.merge_branches(none, dense, none, None, is_canvas, ops),)
 
 
 def assert_decided_alike(found: Tensor, expected: Tensor) -> None:
-    """Holds what a step decides, a row for each kind of decision, against what the plain path does.
+    """Compares what a step decides, one row per kind of decision, with what the plain path decides.
 
-    A sum in another order can be on the other side of a uniform number, or of the entropy bound.
+    A sum in another order can fall on the other side of a uniform number, or of the entropy bound.
 
     Raises:
-        ParityError: more of them differ than that explains.
+        ParityError: more decisions differ than that explains.
     """
     same = (found == expected).float().mean(dim=1)
     if bool((same < _SAME).any()):
@@ -141,7 +141,7 @@ class _Parity:
         return layers
 
     def try_layer(self, config: LayerConfig, layer: Layer) -> None:
-        """Every kernel that a layer takes."""
+        """Tries every kernel that a layer uses."""
         is_fused = isinstance(layer.layer_ops, FusedLayerOps)
         if is_fused:
             self.try_layer_ops(config, layer)
@@ -172,7 +172,7 @@ class _Parity:
 
         router = layer.router
         routed_rows = self._normal(rows, width)
-        if type(router.proj) is Linear:  # others compute the same with both ops, and with an adapter in layers only
+        if type(router.proj) is Linear:  # others are the same with both ops; with an adapter they run in layers only
             self._hold_op("router", lambda ops: (_summed(ops.scores(router.proj, routed_rows), self._dtype),))
         order = self._uniform(rows, model.num_experts).argsort(dim=-1)
         # No ties: of experts with the same score any may be chosen. From -3 to 3 even bf16 tells 128 steps apart.
@@ -194,7 +194,7 @@ class _Parity:
     def try_parts(self, config: LayerConfig, layer: Layer) -> None:
         """The ops that sum parts of the products before them, where this model's projections leave them parts.
 
-        All else that these ops add is 0: beside it, a part that is left out might be too little to be noticed.
+        All else that these ops add is 0; otherwise a part that is left out might be too small to notice.
         """
         canvas, inner = self._config.canvas_length, self._config.intermediate_size
         for rows in (canvas, 2 * canvas):
@@ -214,7 +214,7 @@ class _Parity:
     def _hold_parts(
         self, name: str, projection: nn.Module, x: Tensor, op: Callable[[Tensor, LayerOps], tuple[Tensor, ...]]
     ) -> None:
-        """Nothing where a projection leaves no parts: with an adapter it never does, and computes in layers only."""
+        """Does nothing if a projection leaves no parts. With an adapter it never does, and only runs in layers."""
         if not can_leave_parts(projection):
             return
         parts = last_projection(projection, x, in_parts=True)
@@ -222,7 +222,7 @@ class _Parity:
             self._compare(name, lambda: op(parts, self._fused), op(parts.sum(dim=0).to(self._dtype), PLAIN))
 
     def try_attention(self, config: LayerConfig) -> None:
-        """A canvas, behind a committed block, too; and short pieces of a prompt, whose keys are split on most GPUs."""
+        """A canvas, alone and after a committed block; and short pieces of a prompt, whose keys most GPUs split."""
         canvas = self._config.canvas_length
         for commit_rows in (0, canvas):
             self._try_rows(config, commit_rows + canvas, commit_rows=commit_rows)
@@ -231,7 +231,7 @@ class _Parity:
             self._try_rows(config, rows, commit_rows=rows)
 
     def _try_rows(self, config: LayerConfig, rows: int, *, commit_rows: int) -> None:
-        """Rows behind more cached positions than a ring holds."""
+        """Rows after more cached positions than a ring holds."""
         canvas = self._config.canvas_length
         length = canvas + (config.window or canvas)
         cache = LayerCache(config, length + canvas, self._dtype, self._device)
@@ -250,7 +250,7 @@ class _Parity:
         self._compare("attention", lambda: attended(fast=True), attended(fast=False))
 
     def try_projections(self, module: Projections, *, has_gate: bool) -> None:
-        """Several projections in one product, and a gate in the same launch: of a step's rows, and of a short piece."""
+        """Several projections in one product, and a gate in the same launch, for a step's rows and a short piece's."""
         fused, canvas = module.fused(), self._config.canvas_length
         if fused is None:
             return
@@ -266,7 +266,7 @@ class _Parity:
         """Statistics and decision of a canvas that is partly decided, and what its logits are overwritten with."""
         config, canvas = self._config, self._config.canvas_length
         logits = _SPREAD * self._normal(canvas, config.vocab_size)
-        # One id per row is the likeliest by far: of several that are equal in bf16, any may be.
+        # One id per row is by far the most probable: if several were equal in bf16, any of them might be the argmax.
         logits.scatter_(1, self._ids(canvas)[:, None], _PEAK)
         inputs = StepBuffers(canvas, 1, self._dtype, self._device).inputs
         uniforms = self._uniform(canvas)

@@ -19,23 +19,23 @@ from quant.modules import QuantEmbedding
 class StepPath:
     """How denoise steps are taken; by default they are dynamic, and read their logits through torch.
 
-    What a pass of the network takes, in a step and elsewhere, is the model's: `localdiff.load` has chosen that before.
+    The kernels in a pass of the network, in a step or elsewhere, belong to the model: `localdiff.load` chose them.
 
     Attributes:
-        static: whether steps have static shapes and buffers, for which the model must attend through Triton: shapes of
-            torch's attention follow the number of cached positions. If not, steps are dynamic. `captured`, `logits` and
-            `sparse` require static steps, and `ahead` means nothing without them.
+        static: whether steps have static shapes and buffers, for which the model must attend through Triton, because
+            shapes of torch's attention follow the number of cached positions. If False, steps are dynamic. `captured`,
+            `logits` and `sparse` require static steps, and `ahead` means nothing without them.
         captured: whether they are captured as CUDA graphs; their torch ops must then not synchronize.
         logits: whether statistics and decision run in Triton.
         fuses_commits: whether a committed block, or the end of a prompt, is written into the cache by the first step
             after it.
         sparse: whether self-conditioning uses only the probable ids, where a step has few enough of them; requires an
             embedding in int8.
-        native_logits: whether a CPU takes the statistics of dynamic steps through the kernel in C.
+        native_logits: whether a CPU computes the statistics of dynamic steps in the C kernel.
         ahead: whether a step is launched before the outcome of the last one is read, unless that one may end the block.
 
     Raises:
-        ValueError: a part lacks the one that it requires.
+        ValueError: a part requires static steps, and they are off.
     """
 
     static: bool = False
@@ -55,10 +55,10 @@ class StepPath:
     def for_device(cls, model: DiffusionGemma, device: torch.device, residence: Residence = "whole") -> StepPath:
         """The fastest path for a loaded model; without an NVIDIA GPU, steps are dynamic.
 
-        Only steps of a model that is there as a whole have all parts. Where layers are copied to it for each pass,
-        steps are not captured, and none is launched before it is known to be needed: the copies take most of its time.
-        Where layers are read from files, steps are dynamic, which have nothing to warm up: that would read them several
-        times while the model loads.
+        All parts are used only if the whole model is on the GPU. Where layers are copied there for each pass, steps are
+        not captured, and none is launched before it is known to be needed, because copies take most of its time. Where
+        layers are read from files, steps are dynamic: static ones are warmed up, which would read all these files
+        several times while the model loads.
 
         Args:
             device: of everything outside the layers.
@@ -102,12 +102,12 @@ def _can_be_captured(model: DiffusionGemma) -> bool:
 
 
 def native_logits_kernel(model: DiffusionGemma) -> NativeLogits | None:
-    """The kernel that takes statistics of a model's logits on a CPU, or None where torch does."""
+    """The kernel that computes statistics of a model's logits on a CPU, or None where torch does."""
     config = model.config
     return native_logits(config.vocab_size, config.vocab_size * config.hidden_size)
 
 
 def int8_embedding(model: DiffusionGemma) -> QuantEmbedding | None:
-    """The embedding, if it is stored in int8, which sparse self-conditioning reads."""
+    """The embedding if it is stored in int8, as sparse self-conditioning requires, else None."""
     embedding = model.embed_tokens
     return embedding if isinstance(embedding, QuantEmbedding) and embedding.weight.codec.name == "int8" else None

@@ -1,4 +1,4 @@
-"""A denoise step as dynamic and static ones share it: the settings of its block, its event, its error.
+"""What dynamic and static denoise steps share: the settings of a block, the event, the error.
 
 Knows what an event shows; knows nothing about how a step is computed.
 Shape letters: L canvas.
@@ -48,13 +48,13 @@ class Step:
 
 
 def event_rows(stats: LogitStatistics, accepted: Tensor, shown: Tensor) -> Tensor:
-    """All that an event shows, as `step_of` takes it: a step needs one copy to the host.
+    """All that an event shows in one tensor, for `step_of`, so that a step needs one copy to the host.
 
     Args:
         accepted: bool [L]; shown: [L], the ids of the canvas that the step was given.
 
     Returns:
-        int32 [6, L] on the same device, floats by their bits; `decision_layout` has the order.
+        int32 [6, L] on the same device, floats as their bits; `decision_layout` has the order.
     """
     rows = {
         ARGMAX: stats.argmax.int(),
@@ -77,12 +77,12 @@ def step_of(
     now: float,
     top: TopIds | None,
 ) -> Step:
-    """A step that is over.
+    """Makes a `Step` of a denoise step that is over.
 
     Args:
         rows: int32 [6, L] on the host, as `event_rows` packs them.
-        verdict: of this path's stop test, on whatever device it ran; a mean that is computed again may be on the other
-            side of the threshold.
+        verdict: of this path's own stop test; a mean entropy that is computed again, on another device, may fall on the
+            other side of the threshold.
         began, now: when the step began and when it was over, on the clock of `block.started`.
         top: on any device; None unless `block.record_top_k` asks for it.
     """

@@ -35,20 +35,20 @@ def try_kernels(
 ) -> bool:
     """Whether kernels run and compute what they should; if not, models loaded from now on use none on this device.
 
-    Where they do not with tiles that were timed on its GPUs, they are tried with the usual ones.
+    If they fail with tiles that were timed on the model's GPUs, they are tried again with the usual tiles.
 
     Args:
-        progress: called with the share of the trial that is over; what it raises is no kernel's error.
+        progress: called with the share of the trial that is done; its exceptions do not count as a kernel's.
         expectations: plain results that the model's fast modules must give, too.
 
     Raises:
-        RuntimeError: the memory is too small, or what failed has left a GPU that computes nothing any more.
+        RuntimeError: the memory is too small, or the failure has left a GPU unusable.
     """
     shares = _trial(denoiser, expectations)
     while True:
         try:
             share = next(shares, None)
-        except Exception as error:  # of a compiler, of a launch, or results that are no numbers: they share no class
+        except Exception as error:  # from a compiler, a launch, or results that are not finite: no common class
             devices = {device, *(expectation.device for expectation in expectations)}  # of a model on several GPUs
             if is_out_of_memory(error) or not all(map(_still_works, devices)):
                 forget_unloaded_kernels()  # the next model may find room for them
@@ -67,7 +67,7 @@ def try_kernels(
 
 
 def _trial(denoiser: Denoiser, expectations: Sequence[Expectation]) -> Iterator[float]:
-    """The parts of the trial, one after the other; yields the share that is over, as far as parts take equally long."""
+    """The parts of the trial, one after the other; yields the share that is done, as if parts took equally long."""
     parts = [_compared(denoiser, expectations)] if expectations or denoiser.has_kernels else []
     if denoiser.path.static:
         parts.append(denoiser.warm_up())
@@ -80,11 +80,11 @@ def try_plainly(denoiser: Denoiser, device: torch.device, layer_devices: Sequenc
     """Takes a step of a model that was loaded without kernels, because `try_kernels` found that they fail.
 
     Args:
-        device: the one that it was told.
+        device: the one that `try_kernels` was given.
 
     Raises:
-        WeightsError: what a model computes is NaN or infinite without kernels, too; none is at fault then, and models
-            loaded from now on may use them.
+        WeightsError: the model computes NaN or infinity without kernels, too. So no kernel is at fault, and models
+            loaded from now on may use them again.
     """
     try:
         denoiser.try_step(layer_devices)
@@ -94,7 +94,7 @@ def try_plainly(denoiser: Denoiser, device: torch.device, layer_devices: Sequenc
 
 
 def compare_kernels(denoiser: Denoiser, expectations: Sequence[Expectation]) -> None:
-    """Holds the kernels of steps, and a model's fast modules, against the plain path, and logs how near they are.
+    """Compares the kernels of steps, and a model's fast modules, with the plain path, and logs how close they are.
 
     Args:
         expectations: plain results that the fast modules must give.
@@ -107,12 +107,12 @@ def compare_kernels(denoiser: Denoiser, expectations: Sequence[Expectation]) -> 
 
 
 def _compared(denoiser: Denoiser, expectations: Sequence[Expectation]) -> Iterator[float]:
-    """What `compare_kernels` does, bit by bit; yields the share that is over."""
+    """What `compare_kernels` does, in parts; yields the share that is done."""
     seconds, errors = 0.0, dict[str, float]()
     for done, compare in enumerate((*map(_checked, expectations), denoiser.parity)):
         yield done / (len(expectations) + 1)
         began = time.perf_counter()
-        with shielded_children():  # kernels are compiled, by processes that Ctrl-C must not reach
+        with shielded_children():  # kernels are compiled by child processes, which Ctrl-C must not reach
             errors |= {name: max(error, errors.get(name, 0.0)) for name, error in compare().items()}
         seconds += time.perf_counter() - began
     if errors:
@@ -132,7 +132,7 @@ def _checked(expectation: Expectation) -> Callable[[], dict[str, float]]:
 
 
 def _still_works(device: torch.device) -> bool:
-    """Whether this process can go on with a device: after an illegal access, every call of CUDA fails."""
+    """Whether this process can still use a device: after an illegal access, every CUDA call fails."""
     if device.type == "cuda":
         try:
             torch.cuda.synchronize(device)

@@ -20,15 +20,15 @@ Work: TypeAlias = Callable[[], None]
 
 _log = logging.getLogger(__name__)
 _capturing = threading.Lock()
-"""One capture at a time: each waits for the device first, which breaks what another thread is capturing there."""
+"""One capture at a time: each first waits for the device, which would break a capture there by another thread."""
 _MARKS_GENERATOR = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 12)
-"""Whether a capture that breaks off leaves the default generator of its GPU marked as drawing for a graph. Since torch
-2.12 it has a state for each capture."""
+"""Whether an aborted capture leaves the default generator of its GPU marked as drawing for a graph. Since torch 2.12
+the generator has a state for each capture."""
 _KEEPS_MEMORY = torch.__version__.split("+")[0] == "2.13.0"
-"""Whether a graph whose capture broke off keeps the memory of its pool. Releasing a pool twice breaks the allocator, so
-this is about one version, and not about all later ones."""
+"""Whether a graph whose capture was aborted keeps the memory of its pool. Releasing a pool twice breaks the allocator,
+so this is True for one version only, not for all later ones."""
 _broken_off: list[torch.cuda.CUDAGraph] = []
-"""Graphs that torch may point at for as long as the process runs."""
+"""Graphs kept alive because torch may hold pointers to them for as long as the process runs."""
 
 
 class GraphCapturer:
@@ -62,14 +62,14 @@ class GraphCapturer:
                 _capturing,
                 _nothing_collected(),
                 torch.cuda.device(self._device),
-                # Comes back to this stream even if Ctrl-C comes while the other one is being entered.
+                # Returns to this stream even if Ctrl-C comes while the other one is being entered.
                 torch.cuda.stream(torch.cuda.current_stream(self._device)),
                 torch.cuda.stream(self._stream),
             ):
                 # A thread's first matmul makes a cuBLAS handle, and what that allocates would break a capture.
                 torch.cuda.current_blas_handle()  # type: ignore[no-untyped-call]
                 torch.cuda.synchronize()
-                torch.cuda.empty_cache()  # what the allocator caches for others, a capture cannot use
+                torch.cuda.empty_cache()  # a capture cannot use memory that the allocator has cached
                 graph = torch.cuda.CUDAGraph()  # asks the current device for its stream
                 self._capture(graph, work)
         except RuntimeError as error:
@@ -83,7 +83,7 @@ class GraphCapturer:
     def _capture(self, graph: torch.cuda.CUDAGraph, work: Work) -> None:
         """Captures on the current stream; raises the first error.
 
-        `torch.cuda.graph` would raise the last one instead, even over Ctrl-C: that the capture to be ended is broken.
+        `torch.cuda.graph` would raise the last one instead, even after Ctrl-C: that a broken capture cannot be ended.
         """
         has_begun = False
         try:
@@ -93,26 +93,26 @@ class GraphCapturer:
             graph.capture_end()
         except BaseException:
             with suppress(RuntimeError):  # of a capture that is broken, over, or had not begun
-                graph.capture_end()  # the stream would go on capturing
+                graph.capture_end()  # otherwise the stream would go on capturing
             self._give_up(graph, has_begun=has_begun)
             if _MARKS_GENERATOR:
                 _unmark_generator()
             raise
 
     def _give_up(self, graph: torch.cuda.CUDAGraph, *, has_begun: bool) -> None:
-        """Makes torch's allocator end a capture that broke off and give back its memory, and takes another pool.
+        """Makes torch's allocator end an aborted capture and give back its memory, and takes another pool.
 
-        Up to torch 2.12, `capture_end` fails before it tells the allocator, which would refuse from then on to give
-        back cached memory, even where memory runs out, and to capture into this pool again. In torch 2.13.0 the
-        allocator is told, but keeps the memory (since pytorch#190348, `reset` gives it back). The allocator of pinned
-        memory is not told up to 2.12, either (pytorch#180395), and cannot be from here, which does no harm: it asks the
-        graph, which is kept alive, whether a stream is in this very capture, and none ever is again.
+        Up to torch 2.12, `capture_end` fails before it tells the allocator. From then on, the allocator would refuse to
+        give back cached memory, even when memory runs out, and to capture into this pool again. In torch 2.13.0 the
+        allocator is told, but keeps the memory (since pytorch#190348, `reset` gives it back). Up to 2.12 the allocator
+        of pinned memory is not told either (pytorch#180395), and this code cannot tell it. That does no harm: it asks
+        the graph, which is kept alive, whether a stream is in this very capture, and none ever is again.
         """
         pool, self._pool = self._pool, torch.cuda.graph_pool_handle()
         device = self._device.index or 0
         try:
             torch._C._cuda_endAllocateToPool(device, pool)
-        except RuntimeError:  # not recording: it was told, or this had not begun
+        except RuntimeError:  # not recording: the allocator was told, or the capture had not begun
             keeps_memory = has_begun and _KEEPS_MEMORY and not _has_ended(graph)
             graph.reset()
             if not keeps_memory:
@@ -121,7 +121,7 @@ class GraphCapturer:
         _broken_off.append(graph)
 
     def forget(self) -> None:
-        """Resets all graphs, whoever still has them, and begins again with a new memory pool."""
+        """Resets all graphs, even those still referenced elsewhere, and starts over with a new memory pool."""
         self.has_failed = False
         if not self._graphs:
             return
@@ -135,7 +135,7 @@ class GraphCapturer:
 
 @contextmanager
 def _nothing_collected() -> Iterator[None]:
-    """Python collects no garbage inside: a graph in it that torch destroyed would break a capture of this thread.
+    """Python collects no garbage inside: if torch destroyed a graph in it, a capture of this thread would break.
 
     Not every version of torch allows for that (https://github.com/pytorch/pytorch/pull/161037 shows the failure).
     """
@@ -149,11 +149,11 @@ def _nothing_collected() -> Iterator[None]:
 
 
 def _unmark_generator() -> None:
-    """Lets the default generator of the current device draw again, after a capture that broke off.
+    """Lets the default generator of the current device draw again, after a capture was aborted.
 
-    Each capture marks it, and `capture_end` takes that back, but not where a capture is broken: that line is behind the
-    one that fails. Then every operation that draws on the GPU fails ("offset increment outside graph capture"), and in
-    some versions every replay. So one more capture is begun, of nothing, and ended.
+    Each capture marks it, and `capture_end` removes the mark, but not if the capture is broken: that line comes after
+    the one that fails. Then every operation that draws on the GPU fails ("offset increment outside graph capture"), and
+    in some versions every replay. So one more capture, an empty one, is begun and ended.
     """
     graph = torch.cuda.CUDAGraph()
     # Where this one cannot begin either, the generator was not marked, or nothing works on this GPU any more.

@@ -1,4 +1,4 @@
-"""What the host sends to a static step, and asks of it.
+"""What the host sends to a static step, and reads back.
 
 Knows copies between a step's buffers and host memory; knows no model.
 Shape letters: L canvas, C commit rows, K most probable ids.
@@ -17,7 +17,7 @@ from localdiff.kernels.decision_layout import CONTROLS
 
 
 class Exchange:
-    """Host-side buffers of two steps, so that one can be sent before the outcome of the last one has arrived.
+    """Host-side buffers of two steps, so that a step can be sent before the outcome of the last one has arrived.
 
     With a GPU the memory is pinned, and copies are asynchronous.
     """

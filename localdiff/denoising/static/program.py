@@ -1,7 +1,7 @@
 """A denoise step of static shape, captured as a CUDA graph on a GPU.
 
-The first run of a program is eager: it loads and compiles what the step needs, and what it computes is used.
-On a GPU the second one begins with capturing the step, which computes nothing; it and all later ones are replays.
+The first run of a program is eager: it loads and compiles what the step needs, and its results are used.
+On a GPU the second run begins by capturing the step, which computes nothing; this run and all later ones are replays.
 Shape letters: C commit rows, L canvas rows, K most probable ids.
 """
 
@@ -29,8 +29,8 @@ class Shape:
     """What a program is specialized for.
 
     Attributes:
-        commit_rows: rows of a committed block, or of the end of a prompt, that it writes first; it is then the first
-            step of the block after them.
+        commit_rows: rows of a committed block, or of the end of a prompt, that the step writes into the cache first;
+            above 0 only in the first step of the block after them.
         sampled: whether ids are drawn, rather than the most probable ones taken.
         top_k: how many of the most probable ids of each position it reports.
     """

@@ -32,7 +32,7 @@ from localdiff.kernels.logits import process, statistics
 from quant.modules.embedding import probabilities
 
 BLOCK = 16
-"""Rows whose probabilities are made at a time: at full size 17 MB in fp32."""
+"""Rows whose probabilities are computed at a time: at full size 17 MB in fp32."""
 
 
 class ReadAndDecide(Protocol):
@@ -46,8 +46,8 @@ class ReadAndDecide(Protocol):
         Args:
             logits: [L, V], raw; overwritten with the processed ones.
             sampled: whether ids are drawn, rather than the most probable ones taken.
-            as_probabilities: whether the processed logits are then overwritten with their probabilities, which takes
-                the exponential of each once, where a product with the embedding would take it for every tile.
+            as_probabilities: whether the processed logits are then overwritten with their probabilities: this computes
+                each exponential once, where a product with the embedding would compute it for every tile.
         """
         ...
 
@@ -116,7 +116,7 @@ def decide_plainly(stats: LogitStatistics, buffers: StepBuffers) -> None:
 
 
 class _Uniforms:
-    """The noise of a sample, from uniforms that were sent to the device."""
+    """Sample noise from uniforms that were sent to the device."""
 
     whole_canvas = False
 

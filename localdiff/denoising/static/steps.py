@@ -1,11 +1,11 @@
-"""Denoises a block in static steps, each of which may be launched before the one before it is over.
+"""Denoises a block in static steps, each of which may be launched before the previous one is over.
 
     send 1 ─► run 1 ─► ask 1 ─► send 2 ─► run 2 ─► ask 2 ─► …      the device's queue
                           └──── take 1: event, stop? ──┘           the host, a step behind
 
 While a block seems far from its end, the next step is launched before the last one's outcome is read, so that the
-device does not wait for the host; where that outcome meets the stop rule all the same, the step is discarded and the
-noise source rewound. Nearer to it (`NEAR`), and with sparse self-conditioning, whose overflow decides the next step's
+device does not wait for the host; if that outcome meets the stop rule after all, the step is discarded and the noise
+source rewound. Nearer to the end (`NEAR`), and with sparse self-conditioning, whose overflow decides the next step's
 input, the host reads the outcome first. Knows events and the order of steps; the arithmetic is the program's.
 Shape letters: L canvas.
 """
@@ -81,7 +81,7 @@ class StaticSteps:
         self._buffers = StepBuffers(config.canvas_length, config.hidden_size, weight.dtype, weight.device)
         self._exchange: Exchange
         self._cache: weakref.ref[KVCache] | None = None
-        self._programs: dict[Shape, Program] = {}  # of that cache: what is captured of them holds its addresses
+        self._programs: dict[Shape, Program] = {}  # for that cache: their graphs hold its addresses
 
     @property
     def are_captured(self) -> bool:
@@ -90,7 +90,7 @@ class StaticSteps:
 
     @property
     def graphs(self) -> int:
-        """Number of captured steps, each of another shape."""
+        """Number of captured steps, each of a different shape."""
         return 0 if self._capturer is None else self._capturer.count
 
     @torch.inference_mode()
@@ -128,7 +128,7 @@ class StaticSteps:
             near_end = _may_end_next(verdict.mean_entropy, block)
             goes_on = not verdict.stop and step < last
             if goes_on and not is_ahead:
-                # Ahead of the event, which the device need not wait for.
+                # Before the event is made: the device need not wait for it.
                 program = launch(step + 1)
             rows = outcome[HEADER:].view(ROWS, -1)
             taken = step_of(rows, step, block, verdict, began=began, now=now, top=top)
@@ -139,7 +139,7 @@ class StaticSteps:
 
     def forget(self) -> None:
         """Drops all programs and their graphs: the next steps are made anew."""
-        # First, so that programs without their graphs are never run, whatever cuts this short.
+        # First, so that no program is run without its graph, even if this method is interrupted.
         self._cache, self._programs = None, {}
         if self._capturer is not None:
             self._capturer.forget()
@@ -149,13 +149,13 @@ class StaticSteps:
         if self._cache is None or self._cache() is not cache:
             self.forget()
             self._cache = weakref.ref(cache)
-        # For each block in new host memory: the device may still be copying what a discarded step was sent.
+        # New host memory for each block: the device may still be copying the inputs of a discarded step.
         self._exchange = Exchange(self._buffers)
         self._buffers.canvas.copy_(canvas)
         self._buffers.soft.zero_()
 
     def _program(self, shape: Shape) -> Program:
-        """A program of this shape: kept, and captured on a GPU, except for ends of prompts, which have any length."""
+        """A program of this shape; it is kept, and captured on a GPU, unless it commits the end of a prompt."""
         if shape in self._programs:
             return self._programs[shape]
         is_kept = shape.commit_rows in (0, len(self._buffers.canvas))
@@ -179,7 +179,7 @@ class StaticSteps:
         step: int,
         commit_ids: Sequence[int] = (),
     ) -> Program:
-        """Sends a step, runs it, and asks for its outcome; the host waits for none of that."""
+        """Sends a step, runs it, and asks for its outcome; the host does not wait for any of these."""
         settings, config = block.sampler, self._model.config
         controls = (
             bits_of(temperature_at(step, settings)),
@@ -203,7 +203,7 @@ class StaticSteps:
         return program
 
     def _check_tail(self, program: Program, outcome: Tensor) -> None:
-        """Logs the mass that sparse self-conditioning left out, and recomputes it exactly where that was too much."""
+        """Logs the mass that sparse self-conditioning left out; on overflow, recomputes the soft embedding exactly."""
         overflow = bool(outcome[OVERFLOW])
         _log.debug(
             "self-conditioning: tail up to %.2e%s", outcome[TAIL].view(torch.float32), ", too many ids" * overflow
@@ -213,7 +213,7 @@ class StaticSteps:
 
 
 def _may_end_next(mean_entropy: float, block: BlockSettings) -> bool:
-    """Whether the step behind this one may well be its block's last, as far as the mean entropy tells.
+    """Whether the step after this one may well be its block's last, judging by the mean entropy.
 
     Args:
         mean_entropy: in nats, of a step that does not end the block.
