@@ -1,12 +1,12 @@
 """The engine: a prompt goes in, events come out.
 
     engine        the numbered phases of every run
-    opening       from the user's name of a model to all that an engine needs
-    loadable      the files that it needs beside the weights, and whether they can be used
+    opening       from a user's name for a model to all that an engine needs
+    loadable      the files that an engine needs beside the weights, and whether they can be used
     arguments     checks of what a Python program passes
     on_cpu        makes new tensors on the CPU, whatever torch's default device is
     run           one run: what was decided at its start, and what it has committed
-    prefill       encodes the prompt by chunks
+    prefill       encodes the prompt in chunks
     draft         one block: from a canvas of noise to the last draft
     prefix_cache  the ids that a model has encoded, and their KV cache
     stats         the figures of a run

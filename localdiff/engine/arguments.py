@@ -1,4 +1,4 @@
-"""Checks of what a Python program passes where a value of another kind would fail far from here.
+"""Checks arguments of Python programs where a value of the wrong kind would only fail far from the call.
 
 Knows kinds of values; knows nothing about what becomes of them.
 """
@@ -35,13 +35,13 @@ def reference_of(name: str, value: object) -> str:
 
 
 def device_of(value: object) -> str:
-    """The text of a device, which may be one of torch.
+    """The name of a device that is given as text or as a `torch.device`.
 
     Raises:
         UsageError: it is neither.
     """
     if isinstance(value, torch.device):
-        return str(value) if value.type == "cuda" else value.type  # of the others there is one
+        return str(value) if value.type == "cuda" else value.type  # the other types have one device each
     return text_of("device", value, "text or a `torch.device`")
 
 
@@ -73,17 +73,17 @@ def positive(name: str, value: object) -> int:
 
 
 def check_callable(name: str, value: object) -> None:
-    """Refuses what cannot be called.
+    """Refuses a value that is not callable.
 
     Raises:
-        UsageError: it cannot.
+        UsageError: it is not.
     """
     if not callable(value):
         raise UsageError(f"`{name}` is a function, not {kind_of(value)}")
 
 
 def check_flag(name: str, value: object) -> None:
-    """Refuses what is neither True nor False: text such as "no" would count as true.
+    """Refuses a value that is neither True nor False: text such as "no" would count as true.
 
     Raises:
         UsageError: it is something else.
@@ -93,10 +93,10 @@ def check_flag(name: str, value: object) -> None:
 
 
 def check_noise(noise: object) -> None:
-    """Refuses what is no source of canvases and samples.
+    """Refuses a value that is not a source of canvases and samples; None stands for the default one.
 
     Raises:
-        UsageError: it is none; None stands for the default one.
+        UsageError: it is not such a source.
     """
     methods = ("at", "canvas", "start_step", "sample")
     complete = hasattr(noise, "whole_canvas") and all(callable(getattr(noise, name, None)) for name in methods)
@@ -105,10 +105,10 @@ def check_noise(noise: object) -> None:
 
 
 def check_prefix_cache(prefix_cache: object, model: DiffusionGemma) -> None:
-    """Refuses what is no prefix cache of this model: another one's keys and values mean nothing to it.
+    """Refuses a value that is not a prefix cache of this model: keys and values of another model mean nothing to it.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not such a cache.
     """
     hint = "`engine.new_prefix_cache()` of the engine that answers makes one"
     if prefix_cache is None:
@@ -120,10 +120,10 @@ def check_prefix_cache(prefix_cache: object, model: DiffusionGemma) -> None:
 
 
 def check_rule(stop_rule: object) -> None:
-    """Refuses what is no rule for the end of a block.
+    """Refuses a value that is not a rule for the end of a block.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not such a rule.
     """
     if stop_rule not in get_args(StopRule):
         raise ArgumentError(f"{{stop_rule}} must be one of {', '.join(get_args(StopRule))}", stop_rule=stop_rule)

@@ -21,7 +21,7 @@ from localdiff.events import BlockReason, BlockStarted, DenoiseStep, Prefilled
 
 @dataclass(slots=True)
 class Draft:
-    """The last draft of a block, after how many steps and seconds, and why it is the last.
+    """The last draft of a block, the steps and seconds that it took, and why it is the last.
 
     Attributes:
         ids: one per position of the canvas.
@@ -44,7 +44,7 @@ def draft_block(
 
     Args:
         number: the block's, from 1.
-        commit_ids: the block before, or for the first one the end of the prompt, where those are not in the cache yet:
+        commit_ids: the previous block, or for the first block the end of the prompt, if these are not in the cache yet:
             the first step writes them there.
         cancel: checked after each step but the last, which ends the block anyway.
 
@@ -84,7 +84,7 @@ def draft_block(
             draft.reason = "converged"
         elif cancel.is_set() and draft.steps < run.settings.max_steps:
             draft.reason = "cancelled"
-            steps.close()  # a denoiser serves one block at a time, and events follow
+            steps.close()  # before any further event: a denoiser serves one block at a time
     draft.seconds = time.perf_counter() - began
     return draft
 
@@ -92,7 +92,7 @@ def draft_block(
 def _steps(
     run: Run, denoiser: Denoiser, canvas: Tensor, block: BlockSettings, commit_ids: Sequence[int]
 ) -> Generator[Step]:
-    """The steps of a block; what the first one writes into the cache is held once it is over."""
+    """The steps of a block; the prefix cache holds `commit_ids` once the first step, which writes them, is over."""
     steps = denoiser.denoise_block(run.prefix_cache.kv_cache, canvas, run.noise, block, commit_ids)
     if commit_ids:
         with run.prefix_cache.extending(commit_ids):

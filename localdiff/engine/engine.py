@@ -1,6 +1,6 @@
 """The main path: the phases of a run, in order.
 
-The numbers from `Engine.generate` on are those of `docs/how-it-works.md`.
+The numbered comments from `Engine.generate` on have the numbers of `docs/how-it-works.md`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Engine:
         Args:
             layer_devices: device of each layer, if not all are on one.
             denoiser: how its blocks are denoised; by default in dynamic steps.
-            context_size: maximum number of tokens of prompt and answer together, where options say nothing else.
+            context_size: maximum number of tokens of prompt and answer together, unless options set another.
         """
         self.model = model
         self.tokenizer = tokenizer
@@ -87,7 +87,7 @@ class Engine:
         self.prefill_chunk = PREFILL_CHUNK
         self._context_size = context_size
         self.denoiser = denoiser or Denoiser(model)
-        self._spare: deque[PrefixCache] = deque(maxlen=1)  # whose methods are safe between threads
+        self._spare: deque[PrefixCache] = deque(maxlen=1)  # a deque, because its methods are thread-safe
 
     @classmethod
     def load(
@@ -111,27 +111,26 @@ class Engine:
 
         Where the model does not fit the first CUDA device, `auto` takes the one with most free memory, else all of
         them, and leaves layers in host memory if that is still too little; a warning states the cost. A named device
-        takes the whole model or none of it, unless `max_memory` is given, too. A small model on a CPU sets torch to one
+        takes the whole model or none of it, unless `max_memory` is given. A small model on a CPU sets torch to one
         thread (`localdiff.load.limit_threads`).
 
         Args:
             device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
             dtype: `auto`, `bf16` or `fp32`; `localdiff.load.resolve_dtype` has the rule for `auto`.
-            activations: `auto` or `int8`: what an NVIDIA GPU multiplies quantized experts, attention projections, dense
-                MLPs and head by. `int8` rounds their inputs, with a scale per row and 64 numbers, and so changes
-                answers.
-            context_size: number of positions, of prompt and answer together, that must fit beside the weights, and that
-                runs have whose options set no `context_size`.
+            activations: `auto` or `int8`: how an NVIDIA GPU takes the inputs of quantized experts, attention
+                projections, dense MLPs and head. `int8` rounds them, with one scale per row and 64 numbers, which
+                changes answers.
+            context_size: number of positions, of prompt and answer together, that must fit beside the weights; also the
+                limit of runs whose options set no `context_size`.
             max_memory: maximum number of bytes to use on each device.
             adapter: name of one shipped with this package, or a directory that PEFT saved; its low-rank terms are
                 added beside the weights, which stay unchanged.
-            confirm: is told what will be downloaded before anything is, where files are missing, and may raise an
-                exception to prevent it. That the model is of the right kind, and fits the disk and the device, is known
-                by then.
-            progress: is told how far loading is.
+            confirm: called before a download with what will be downloaded, and may raise an exception to prevent it. By
+                then it is known that the model is of the right kind and fits the disk and the device.
+            progress: called with the stage of loading and the share of it that is done.
 
         Raises:
-            UsageError: an argument is of another kind, or out of range.
+            UsageError: an argument is of the wrong kind, or out of range.
             WeightsError: no usable model was found, or the adapter is for another model.
             ResourceError: the device is missing, or the memory or the disk too small.
         """
@@ -183,13 +182,13 @@ class Engine:
             cancel: ends the run between denoise steps, between blocks and between chunks of the prompt.
             noise: source of randomness; by default what `options.noise` and `options.seed` say.
             stop_rule: which rule ends a block; values other than `both` are for measurements.
-            prefix_cache: from `new_prefix_cache`. It keeps what a run has encoded; of a later prompt with the same
-                beginning only the rest is encoded. Without it the whole prompt is. It serves one run at a time.
+            prefix_cache: from `new_prefix_cache`. It keeps what a run has encoded; if a later prompt begins the same,
+                only the rest is encoded. Without a cache, the whole prompt is. A cache serves one run at a time.
 
         Raises:
-            UsageError: an argument of another kind or out of range, a prompt that is empty or does not fit the context,
-                a prefix cache of another engine, or one that was cleared, or that another run started on, before this
-                run was over.
+            UsageError: an argument of the wrong kind or out of range, a prompt that is empty or does not fit the
+                context, a prefix cache of another engine, or one that was cleared, or that another run started on,
+                before this run was over.
             WeightsError: the capped logits are NaN or infinite.
         """
         options, cancel = options_of(options), cancel_of(cancel)
@@ -210,17 +209,17 @@ class Engine:
             if is_out_of_memory(error):
                 from localdiff.load import release_cached_memory
 
-                # Torch gives back what it has cached before it raises this; Triton, which asks the driver for room for
-                # a new kernel, cannot make it do so. Without this the next run would fail as well.
+                # Torch releases its cached memory before it raises this error; Triton, which asks the driver for memory
+                # for a new kernel, cannot make torch do so. Without this call the next run would fail as well.
                 with suppress(RuntimeError):  # of a graph that another thread is capturing
                     release_cached_memory()
             raise
         finally:
             if prefix_cache is None:
-                self._spare.append(run.prefix_cache)  # for the next run; one that began meanwhile has its own
+                self._spare.append(run.prefix_cache)  # for the next run; a run that began meanwhile has its own
 
     def new_prefix_cache(self) -> PrefixCache:
-        """An empty prefix cache for `generate`; the one that is kept for runs without makes room for it."""
+        """An empty prefix cache for `generate`; frees the one that is kept for runs without a cache of their own."""
         self._spare.clear()
         return PrefixCache(self.model, self.layer_devices)
 
@@ -261,8 +260,8 @@ class Engine:
         """The ids that the model is given for a prompt.
 
         Raises:
-            UsageError: it is empty, of another kind, or cannot be tokenized.
-            ContextError: it is text of many times what the context holds.
+            UsageError: it is empty, of the wrong kind, or cannot be tokenized.
+            ContextError: it is text many times longer than what the context holds.
             WeightsError: the tokenizer or the template belongs to another model.
         """
         return prompt_ids(
@@ -284,18 +283,18 @@ class Engine:
 
     @property
     def hardware(self) -> str:
-        """The device's name; for a CPU with its number of threads, on which the last bits depend."""
+        """The device's name; for a CPU with its number of threads, on which the last bits of results depend."""
         return hardware_name(self._device)
 
     @property
     def threads(self) -> int | None:
-        """Number of CPU threads, which decides the order of sums and so the last bits; None on other devices."""
+        """Number of CPU threads: it decides the order of sums, so the last bits of results; None on other devices."""
         return torch.get_num_threads() if self._device.type == "cpu" else None
 
     def context_size(self, options: GenerateOptions) -> int:
         """Maximum number of tokens of prompt and answer together: the options' limit, or the model's if it is lower.
 
-        Options without a limit have the one that the engine was loaded for.
+        Options without a limit take the one that the engine was loaded with.
         """
         size = self._context_size if options.context_size is None else options.context_size
         return min(size, self.model.config.max_positions or size)
@@ -331,10 +330,10 @@ class Engine:
             seed=seed,
         )
         noise = noise or self._noise(options, seed)
-        # Room for a whole context, not just for this run: for a longer prompt, new buffers would be allocated, and what
-        # the old ones hold would be lost, as would the graphs that were captured over their addresses.
+        # Room for a whole context, not just for this run: a longer prompt would need new buffers, which loses what the
+        # old ones hold, and the graphs that were captured over their addresses.
         capacity = size if prefix_cache else max(len(ids) + limit, self.context_size(GenerateOptions()))
-        # Only now that nothing can be refused any more: what the cache holds is cut to this prompt.
+        # Not earlier, as a run may be refused until here: this cuts what the cache holds to the prompt.
         prefix_cache = prefix_cache or self._take_spare()
         with prefix_cache.lock:
             cached_tokens, rewinds = prefix_cache.start_run(ids, capacity), prefix_cache.rewinds
@@ -369,6 +368,6 @@ class Engine:
 
     @property
     def _max_left(self) -> int:
-        """Maximum number of prompt ids that the first step can encode beside its canvas without a larger pass."""
+        """Maximum number of prompt ids that the first step encodes: with the canvas at most a chunk or two canvases."""
         canvas, chunk = self.model.config.canvas_length, self.prefill_chunk
         return min(chunk, max(canvas, chunk - canvas)) if self.denoiser.path.fuses_commits else 0

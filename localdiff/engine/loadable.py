@@ -1,7 +1,7 @@
 """Whether a checkpoint can be run, as far as that is known before its weights are read.
 
 Knows which files beside the weights an engine needs, and what it refuses of them; reads names and shapes of weights
-only. Loading goes through the same functions, so that nothing is refused in one place and taken in the other.
+only. Loading goes through the same functions, so that nothing is refused in one place and accepted in the other.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextFiles:
-    """What an engine reads of a checkpoint beside its weights."""
+    """What an engine reads from a checkpoint beside its weights."""
 
     tokenizer: Tokenizer
     template: ChatTemplate
@@ -46,7 +46,7 @@ def open_text(weights: StoredWeights) -> TextFiles:
     texts = TextFiles(
         tokenizer=_tokenizer(weights), template=_template(weights), generation_config=_generation_config(weights)
     )
-    with suppress(UsageError), weights.reading(TOKENIZER):  # a template may refuse all that has no system prompt
+    with suppress(UsageError), weights.reading(TOKENIZER):  # a template may require a system prompt
         texts.template.require_tokens(texts.tokenizer)
     if unknown := unknown_settings(texts.generation_config):
         names = ", ".join(f"`{name}`" for name in unknown)
@@ -68,19 +68,19 @@ def lacking(directory: Path) -> tuple[str, ...]:
 
 
 def require_weights(weights: StoredWeights) -> None:
-    """Refuse weights whose names and shapes are not those that `config.json` asks for.
+    """Refuses weights whose names and shapes are not those that `config.json` asks for.
 
     Raises:
-        WeightsError: they are not, or `config.json` is not that of a model.
+        WeightsError: they differ, or `config.json` describes no model that localdiff runs.
     """
     Skeleton.of(weights, torch.float32)
 
 
 def require_copies(weights: StoredWeights) -> None:
-    """As `require_weights`, and refuse copies of tied tensors that differ from them.
+    """Like `require_weights`, and also refuses copies of tied tensors that differ from the original.
 
     Raises:
-        WeightsError: one differs, or as there.
+        WeightsError: a copy differs, or as in `require_weights`.
     """
     Skeleton.of(weights, torch.float32).require_copies()
 
@@ -91,11 +91,11 @@ def copies(weights: StoredWeights) -> Mapping[str, str]:
 
 
 def require_same_ends(weights: StoredWeights, pairs: Mapping[str, str], ends: Mapping[str, Sequence[bytes]]) -> None:
-    """As `require_copies`, of weights that are not here.
+    """Refuses such copies in weights that are not on this machine.
 
     Args:
-        pairs: some of their `copies`.
-        ends: name → the bytes of both ends of each tensor in these.
+        pairs: some of the `copies` of these weights.
+        ends: name → the bytes of both ends, for each tensor in `pairs`.
     """
 
     def tensors(name: str) -> list[torch.Tensor]:
@@ -107,13 +107,13 @@ def require_same_ends(weights: StoredWeights, pairs: Mapping[str, str], ends: Ma
 
 
 def require_text(weights: StoredWeights) -> None:
-    """Refuse files beside the weights with which nothing could be run.
+    """Refuses files beside the weights with which the model could not be run.
 
-    A tokenizer may be missing, because it can be added later, and without one so may the template.
+    The tokenizer may be missing, because it can be added later; without it the template may be missing, too.
 
     Raises:
         WeightsError: a file is damaged, the template is missing or fails on the simplest conversation, or the tokenizer
-            lacks control tokens that it writes.
+            lacks control tokens that the template writes.
     """
     absent = lacking(weights.checkpoint.directory)
     tokenizer = None if TOKENIZER in absent else _tokenizer(weights)

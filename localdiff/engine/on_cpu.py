@@ -1,6 +1,6 @@
 """torch's default device, which a program may have changed (`torch.set_default_device`, `with torch.device(…)`).
 
-Knows how to do without it; knows nothing about what is computed meanwhile.
+Knows how to override it; knows nothing about what is computed meanwhile.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ T = TypeVar("T")
 
 
 def cpu_by_default() -> AbstractContextManager[object]:
-    """A context in which new tensors are on the CPU unless a device is named; free where they are anyway."""
+    """A context in which new tensors are on the CPU unless a device is named; costs nothing if they are anyway."""
     return nullcontext() if torch.empty(0).device.type == "cpu" else torch.device("cpu")
 
 
 def made_with_cpu_by_default(function: Callable[P, Generator[T, None, None]]) -> Callable[P, Generator[T, None, None]]:
-    """The same generator function, whose items are made in such a context; between two the caller's default holds."""
+    """The same generator function with items made in that context; between items the caller's default device holds."""
 
     @wraps(function)
     def made(*args: P.args, **kwargs: P.kwargs) -> Generator[T, None, None]:

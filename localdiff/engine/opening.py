@@ -1,4 +1,4 @@
-"""From what a user calls a model to everything that an engine needs of it.
+"""From a user's name for a model to everything that an engine needs of it.
 
 Knows the order in which a reference becomes files, weights, a network and a tokenizer; each step is another package's.
 """
@@ -68,7 +68,7 @@ def open_model(
     confirm: ConfirmDownload,
     progress: LoadProgress,
 ) -> OpenedModel:
-    """Arguments and errors are those of `Engine.load`."""
+    """Opens a model; arguments and errors are those of `Engine.load`."""
     model, device = reference_of("model", model), device_of(device)
     dtype = text_of("dtype", dtype, "text such as `bf16`")
     activations = text_of("activations", activations, "text such as `int8`")
@@ -136,16 +136,16 @@ def open_model(
 def _load_and_try(
     load: Callable[[], LoadedModel], adapter: str | None, progress: LoadProgress
 ) -> tuple[LoadedModel, Denoiser]:
-    """Loads a model and tries its kernels; loads it again, without any on that GPU, where one of them fails.
+    """Loads a model and tries its kernels; if one fails, loads the model again without kernels on that GPU.
 
     Raises:
-        WeightsError: what it computes is NaN or infinite without kernels, too.
+        WeightsError: the model computes NaN or infinity without kernels, too.
     """
     loaded, failed = load(), set[torch.device]()
     denoiser, device = _denoiser(loaded), loaded.placement.main
     while device not in failed and not try_kernels(denoiser, device, progress, expectations=loaded.expectations):
-        # `try_kernels` has excluded the device: the next model uses none there. Another GPU may have more free memory
-        # by now: there they are tried, too.
+        # `try_kernels` has excluded the device: the next model uses no kernels there. If that model is placed on
+        # another GPU, which may have more free memory by now, its kernels are tried, too.
         _log.warning("a GPU kernel failed while it was tried: the model is loaded again, without kernels on that GPU")
         failed.add(device)
         del loaded, denoiser  # there is no memory for a second model

@@ -1,11 +1,11 @@
-"""Prefill: encodes the prompt into the KV cache by chunks, the last part possibly in the first denoise step.
+"""Prefill: encodes the prompt into the KV cache in chunks, the last part possibly in the first denoise step.
 
     prompt   [ cached before | chunk | chunk | rest ]
     passes                     one     one     one, together with the first canvas: saves a read of the weights
 
 Knows how a prompt is chunked and which events report it; knows nothing about blocks. The rest is encoded when the
-first step is over, and that step's time belongs to both: to the prompt's seconds, and to the seconds from which the
-rate of the answer is computed.
+first step is over, and that step's time counts twice: in the prompt's seconds, and in the seconds from which the rate
+of the answer is computed.
 """
 
 from __future__ import annotations

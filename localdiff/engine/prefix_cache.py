@@ -1,12 +1,12 @@
-"""The prefix cache: token ids that a model has encoded, and the KV cache that holds them, for the prompts to come.
+"""The prefix cache: token ids that a model has encoded, and the KV cache that holds them, for later prompts.
 
-    ids held     a b c d e f g h        those of the prompt and of what was committed, one id per position
-    next prompt  a b c d e X Y          diverges from them after e
-    rewind       a b c d e              or to the snapshot before it, where a ring has forgotten what e needs
+    ids held     a b c d e f g h        of the prompt and of what was committed, one id per position
+    next prompt  a b c d e X Y          diverges from the ids held after e
+    rewind       a b c d e              or to an earlier snapshot, if a ring has forgotten what e needs
     encode                 X Y          only what is new
 
-Knows ids and when to keep a snapshot; knows nothing about messages, templates or text. Whatever came before, the KV
-cache equals a prefill of the ids that are held: they are dropped before it changes, and set again once it has changed.
+Knows ids and when to keep a snapshot; knows nothing about messages, templates or text. The KV cache always equals a
+prefill of the ids that are held: the ids are dropped before it changes, and set again once it has changed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class PrefixCache:
         layer_devices: one device for all layers, or one per layer.
 
     Attributes:
-        rewinds: how often a run has started on it or it was cleared, so that a run in progress can tell that what it
-            has encoded may be gone.
+        rewinds: number of times that it was cleared or a run started on it. A change tells a run in progress that what
+            that run has encoded may be gone.
         lock: held by a run while it starts and while it computes an event, and by `clear`.
         fork: the length at which a later prompt is likely to diverge from this one. When that many are held, a
             snapshot of the rings is taken, so that going back there costs nothing. At most the prompt's length.
@@ -69,7 +69,7 @@ class PrefixCache:
 
     @torch.inference_mode()
     def clear(self) -> None:
-        """Forgets all positions; the room stays."""
+        """Forgets all positions; the buffers stay."""
         with self.lock:
             self.rewinds += 1
             self.fork = None
@@ -81,8 +81,8 @@ class PrefixCache:
     def start_run(self, prompt: Sequence[int], capacity: int) -> int:
         """Rewinds to where `prompt` diverges from what is held, in buffers for `capacity` positions.
 
-        Those of another capacity are given up with all that they hold, so runs that are to share what is encoded name
-        the same: one that the prompts to come fit, too.
+        Buffers of another capacity are given up with all that they hold. So runs that share a cache should ask for the
+        same capacity, which should also be enough for later prompts.
 
         Returns:
             How many ids of the prompt are held; the rest must be encoded.
@@ -93,7 +93,7 @@ class PrefixCache:
             self._ids.clear()
             dtype = self._model.norm.weight.dtype
             self._kv_cache = KVCache(self._model.config, capacity, dtype, self._layer_devices)
-        held, self._ids = self._ids, []  # a rewind that fails may have put back some rings and not others
+        held, self._ids = self._ids, []  # a rewind that fails may have restored only some rings
         length = self.kv_cache.rewind(common_length(held, prompt))
         self._ids = held[:length]
         if length == self.fork:
@@ -107,8 +107,8 @@ class PrefixCache:
             with self.extending(part), shielded_children() if self._is_on_gpu else nullcontext():
                 self._model.encode(torch.tensor(part, device=self._device), self.kv_cache)
                 if self._is_on_gpu:
-                    # So that seconds are the device's, not the launches'. To wait for more than this stream would
-                    # break the capture of a graph in another thread.
+                    # So that the device's time is measured, not that of the launches. Waiting for more than this stream
+                    # would break the capture of a graph in another thread.
                     torch.cuda.current_stream(self._device).synchronize()
 
     def before_fork(self, ids: Sequence[int]) -> list[int]:
@@ -120,8 +120,8 @@ class PrefixCache:
     def extending(self, ids: Sequence[int]) -> Iterator[None]:
         """Surrounds a pass in which other code writes `ids` into the KV cache, after those that are held.
 
-        A pass that fails has overwritten some rings already: then nothing is held any more. The fork may be at the end
-        of these ids, not within them.
+        A pass that fails may have overwritten some rings: then nothing is held any more. The fork may be at the end of
+        these ids, not within them.
         """
         held, self._ids = self._ids, []
         yield

@@ -28,7 +28,7 @@ class Run:
         started: what the run announced at its start, limits included.
         prompt: ids of the prompt.
         cached_tokens: how many of them were in the cache before the run.
-        rewinds: those of the prefix cache, this run's own included.
+        rewinds: the prefix cache's `rewinds` once this run had started.
         limit_reason: why the run ends if it reaches `started.max_tokens`.
         token_ids: ids committed so far, without end tokens.
     """
@@ -48,10 +48,10 @@ class Run:
     token_ids: list[int] = field(default_factory=list)
 
     def require_cache(self) -> None:
-        """Checks that what it has encoded is there: called with the lock of the prefix cache held.
+        """Checks that the prefix cache still has what this run encoded; to be called with the cache's lock held.
 
         Raises:
-            UsageError: the cache was cleared, or another run started on it, since this one did.
+            UsageError: the cache was cleared, or another run started on it, since this run started.
         """
         if self.prefix_cache.rewinds != self.rewinds:
             raise UsageError(
@@ -78,7 +78,7 @@ def end_ids_of(generation_config: Mapping[str, Any]) -> tuple[int, ...]:
     """Ids that end a turn. `generation_config.json` is the one place that lists them all.
 
     Raises:
-        WeightsError: it lists none, or something that is no id.
+        WeightsError: it lists none, or something that is not an id.
     """
     ids = generation_config.get("eos_token_id")
     hint = "use the `generation_config.json` that was published with the weights"
@@ -94,7 +94,7 @@ def end_ids_of(generation_config: Mapping[str, Any]) -> tuple[int, ...]:
 
 @contextmanager
 def adapter_may_be_at_fault(adapter: str | None) -> Iterator[None]:
-    """Surrounds what a network computes: the hint of an error of weights names the adapter, if there is one."""
+    """Surrounds a network's computation: the hint of a `WeightsError` names the adapter, if there is one."""
     try:
         yield
     except WeightsError as error:

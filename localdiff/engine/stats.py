@@ -1,4 +1,4 @@
-"""The statistics of a run, kept while it goes: every rate is computed here and nowhere else."""
+"""The statistics of a run, kept while it runs: every rate is computed here and nowhere else."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from localdiff.events import BlockCommitted, BlockStats, RunStats
 class StatsKeeper:
     """Counts passes and seconds of one run.
 
-    The clock of `tok_per_s` starts with the first denoise step: loading and prefill are separate, and so the rate is
-    committed, visible tokens over denoising and commit time. Where the first step also reads the end of the prompt, its
-    time counts in both, so that neither figure is flattered.
+    The clock of `tok_per_s` starts with the first denoise step, after loading and prefill, so the rate is committed,
+    visible tokens over denoising and commit time. Where the first step also reads the end of the prompt, its time
+    counts for both, so that neither figure is flattered.
     """
 
     def __init__(self, *, prompt_tokens: int, device: torch.device) -> None:
@@ -30,11 +30,11 @@ class StatsKeeper:
             torch.cuda.reset_peak_memory_stats(device)
 
     def start_prefill(self) -> None:
-        """The prefill begins."""
+        """Starts the clock of the prefill."""
         self._prompt_began = time.perf_counter()
 
     def prefilled(self) -> float:
-        """More of the prompt is encoded; returns the seconds taken so far."""
+        """Notes that more of the prompt is encoded; returns the seconds that the prefill has taken so far."""
         self._prompt_seconds = time.perf_counter() - self._prompt_began
         return self._prompt_seconds
 
