@@ -24,7 +24,7 @@ MAX_HEAD_DIM = 512
 """With larger heads, a program's rows and keys would not fit the shared memory of every GPU, in two-byte types."""
 MAX_SPLITS = 8
 _REACH = 1 << 31
-"""Numbers that offsets from the first row reach: in the kernels they have 32 bits."""
+"""Limit of offsets from the first row, which have 32 bits in the kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ SMALL_HEADS: dict[MmaKind, AttentionTile] = {
     "wgmma": AttentionTile(128, 32, 8, stages=3),
     "tcgen05": AttentionTile(64, 32, 4),
 }
-"""Head sizes up to 256. `quant.cuda.tiles` says why they depend on the GPU. An H100's took least time of those that
-were timed there (`docs/gpu-measured.md`)."""
+"""Head sizes up to 256. `quant.cuda.tiles` says why tiles depend on the GPU. The one for an H100 was the fastest of
+those timed there (`docs/gpu-measured.md`)."""
 LARGE_HEADS: dict[MmaKind, AttentionTile] = {
     "mma.sync": AttentionTile(32, 32, 8),
     "wgmma": AttentionTile(64, 32, 8),
@@ -90,7 +90,7 @@ def attend_rows(
         [H, N, d] in the dtype of `q`, a view of [N, H, d].
 
     Raises:
-        ValueError: there are too many rows for one pass; of the released model more than 262,144.
+        ValueError: there are too many rows for one pass: more than 262,144 for the released model.
     """
     from localdiff.kernels.attention_kernels import attention_kernel, combine_kernel
 

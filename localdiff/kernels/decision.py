@@ -20,7 +20,7 @@ class StepBuffers:
     """Device-side buffers of a step.
 
     Attributes:
-        inputs: int32 [8 + 2 L], sent by the host: controls, uniforms (fp32 by their bits), fresh noise.
+        inputs: int32 [8 + 2 L], sent by the host: controls, uniforms (fp32 as their bits), fresh noise.
         controls, uniforms, fresh, temperature: parts of it.
         canvas: int64 [L]; draft: int32 [L]; streak: int32 [1]: state handed from step to step.
         soft: [L, D], soft embedding of the last step; zeros on the first, which is equivalent to none.
@@ -43,8 +43,8 @@ class StepBuffers:
 def decide(stats: LogitStatistics, buffers: StepBuffers) -> None:
     """Decides in one launch, from the controls and the fresh ids of this step, and the draft and streak of the last.
 
-    Of positions with the same entropy, the first is accepted first. Overwrites canvas, draft and streak, and of the
-    outcome all but overflow and tail.
+    Of positions with the same entropy, the first is accepted first. Overwrites canvas, draft and streak, and all of the
+    outcome but overflow and tail.
     """
     from localdiff.kernels.decision_kernels import decide_kernel
 

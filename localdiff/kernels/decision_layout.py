@@ -7,7 +7,7 @@
                                 sampled, shown
 
 The constants below are places in these tensors, on the host, in torch and in the kernel; the last six number the rows
-[6, L] behind the header.
+[6, L] after the header.
 
 Shape letters: L canvas.
 """

@@ -1,6 +1,6 @@
 """Fused pointwise ops between a layer's GEMMs, one Triton launch each; `localdiff.model.layer_ops` is the plain path.
 
-A layer's activations are a few megabytes, which each of some hundred small ops would read and write; here each layer op
+A layer's activations are a few megabytes, which some hundred small ops would each read and write; here each layer op
 reads its inputs once. Knows rows and weights; knows no modules.
 Shape letters: N rows, D width, H query heads, K key-value heads, d head size, E experts, k experts per row,
 I inner width, S parts of a sum.
@@ -93,7 +93,7 @@ def add_attention_and_norm(
     """`x + norm(y)` and three norms of that: for the MLP, for the experts, and for the router, scaled by D^-½.
 
     Args:
-        x, y: [N, D]; of `y` also the parts of its sum [S, N, D] in fp32.
+        x, y: [N, D]; `y` may also be the parts of its sum [S, N, D] in fp32.
         attention_weight, dense_weight, expert_weight, router_scale: [D], the weights of the four norms.
     """
     from localdiff.kernels.layer_ops_kernels import add_attention_and_norm_kernel
@@ -144,7 +144,7 @@ def route(scores: Tensor, per_expert_scale: Tensor, top_k: int) -> tuple[Tensor,
     The weights are the experts' probabilities, renormalised over the chosen k, times `per_expert_scale` [E].
 
     Args:
-        scores: or the parts of their sum [S, N, E] in fp32, which is rounded to the dtype of `per_expert_scale`.
+        scores: may also be the parts of their sum [S, N, E] in fp32; it is rounded to the dtype of `per_expert_scale`.
     """
     from localdiff.kernels.layer_ops_kernels import route_kernel
 

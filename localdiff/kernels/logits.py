@@ -97,7 +97,7 @@ def process(
     """Overwrites raw logits [L, V] with what self-conditioning takes: capped, divided by the temperature, rounded.
 
     Args:
-        log_normalizer: [L], of those; with it, they are then overwritten with their probabilities.
+        log_normalizer: [L], of the processed logits; if given, these are then overwritten with their probabilities.
     """
     from localdiff.kernels.logits_kernels import process_kernel
 
