@@ -2,15 +2,15 @@
 
     checkpoint   the named tensors and JSON files of a directory
     stored       the tensors, stored in one of three forms
-    described    the same of a checkpoint that is still on the Hub, from its headers
+    described    the same for a checkpoint that is still on the Hub, from its headers
     matching     which tensor fills which parameter
     skeleton     a model without its tensors, and how each is loaded
     devices      what `--device` and `--dtype` mean here, and how much memory there is
     placement    which layer is on which device
-    memory_plan  the same of a checkpoint and of the memory that is free, before anything is loaded
+    memory_plan  the placement of a checkpoint in the memory that is free, before anything is loaded
     gpu, cpu     fast modules for NVIDIA GPUs and for CPUs
-    kernels      what all passes take besides: attention, the ops between GEMMs, fused projections
-    threads      one thread for small models on a CPU, and for no model more than there are cores
+    kernels      what else all passes use: attention, the ops between GEMMs, fused projections
+    threads      one thread for small models on a CPU, and never more than a container's cores
     streaming    layers that a GPU has no room for, copied to it in turn
     hooks        layers on several devices, and layers that are read from their files for each pass
     loader       all of these, in order

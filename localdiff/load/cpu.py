@@ -20,8 +20,8 @@ def replace_cpu_modules(
     """Replaces modules that have a faster form on this CPU, in a network whose weights are in host memory.
 
     Args:
-        spare: bytes that converted weights may take beyond their stored size; None is no limit.
-        progress: called with the number of modules done, and of all modules.
+        spare: bytes that converted weights may take beyond their stored size; None sets no limit.
+        progress: called with the number of modules done, and the number of all modules.
 
     Raises:
         SwitchError: an environment variable has an invalid value.

@@ -1,4 +1,4 @@
-"""A checkpoint of which only the headers are here: enough to plan where it would be held, and nothing to compute with.
+"""A checkpoint of which only the headers are here: enough to plan where it would be held, not to compute with it.
 
 Knows names, shapes and dtypes; knows nothing about where they were read.
 """

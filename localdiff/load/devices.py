@@ -20,7 +20,7 @@ from quant.cuda.support import forget_unloaded_kernels
 from quant.dtypes import short_name
 from quant.gpus import HIDDEN, gpu_memory, is_driver_too_old, seen_gpus, usable_gpus, why_unseen, why_unusable
 
-# Up to here a CPU computes in fp32, which it does faster than bf16; beyond, memory decides.
+# Up to this size a CPU computes in fp32, which is faster there than bf16; above it, memory decides.
 _MAX_FP32_BYTES = 4e9
 _DTYPES = {short_name(dtype): dtype for dtype in (torch.bfloat16, torch.float32)}
 
@@ -54,7 +54,7 @@ def resolve_device(name: str) -> torch.device:
 
 
 def unused_gpu(weights: int) -> str | None:
-    """Why `auto` means the CPU in spite of an NVIDIA GPU; None where there is none, and for a small model."""
+    """Why `auto` means the CPU despite an NVIDIA GPU; None if there is no such GPU, or for a small model."""
     if weights < SMALL or usable_gpus():
         return None
     if torch.cuda.is_available() and (unusable := why_unusable(torch.device("cuda", 0))) is not None:
@@ -63,7 +63,7 @@ def unused_gpu(weights: int) -> str | None:
         return None
     if torch.version.cuda is not None:
         if os.environ.get("CUDA_VISIBLE_DEVICES") in HIDDEN:
-            return None  # as somebody wanted it
+            return None  # somebody hid the GPU on purpose
         return (
             f"torch {torch.__version__} finds no GPU that it can use, so the CPU computes: {why_unseen()}; "
             "`localdiff doctor` says more"
@@ -82,7 +82,7 @@ def further_devices(name: str) -> tuple[torch.device, ...]:
 def resolve_dtype(name: str, device: torch.device, weights: StoredWeights) -> torch.dtype:
     """The dtype that `--dtype NAME` means for these weights on this device: that of activations and kept weights.
 
-    `auto` is bf16, except on a CPU while the weights would take less than 4 GB in fp32: then fp32.
+    `auto` is bf16, except on a CPU if the weights would take less than 4 GB in fp32: then fp32.
 
     Raises:
         UsageError: an unknown dtype.
@@ -106,8 +106,8 @@ def dtype_named(name: str) -> torch.dtype:
 def free_bytes(device: torch.device) -> int | None:
     """Free memory of a device, or None where the system does not report it.
 
-    What torch's allocator has cached for this process and does not use counts as free; what it was told not to take
-    (`torch.cuda.set_per_process_memory_fraction`) does not. The context of this process is taken off already, hence
+    Memory that torch's allocator has cached and does not use counts as free; memory that it may not take
+    (`torch.cuda.set_per_process_memory_fraction`) does not. The context of this process is subtracted already, hence
     `memory_account.SLACK_BESIDES_CONTEXT`.
     """
     if device.type == "cuda":
@@ -120,10 +120,10 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def release_cached_memory() -> None:
-    """Gives back what torch keeps for later, so that another model can be loaded, or what others ask the driver for.
+    """Releases memory that torch has cached, for another model, or for others that ask the driver for memory.
 
-    Of each GPU, and of the host's page-locked memory, which others cannot use either; up to torch 2.11 the latter has
-    no public function. Kernels that found no room are then loaded anew.
+    This is the memory of each GPU and the host's page-locked memory; up to torch 2.11 there is no public function for
+    the latter. Kernels that found no room may then be loaded again.
     """
     gc.collect()
     if not torch.cuda.is_available():

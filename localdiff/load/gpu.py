@@ -25,7 +25,7 @@ from quant.cuda.parity import FEWEST, Expectation
 _log = logging.getLogger(__name__)
 
 SHORT = 16, 8
-"""A canvas is so much longer than pieces of a prompt that have other tiles (`quant.cuda.tiles`): 256 rows, 16, 32."""
+"""A canvas is this many times as long as pieces of a prompt with other tiles (`quant.cuda.tiles`): 256 rows, 16, 32."""
 
 
 def replace_gpu_modules(
@@ -43,20 +43,20 @@ def replace_gpu_modules(
         device: of everything outside the layers.
         activations: what stored weights are multiplied by, in the words of `--activations`.
         adapted: paths of experts with an adapter hook, which the fused kernels do not support.
-        absent: paths of modules whose weights are not on this GPU, or during their pass only; they stay as they are,
-            but for those that are in `parts`.
+        absent: paths of modules whose weights are not on this GPU, or only during their pass; they stay as they are,
+            except those that are in `parts`.
         parts: layers on other GPUs, and layers that are streamed, which come after the others, one by one.
 
     Returns:
-        Plain results that the fast modules must give, too: for a canvas, one with a committed block, a chunk of a
-        prompt, and short pieces of one.
+        Plain results that the fast modules must reproduce: for a canvas, a canvas with a committed block, a chunk of a
+        prompt, and short pieces of a prompt.
 
     Raises:
         SwitchError: an environment variable has an invalid value.
     """
     canvas = network.config.canvas_length
     take_timed_tiles(device)
-    with shielded_children():  # kernels are tried, and compiled for that
+    with shielded_children():  # kernels are compiled, and tried
         choice = use_cuda_modules(
             network,
             device,
@@ -85,7 +85,7 @@ def replace_gpu_modules(
 
 
 def _compared_rows(canvas: int) -> list[int]:
-    """As many as pieces of a prompt have; and exactly as many as steps, whose tiles may be for these alone."""
+    """Numbers of rows: of pieces of a prompt, and exactly those of steps, whose tiles may be for these alone."""
     pieces = (max(FEWEST, canvas // short) for short in SHORT)
     return list(dict.fromkeys((*pieces, canvas, 2 * canvas, PREFILL_CHUNK)))
 

@@ -68,10 +68,10 @@ def dispatch(network: DiffusionGemma, placement: Placement, weights: Mapping[str
 
 
 def _alone(layer: nn.Module, forward: Callable[..., Any], lock: threading.Lock) -> Callable[..., Any]:
-    """The same pass, beside none that has the same lock, and which leaves the layer empty where it fails, too.
+    """The same pass, alone among those with the same lock; it leaves the layer empty even if it fails.
 
-    There is memory for one of these layers at a time. accelerate empties it only where its pass succeeds, and then for
-    every thread, of which two may generate with one model.
+    There is memory for one of these layers at a time. accelerate empties a layer only if its pass succeeds, and then
+    for every thread; two threads may generate with one model.
     """
 
     def passing(*arguments: Any, **options: Any) -> Any:

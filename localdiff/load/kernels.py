@@ -1,4 +1,4 @@
-"""The kernels that all passes of a network take, beside those of its modules: on a GPU in Triton, on a CPU in C.
+"""The kernels that all passes of a network use, beside those of its modules: on a GPU in Triton, on a CPU in C.
 
 Knows what switches, the device and the place of the layers allow; `quant` and `model` know what kernels can do.
 """
@@ -20,9 +20,9 @@ from quant.cuda.switches import is_plain
 
 
 def take_kernels(network: DiffusionGemma, device: torch.device, residence: Residence = "whole") -> None:
-    """Makes the passes of a network take the kernels that work on its device; all its modules are in their places.
+    """Makes the passes of a network use the kernels that work on its device; call it once all modules are in place.
 
-    An adapter is attached before, since projections that it wraps are not fused.
+    An adapter must be attached before, since projections that it wraps are not fused.
 
     Args:
         device: of everything outside the layers.
@@ -45,7 +45,7 @@ def take_kernels(network: DiffusionGemma, device: torch.device, residence: Resid
 
 
 def _run_on(device: torch.device) -> bool:
-    with shielded_children():  # kernels are tried, and compiled for that, unless modules have asked before
+    with shielded_children():  # kernels are compiled and tried, unless modules have asked before
         return why_unsupported(device) is None
 
 

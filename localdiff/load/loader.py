@@ -35,7 +35,7 @@ class LoadedModel:
 
     Attributes:
         rounds: whether it rounds activations to int8 on a GPU.
-        expectations: plain results that its fast modules are to be held against; only on a GPU.
+        expectations: plain results to compare its fast modules with; only on a GPU.
     """
 
     network: DiffusionGemma
@@ -54,7 +54,7 @@ def load_model(
     """Loads the text model of a checkpoint, as planned.
 
     Args:
-        plan: serves once; its skeleton becomes the model.
+        plan: can be used once only, as its skeleton becomes the model.
         names: the names that identify the model, `demo` or an id on the Hub, to check whether the adapter is for it.
         activations: what a GPU multiplies stored weights by, in the words of `--activations`.
         progress: receives the stage and the share that is done.

@@ -27,7 +27,7 @@ class MemoryPlan:
     Attributes:
         adapter: low-rank terms that are added, if any.
         budgets: the memory of each device that was considered.
-        host_free: free bytes of host memory, besides what a GPU would take of it; None where they are unknown.
+        host_free: free bytes of host memory, less what a GPU would take of it; None where they are unknown.
     """
 
     skeleton: Skeleton
@@ -39,7 +39,7 @@ class MemoryPlan:
 
     @property
     def needed(self) -> int:
-        """Bytes of memory that it takes; on a CPU with the files that are mapped."""
+        """Bytes of memory that it takes; on a CPU, mapped files included."""
         return self.demand.account.total + self.demand.mapped
 
     @property
@@ -49,7 +49,7 @@ class MemoryPlan:
 
     @property
     def cost(self) -> str | None:
-        """What it costs that the model is not on one device as a whole, as a sentence; None where it is."""
+        """The cost of the model not being on one device as a whole, as a sentence; None where it is."""
         return cost(self.demand, self.budgets, self.placement, self.host_free)
 
 
@@ -67,10 +67,10 @@ def plan_memory(
     """Where a model would be held: from names, shapes and dtypes alone.
 
     Args:
-        device: where they go, if they fit.
+        device: where the weights go, if they fit.
         dtype: type of activations and of weights that are not quantized.
-        further: devices that may be used as well if they do not. The one with most free memory then comes first, unless
-            less is copied in their own order.
+        further: devices that may be used as well if the weights do not fit. The device with most free memory then comes
+            first, unless less is copied in the given order.
         context: positions of the KV cache that must fit beside the weights.
         max_memory: maximum bytes to use on each device, and never more than is free there.
         may_offload: whether layers may stay in host memory.
@@ -85,14 +85,14 @@ def plan_memory(
     fitting = None if adapter is None else Adapter(adapter, config, dtype)
     demand = skeleton.demand(device, context, fitting)
     devices = [_budget(device, max_memory)]
-    if not devices[0].holds(demand.account.total):  # asking a GPU for its memory takes half a GB of it: a context
+    if not devices[0].holds(demand.account.total):  # asking a GPU for its free memory makes a context: half a GB
         devices += [_budget(there, max_memory) for there in further]
-    # The first one holds all, if it can, and what is outside of the layers in any case. Where the layers fit on two
-    # devices only just, however, another order may leave a gap at the end of one that is smaller than a layer.
+    # The first device holds everything if it can, and what is outside of the layers in any case, so it should be the
+    # largest. But where layers only just fit, the order decides how much is lost to gaps smaller than a layer.
     orders = sorted(devices, key=lambda budget: budget.nbytes or 0, reverse=True), devices
     host_free = free_bytes(torch.device("cpu"))
     if host_free is not None and device.type == "cuda" and shares_host_memory(device):
-        host_free = max(0, host_free - (devices[0].nbytes or 0))  # what the GPU takes is of the same memory
+        host_free = max(0, host_free - (devices[0].nbytes or 0))  # the GPU takes its part of the same memory
     budgets, placement = place_in_best_order(demand, orders, may_offload=may_offload, host_free=host_free)
     if fitting is not None and placement.offloaded:
         raise ResourceError(

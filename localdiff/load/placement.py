@@ -4,7 +4,7 @@ Knows bytes; moves nothing. The first device holds everything outside the layers
 matrix, self-conditioning, the last norm), the step's buffers, and as many of the first layers as fit. Further devices
 take the last layers, in order, and as few of them as possible. Where all of them are full, the layers in between stay
 where they are stored and compute on the first device, which must then have room for one such layer at a time, and for
-the keys and values of them all:
+the keys and values of all of them:
 
     layers   0 … k-1          k … m-1                       m … last
              first device     host memory ─► first device   further devices
@@ -27,8 +27,8 @@ FILE_BYTES_PER_SECOND, HOST_BYTES_PER_SECOND = 10e9, 20e9
 """Assumed rates of copies to a GPU, from the pages of a file and from page-locked memory, for estimates of their time:
 PCI Express 4.0 with 16 lanes carries up to 32e9."""
 HOST_SHARE = 0.8
-"""Of the free host memory, what streamed layers may take. torch rounds page-locked tensors up to powers of two: a tenth
-more in all for the released model."""
+"""Share of the free host memory that streamed layers may take. torch rounds page-locked tensors up to powers of two: a
+tenth more in all for the released model."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +39,7 @@ class Budget:
     nbytes: int | None
 
     def holds(self, nbytes: int) -> bool:
-        """Whether so many bytes fit, as far as is known."""
+        """Whether this many bytes fit, as far as is known."""
         return self.nbytes is None or nbytes <= self.nbytes
 
 
@@ -59,7 +59,7 @@ class Demand:
         name: its recipe.
         context: positions that the KV cache is made for.
         account: all of it on one device.
-        mapped: bytes of weights besides, which a CPU computes with in the pages of their files.
+        mapped: bytes of all other weights, which a CPU uses in place, in the mapped pages of their files.
         layers: the part of `account` that belongs to each layer.
     """
 
@@ -87,9 +87,9 @@ class Placement:
     Attributes:
         main: device of everything outside the layers, and of the model's inputs and outputs.
         layers: device that each layer computes on.
-        offloaded: layers that are copied there for every pass, and not kept.
-        streamed: whether those are held in host memory, as they are computed with; if not, they are read from their
-            files.
+        offloaded: layers that are copied to their device for every pass, and not kept there.
+        streamed: whether the offloaded layers are held in host memory, ready to compute; if not, they are read from
+            their files.
     """
 
     main: torch.device
@@ -110,8 +110,8 @@ class Placement:
 def place(demand: Demand, budgets: Sequence[Budget], *, may_offload: bool, host_free: int | None = None) -> Placement:
     """Finds a place for every layer.
 
-    GPUs that are too small together are of no use beside the first one, if that can stream and the copies then take no
-    longer: with several, layers that do not fit are read from files, and attention runs through torch.
+    If all GPUs together are too small, the first one is used alone, provided that it can stream and the copies then
+    take no longer: with several, layers that do not fit are read from files, and attention runs through torch.
 
     Args:
         budgets: the devices that may be used, the first one first.
@@ -124,18 +124,18 @@ def place(demand: Demand, budgets: Sequence[Budget], *, may_offload: bool, host_
     placement = streamed_if_it_fits(demand, _place(demand, budgets, may_offload=may_offload), host_free)
     try:
         alone = streamed_if_it_fits(demand, _place(demand, budgets[:1], may_offload=may_offload), host_free)
-    except ResourceError:  # the layers, or the keys and values of them all, do not fit the first
+    except ResourceError:  # the layers, or the keys and values of all of them, do not fit the first device
         return placement
-    return min(alone, placement, key=partial(_copy_seconds, demand))  # the former of equals
+    return min(alone, placement, key=partial(_copy_seconds, demand))  # `alone` if they are equal
 
 
 def place_in_best_order(
     demand: Demand, orders: Iterable[Sequence[Budget]], *, may_offload: bool, host_free: int | None = None
 ) -> tuple[Sequence[Budget], Placement]:
-    """The order of devices in which least is copied, the earlier one of equals, and the place of every layer in it.
+    """The order of devices in which least is copied (the earlier one if equal), and the place of every layer in it.
 
     Raises:
-        ResourceError: it fits in none; with the numbers of the first.
+        ResourceError: the model fits in no order; the error has the numbers of the first order.
     """
     found, refused = [], []
     for budgets in orders:
@@ -174,7 +174,7 @@ def _place(demand: Demand, budgets: Sequence[Budget], *, may_offload: bool) -> P
 
 
 def streamed_if_it_fits(demand: Demand, placement: Placement, host_free: int | None) -> Placement:
-    """The same placement, with the layers that do not stay on a GPU streamed from host memory, where it has the room.
+    """The same placement, with offloaded layers of one GPU streamed from host memory if that has room for them.
 
     Args:
         host_free: free bytes of host memory, or None where they are unknown.
@@ -219,7 +219,7 @@ def _copied(demand: Demand, placement: Placement) -> int:
 
 
 def _copy_rate(placement: Placement) -> float:
-    """Bytes per second at which that is assumed to take place."""
+    """Assumed bytes per second of these copies."""
     return HOST_BYTES_PER_SECOND if placement.streamed else FILE_BYTES_PER_SECOND
 
 

@@ -68,7 +68,7 @@ class Skeleton:
         try:
             matching = match_tensors(network, weights.shapes)
         except WeightsError as error:
-            is_read = weights.recipe != PUBLISHED  # as bitsandbytes' 4-bit layers are, and not AWQ, FP8, MLX and others
+            is_read = weights.recipe != PUBLISHED  # true of bitsandbytes' 4-bit layers, not of AWQ, FP8, MLX and others
             program = None if is_read else _quantized_by(weights.checkpoint.config())
             if program is None:
                 raise
@@ -84,8 +84,9 @@ class Skeleton:
     def require_copies(self) -> None:
         """Refuses copies that differ: the reference would compute with both.
 
-        Both ends are compared: all copies take as long to read as a model. Training changes all of a matrix; of an
-        embedding that is only looked up in, it may change no row but those of ids that occurred, and is not noticed.
+        Only both ends are compared, because reading all copies takes as long as reading a model. Training changes all
+        of a matrix, but of an embedding that is used for lookups only, it may change just the rows of ids that
+        occurred, which goes unnoticed.
 
         Raises:
             WeightsError: one differs, or cannot be read.
@@ -103,7 +104,7 @@ class Skeleton:
         return sum(self.weights.nbytes(source, self.dtype) for source in self.source_of.values())
 
     def demand(self, device: torch.device, context: int, adapter: Adapter | None = None) -> Demand:
-        """The memory that the model needs on a device, of which the account of a CPU leaves out what stays mapped."""
+        """The memory that the model needs on a device; the account of a CPU leaves out what stays mapped."""
         weights, config, dtype = self.weights, self.network.config, self.dtype
         on_cpu = device.type == "cpu"
         tensors = [
@@ -165,7 +166,7 @@ class Skeleton:
     def assign(self, placement: Placement, progress: LoadProgress) -> None:
         """Loads the tensors of every module, except those of offloaded layers.
 
-        Streamed layers are left to `assign_layer`; others are read from their files for each pass.
+        Streamed layers are left to `assign_layer`; other offloaded layers are read from their files for each pass.
 
         Args:
             progress: receives the share of bytes that are loaded.
@@ -204,7 +205,7 @@ class Skeleton:
         return layer
 
     def _parts(self, name: str, device: torch.device) -> dict[str, Tensor]:
-        """What fills a parameter, on a device: entry of the state → tensor."""
+        """The tensors that fill a parameter, on a device: entry of the state → tensor."""
         parts = self.weights.parts(self.source_of[name], self.dtype)
         try:
             return {name + suffix: part.to(device) for suffix, part in parts.items()}
@@ -217,7 +218,7 @@ class Skeleton:
 
 
 def _quantized_by(config: Mapping[str, Any]) -> str | None:
-    """The program that quantized published weights, as `config.json` names it; None where it says nothing of one."""
+    """The program that quantized published weights, as `config.json` names it; None if it mentions none."""
     settings = config.get("quantization_config") or config.get("quantization")
     if not settings:
         return None
@@ -237,7 +238,7 @@ def _suffixes(network: DiffusionGemma, name: str) -> tuple[str, ...]:
 
 
 def require_same(copy: str, source: str, one: Sequence[Tensor], other: Sequence[Tensor]) -> None:
-    """Refuses a copy whose ends differ from those of what it is a copy of.
+    """Refuses a copy whose ends differ from those of the original.
 
     Raises:
         WeightsError: one differs.

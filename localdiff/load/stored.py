@@ -42,7 +42,7 @@ _SAME_IN_SOURCE = f"the checkpoint that it was made from has the same fault: men
 
 
 class StoredWeights:
-    """A checkpoint as published: every tensor is under its own name. The other forms derive from it.
+    """A checkpoint as published: every tensor is under its own name. The classes of the other forms derive from it.
 
     Attributes:
         checkpoint: the stored tensors.
@@ -64,7 +64,7 @@ class StoredWeights:
         return KEEP
 
     def remedy(self, files: Sequence[str]) -> str | None:
-        """What is to be done about files that cannot be used, if the directory itself tells."""
+        """What to do about files that cannot be used, if the directory itself tells."""
         del files
         return None
 
@@ -73,7 +73,7 @@ class StoredWeights:
         """Context in which files beside the weights are read.
 
         Raises:
-            WeightsError: one inside; of a quantized directory it says what rebuilds them.
+            WeightsError: one was raised inside; for a quantized directory it says what rebuilds the files.
         """
         try:
             yield

@@ -9,8 +9,8 @@
 
 Knows tensors and where they lie; does not know what they mean, or which layers are streamed. Each tensor lies at one
 address for as long as the model lives, so a layer computes through the same kernels wherever its weights come from. A
-copy waits for the last pass that reads the place, and a pass for its copy: on the device, and nobody on the host. The
-first copy of a pass of the model needs no layer to be over but the last one of the pass before, so it runs beside the
+copy waits for the last pass that reads the place, and a pass for its copy; these waits are on the device, never on the
+host. The first copy of a pass of the model only waits for the last layer of the pass before, so it runs beside the
 layers that stay. Small tensors stay on the device: they are hardly worth a copy.
 """
 
@@ -28,10 +28,10 @@ import torch
 from torch import Tensor, nn
 
 MIN_BYTES = 1 << 20
-"""Smaller tensors stay on the device: of a layer of the released model its norms, its router, and the scales of dense
-weights, which are less than 3 MB together."""
+"""Smaller tensors stay on the device: in a layer of the released model these are its norms, its router, and the scales
+of dense weights, less than 3 MB together."""
 ALIGNMENT = 256
-"""Of each tensor's address, in bytes, as torch's allocator aligns them; kernels are compiled for multiples of 16."""
+"""Alignment of each tensor's address in bytes, as by torch's allocator; kernels are compiled for multiples of 16."""
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class _Held:
 class LayerStream:
     """Layers whose weights are in host memory, and on a device only while they compute.
 
-    Each is first given to `hold` with its weights on the device; `start` is called behind the last one.
+    Each is first given to `hold` with its weights on the device; `start` is called after the last one.
 
     Args:
         device: that the layers compute on.
@@ -122,13 +122,13 @@ class LayerStream:
         if self._device.type == "cuda":
             if not all(part.is_pinned() for held in self._held.values() for _, part in held.parts):
                 _log.warning("the system locks no more host memory, so copies of some layers to the GPU take longer")
-            torch.cuda.empty_cache()  # which has the last layer's memory, in pieces
+            torch.cuda.empty_cache()  # the cache has the last layer's memory, in pieces
         largest = max((held.nbytes for held in self._held.values()), default=0)
         self._place = torch.empty(largest, dtype=torch.uint8, device=self._device)
         if self._device.type == "cuda":
             self._copies = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-            self._copies.wait_stream(torch.cuda.current_stream(self._device))  # for those who had this memory before
-            self._place.record_stream(self._copies)  # those who get it next wait for the last copy
+            self._copies.wait_stream(torch.cuda.current_stream(self._device))  # for earlier users of this memory
+            self._place.record_stream(self._copies)  # later users of this memory wait for the last copy
         for layer, held in self._held.items():
             for view in held.views:
                 view.point_to(self._place)
@@ -137,10 +137,10 @@ class LayerStream:
         opening.forward = self._fetching_first(opening.forward)
 
     def _host_copy(self, stored: Tensor) -> Tensor:
-        """A copy in host memory; page-locked, for which copies to a GPU are faster, until the system refuses that.
+        """A copy in host memory; page-locked, which makes copies to a GPU faster, until the system refuses that.
 
-        Nothing smaller is asked for then, although it might still be granted: what little is left, as in WSL2, the
-        driver needs, and so do steps for what they exchange with the host.
+        After a refusal, not even smaller tensors are page-locked, although some might fit: the little that is left, as
+        in WSL2, is needed by the driver, and by steps for what they exchange with the host.
         """
         host = None
         if self._may_lock:
@@ -185,7 +185,7 @@ class LayerStream:
     def _fetching_first(self, forward: Callable[..., Any]) -> Callable[..., Any]:
         """The same pass, beside which the first of these layers is copied.
 
-        It is not copied earlier, behind the last pass: the inputs of a step might have to wait for the bus.
+        It is not copied earlier, right after the last pass: the inputs of a step might have to wait for the bus.
         """
         first = next(iter(self._held))
 
@@ -200,7 +200,7 @@ class LayerStream:
 @contextmanager
 def _current(stream: torch.cuda.Stream) -> Iterator[None]:
     """Context in which a stream is the current one."""
-    # Comes back to the one before even if Ctrl-C comes while this one is being entered.
+    # Returns to the previous stream even if Ctrl-C comes while this one is being entered.
     with torch.cuda.stream(torch.cuda.current_stream(stream.device)), torch.cuda.stream(stream):
         yield
 

@@ -17,7 +17,7 @@ SMALL = 100_000_000
 THREADS_VARIABLE = "OMP_NUM_THREADS"
 
 _taken: list[int] = []
-"""Torch's number of threads before a small model took one, if one did: for a large model that is loaded after it."""
+"""Torch's number of threads before a small model set it to one, if one did; a large model loaded later restores it."""
 
 
 def limit_threads(weights: int, device: torch.device, env: Mapping[str, str] = os.environ) -> None:
@@ -28,9 +28,9 @@ def limit_threads(weights: int, device: torch.device, env: Mapping[str, str] = o
     (`OMP_NUM_THREADS=2 localdiff run -m demo …` beside something that keeps a core busy). One thread also sums
     in one order, so that what a seed gives does not depend on the number of cores.
 
-    Nothing has more threads than a container gives it cores' time, of which torch knows nothing. The cores that it is
-    bound to are torch's to count, and are by now fewer for this thread where those of torch have a core each
-    (`OMP_PROC_BIND`, `OMP_PLACES`).
+    No model has more threads than a container grants it cores' time, of which torch knows nothing. Which cores the
+    process is bound to is left to torch: where each of torch's threads has a core of its own (`OMP_PROC_BIND`,
+    `OMP_PLACES`), this thread by now sees fewer.
 
     Args:
         weights: how many the model has.
