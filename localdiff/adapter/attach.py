@@ -16,7 +16,7 @@ from quant.modules import RoutedExperts
 
 
 def attach(network: DiffusionGemma, terms: Mapping[tuple[Side, str], LowRank]) -> None:
-    """Adds terms to the projections that their keys name; either all of them or none.
+    """Adds terms to the projections that their keys name: either all terms or none.
 
     Args:
         network: with its weights, and with the modules that will compute.

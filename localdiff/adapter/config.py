@@ -1,8 +1,8 @@
 """`adapter_config.json`, PEFT's `LoraConfig`: which keys are used, ignored or refused.
 
 Knows keys and their meaning; knows no tensors. Keys that only matter while an adapter is made or trained are
-ignored. Any other that asks for what localdiff does not do is an error, as are unknown keys: a missing term would
-silently change the answers.
+ignored. Any other key that asks for something localdiff does not do is an error, as are unknown keys: a missing term
+would silently change the answers.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class AdapterConfig:
         rank, alpha: those of terms that no pattern names.
         ranks, alphas: pattern → value; PEFT matches a pattern against the end of a name, after a dot.
         is_rank_stabilized: whether alpha is divided by the root of the rank.
-        modules, parameters: targets given as lists of names; empty where there was no list, or a pattern.
-        has_exceptions: whether some of what they name was excluded on purpose.
+        modules, parameters: targets given as lists of names; empty where there was no list, or a pattern instead.
+        has_exceptions: whether some of the targets that they name were excluded on purpose.
         base: the model that was adapted, as given to PEFT, or None.
-        peft_version: which PEFT wrote it, or None.
+        peft_version: the version of PEFT that wrote the file, or None.
     """
 
     rank: int

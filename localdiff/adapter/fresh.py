@@ -39,19 +39,19 @@ def add_adapter(
     Nothing is frozen here. May be called again for other targets, with another rank.
 
     Args:
-        network: not adapted at these targets, and not quantized if it is to be trained through.
+        network: not adapted at these targets, and not quantized if gradients are to pass through it.
         names: paths of targets or their ends, such as `q_proj`, `mlp.down_proj` or `experts.gate_up_proj`.
         rank, alpha: the term is `alpha / rank · B A x`.
         rows: which rows get it. `both` is one term for encoder and canvas rows; self-conditioning has canvas rows only.
-        seed: that of A, 0 to 2**63 - 1.
+        seed: for drawing A, 0 to 2**63 - 1.
 
     Returns:
         The new parameters, in the order of the targets: fp32 A [r, in] and B [out, r] of a linear layer,
         A [E, r, in] and B [E, out, r] of experts.
 
     Raises:
-        UsageError: a name is not a target, or of one that has an adapter; nothing has such rows; or an argument has a
-            value that it cannot take.
+        UsageError: a name is not a target, or names one that has an adapter; no target has such rows; or the value of
+            an argument is invalid.
     """
     check_network(network)
     rank, alpha, seed = _checked(names, rank, alpha, rows, seed)
@@ -82,10 +82,10 @@ def add_adapter(
 
 
 def check_network(network: object) -> None:
-    """Refuse what is no network.
+    """Refuses a value that is not a network.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not.
     """
     if not isinstance(network, DiffusionGemma):
         hint = "`engine.model` is the network of an engine"
@@ -93,7 +93,7 @@ def check_network(network: object) -> None:
 
 
 def _checked(names: object, rank: object, alpha: object, rows: object, seed: object) -> tuple[int, float, int]:
-    """Rank, alpha and seed as numbers of Python, if all arguments make sense."""
+    """Rank, alpha and seed as plain Python numbers, if all arguments are valid."""
     if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise ArgumentError("{names} must be a list of names", 'such as `["q_proj", "v_proj"]`', names=names)
     if not names:

@@ -28,8 +28,8 @@ class Key:
 
     Attributes:
         name: that of the module, from the top of the released model.
-        depth: how many wrappers of the module are around this one's.
-        factor: which of the two it is.
+        depth: number of wrappers of the module around the one that has this factor.
+        factor: which of the two factors it is.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """A stored adapter for one model: its memory, the experts that must stay plain for it, and its attachment.
 
-Or copied into a model that has such terms, as the start of a training.
+Can also copy a stored adapter into a model that has such terms, as the start of a training.
 
 Knows factors, devices and dtypes; knows no file formats.
 """
@@ -35,7 +35,7 @@ class Adapter:
     """The terms of an adapter that fits a model.
 
     Args:
-        dtype: that of its activations, to which the factors are converted.
+        dtype: that of the model's activations, to which the factors are converted.
 
     Attributes:
         name: what the user called it.
@@ -50,7 +50,7 @@ class Adapter:
         self._factors = _merged(stored.factors(config))
 
     def nbytes(self, layer: int | None) -> int:
-        """Bytes of the terms of a layer; None for those outside the layers."""
+        """Bytes of the terms of a layer, or of those outside the layers if `layer` is None."""
         terms = {id(factors): factors for (_, target), factors in self._factors.items() if _layer(target) == layer}
         return sum((factors.a.numel() + factors.b.numel()) * self._dtype.itemsize for factors in terms.values())
 
@@ -86,7 +86,7 @@ class Adapter:
 
 
 def copy_factors(stored: StoredAdapter, network: DiffusionGemma) -> None:
-    """Overwrites all terms of a model with an adapter's. Its base is not checked: training will change them anyway.
+    """Overwrites all terms of a model with an adapter's, whose base is not checked: training will change them anyway.
 
     Raises:
         ValueError: the two differ in targets, ranks or scale.
@@ -109,7 +109,7 @@ def copy_factors(stored: StoredAdapter, network: DiffusionGemma) -> None:
 
 
 def _merged(factors: Mapping[tuple[Side, Target], Factors]) -> dict[tuple[Side, Target], Factors]:
-    """One object for both sides wherever they are equal: it is stored and computed once."""
+    """One object for both sides wherever their factors are equal: these are stored and computed once."""
     merged: dict[tuple[Side, Target], Factors] = {}
     for (side, target), mine in factors.items():
         other = merged.get(("encoder" if side == "decoder" else "decoder", target))

@@ -30,7 +30,7 @@ class LowRank(nn.Module):
         return self.lora_A.shape[-2]
 
     def forward(self, x: Tensor, expert: int | None = None) -> Tensor:
-        """Rows [..., in] to [..., out] in their dtype, computed in that of the factors; of one expert if given."""
+        """Rows [..., in] to [..., out] in their dtype, computed in the factors' dtype; with one expert's if given."""
         a, b = (self.lora_A, self.lora_B) if expert is None else (self.lora_A[expert], self.lora_B[expert])
         return (F.linear(F.linear(x.to(a.dtype), a), b) * self.scale).to(x.dtype)
 
@@ -43,7 +43,7 @@ class Terms(nn.Module):
     """The terms of encoder rows and of canvas rows.
 
     Args:
-        encoder, decoder: terms of commit rows and of canvas rows; one and the same term is computed once.
+        encoder, decoder: terms of commit rows and of canvas rows; if both are the same object, it is computed once.
     """
 
     def __init__(self, encoder: LowRank | None, decoder: LowRank | None) -> None:

@@ -2,7 +2,7 @@
 
 The other module stays as it is, plain, quantized or fast, and its weights with it. For linear layers the term is added
 to the output; experts are fused, so theirs is passed in as a hook (`quant.modules.AdapterHook`). Both are only given
-the rows of a pass: which of them are canvas rows, they learn from the layer that they are in.
+the rows of a pass; which of these are canvas rows, they learn from the layer that they are in.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RowKinds:
         self._now = threading.local()
 
     def watch(self, layer: nn.Module) -> None:
-        """Hooks a layer to record them before each of its passes."""
+        """Hooks a layer to record its row kinds before each of its passes."""
         layer.register_forward_pre_hook(self._before)
 
     def are_canvas(self, count: int, device: torch.device) -> Tensor:

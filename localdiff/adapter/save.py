@@ -4,8 +4,8 @@
     adapter_model.safetensors    base_model.model.NAME.lora_A.weight [r, in] and .lora_B.weight [out, r]
 
 The terms of fused experts are stored in two matrices, A [E · r, in] by expert and B [out, r · E] by rank. Where both
-parameters of experts are adapted, the first is under `NAME.base_layer`. The metadata of the second file have a
-fingerprint of the weights beside which the adapter was trained. Knows names and files; knows no training.
+parameters of experts are adapted, the first is under `NAME.base_layer`. The metadata of the second file has a
+fingerprint of the weights that the adapter was trained on. Knows names and files; knows no training.
 Shape letters: E experts, r rank, in, out features of a projection.
 """
 
@@ -121,7 +121,7 @@ def _config(terms: dict[str, tuple[int | None, LowRank]], base: str | None) -> d
     """The keys of PEFT's `LoraConfig`: the most common values, and by name the terms that differ.
 
     Args:
-        terms: number of experts, or None, and the term, by name of what it is added to.
+        terms: name of what a term is added to → number of experts, or None, and the term.
     """
     ranks = {name: term.rank for name, (_, term) in terms.items()}
     alphas = {name: _whole(term.scale * term.rank) for name, (_, term) in terms.items()}

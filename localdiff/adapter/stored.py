@@ -130,7 +130,7 @@ class StoredAdapter:
 
         Args:
             fingerprint: that of the loaded model.
-            names: its names; of those, `demo` and ids on the Hub identify the weights, paths do not.
+            names: the model's names; `demo` and ids on the Hub identify the weights, paths do not.
 
         Raises:
             WeightsError: the adapter says that it was trained on something else.
@@ -194,7 +194,7 @@ class StoredAdapter:
         )
 
     def _check_names(self, places: Iterable[tuple[Side, Target]]) -> None:
-        """Checks that every name in the configuration has a tensor: nobody would notice that a trained one was lost.
+        """Checks that every name in the configuration has a tensor: otherwise a lost tensor would go unnoticed.
 
         Args:
             places: what has tensors; those of the vision tower have no place.

@@ -58,7 +58,7 @@ class Target:
 
 @cache
 def targets(config: ModelConfig) -> Mapping[str, Target]:
-    """Every target of a model, by its path; kept, as the network that tells them takes a while to make."""
+    """Every target of a model, by its path; cached, because the network that is made to find them takes a while."""
     with torch.device("meta"):
         network = DiffusionGemma(config)
     by_path = {}
@@ -74,7 +74,7 @@ def targets(config: ModelConfig) -> Mapping[str, Target]:
 
 
 def matches(path: str, name: str) -> bool:
-    """Whether a name is a path or its end after a dot: the rule of PEFT's lists."""
+    """Whether `name` is the whole of `path` or its end after a dot: PEFT's rule for lists."""
     return path == name or path.endswith("." + name)
 
 
