@@ -2,7 +2,7 @@
 
     prompt       a prompt in each of its forms, as ids
     template     the checkpoint's chat template
-    sandbox      runs it, as downloaded text
+    sandbox      runs the template, which is downloaded code
     shield       keeps typed text from becoming control tokens
     tokenizer    ids of text and text of ids
     channels     which part of a reply is thought, answer or tool call

@@ -20,7 +20,7 @@ class StreamDecoder:
     All texts from `push` and the one from `finish`, concatenated, equal the decoded whole exactly, control tokens
     included.
 
-    Bytes at the end are held back: a character of the vocabulary's `<0xE2>` tokens may go on, and a run of them is
+    Byte tokens such as `<0xE2>` at the end are held back: their character may go on, and a run of byte tokens is
     decoded as a whole, so that one wrong byte spoils the run.
     """
 
@@ -45,9 +45,9 @@ class StreamDecoder:
 
 
 def is_local(steps: Sequence[str]) -> bool:
-    """Whether the text of an id depends on no neighbour, but for bytes, as with Gemma's `Replace, ByteFallback, Fuse`.
+    """Whether, bytes aside, an id's text depends on no other id, as with Gemma's `Replace, ByteFallback, Fuse`.
 
-    With any other decoder, such as one that strips the first blank, all is held back until the end.
+    With any other decoder, such as one that strips the first blank, all text is held back until the end.
     """
     return bool(steps) and {*steps[:-1]} <= {*_LOCAL} - {"Fuse"} and steps[-1] in _LOCAL
 

@@ -34,7 +34,7 @@ FIELDS = (
     "name",
     IDS,
 )
-"""What the released templates read of a message, and ours."""
+"""Fields of a message that the released templates read, and our own."""
 _INSTEAD = ("tool_calls", "tool_responses", "reasoning", "reasoning_content")
 """Fields of a reply that need no content beside them."""
 
@@ -51,11 +51,11 @@ def prompt_ids(
     """Ids of a prompt in any of its forms; text goes through the chat template, ids are taken as they are.
 
     Args:
-        max_tokens: how many ids are of any use; there may still be more.
+        max_tokens: number of ids that are of any use; the result may still be longer.
 
     Raises:
-        UsageError: it is empty or of no such form, is ids with options for messages, or has unknown ids.
-        ContextError: it is so long that it has more than `max_tokens` ids whatever they are.
+        UsageError: it is empty or has none of these forms, is ids with options for messages, or has unknown ids.
+        ContextError: its text is so long that it must have more than `max_tokens` ids.
         WeightsError: the tokenizer gives an id that the model has no embedding for.
     """
     if not isinstance(prompt, Sequence):
@@ -87,11 +87,11 @@ def prompt_ids(
 
 
 def as_messages(prompt: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """The messages of a conversation, of which nothing is known yet; a field whose value is None counts as absent.
+    """The messages of a conversation, once they are checked; a field whose value is None counts as absent.
 
     Raises:
-        UsageError: something else, or something else among them, or a message that a template would read as another
-            or as none.
+        UsageError: `prompt` is something else, has something else among its messages, or has a message that a template
+            would read as a different one or ignore.
     """
     if not isinstance(prompt, Sequence) or isinstance(prompt, str | bytes | bytearray):
         raise UsageError(f"messages are a list of them, not {kind_of(prompt)}", _MESSAGE)
@@ -113,7 +113,7 @@ def as_messages(prompt: Sequence[Any]) -> list[Mapping[str, Any]]:
 
 
 def _require_text(content: Any) -> None:
-    """Refuse parts other than text, and without one: a template makes a token for an image of them, or nothing."""
+    """Refuses parts that are not text, or that lack it: a template would turn them into an image token, or nothing."""
     if isinstance(content, str):
         _require_characters(content)
         return

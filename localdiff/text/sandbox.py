@@ -2,7 +2,7 @@
 
 Knows jinja2 and what chat templates expect of it; knows nothing about chats. Jinja's immutable sandbox keeps a template
 from Python's insides and from changing what it was given. Its loops end after some seconds, and it writes no more than
-a prompt can be. What a single filter takes of time, or a variable of memory, is not bounded.
+a prompt can be. The time of a single filter and the memory of a variable are not bounded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from localdiff.text.shield import MARK
 
 MAX_SECONDS = 10.0
-"""Of the thread's own time; the released templates take milliseconds for a full context."""
+"""Limit of the thread's CPU time; the released templates take milliseconds for a full context."""
 
 
 class RefusedError(Exception):
@@ -29,11 +29,11 @@ class RefusedError(Exception):
 
 
 class EndlessError(Exception):
-    """A template writes more than any prompt needs, or computes longer."""
+    """A template writes more than any prompt needs, or computes for too long."""
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
-    """A sandbox that looks at the clock in rounds of loops, and in macros and blocks, which may call themselves."""
+    """A sandbox that checks the clock in each round of a loop, and in macros and blocks, which may be recursive."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -44,7 +44,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         self._ends.at = time.thread_time() + MAX_SECONDS
 
     def check_time(self) -> bool:
-        """Called by templates; true, so that it can stand before a condition.
+        """Called by templates; returns True, so that it can be put in front of a condition.
 
         Raises:
             EndlessError: the time is up.
@@ -59,7 +59,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         found: Iterable[nodes.For | nodes.Macro | nodes.Block] = template.find_all(kinds)
         for node in list(found):
             call = nodes.Call(nodes.EnvironmentAttribute("check_time"), [], [], None, None)
-            if isinstance(node, nodes.For) and node.test is not None:  # it may leave out every round
+            if isinstance(node, nodes.For) and node.test is not None:  # the test may skip every round
                 node.test = nodes.And(call, node.test, lineno=node.lineno).set_environment(self)
             else:
                 node.body.insert(0, nodes.ExprStmt(call, lineno=node.lineno).set_environment(self))
@@ -67,9 +67,9 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
 
 def environment() -> BoundedEnvironment:
-    """Compiles chat templates.
+    """An environment that compiles chat templates.
 
-    It has what they expect, as in transformers: trimmed blocks, loop controls, `raise_exception`, `tojson` without
+    It has what templates expect, as in transformers: trimmed blocks, loop controls, `raise_exception`, `tojson` without
     HTML escapes, and `{% generation %}` blocks, which only mark text for training.
     """
     sandbox = BoundedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, loopcontrols])

@@ -36,10 +36,10 @@ SPARE_CHARACTERS = 1_000_000
 
 # Names of the family; `tokenizer_config.json` may say otherwise.
 _TOKENS = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
-# Where that file may name more of them, by the name that a template knows them by.
+# Keys of that file which may hold more tokens, by the names that a template knows them by.
 _MORE_TOKENS = ("extra_special_tokens", "model_specific_special_tokens")
 
-# What the templates of the family write around a message, in whatever they are asked.
+# What the family's templates write around a message, whatever the conversation is.
 _MARKERS = ("<|turn>", "<turn|>", "<|channel>", "<channel|>")
 
 _REPLACE = f"replace it with the `{CHAT_TEMPLATE}` of the checkpoint it belongs to"
@@ -96,9 +96,9 @@ class ChatTemplate:
                 Without it, control tokens in a message look like the template's.
 
         Raises:
-            UsageError: a message holds other than plain values, or the template rejects them.
-            WeightsError: the template fails, writes without end, or, like one that was cut off at its beginning,
-                nothing: the model would answer what nobody asked.
+            UsageError: a message holds values that are not plain, or the template rejects the conversation.
+            WeightsError: the template fails, writes without end, or writes nothing, as if it was cut off at its
+                beginning: the model would then answer a prompt without the question.
         """
         from localdiff.text.sandbox import RefusedError, render
 
@@ -122,7 +122,7 @@ class ChatTemplate:
             if any(turn["role"] in _SYSTEM for turn in turns):
                 hint += "; it may take no system prompt: leave that out"
             raise UsageError(f"the chat template refuses the conversation: {one_line(error)}", hint) from error
-        except Exception as error:  # as above
+        except Exception as error:  # any error is the template's fault, as above
             hint = _REPLACE if all(map(_is_plain, turns)) else f"{_UNUSUAL}; otherwise {_REPLACE}"
             raise self._failure("fails on this conversation", error, hint) from error
         if not text.strip():
@@ -148,10 +148,10 @@ class ChatTemplate:
         return tokenizer.encode_segments(shield.segments(text), max_tokens=max_tokens)
 
     def require_tokens(self, tokenizer: Tokenizer) -> None:
-        """Refuse a tokenizer without control tokens that the template writes: the model would read them spelled out.
+        """Refuses a tokenizer without control tokens that the template writes: the model would read them spelled out.
 
         Raises:
-            WeightsError: it does, or as `render` of the simplest conversation.
+            WeightsError: it lacks one of them, or as `render` of the simplest conversation.
             UsageError: as `render`.
         """
         text = self.render([{"role": "user", "content": "Hi"}])
@@ -223,7 +223,7 @@ def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _turn(message: Message) -> dict[str, Any]:
-    """A message as a template is given it."""
+    """A message in the form that a template gets."""
     turn = {key: _plain(value, key) for key, value in message.items() if value is not None}
     if "reasoning" in turn:
         turn.setdefault("reasoning_content", turn["reasoning"])  # templates read the one or the other
@@ -242,7 +242,7 @@ def _plain(value: Any, place: str, depth: int = 0) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
-        if not is_finite(value):  # of some more digits Python writes no text
+        if not is_finite(value):  # Python refuses to write some longer ones as text
             raise UsageError(f"`{place}` holds a whole number that is larger than any float")
         return int.__int__(value)
     if isinstance(value, float):

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 REPLACEMENT = "\ufffd"
 
-# Characters; less is tokenized before anybody would notice, and gigabytes and minutes go into some times more.
+# In characters: shorter text is tokenized in no time, but some times as much takes gigabytes and minutes.
 _LONG = 1_000_000
 
-# Gemma's markers have a bar inside an angle bracket. One that a file forgot to flag as special still is one.
+# Gemma's markers have a bar inside an angle bracket. They count even if the file forgot to flag them as special.
 _MARKER = re.compile(r"<\|\S*>|<\S*\|>")
 
-# A letter, a blank and a line, and characters that few vocabularies have: all that a vocabulary does is done to it.
+# Letters, blanks, a line break, and characters that few vocabularies have: it takes all that a tokenizer can do.
 _SAMPLE = "A a, b.\n  1 é€ \U0001f600"
 _FETCH = "the file may be cut off; fetch it again"
 
@@ -47,8 +47,8 @@ class Tokenizer:
         path: its file.
 
     Raises:
-        WeightsError: `tokenizer.json` is missing, cannot be read, or fails on a short text. So does every method where
-            it fails on another.
+        WeightsError: `tokenizer.json` is missing, cannot be read, or fails on a short text. Every method raises this,
+            too, if the file fails on the text that it is given.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -99,12 +99,12 @@ class Tokenizer:
         """The ids of a prompt in which some segments are literal.
 
         Args:
-            max_tokens: how many ids are of any use; there may still be more.
+            max_tokens: number of ids that are of any use; the result may still be longer.
 
         Raises:
             UsageError: a literal segment cannot be encoded without the control token it looks like, or the text
                 holds a lone surrogate.
-            ContextError: the text is so long that it has more than `max_tokens` ids whatever they are.
+            ContextError: the text is so long that it must have more than `max_tokens` ids.
         """
         segments = list(segments)
         size = sum(len(segment.text) for segment in segments)
@@ -131,8 +131,8 @@ class Tokenizer:
     def piece(self, id: int) -> str:
         """The text of one id on a canvas.
 
-        A marker of a leading space is a space; a control token is its own text; a byte that is no character
-        by itself is `<0xE2>`; an id without a token is U+FFFD.
+        A marker of a leading space is a space; a control token is its own text, and so is a byte token such as
+        `<0xE2>`; an id without a token is U+FFFD.
         """
         piece = self._pieces.get(id)
         if piece is None:
@@ -168,7 +168,7 @@ class Tokenizer:
         return token
 
     def _spell(self, text: str) -> list[int]:
-        """Ids of `text` past the table of added tokens: by characters, where even so it becomes a control token."""
+        """Ids of `text` without the table of added tokens; by single characters if it still gives a control token."""
         ids = self._model_ids(text)
         if self._control_ids.isdisjoint(ids):
             return ids
@@ -216,11 +216,11 @@ def _read(path: Path) -> tokenizers.Tokenizer:
 def _file_at_fault(path: Path, what: str) -> Iterator[None]:
     """Context of a call of the library, which raises plain `Exception` for any error in the file.
 
-    Its Rust code also panics, for settings that it does not check; that is no `Exception`.
+    Its Rust code also panics, for settings that it does not check; a panic is not an `Exception`.
     """
     try:
         yield
-    except (MemoryError, OverflowError, TypeError):  # of this machine, or of ids that are none
+    except (MemoryError, OverflowError, TypeError):  # the machine's fault, or that of values that are not ids
         raise
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
