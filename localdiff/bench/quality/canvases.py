@@ -24,7 +24,7 @@ from localdiff.options import GenerateOptions
 STEPS = 4
 """Steps of a block whose distributions are kept, evenly spaced, the first and the last included."""
 MAX_KEPT = 1 << 22
-"""Most probabilities kept per step (17 MB in fp32): all positions of a small model, 16 of the released one."""
+"""Limit of probabilities kept per step (17 MB in fp32): all positions of a small model, 16 of the released one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,7 +1,7 @@
 """Comparison of two models on the same prompts and the same noise, group by group.
 
-One model is loaded at a time, so that two which do not fit the device together can be compared: answers and predictions
-of the first one are kept in host memory.
+One model is loaded at a time, so that models that do not fit the device together can be compared: answers and
+predictions of the first one are kept in host memory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from localdiff.model.config import ModelConfig
 from localdiff.options import GenerateOptions
 
 WALKS = 20
-"""Questions whose canvases are walked; their distributions are in host memory."""
+"""Questions per group whose canvases are walked; their distributions are kept in host memory."""
 
 ALL = "all"
 
@@ -74,7 +74,7 @@ class Row:
     """One group of questions. Differences are the second model's value minus the first one's, paired by question.
 
     Attributes:
-        score, score_change: share of right answers of the first model, and its difference; None if they are not judged.
+        score, score_change: share of right answers of the first model, and the difference; None if they are not judged.
         steps, steps_change: denoise steps per block of the first model, and the difference relative to them.
         divergence: nats per position, on fixed canvases.
         agreement: share of equal drafts there.
@@ -130,7 +130,7 @@ def compare(
     walks: int = WALKS,
     runner: Runner = one_by_one,
 ) -> Iterator[Comparison]:
-    """Ask a model everything, then compare each of the others with it.
+    """Asks a model everything, then compares each of the others with it.
 
     Args:
         options: settings of the runs of each question, which differ in their seed.
@@ -138,7 +138,7 @@ def compare(
         runner: answers the questions; where it batches them, the last bits depend on how.
 
     Raises:
-        ContextError: a question leaves a model no room for an answer; none has been answered by it then.
+        ContextError: a question leaves a model no room for an answer; that model has then answered no question.
         WeightsError: a model has other token ids or canvases than the first.
     """
     walked = frozenset(_walked_questions(questions, walks))
@@ -177,7 +177,7 @@ def _observe(
     walked: Collection[int],
     runner: Runner,
 ) -> Observed:
-    """One model's answers, and its predictions on the canvases of the reference, or on its own where it is that."""
+    """One model's answers, and its predictions on the reference's canvases, or on its own if it is the reference."""
     progress(f"loading the {which} model")
     engine = load()
     if reference is not None:
@@ -210,7 +210,7 @@ def _observe(
 
 
 def _require_comparable(reference: Observed, engine: Engine) -> None:
-    """Predictions are compared id by id and position by position, on the same canvases."""
+    """Refuses another vocabulary or canvas: predictions are compared id by id and position by position."""
     one, other = reference.config, engine.model.config
     if (one.vocab_size, one.canvas_length) != (other.vocab_size, other.canvas_length):
         raise WeightsError(
@@ -221,7 +221,7 @@ def _require_comparable(reference: Observed, engine: Engine) -> None:
 
 
 def _require_room(engine: Engine, questions: Sequence[Question], options: GenerateOptions) -> None:
-    """A prompt that is too long must not cost the answers to those before it."""
+    """Refuses prompts that are too long before any is answered, so that no answers are lost to a later prompt."""
     most = engine.context_size(options)
     for number, question in enumerate(questions, 1):
         which = f"question {number:,} of {len(questions):,} ({question.group})"

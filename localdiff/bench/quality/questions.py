@@ -56,10 +56,10 @@ def skill_questions(skills: Sequence[str], count: int) -> list[Question]:
 
 
 def file_questions(path: Path) -> list[Question]:
-    """One question per non-blank line of a text file; of equal lines one, or an interval would count them as several.
+    """One question per non-blank line of a text file; equal lines are one, or an interval would count them as several.
 
     Raises:
-        UsageError: the file cannot be read as text, has no line, or has no end.
+        UsageError: the file cannot be read as text, has no prompt, or is too large.
     """
     try:
         with expanded(path).open("rb") as file:

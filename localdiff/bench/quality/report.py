@@ -22,8 +22,8 @@ _HEAD = ("", "questions", "score", "change", "steps per block", "change", "diver
 def table(comparison: Comparison, width: int | None = None) -> str:
     """What was compared, and one line per group.
 
-    Scores are in percent, their change in points; ± is half of a 95 % interval. Where one is not known, a line
-    below the table says why.
+    Scores are in percent, their change in points; ± is half of a 95 % interval. If an interval is not known, a
+    line below the table says why.
 
     Args:
         width: columns of the terminal, or None elsewhere. Where the table is wider, each group is a list of figures.

@@ -5,7 +5,7 @@
     measure                               times the passes of a block, and counts how rows spread over the experts
     parts, paths                          the seconds of a step by part of the network, and the code path of each
     work                                  bytes and operations of each part
-    ceilings, memory                      what this machine can do at best, and what was used of it
+    ceilings, memory                      what this machine can do at best, and how much memory was used
     layers                                extrapolates from a few layers to all of them
     report, report_text                   every figure, and all of them as a table and as one line of JSON
 

@@ -1,6 +1,6 @@
 """The best rates of this machine, measured: a large copy, and large matmuls.
 
-Knows torch, the kernel in C and a clock; knows no model. A step is compared with these and not with a data sheet.
+Knows torch, the kernel in C and a clock; knows no model. A step is compared with these rates, not with a data sheet.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _LARGEST = 8192
 _LARGEST_OF_KERNEL = 2048
 _REPEATS = 7
 _QUEUED = 10
-"""Runs that a GPU is given at once: a copy takes it as long as some ten launches take the host, and would be charged
-with one."""
+"""Runs that a GPU is given at once: a copy takes as long as some ten launches by the host, one of which would be
+counted with a single copy."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +58,7 @@ def measure_ceilings(device: torch.device, *, copy_bytes: int = _COPY_BYTES, lar
 
     Args:
         copy_bytes: size of the copy; it should be larger than any cache.
-        largest: most rows and columns of a matmul.
+        largest: maximum number of rows and columns of a matmul.
     """
     products = {}
     for kind in ("fp32", "bf16", "int8"):
@@ -77,7 +77,7 @@ def _copy_rate(device: torch.device, nbytes: int) -> float:
 
 
 def _product_rate(kind: str, device: torch.device, largest: int) -> float | None:
-    """Operations per second of a square matmul, large enough to take a while; None where the device has none."""
+    """Operations per second of a square matmul that is large enough to take a while; None if the device cannot."""
     size, multiply = 512, torch._int_mm if kind == "int8" else torch.mm
     while True:
         left, right = _factor(kind, size, device), _factor(kind, size, device)
@@ -93,7 +93,7 @@ def _product_rate(kind: str, device: torch.device, largest: int) -> float | None
 
 
 def _kernel_rate(size: int) -> float | None:
-    """Operations per second of a square product by the kernel in C, rounding to int8 included; None where it is not."""
+    """Operations per second of a square product by the kernel in C, rounding to int8 included; None without kernel."""
     library = native_library()
     if isinstance(library, Unsupported):
         return None

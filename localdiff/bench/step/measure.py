@@ -129,7 +129,7 @@ class Stopwatch:
             self.cache.rewind(0)
 
     def prefill(self) -> None:
-        """Reads the context, ahead of which the cache is empty."""
+        """Reads the context into the empty cache."""
         done = 0
         for chunk in self._chunks:
             self._progress(f"prefill, {done:,} of {self._context:,} tokens")
@@ -149,7 +149,7 @@ class Stopwatch:
             seconds.append(time.perf_counter() - began)
             entropies.append(step.event.mean_entropy)
         if path.static:
-            # Each is launched while the outcome of the one before it is taken, and behind the last one none is.
+            # A block of its own: a step may be launched while the last one's outcome is taken, but none after the last.
             events = self.block_of(self._launched, 2 + CLOCKED)
             next(events)  # has nothing to condition on
         clock, routing, places = PartClock(self._wait), Routing(self._network), []
@@ -158,7 +158,7 @@ class Stopwatch:
             with clock.watching(self._network), routing.watching(), clock.within("sampling"):
                 next(events)
             places.append(clock.take())
-        deque(events, maxlen=0)  # to its end: only then another block can be denoised in static steps
+        deque(events, maxlen=0)  # to the end of the block: only then can another be denoised in static steps
         return Steps(
             first=seconds[0],
             seconds=tuple(seconds[warm_up:]),
@@ -169,7 +169,7 @@ class Stopwatch:
         )
 
     def block_of(self, denoiser: Denoiser, steps: int, commit_ids: Sequence[int] = ()) -> Iterator[Step]:
-        """The steps of a block behind what is in the cache, taken one by one; none of them ends it."""
+        """The steps of a block after what is in the cache, taken one by one; no stop rule ends it."""
         config, noise = self._network.config, SeededNoise(_SEED)
         canvas = noise.canvas(config.canvas_length, config.vocab_size)
         block = BlockSettings(
@@ -199,7 +199,7 @@ class Stopwatch:
             with clock.within("sampling"):
                 first_step(self._launched)
 
-        # A static step runs once as it is, is captured on its second run, and is replayed from then on.
+        # A static step runs eagerly once, is captured on its second run, and is replayed from then on.
         return self._passes("fused step", lambda: first_step(self.denoiser), clock, clocked, warm_up=WARM_UP)
 
     def _passes(

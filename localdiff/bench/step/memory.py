@@ -40,7 +40,7 @@ def forget_peak(device: torch.device, status: Path = STATUS, clear: Path = CLEAR
     """Resets the peaks, so that they do not include earlier work.
 
     Returns:
-        Bytes of the process's peak that the system still remembers; 0 where it forgot.
+        The process's peak in bytes, if the system still remembers it; 0 if it was reset.
     """
     forget_device_peak(device)
     try:

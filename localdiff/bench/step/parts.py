@@ -1,8 +1,8 @@
 """The seconds of a pass, by part of the network.
 
-Every second is counted once: time that a part spends inside another one is the other one's. Knows module names; knows
-nothing about what a part computes. On an asynchronous device each border between two parts synchronizes, so that a
-pass under the clock is slower than one without.
+Every second is counted once, for the innermost part that is running. Knows module names; knows nothing about what a
+part computes. On an asynchronous device each border between two parts synchronizes, so that a pass under the clock is
+slower than one without.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Part: TypeAlias = Literal[
 ]
 PARTS: tuple[Part, ...] = get_args(Part)
 IN_LAYERS: tuple[Part, ...] = PARTS[:6]
-"""Parts of which every layer has its own."""
+"""Parts that every layer has."""
 
 Place: TypeAlias = tuple[Part, int | None]
 """A part, and the number of its layer where it belongs to one."""

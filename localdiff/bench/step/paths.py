@@ -28,7 +28,7 @@ def paths_of(network: DiffusionGemma, dtype: torch.dtype, steps: str = "") -> di
 
     Args:
         dtype: that of the activations.
-        steps: how its steps are taken, where they are not dynamic ones that read logits through torch.
+        steps: how its steps are taken; empty for dynamic steps that read logits through torch.
     """
     layers = list(network.layers)
     attention = [layer.get_submodule("self_attn") for layer in layers]
@@ -64,7 +64,7 @@ def _layer_ops(layer: nn.Module, dtype: torch.dtype) -> str:
 
 
 def path_of(module: nn.Module, dtype: torch.dtype | None = None) -> str:
-    """The code path of one module, in words; with the dtype it computes in, where that of its activations is given."""
+    """The code path of one module, in words; with the dtype it computes in, if `dtype`, its activations', is given."""
     path = getattr(module, "path", None)
     if isinstance(path, str):
         return path

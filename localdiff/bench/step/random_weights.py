@@ -3,8 +3,8 @@
 Nothing is written or read. Codes and values are copied over and over from one block of random bytes, because drawing 15
 GB of them would take minutes; the cost of a matmul depends on neither. Norms after attention and feed-forward branches
 are small, so that the rows of a canvas stay as different as their tokens and spread over the experts. The last norm is
-large, so that the logits are about as decided as those of a step in the middle of a block: the embedding has each of
-its rows sixteen times, and these share what a position is sure of, which makes 2.8 nats.
+large, so that the logits are about as decided as those of a step in the middle of a block: each row of the embedding
+occurs sixteen times, and these copies share the probability of an id, which makes 2.8 nats.
 
 Knows modules and recipes; knows nothing about clocks.
 """

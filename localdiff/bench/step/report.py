@@ -25,7 +25,7 @@ _CORE_KINDS = ("fp32", "bf16")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PartFigures:
-    """One part of a step: seconds, the least work needed, the seconds that takes at best, and its code path.
+    """One part of a step: seconds, the least work needed, the seconds that this work takes at best, and its code path.
 
     `share` is of the seconds of all parts together.
     """
@@ -133,7 +133,7 @@ def make_report(
         experts_hit=steps.experts_hit,
     )
     commit_work = replace(canvas_pass, is_canvas=False).work()
-    # A single step has no deciles; twice the same has those that it should have.
+    # A single step has no deciles; the same step twice has its own time as each of them.
     several = steps.seconds if len(steps.seconds) > 1 else 2 * steps.seconds
     deciles = statistics.quantiles(several, n=10, method="inclusive")
     return Report(

@@ -24,7 +24,7 @@ WIDTH = (80, 120)
 """Fewest and most columns of a table."""
 
 MUCH_FASTER = 2.5
-"""Times as fast as in bf16 products in int8 must be, so that rounding to int8 is worth a try: GeForce cards have four
+"""Products in int8 must be this many times as fast as in bf16 for rounding to be worth a try: GeForce cards have four
 times the rate. An H100 has twice the rate, and took 4 % longer (`docs/gpu.md`)."""
 
 _MARGIN = 14
@@ -49,7 +49,7 @@ def table(report: Report, width: int = WIDTH[1]) -> str:
 
 
 def _flops(rate: float) -> str:
-    """Operations per second with two digits that mean something; a small matrix reaches few of them."""
+    """Operations per second with two significant digits, in a unit that suits small matrices, too."""
     return f"{rate / 1e12:.2f} TFLOP/s" if rate >= _FEW else f"{rate / 1e9:.2g} GFLOP/s"
 
 
@@ -195,7 +195,7 @@ def json_line(report: Report, command: str) -> str:
 
 
 def _triton() -> str | None:
-    """Version of Triton, if any kernel of its has been asked for."""
+    """Version of Triton, if a kernel has caused it to be imported."""
     return getattr(sys.modules.get("triton"), "__version__", None)
 
 

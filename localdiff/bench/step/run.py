@@ -29,7 +29,7 @@ def run(
     ceilings_of: Callable[[torch.device], Ceilings] = measure_ceilings,
     progress: Progress = lambda _: None,
 ) -> Report:
-    """Measure a model on a device.
+    """Measures a model on a device.
 
     Args:
         ceilings_of: measures what the device can do, before a model is on it.
@@ -42,7 +42,7 @@ def run(
     ceilings = ceilings_of(where)
     remembered = forget_peak(where)
     subject = make(progress)
-    forget_device_peak(where)  # while weights are converted and compared, there is more on it than in a step
+    forget_device_peak(where)  # converting and comparing weights takes more memory than a step
     stopwatch = Stopwatch(subject, context=context, progress=progress)
     timings = stopwatch.measure(steps)
     path = stopwatch.denoiser.path_taken

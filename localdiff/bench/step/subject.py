@@ -75,11 +75,11 @@ class Subject:
     Attributes:
         name: what it is, in words.
         recipe: how its weights are stored.
-        denoiser: takes its steps. Its kernels have been held against the plain path: a wrong one may well be fast.
+        denoiser: takes its steps. Its kernels have been checked against the plain path: a wrong one may well be fast.
         built: the model that exists.
         stands_for: the model that the figures are about; the same, unless layers were left out.
         load_seconds: how long it took to load or generate it.
-        expectations: plain results that its fast modules have given, too.
+        expectations: plain results that its fast modules have reproduced.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Subject:
 
     @property
     def may_round(self) -> bool:
-        """Whether it does not, and would where it is asked to: kernels multiply codes by other activations."""
+        """Whether it does not round, but would if asked to: its kernels multiply codes by unrounded activations."""
         return activations_of_codes(self.network) == {"a16"}
 
     @property
@@ -117,7 +117,7 @@ T = TypeVar("T")
 class Make:
     """Makes or loads a model and reports progress; errors in the request have been found before.
 
-    Kernels that fail or compute wrong numbers are found while it is called, which is a `ResourceError`.
+    The call raises a `ResourceError` if kernels fail or compute wrong numbers.
 
     Attributes:
         device: where the model will be.
@@ -201,7 +201,7 @@ def real_subject(
     Args:
         activations: in the words of `--activations`.
         confirm: may refuse to download it.
-        progress: called with how far that is.
+        progress: called with how far the download is.
 
     Raises:
         WeightsError: no usable model was found.
@@ -262,21 +262,21 @@ def real_subject(
 
 
 def _tell_of_unused_gpu(device: str, weights: int) -> None:
-    """Warns where `auto` means the CPU in spite of a GPU: these figures take minutes, and are not those looked for."""
+    """Warns if `auto` means the CPU despite a GPU: the measurement takes minutes, and is not the one wanted."""
     if device == "auto" and (warning := unused_gpu(weights)):
         _log.warning("%s", warning)
 
 
 def _require_kernels(denoiser: Denoiser, device: torch.device, expectations: Sequence[Expectation]) -> None:
-    """Holds the kernels against the plain path.
+    """Compares the kernels with the plain path.
 
     Raises:
-        ResourceError: one computes other numbers, or fails, as where a compiler refuses it.
+        ResourceError: one computes other numbers, or fails, for instance because a compiler refuses it.
         OSError: Triton cannot write what it compiles, which is no kernel's fault.
     """
     try:
         compare_kernels(denoiser, expectations)
-    except Exception as error:  # of a compiler or of a launch: they share no class
+    except Exception as error:  # from a compiler or a launch: no common class
         if isinstance(error, OSError) or is_out_of_memory(error) or gpu_failure(error) is not None:
             raise
         what = f"a kernel fails here ({type(error).__name__}: {one_line(error)})"
@@ -294,7 +294,7 @@ def _devices(name: str) -> tuple[torch.device, ...]:
 
 
 def _where_it_fits(devices: Sequence[torch.device], attempt: Callable[[torch.device], T]) -> T:
-    """What comes of an attempt on the first of some devices; if that is too small, on the one with most free memory.
+    """The result of an attempt on the first device, or, if that is too small, on the one with most free memory.
 
     Raises:
         ResourceError: the attempt says that the device is too small.
@@ -316,7 +316,7 @@ def _random_network(
     activations: str,
     progress: Progress,
 ) -> tuple[DiffusionGemma, Sequence[Expectation]]:
-    """A network as the loader leaves one, and plain results that its fast modules must give, too."""
+    """A network as the loader leaves it, and plain results that its fast modules must reproduce."""
     network = random_model(
         config,
         recipe,
@@ -339,7 +339,7 @@ def _blueprint(config: ModelConfig, recipe: Recipe) -> Blueprint:
 
 @lru_cache(maxsize=2)  # of what is built and of what it stands for; every recipe asks for them
 def _sketch(config: ModelConfig) -> DiffusionGemma:
-    """A network of shapes alone, which nobody changes."""
+    """A network of shapes alone; nobody may change it."""
     with torch.device("meta"):
         return DiffusionGemma(config)
 

@@ -40,8 +40,8 @@ BYTE_TABLE_TILES = (
         for rows, stages in ((16, 8), (32, 6), (64, 4))
     ),
 )
-"""For nf4, where the chosen tile has a table of bytes, too. What overlaps has as many stages as take more than 48 KiB:
-below that Triton does not ask the driver for what the table takes besides."""
+"""For nf4, if the usual tile also has a table of bytes. Tiles that overlap have enough stages to take more than 48 KiB:
+below that, Triton does not ask the driver for the additional memory of the table."""
 UNQUANTIZED_TILES = (
     *(ExpertTile(rows, rows, down_columns=64, stages=stages) for rows in (16, 32, 64) for stages in (2, 3, 4)),
     *(ExpertTile(rows, rows, down_columns=64, warps=8) for rows in (16, 32)),
@@ -64,7 +64,7 @@ GATED_TILES = tuple(
     for rows, warps in ((32, 4), (32, 8), (64, 4), (64, 8), (128, 8))
     for stages in (3, 4)
 )
-"""128 rows of the gate and of the other, with four warps, are sums in 128 registers: all that a thread has there."""
+"""128 rows of gate and up, with four warps, are sums in 128 registers: all that a thread has there."""
 OVERLAPPED_GATED_TILES = tuple(Tile(rows, 64, 8, stages=4, overlaps=True) for rows in (32, 64))
 SOFT_TILES = (
     *(Tile(rows, 64, 4, stages=stages) for rows in (64, 128) for stages in (2, 3)),
@@ -104,7 +104,7 @@ def tiles_for(product: Product, usual: AnyTile, kind: MmaKind) -> Sequence[AnyTi
 
 
 def divisions_of(tile: AnyTile, *, summed: bool) -> Sequence[AnyTile]:
-    """The same tile in other numbers of programs: parts of K of a linear layer, splits of the keys of attention.
+    """The same tile among other numbers of programs: parts of K of a linear layer, splits of the keys of attention.
 
     Args:
         summed: whether something sums the parts of the product.

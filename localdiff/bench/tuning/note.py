@@ -1,8 +1,8 @@
 """The note of a search that has not finished: what is known of each tile, and which one is in hand.
 
 It is a file beside that of the GPU's tiles, and counts for the same GPU and kernels, and for the same steps. It has
-shares of a step's time, and no seconds: those of another day differ. A tile that is in hand when the process is killed
-is left out by the next search.
+shares of a step's time instead of seconds, which differ from day to day. A tile that is in hand when the process is
+killed is left out by the next search.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Verdict:
     """What is known of a tile.
 
     Attributes:
-        share: of the time with the tile before it that a step takes with this one; None if it is out: it does not run,
-            is slower in a turn, or computes wrong numbers.
+        share: a step's time with this tile divided by its time with the tile before; None if this tile is out: it does
+            not run, is slower in a turn, or computes wrong numbers.
         taken: whether it was faster in all turns.
     """
 
@@ -57,11 +57,11 @@ class Note:
     """What a search knows of its tiles.
 
     Args:
-        device: whose note is written whenever a tile is taken in hand, or is known; None for none.
+        device: whose note is written whenever a tile is taken in hand or becomes known; None writes none.
         steps: what is timed, in words.
 
     Attributes:
-        killed: the product and the tile in whose time the last search was killed; they are out.
+        killed: the product and the tile that were in hand when the last search was killed; this tile is out.
     """
 
     def __init__(self, device: torch.device | None = None, steps: str = "") -> None:
@@ -73,7 +73,7 @@ class Note:
 
     @classmethod
     def read(cls, device: torch.device, steps: str) -> Note:
-        """What the last search has left; nothing, if it has finished.
+        """The note that the last search has left; an empty one if that search has finished.
 
         Raises:
             StaleTiles: it cannot be read, or does not count.
@@ -100,7 +100,7 @@ class Note:
         return Counter(product for product, _ in self._known)
 
     def begin(self, product: Product, usual: AnyTile) -> None:
-        """Says what a product's usual tile is; tiles that were compared with another one are not known any more."""
+        """Sets a product's usual tile; forgets tiles of the product that were compared with a different one."""
         if self._usual.setdefault(product, usual) != usual:
             self._known = {pair: verdict for pair, verdict in self._known.items() if pair[0] != product}
             self._usual[product] = usual
@@ -115,9 +115,9 @@ class Note:
 
     @contextmanager
     def in_hand(self, product: Product, tile: AnyTile) -> Iterator[None]:
-        """While it is timed and compared: after an error, or if the process is killed, it stays in hand.
+        """Has a tile in hand while it is timed and compared; for good after an error, or if the process is killed.
 
-        Ctrl-C, a hangup and SIGTERM are nobody's fault: the tile is then tried again.
+        Ctrl-C, a hangup and SIGTERM are not the tile's fault: it is then tried again.
 
         Raises:
             ResourceError: the note cannot be written.
@@ -127,16 +127,16 @@ class Note:
             self._write()
             yield
             self._put_down()
-        except (KeyboardInterrupt, SystemExit):  # perhaps while it is put down
+        except (KeyboardInterrupt, SystemExit):  # perhaps while the tile is being put down
             self._put_down()
             raise
 
     def add(self, product: Product, tile: AnyTile, verdict: Verdict) -> None:
-        """Says what has become known of a tile."""
+        """Sets what is known of a tile."""
         self._known[product, tile] = verdict
 
     def drop(self, products: Collection[Product]) -> None:
-        """Takes what is known of some products out, and deletes the file if it is empty then.
+        """Forgets what is known of some products, and deletes the file if nothing is left.
 
         Raises:
             ResourceError: it cannot be written or deleted.
@@ -146,7 +146,7 @@ class Note:
         self._write()
 
     def clear(self) -> None:
-        """Takes everything out, and deletes the file.
+        """Forgets everything, and deletes the file.
 
         Raises:
             ResourceError: it cannot be deleted.

@@ -2,8 +2,8 @@
 
     products that a step asks for ─► each with all its tiles ─► the fastest, by turns ─► compared with the plain path
 
-What a note knows of a tile is not timed again: so a search that was broken off goes on where it was. Knows the order
-and when a tile is taken; knows neither what is timed nor files.
+Tiles that are known from a note are not timed again, so an interrupted search goes on where it was. Knows the order and
+when a tile is taken; knows neither what is timed nor files.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Clock(Protocol):
     """Times a step, made anew."""
 
     def seconds(self, step: Step) -> float:
-        """Of one step; raises what a kernel raises that does not run."""
+        """Seconds of one step; if a kernel does not run, raises its error."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,8 +52,8 @@ class Machine:
     Attributes:
         mma_kind: the GPU's matrix instruction.
         use: has the kernels take these tiles, and the usual ones for all other products.
-        check: holds the kernels against the plain path; raises `ParityError`.
-        require: raises where the GPU computes nothing any more.
+        check: compares the kernels with the plain path; raises `ParityError`.
+        require: raises if the GPU has become unusable.
     """
 
     clock: Clock
@@ -68,7 +68,7 @@ class Found:
     """A faster tile.
 
     Attributes:
-        share: of the time with the usual tile that the step takes with this one.
+        share: the step's time with this tile divided by its time with the usual one.
     """
 
     product: Product
@@ -84,7 +84,7 @@ class Outcome:
     Attributes:
         found: in the order in which it was found.
         tried: products whose tiles were timed.
-        left: how many more there are, for which there was no time.
+        left: number of further products, for which there was no time.
         usual, tuned: seconds of each step, with the usual tiles and with those that were found.
     """
 
@@ -96,13 +96,13 @@ class Outcome:
 
     @property
     def is_faster(self) -> bool:
-        """Whether a step is, and neither is slower."""
+        """Whether at least one kind of step is faster, and neither is slower."""
         ratios = [self.tuned[step] / self.usual[step] for step in STEP_NAMES]
         return bool(self.found) and min(ratios) < 1 - LEAST_GAIN and max(ratios) < 1 + LEAST_GAIN
 
 
 class _NoTime(Exception):
-    """No further tile is timed."""
+    """Time is up: no further tile is timed."""
 
 
 def search(
@@ -111,13 +111,13 @@ def search(
     """Finds faster tiles for the products of a step, and then for those that only a step with a commit has.
 
     Args:
-        note: what is known before, and in the end.
-        ends_at: no tile is begun after this time of `time.monotonic`; products with tiles that were not have their
-            usual one then.
+        note: what is known before the search; the search adds to it.
+        ends_at: no tile is begun after this time of `time.monotonic`; products whose tiles were not all timed keep
+            their usual one.
 
     Raises:
-        RuntimeError: a step does not run with its usual tiles, the GPU computes nothing any more, or its memory runs
-            out while tiles are compared with the plain path.
+        RuntimeError: a step does not run with its usual tiles, the GPU has become unusable, or its memory runs out
+            while tiles are compared with the plain path.
         ResourceError: the note cannot be written.
     """
     note = Note() if note is None else note
@@ -150,15 +150,15 @@ def search(
 
 
 def _require_right(machine: Machine, note: Note) -> None:
-    """Compares what an earlier search has taken with the plain path, and forgets all that it knew if that is wrong."""
+    """Checks the tiles that an earlier search took against the plain path; if they are wrong, forgets all it knew."""
     if not (taken := note.taken()):
         return
     machine.use(taken)
     try:
         machine.check()
-    except Exception as error:  # as of a tile that is timed
+    except Exception as error:  # of any class, as when a tile is timed
         if is_out_of_memory(error):
-            raise  # another program may have it, which says nothing of what is known
+            raise  # another program may have the memory, which says nothing about the tiles
         note.clear()
         machine.require()
         _log.warning("what an unfinished search has found is left out: %s", error)
@@ -166,7 +166,7 @@ def _require_right(machine: Machine, note: Note) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """The tiles of one product, beside those that are taken for others."""
+    """Tries the tiles of one product, together with those that are taken for other products."""
 
     machine: Machine
     note: Note
@@ -224,11 +224,11 @@ class _Trial:
     def _begin(self, what: str) -> None:
         if time.monotonic() >= self.ends_at:
             raise _NoTime
-        # A narrow terminal shows the beginning of a line, in which that comes last which does not change.
+        # A narrow terminal shows only the beginning of a line, so what does not change comes last.
         self.progress(f"{self.head}, {what} ({product_name(self.product)})")
 
     def _share_by_turns(self, tile: AnyTile, best: AnyTile) -> float | None:
-        """The median share of a step's time, or None if it is not less in every turn: the least of many is luck."""
+        """The median share of a step's time, or None if it is not below 1 in every turn: the least of many is luck."""
         shares = []
         for turn in range(TURNS):
             before = self._seconds(best) if turn % 2 else None  # whichever comes first has the cooler GPU
@@ -243,7 +243,7 @@ class _Trial:
     def _seconds_if_it_runs(self, tile: AnyTile) -> float | None:
         try:
             return self._seconds(tile)
-        except Exception as error:  # too large for this GPU, or for its compiler: they share no class
+        except Exception as error:  # too large for this GPU, or for its compiler: no common class
             if not is_out_of_memory(error):
                 self.machine.require()
             _log.info("%s does not run here: %s", tile_name(tile), str(error).strip() or type(error).__name__)
@@ -269,7 +269,7 @@ class _Trial:
 def _both(
     machine: Machine, taken: Mapping[Product, AnyTile], progress: Callable[[str], None]
 ) -> tuple[dict[Step, float], dict[Step, float]]:
-    """The least seconds of each step, with the usual tiles and with those taken."""
+    """The shortest time of each step in seconds, with the usual tiles and with those taken."""
     usual: dict[Step, float] = {}
     tuned: dict[Step, float] = {}
     progress("timing the steps with the usual tiles and with those found, by turns")

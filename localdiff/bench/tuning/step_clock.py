@@ -18,14 +18,14 @@ from localdiff.diffusion.noise import SeededNoise
 from localdiff.errors import ResourceError
 
 Step: TypeAlias = Literal["step", "commit"]
-"""A step as most are, or the first one of a block, which also commits the block before."""
+"""An ordinary step, or the first step of a block, which also commits the block before."""
 STEP_NAMES: dict[Step, str] = {"step": "step", "commit": "step with a commit"}
 
 WARM_UP = 32
 """Steps that are replayed before any is timed: a GPU that waited for the compiler may have lowered its clock."""
 TIMED = 32
 _NEW = 2
-"""The first run of a step is launched kernel by kernel, and compiles; the second one is captured."""
+"""Runs that are not timed: the first is launched kernel by kernel, and compiles; the second captures the step."""
 
 
 class StepClock:
@@ -76,6 +76,6 @@ class StepClock:
                 for _ in self._stopwatch.block_of(self.denoiser, 1, self._committed):
                     pass
                 took.append(time.perf_counter() - began)
-            finally:  # after a tile whose logits are NaN, too: the next one commits behind the same context
+            finally:  # even after a tile whose logits are NaN: the next one must commit after the same context
                 self._stopwatch.cache.rewind(self._context)
         return took

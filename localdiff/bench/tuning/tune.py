@@ -59,9 +59,9 @@ class Tuning:
 def tune(make: Make, *, context: int, seconds: float, progress: Callable[[str], None] = lambda _: None) -> Tuning:
     """Searches for faster tiles, and keeps them if steps are faster with all of them.
 
-    Goes on with a search of such steps that has not finished, whether it was broken off or had no time left.
+    Goes on with an unfinished search of the same steps, whether it was interrupted or ran out of time.
 
-    Tiles of products that a step of this model does not have, as with another recipe, stay as they were.
+    Kept tiles of products that steps of this model do not have, as with another recipe, stay as they were.
 
     Args:
         context: tokens in the cache before the canvas.
@@ -75,7 +75,7 @@ def tune(make: Make, *, context: int, seconds: float, progress: Callable[[str], 
     require_gpu(device)
     if (unsupported := why_unsupported(device)) is not None:
         raise ResourceError(unsupported.reason, unsupported.remedy)
-    require_writable(device)  # what is found in minutes could not be kept
+    require_writable(device)  # now, not after minutes of searching for what cannot be kept
     ends_at = time.monotonic() + seconds
     with locked(tiles_file(device), hint=_ONE_AT_A_TIME):
         return _tuned(make, context, ends_at, progress)
@@ -142,7 +142,7 @@ def forget(device: str) -> list[Path]:
 
 
 def require_gpu(device: torch.device) -> None:
-    """Raises a `ResourceError` for a device that is no GPU; it is the first thing to know, ahead of sizes."""
+    """Raises a `ResourceError` for a device that is not a GPU; to be called first, before sizes are checked."""
     if device.type != "cuda":
         raise ResourceError(
             f"tiles are those of GPU kernels, and `{device}` has none",
