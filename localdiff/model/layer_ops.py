@@ -84,7 +84,7 @@ class LayerOps:
 
     @staticmethod
     def scores(router: nn.Module, x: Tensor) -> Tensor:
-        """A router's scores [N, E] of rows [N, D]; or another form of them that `route` of the same ops takes."""
+        """A router's scores [N, E] of rows [N, D], or another form of the scores that `route` of this class takes."""
         scores: Tensor = router(x)
         return scores
 
