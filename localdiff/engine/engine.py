@@ -277,7 +277,7 @@ class Engine:
         """The sampler settings in force: those of the options, and the checkpoint's where the options set none.
 
         Raises:
-            UsageError: some of them exclude each other.
+            UsageError: some of the settings exclude each other.
         """
         return self.settings.override(options)
 

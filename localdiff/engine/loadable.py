@@ -1,6 +1,6 @@
 """Whether a checkpoint can be run, as far as that is known before its weights are read.
 
-Knows which files beside the weights an engine needs, and what it refuses of them; reads names and shapes of weights
+Knows which files an engine needs in addition to weights, and what it refuses in them; reads names and shapes of weights
 only. Loading goes through the same functions, so that nothing is refused in one place and accepted in the other.
 """
 
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextFiles:
-    """What an engine reads from a checkpoint beside its weights."""
+    """What an engine reads from a checkpoint in addition to its weights."""
 
     tokenizer: Tokenizer
     template: ChatTemplate
@@ -38,7 +38,7 @@ class TextFiles:
 
 
 def open_text(weights: StoredWeights) -> TextFiles:
-    """The files beside the weights.
+    """Opens the files that an engine needs in addition to the weights.
 
     Raises:
         WeightsError: one is missing or damaged, or they do not belong together.
@@ -107,7 +107,7 @@ def require_same_ends(weights: StoredWeights, pairs: Mapping[str, str], ends: Ma
 
 
 def require_text(weights: StoredWeights) -> None:
-    """Refuses files beside the weights with which the model could not be run.
+    """Refuses a tokenizer, template or generation config with which the model could not be run.
 
     The tokenizer may be missing, because it can be added later; without it the template may be missing, too.
 
