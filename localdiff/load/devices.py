@@ -75,12 +75,12 @@ def unused_gpu(weights: int) -> str | None:
 
 
 def further_devices(name: str) -> tuple[torch.device, ...]:
-    """Devices that `--device NAME` may use beside the first: with `auto` all other GPUs that are usable, else none."""
+    """Devices that `--device NAME` may use after the first one: with `auto` all other usable GPUs, else none."""
     return usable_gpus()[1:] if name == "auto" else ()
 
 
 def resolve_dtype(name: str, device: torch.device, weights: StoredWeights) -> torch.dtype:
-    """The dtype that `--dtype NAME` means for these weights on this device: that of activations and kept weights.
+    """The dtype of activations and kept weights that `--dtype NAME` means for these weights on this device.
 
     `auto` is bf16, except on a CPU if the weights would take less than 4 GB in fp32: then fp32.
 

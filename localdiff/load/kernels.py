@@ -1,4 +1,4 @@
-"""The kernels that all passes of a network use, beside those of its modules: on a GPU in Triton, on a CPU in C.
+"""The kernels that all passes of a network use, apart from its modules' kernels: on a GPU in Triton, on a CPU in C.
 
 Knows what switches, the device and the place of the layers allow; `quant` and `model` know what kernels can do.
 """

@@ -183,7 +183,7 @@ class LayerStream:
         return passing
 
     def _fetching_first(self, forward: Callable[..., Any]) -> Callable[..., Any]:
-        """The same pass, beside which the first of these layers is copied.
+        """The same pass, which starts with launching the copy of the first streamed layer.
 
         It is not copied earlier, right after the last pass: the inputs of a step might have to wait for the bus.
         """

@@ -25,7 +25,7 @@ def limit_threads(weights: int, device: torch.device, env: Mapping[str, str] = o
 
     The matmuls of a small model are over before a second thread has started. On a busy machine it is worse:
     threads that wait for each other spin, and a step takes as long as the scheduler takes to run them all
-    (`OMP_NUM_THREADS=2 localdiff run -m demo …` beside something that keeps a core busy). One thread also sums
+    (`OMP_NUM_THREADS=2 localdiff run -m demo …` while something keeps a core busy). One thread also sums
     in one order, so that what a seed gives does not depend on the number of cores.
 
     No model has more threads than a container grants it cores' time, of which torch knows nothing. Which cores the
