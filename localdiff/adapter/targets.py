@@ -35,7 +35,7 @@ class Target:
     """One weight that a term can be added to.
 
     Attributes:
-        path: that of a linear layer in the model, or of a parameter of experts.
+        path: of a linear layer in the model, or of a parameter of experts.
         experts: number of experts of a fused parameter, None for a linear layer.
         inputs, outputs: features of the projection.
     """
