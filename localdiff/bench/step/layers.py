@@ -1,8 +1,8 @@
 """Extrapolation of step times from a few layers to all of them.
 
 A layer's time is the sum of its parts' times, and each part's time depends on one thing: attention on the kind of
-attention, experts on how they are stored, the rest on nothing. So a model with one layer of each such kind tells what
-any stack of them takes. Knows kinds and seconds; knows nothing about how they were measured.
+attention, experts on how they are stored, the rest on nothing. So the times of a model with one layer of each such kind
+give those of any stack of layers. Knows kinds and seconds; knows nothing about how they were measured.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Layers:
 
 
 def extrapolate(measured: Mapping[Place, float], here: Layers, there: Layers) -> dict[Place, float]:
-    """Extrapolated seconds by place of a model with layers `there`, from those of one with layers `here`.
+    """Extrapolates seconds by place from a model with layers `here` to a model with layers `there`.
 
     Raises:
         ValueError: a kind of layer was not measured.

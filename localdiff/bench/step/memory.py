@@ -61,7 +61,7 @@ def memory_use(device: torch.device, status: Path = STATUS, *, remembered: int =
     """The memory in use, and its peaks.
 
     Args:
-        remembered: what `forget_peak` returned; a peak that is no higher is that of the work before.
+        remembered: what `forget_peak` returned; a peak that is no higher comes from earlier work.
     """
     peak = _peak(status)
     return MemoryUse(

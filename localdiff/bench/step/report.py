@@ -120,7 +120,7 @@ def make_report(
         return extrapolate(places, subject.built.layers, subject.stands_for.layers)
 
     def factor(places: Mapping[Place, float]) -> float:
-        """The ratio by which the parts of layers that were left out make a pass longer."""
+        """How many times longer a pass is with the layers that were left out."""
         return sum(of_all_layers(places).values()) / sum(places.values())
 
     step_factor, commit_factor = factor(steps.places), factor(commits.places)

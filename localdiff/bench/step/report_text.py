@@ -124,7 +124,7 @@ def _totals(report: Report) -> Iterator[str]:
 
 
 def _int8_gain(report: Report) -> float:
-    """How many times as fast a GPU multiplies int8 as bf16; 0 where that is unknown, taken already, or of no use."""
+    """How many times as fast a GPU multiplies int8 as bf16; 0 if that is unknown, or int8 is in use or of no use."""
     rates = report.ceilings.products
     return rates.get("int8", 0.0) / rates["bf16"] if report.subject.may_round and "bf16" in rates else 0.0
 

@@ -272,7 +272,7 @@ def _require_kernels(denoiser: Denoiser, device: torch.device, expectations: Seq
 
     Raises:
         ResourceError: one computes other numbers, or fails, for instance because a compiler refuses it.
-        OSError: Triton cannot write what it compiles, which is no kernel's fault.
+        OSError: Triton cannot write what it compiles, which is not a kernel's fault.
     """
     try:
         compare_kernels(denoiser, expectations)
@@ -337,7 +337,7 @@ def _blueprint(config: ModelConfig, recipe: Recipe) -> Blueprint:
     return Blueprint(config, stored_as(_sketch(config), recipe))
 
 
-@lru_cache(maxsize=2)  # of what is built and of what it stands for; every recipe asks for them
+@lru_cache(maxsize=2)  # one of what is built, one of what it stands for; every recipe asks for both
 def _sketch(config: ModelConfig) -> DiffusionGemma:
     """A network of shapes alone; nobody may change it."""
     with torch.device("meta"):

@@ -2,7 +2,7 @@
 
     tune         from random weights to the file that later runs read
     note         what is known of tiles until a search has finished, in a file
-    search       one product after the other, each with all its tiles
+    search       tries all tiles of one product after the other
     step_clock   the time of a whole step, captured anew
     candidates   the tiles that are tried, and their names
     report_text  what was found, as text

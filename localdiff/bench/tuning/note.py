@@ -1,6 +1,6 @@
 """The note of a search that has not finished: what is known of each tile, and which one is in hand.
 
-It is a file beside that of the GPU's tiles, and counts for the same GPU and kernels, and for the same steps. It has
+It is a file beside that of the GPU's tiles, and is valid for the same GPU and kernels, and for the same steps. It has
 shares of a step's time instead of seconds, which differ from day to day. A tile that is in hand when the process is
 killed is left out by the next search.
 """
@@ -76,7 +76,7 @@ class Note:
         """The note that the last search has left; an empty one if that search has finished.
 
         Raises:
-            StaleTiles: it cannot be read, or does not count.
+            StaleTiles: it cannot be read, or is not valid for this GPU, its kernels and these steps.
         """
         note, file = cls(device, steps), note_file(device)
         try:

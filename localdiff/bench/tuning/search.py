@@ -27,7 +27,7 @@ from quant.cuda.timed import Kind, Product, asked_for
 LEAST_GAIN = 0.003
 """Share of a step's time that a tile must save; medians of the same step differ by about as much."""
 TURNS = 5
-"""How often a tile that seems faster is timed beside the one before it; it must be faster each time."""
+"""How often a tile that seems faster is timed against the one before it; it must be faster each time."""
 TILES_PER_BASE = 4
 """How many tiles are compared with one timing of the tile before them: a GPU's clock falls as it gets warm."""
 FINAL_ROUNDS = 3
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class Clock(Protocol):
-    """Times a step, made anew."""
+    """Times a step that is captured anew."""
 
     def seconds(self, step: Step) -> float:
         """Seconds of one step; if a kernel does not run, raises its error."""
