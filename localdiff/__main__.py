@@ -8,9 +8,9 @@ import sys
 from localdiff.errors import INTERRUPTED
 
 SPINS = "10000"
-"""How often an idle thread of OpenMP looks for work before it sleeps: a fraction of a millisecond.
+"""How many times an idle OpenMP thread polls for work before it sleeps: a fraction of a millisecond.
 
-Its own default is thirty times as often, and takes the core from the threads of the C kernel, whose turn it is then.
+libgomp's default, thirty times as many, keeps the cores from the C kernel's threads, which run next.
 """
 
 

@@ -20,7 +20,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 _POLL = 0.1
-"""Seconds between two looks at what is waited for: on Windows, Ctrl-C does not end a wait for a lock."""
+"""Seconds between polls of a future: on Windows, Ctrl-C does not interrupt a wait for a lock."""
 
 
 class TooSlowError(Exception):
@@ -28,7 +28,7 @@ class TooSlowError(Exception):
 
 
 class AbandonableThread(threading.Thread):
-    """A daemon thread; `leave` ends the process even while it runs foreign code."""
+    """A daemon thread; `leave` ends the process even while the thread is in native code."""
 
     def __init__(self, target: Callable[[], None]) -> None:
         super().__init__(target=target, daemon=True)
@@ -37,11 +37,11 @@ class AbandonableThread(threading.Thread):
 def each(work: Callable[[S], T], items: Iterable[S], *, threads: int) -> tuple[T, ...]:
     """The results of `work` for every item, in order, computed a few at a time.
 
-    Whatever ends it early, Ctrl-C among others, waits for no thread, as `ThreadPoolExecutor` would, and the interpreter
-    after it: what a thread is in the middle of is left behind, and what none has begun is dropped.
+    Ending early, by Ctrl-C for example, waits for no thread, unlike `ThreadPoolExecutor` and the interpreter's exit
+    after it: items being worked on are abandoned, and items not yet begun are dropped.
 
     Raises:
-        Exception: what `work` raised for the first item for which it did.
+        Exception: what `work` raised, for the first item where it raised.
     """
     waiting = deque((item, Future[T]()) for item in items)
     futures = [future for _, future in waiting]
@@ -64,10 +64,10 @@ def limited(work: Callable[[], T], seconds: float, *, progress: Callable[[], obj
     """The result of `work`, on a thread that is left behind if it takes too long.
 
     Args:
-        progress: returns something else once `work` has got further; then its time begins anew.
+        progress: its value changes when `work` has got further, which restarts the time limit.
 
     Raises:
-        TooSlowError: it took longer than `seconds`.
+        TooSlowError: `work` took longer than `seconds` without getting further.
         Exception: what `work` raised.
     """
     future = Future[T]()
@@ -85,7 +85,7 @@ def limited(work: Callable[[], T], seconds: float, *, progress: Callable[[], obj
 def _fulfil(future: Future[T], work: Callable[[], T]) -> None:
     try:
         future.set_result(work())
-    except BaseException as error:  # whatever it is, somebody waits for this
+    except BaseException as error:  # whatever it is, the waiting thread must get it
         future.set_exception(error)
 
 
@@ -100,10 +100,9 @@ def _awaited(future: Future[T], seconds: float = math.inf) -> T:
 def leave(code: int) -> NoReturn:
     """Ends the process with an exit code, once everything is flushed.
 
-    Beside an abandoned thread the interpreter is not finalized: native code that the thread runs would abort it. With
-    torch it is not, either, unless a thread is to be waited for: taking its modules apart can take a second, in which
-    the shell shows no prompt. A Ctrl-C from here on ends the process without a word: nothing is left that could be
-    stopped in good order.
+    The interpreter is not finalized while an abandoned thread runs: the thread's native code would abort that. Nor is
+    it with torch loaded, unless a non-daemon thread is still running: tearing down torch's modules can delay the
+    shell's prompt by a second. From here on, Ctrl-C ends the process silently: nothing is left to stop in good order.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""Finds an adapter's directory by the user's name of it.
+"""Finds an adapter's directory by the name that the user gave.
 
 Knows the adapters of this package, and names of files; reads no file, and needs no torch.
 """
@@ -21,7 +21,7 @@ SHIPPED = Path(__file__).parent / "demo" / "adapters"
 
 
 def find_adapter(reference: str) -> Path:
-    """The directory of an adapter shipped with this package, or else of that path; `./NAME` is always a path.
+    """The directory of the adapter that ships under this name, or else the one at this path; `./NAME` is always a path.
 
     Raises:
         WeightsError: there is neither.

@@ -1,6 +1,6 @@
-"""The files of a checkpoint: the names of those beside its weights, and how any file of one is read.
+"""The files of a checkpoint: the names of those beside its weights, and how any of its files is read.
 
-Knows names, and what keeps a file from being read; knows nothing about what is in it. Those of weights are named in
+Knows names, and what keeps a file from being read; knows nothing about its content. Weight files are named in
 `quant.files.source`.
 """
 
@@ -21,7 +21,7 @@ TOKENIZER = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 CHAT_TEMPLATE = "chat_template.jinja"
 TEXT_FILES = (CONFIG, GENERATION_CONFIG, TOKENIZER, TOKENIZER_CONFIG, CHAT_TEMPLATE)
-"""All of them, as they are downloaded, and copied beside quantized weights."""
+"""All of the above: what is downloaded, and copied beside quantized weights."""
 
 CHECK_PERMISSIONS = "check its permissions"
 MAX_SMALL = 100_000_000
@@ -44,10 +44,10 @@ def refusal(path: Path) -> str | None:
 def require_readable(path: Path) -> None:
     """Refuse a file of a model that this user may not read: libraries take some of these for missing or damaged.
 
-    A device or a pipe in its place is refused as well: it may have no end, and nothing in it before somebody writes.
+    A device or a pipe in its place is refused as well: it may be endless, or block until somebody writes to it.
 
     Raises:
-        WeightsError: it may not be read, or is no file.
+        WeightsError: it may not be read, or is a device or a pipe.
     """
     if (why := refusal(path)) is not None:
         raise WeightsError(f"`{path}` cannot be read: {why}", CHECK_PERMISSIONS)
@@ -56,7 +56,7 @@ def require_readable(path: Path) -> None:
 
 
 def read_small(path: Path) -> bytes:
-    """The content of a file that is small if it is what its name says, and that may be anything.
+    """The content of an untrusted file, which is small if it is what its name says.
 
     Raises:
         OSError: it cannot be read, is larger than any such file, or is a device or a pipe.
@@ -95,7 +95,7 @@ def require_utf8(path: Path, hint: str) -> None:
     """Refuse a weight file whose path is not UTF-8, which safetensors cannot open.
 
     Raises:
-        WeightsError: it is not.
+        WeightsError: the path is not UTF-8.
     """
     try:
         os.fspath(path).encode()

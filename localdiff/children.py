@@ -1,8 +1,8 @@
-"""Processes that this one starts, such as Triton's assembler, and Ctrl-C, which a terminal sends to all of them.
+"""Child processes, such as Triton's assembler, and Ctrl-C, which a terminal sends to all of them.
 
 An assembler that is interrupted fails, and Triton prints its whole input to stdout and raises an error of its own. The
 signal mask of a thread is inherited by the processes that it starts, and a signal goes to any thread that does not
-block it: with one thread that only waits for signals, Python's handlers run as ever.
+block it: as long as one thread only waits for signals, Python's handlers still run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import cache
 
 @contextmanager
 def shielded_children() -> Iterator[None]:
-    """Keeps Ctrl-C from processes that this thread starts meanwhile; handlers of this process run as ever.
+    """Keeps Ctrl-C from processes that this thread starts in the block; this process's own handlers still run.
 
     On Windows it does nothing.
     """

@@ -37,10 +37,10 @@ class Conversation:
     """What one engine has encoded of the messages so far; the caller keeps the messages.
 
     Attributes:
-        engine: the one that answers.
+        engine: the engine that answers.
 
     Raises:
-        UsageError: it is none.
+        UsageError: `engine` is not an `Engine`.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -63,11 +63,11 @@ class Conversation:
     ) -> Iterator[Event]:
         """Answers the last message, as `Engine.generate` does; only the new part of the prompt is encoded.
 
-        `Prefilled.cached_tokens` says how much was cached already. A run must be over, or abandoned, before the next:
-        an iterator that is resumed after that raises `UsageError`.
+        `Prefilled.cached_tokens` says how much was cached already. A run must be finished or abandoned before the
+        next begins: resuming its iterator afterwards raises `UsageError`.
 
         Args:
-            messages: all of them, with `role` and `content`; those of the assistant may also have `ids`.
+            messages: the whole conversation, with `role` and `content`; the assistant's messages may also have `ids`.
             options: `system` and `think` belong to the whole conversation; a change makes the model encode it all anew.
 
         Raises:
@@ -83,7 +83,7 @@ class Conversation:
         yield from self.engine.generate(ids, plain, cancel=cancel, prefix_cache=self._prefix_cache)
 
     def prompt_ids(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> list[int]:
-        """The ids that the model is given for these messages, and that it would be given without any cache."""
+        """The ids that the model is given for these messages, with or without a cache."""
         return self._with_own_ids(self._rendered(messages, options), messages)
 
     def context_size(self, options: GenerateOptions) -> int:
@@ -94,7 +94,7 @@ class Conversation:
         """Number of tokens of a text, as part of a message.
 
         Raises:
-            ContextError: it is text of many times the length that `max_tokens` tokens have.
+            ContextError: the text is many times longer than `max_tokens` tokens.
         """
         return len(self.engine.tokenizer.encode_literal(text, max_tokens=max_tokens))
 
@@ -108,7 +108,7 @@ class Conversation:
 
 
 def _own_ids(message: Mapping[str, Any], vocab_size: int) -> Sequence[int] | None:
-    """The ids that a message carries, or None; of those that another model wrote, the ones that this one has, too."""
+    """The ids that a message carries, or None; another model's ids that this model lacks are dropped."""
     own = message.get(IDS)
     if own is None:
         return None

@@ -1,6 +1,6 @@
-"""What is remembered of directories between runs: a small JSON file for each, in a folder of the state directory.
+"""What is remembered about directories between runs: a small JSON file for each, in a folder of the state directory.
 
-Knows where such a file is and how it is read and written; knows nothing about what is in it, or when it still counts.
+Knows where such a file is and how it is read and written; knows nothing about its content or its validity.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from localdiff.private_file import make_private_folder, write_private
 
 
 def read_record(folder: Path, directory: Path) -> dict[str, Any]:
-    """What is recorded of a directory; a record that cannot be read counts as empty."""
+    """What is recorded about a directory; a record that cannot be read counts as empty."""
     return _read(_file(folder, directory))
 
 
 def write_record(
     folder: Path, directory: Path, content: Mapping[str, object], *, is_there: Callable[[str], bool] = os.path.isdir
 ) -> None:
-    """Records something of a directory, and forgets those that are gone, unless a disk may just not be mounted.
+    """Records something about a directory, and forgets those that are gone, unless a disk may just not be mounted.
 
     Args:
-        folder: of these records.
-        directory: is recorded with the content.
-        is_there: whether a directory, by its path, still is what it was recorded for.
+        folder: where records of this kind are kept.
+        directory: what the record is about.
+        is_there: whether the directory at a path is still what it was recorded as.
 
     Raises:
         OSError: the record cannot be written.

@@ -17,7 +17,7 @@ from localdiff import paths
 from localdiff.sizes import shown_size
 
 _BLOCK = 512
-"""Bytes of what the system counts as a block, whatever the file system; Windows counts none."""
+"""Bytes of a block in `st_blocks`, whatever the file system; Windows has no such count."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +59,7 @@ def mounts(needs: Iterable[tuple[Path, int]]) -> tuple[Mount, ...]:
 
 
 def freed_by(place: Path) -> int:
-    """Bytes that a disk has free once a file or a directory is deleted; none where there is neither.
+    """Bytes that deleting a file or a directory frees; 0 where there is neither.
 
     A file that was not written from its start to its end has holes, which take no space.
     """

@@ -1,4 +1,4 @@
-"""What is said of a download before it begins, to whoever may refuse it.
+"""What is said about a download before it begins, to whoever may refuse it.
 
 Knows figures; knows neither the Hub nor who is asked.
 """
@@ -25,7 +25,7 @@ class DownloadPlan:
         needed: bytes of memory that the model takes; None where only its weights could tell.
         free: bytes of memory that are free for it on `device`; None where that is unknown.
         device: where it will compute.
-        remark: what it costs that the model does not fit the device as a whole; None where it does.
+        remark: the cost of a model that does not fit on the device as a whole; None where it fits.
         quantized: bytes of the same weights in the default recipe; None where they are quantized already.
     """
 
@@ -43,8 +43,8 @@ class DownloadPlan:
 
 
 ConfirmDownload: TypeAlias = Callable[[DownloadPlan], None]
-"""Called before anything is fetched; whatever it raises prevents that."""
+"""Called before anything is fetched; raising an error prevents the download."""
 
 
 def confirm_silently(_plan: DownloadPlan) -> None:
-    """A `ConfirmDownload` that nobody is asked by."""
+    """A `ConfirmDownload` that asks nobody."""

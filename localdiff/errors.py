@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 INTERRUPTED = 130
-"""Exit code of a command that the user stopped, or said no to: 128 and SIGINT, as shells have it."""
+"""Exit code of a command that the user stopped, or said no to: 128 + SIGINT, as in shells."""
 
 
 class LocaldiffError(Exception):
@@ -33,7 +33,7 @@ class LocaldiffError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return self.message  # those who pass it on may have reworded it
+        return self.message  # `message` may have been reworded since
 
     @property
     def hint(self) -> str | None:
@@ -53,9 +53,9 @@ class UsageError(LocaldiffError):
 
 
 class ArgumentError(UsageError):
-    """A value that an argument cannot take, or that it cannot take beside another.
+    """A value that an argument cannot take, or cannot take together with another argument.
 
-    Its message has `steps=0`, as in Python. The command line, which knows what was typed, has it say `--steps 0`.
+    Its message says `steps=0`, as in Python. The command line, which knows what was typed, makes that `--steps 0`.
 
     Args:
         form: the message, with `{steps}` where the argument and its value belong.
@@ -70,7 +70,7 @@ class ArgumentError(UsageError):
         super().__init__(self._worded(_as_in_python), hint)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled with its form: a process pool raises it anew, and a value may hold braces."""
+        """Pickled with its form: a process pool constructs it anew, and a value may hold braces."""
         return partial(type(self), self._form, None, **self._values), (), self.__dict__
 
     @property
@@ -79,11 +79,11 @@ class ArgumentError(UsageError):
         return {self._names.get(name, name): value for name, value in self._values.items()}
 
     def say(self, wording: Callable[[str, object], str]) -> None:
-        """Has the message show each argument in other words, made of its name and its value."""
+        """Rewords the message; `wording` makes each argument's text from its name and its value."""
         self.message = self._worded(wording)
 
     def rename(self, names: Mapping[str, str]) -> None:
-        """Has arguments go by other names, in the message too."""
+        """Renames arguments, in the message too."""
         self._names.update(names)
         self.say(_as_in_python)
 
@@ -120,7 +120,7 @@ class TraceError(LocaldiffError):
 
 
 def kind_of(value: object) -> str:
-    """The type of a value that is of the wrong one, with its article."""
+    """The type of a value with its article, for a message about a wrong type."""
     name = type(value).__name__
     return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} `{name}`"
 
@@ -128,7 +128,7 @@ def kind_of(value: object) -> str:
 def one_line(error: BaseException) -> str:
     """The message of an error whose text may come from a downloaded file: one printable line without a period.
 
-    What the system says has neither its number nor the path, which our own messages name.
+    A system error is reduced to its text, without its number and the path, which our own messages name.
     """
     words = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
     text = "".join(c if c.isprintable() else " " for c in without_password(words))
@@ -136,10 +136,10 @@ def one_line(error: BaseException) -> str:
 
 
 def without_password(text: str) -> str:
-    """A text with `****` for the name and the password in each address, as of a mirror or a proxy that wants them."""
+    """A text with `****` for the user name and the password in each URL, such as a mirror's or a proxy's."""
     return re.sub(r"(?<=://)[^\s/]*@", "****@", text)
 
 
 def print_traceback(error: BaseException) -> None:
-    """Where an error comes from, on stderr, without a password of an address."""
+    """Prints an error's traceback to stderr, without passwords in URLs."""
     print(without_password("".join(traceback.format_exception(error))), end="", file=sys.stderr)

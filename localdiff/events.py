@@ -33,7 +33,7 @@ class RunStarted:
         max_steps: maximum number of denoise steps per block.
         end_ids: token ids that end the answer.
         pad_id: token id that fills a canvas after the end.
-        seed: seed of the noise, unless the program that started the run gave a source of its own.
+        seed: seed of the noise, unless the program that started the run supplied its own noise source.
     """
 
     prompt_tokens: int
@@ -48,10 +48,10 @@ class RunStarted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prefilled:
-    """One chunk of the prompt is in the cache; the last one has `done == total`, unless the run is stopped before.
+    """One chunk of the prompt is in the cache; the last one has `done == total`, unless the run is stopped earlier.
 
-    If an earlier run on the same cache has left tokens of the prompt there, the first one reports them. Where the end
-    of the prompt is encoded by the first denoise step beside its own work, the last one comes when that step is over.
+    If an earlier run on the same cache has left tokens of the prompt there, the first event reports them. Where the
+    first denoise step also encodes the end of the prompt, the last event comes when that step is over.
 
     Attributes:
         done: prompt tokens in the cache so far.
@@ -101,7 +101,7 @@ class DenoiseStep:
         mean_entropy: mean of `entropies`, in nats.
         stable: whether the draft has stayed the same for as many steps as the settings require.
         confident: whether the mean entropy is below the confidence threshold.
-        seconds: wall time of this step; in static steps, which a GPU begins ahead, since the step before was over.
+        seconds: wall time of this step; for static steps, which a GPU begins ahead, since the previous step ended.
         elapsed: wall time since the first denoise step of the run began.
         top_ids: for each position its most probable ids, most probable first; empty unless `record_top_k` is set.
         top_probs: their probabilities, likewise.
@@ -221,11 +221,11 @@ class Observer(Protocol):
     """Something that observes a generation and never changes it: a display, a recorder, a summary."""
 
     def on_event(self, event: Event) -> None:
-        """Take the next event, in the order in which they happened."""
+        """Take the next event; events arrive in the order in which they happened."""
 
 
 def name_of(kind: type[Event]) -> str:
-    """The name of an event where it is written: `DenoiseStep` is called `denoise_step`."""
+    """The name of an event in traces and JSON: `DenoiseStep` is called `denoise_step`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 

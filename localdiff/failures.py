@@ -1,6 +1,6 @@
-"""What is no error of ours: memory or threads that have run out, a GPU that fails, a package that does not load.
+"""Failures that are not ours: memory or threads that have run out, a GPU that fails, a package that does not load.
 
-Knows in which words Python, torch, CUDA and the system say so, and what helps; imports none of them.
+Knows the words in which Python, torch, CUDA and the system report them, and what helps; imports none of them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _ALLOCATIONS = (
     "CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate",
     os.strerror(errno.ENOMEM),
 )
-"""Messages of torch's allocators that are out of memory; on a CPU they raise a plain RuntimeError. cuBLAS takes memory
-of its own with the first matmul, and has its own words for it. The system's are those of a file that cannot be mapped
-because of a limit (`ulimit -v`)."""
+"""Messages of torch's allocators when out of memory; on a CPU they raise a plain RuntimeError. cuBLAS allocates
+memory of its own at the first matmul, and has its own message. The system's message is for a file that cannot be
+mapped because of a limit (`ulimit -v`)."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -36,7 +36,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 _NO_THREAD = "can't start new thread"
-"""Python's error beyond a limit on processes, which threads are for the system, or on memory."""
+"""Python's error at a limit on memory, or on processes, which include threads."""
 
 
 def out_of_resources(error: BaseException) -> ResourceError | None:
@@ -56,18 +56,18 @@ def out_of_resources(error: BaseException) -> ResourceError | None:
 
 
 _FAILURES = ("CUDA error:", "CUDA unknown error", "Triton Error [CUDA]")
-"""How messages begin where CUDA fails in a call of torch's libraries, at its start, and in a launch of Triton's."""
+"""How messages begin where CUDA fails in a call by torch's libraries, at start-up, and in a launch by Triton."""
 
 
 def gpu_failure(error: BaseException) -> str | None:
-    """What is said of a GPU that failed, in a line; None for any other error. Does not import torch."""
+    """The message of a GPU failure, in a line; None for any other error. Does not import torch."""
     words = str(error).strip().partition("\n")[0]
     is_of_cuda = type(error).__name__ == "AcceleratorError" or words.startswith(_FAILURES)
     return words if isinstance(error, RuntimeError) and is_of_cuda else None
 
 
 def busy_gpu(words: str) -> str | None:
-    """What helps where a GPU failed in these words because it lets in no further program; None for any other."""
+    """What helps if these words say that a GPU admits no further program; None for any other failure."""
     if "busy or unavailable" not in words:
         return None
     return (
@@ -82,18 +82,18 @@ _kept: list[BaseException] = []
 def keep_what_failed(error: BaseException) -> None:
     """Keeps what the frames of an error hold, if a GPU failed: freeing it would abort the process.
 
-    Once an access was illegal every call of CUDA fails; so does the one with which torch frees page-locked memory that
-    a GPU has read, in a place from which no exception can be raised.
+    After an illegal access every CUDA call fails, among them the one with which torch frees page-locked memory that a
+    GPU has read, in a place from which no exception can be raised.
     """
     if gpu_failure(error) is not None and not is_out_of_memory(error):
         _kept.append(error)
 
 
 def broken_package(error: BaseException) -> tuple[str, str, str] | None:
-    """The package of others that cannot be imported, why, in a line, and what helps; None for any other error.
+    """The third-party package that cannot be imported, why, in a line, and what helps; None for any other error.
 
-    A library that cannot be loaded has the name of a module without its package, as `_C` of torch. numpy, which torch
-    imports, has a page of advice instead of the reason, which is the cause of that error.
+    The error of a library that cannot be loaded names a module without its package, such as `_C` of torch. numpy,
+    which torch imports, raises a page of advice in place of the reason, which is that error's cause.
     """
     if not isinstance(error, ImportError):
         return None

@@ -1,7 +1,7 @@
-"""Python's garbage collector, and what stays until the process ends, such as the quarter of a million objects of torch.
+"""Python's garbage collector, and objects that live until the process ends, such as torch's quarter of a million.
 
-It would look at them again and again while they are made, and once more at any moment of a chat, which then stands
-still for a tenth of a second. In somebody else's process it is left alone.
+It would scan them again and again while they are created, and once more at any moment of a chat, which would then
+freeze for a tenth of a second. In somebody else's process the collector is left alone.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ _claimed = False
 
 
 def claim() -> None:
-    """The process is ours: it runs one command and ends."""
+    """Says that the process is ours: it runs one command and ends."""
     global _claimed
     _claimed = True
 
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Nothing is collected inside it; what is there at its end is never looked at again.
+    """Nothing is collected in the block; objects that exist at its end are never scanned again.
 
-    Only the first time: the next time there may be a model, whose streamed layers are freed by collecting them.
+    Only the first time: later there may be a model, whose streamed layers are freed by the collector.
     """
     global _claimed
     if not _claimed:

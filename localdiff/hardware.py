@@ -18,9 +18,9 @@ CPUINFO = Path("/proc/cpuinfo")
 
 
 def cpu_name(cpuinfo: Path = CPUINFO) -> str:
-    """The maker's name of the CPU; where the system does not report it, the kind of machine, on ARM with its cores.
+    """The CPU's model name; where the system does not report it, the machine type, on ARM with its core types.
 
-    Of those Linux knows numbers alone, of who designed them and of the design: `0x41/0xd4f` is Arm's Neoverse V2.
+    For core types, Linux only has numbers of the designer and of the design: `0x41/0xd4f` is Arm's Neoverse V2.
     """
     try:
         lines = cpuinfo.read_text(errors="replace").splitlines()
@@ -35,8 +35,8 @@ def cpu_name(cpuinfo: Path = CPUINFO) -> str:
 
 
 def hardware_name(device: torch.device) -> str:
-    """The device's name; for a CPU with its number of threads, on which the last bits depend."""
-    import torch  # here, since whoever only asks for the CPU's name does without it
+    """The device's name; for a CPU with the number of threads, on which the last bits of results depend."""
+    import torch  # here, since `cpu_name` needs no torch
 
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)

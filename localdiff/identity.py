@@ -1,4 +1,4 @@
-"""Which model answers, and where: what traces and reports say of it.
+"""Which model answers, and where: what traces and reports say about it.
 
 Knows names; opens nothing.
 """
@@ -21,7 +21,7 @@ class ModelIdentity:
     """Identity of the loaded model: name, recipe, revision, device, types, and where its files are.
 
     Attributes:
-        activations: `int8` where a GPU rounds what stored weights are multiplied by, or else `auto`.
+        activations: `int8` where a GPU rounds the activations that stored weights are multiplied by, else `auto`.
     """
 
     model: str
@@ -42,6 +42,6 @@ def shown_model(identity: ModelIdentity) -> str:
 
 
 def shown_weights(identity: ModelIdentity) -> str:
-    """How a model's weights are stored, and what they compute in and where, for display."""
+    """How a model's weights are stored, and their compute dtype and device, for display."""
     rounded = "" if identity.activations == "auto" else f" with {identity.activations} activations"
     return f"{identity.recipe} weights, {identity.dtype}{rounded} on {identity.device}"

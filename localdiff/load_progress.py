@@ -1,6 +1,6 @@
-"""What is told of a model while it loads, which takes half a minute for large ones.
+"""What is reported while a model loads, which takes half a minute for large ones.
 
-Knows the stages; knows nothing about what happens in them, or who is told.
+Knows the stages; knows nothing about what happens in them, or who listens.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Estimates how much device memory a model takes, from names and shapes alone.
 
-Knows the peak memory of a step of this model; allocates and measures nothing. `localdiff quantize` shows it before a
-download, and the loader asks for it before it fills a GPU. GB is 10⁹ bytes.
+Knows the peak memory of a step of this model; allocates and measures nothing. `localdiff quantize` shows the estimate
+before a download, and the loader checks it before it fills a GPU. GB is 10⁹ bytes.
 
     weights (by class)  +  key-value cache (at a context)  +  step buffers  +  slack
 """
@@ -20,7 +20,7 @@ from quant.modules import QuantEmbedding
 from quant.planning.plan import Plan, tensor_class
 
 CANVAS, WINDOW = 256, 1024
-"""Positions of a canvas, and of those that a sliding layer sees, in the released model."""
+"""Positions of a canvas, and of a sliding layer's window, in the released model."""
 ACTIVATION_BYTES = 2
 PREFILL_CHUNK = 1024
 """Maximum rows of a prompt per pass: the engine's default, and what this account assumes."""
@@ -28,8 +28,8 @@ SLACK = 1_500_000_000
 """What a GPU holds besides tensors: on an H100 and an H200, with `4bit`, 0.8 to 0.9 GB for context, kernels and CUDA
 graphs, and 0.34 to 0.69 GB that torch's allocator had reserved and could not use (`docs/gpu-measured.md`)."""
 SLACK_BESIDES_CONTEXT = SLACK - 400_000_000
-"""The same where free memory is asked for, by a process that has a CUDA context: that has been taken off already. An
-H100's takes 0.56 GB; other GPUs' may take less."""
+"""The same where a process that has a CUDA context asks for free memory, which excludes the context already. An
+H100's context takes 0.56 GB; other GPUs' may take less."""
 
 _LOGIT_BYTES = 2 * 4
 """Bytes per logit while they are read: scores and probabilities in fp32."""
@@ -92,7 +92,7 @@ class MemoryAccount:
         Args:
             context: positions that the cache is made for.
             window: positions that a sliding layer sees, itself included.
-            activation_bytes: bytes of an activation, which keys and values are stored as too.
+            activation_bytes: bytes of an activation, and of a cached key or value.
             slack: bytes to leave free.
         """
         tensors = tuple(tensors)
@@ -109,14 +109,14 @@ class MemoryAccount:
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """The sum of all of them."""
         return sum(self.weights.values()) + self.cache + self.buffers + self.slack
 
     def fits(self, free: int) -> bool:
         """Whether a GPU has room for all of it, `slack` being SLACK.
 
         Args:
-            free: bytes that a process with a CUDA context found free, whose context is a part of the slack.
+            free: bytes that a process found free; its CUDA context, a part of the slack, is excluded already.
         """
         return self.total - (SLACK - SLACK_BESIDES_CONTEXT) <= free
 
@@ -154,10 +154,11 @@ class _Step:
         self._context, self._canvas, self._rows, self._itemsize = context, canvas, rows, itemsize
 
     def peak(self) -> int:
-        """The peak of a pass through the layers, of the head with the reading of its logits, or of two captured steps.
+        """The largest peak: of a pass through the layers, of the head with reading its logits, or of two captured
+        steps.
 
         A step frees its logits before the next one makes its own; its prediction stays as one embedding per row. On a
-        GPU, though, a captured step keeps its memory while one of another shape is run.
+        GPU, though, a captured step keeps its memory while a step of another shape runs.
         """
         logits = self._canvas * self._vocab_size * self._itemsize
         reading = _LOGIT_BYTES * max(self._vocab_size, min(MAX_ELEMENTS, self._canvas * self._vocab_size))

@@ -1,4 +1,4 @@
-"""Finds a model's directory by the user's name of it, where that needs no Hub.
+"""Finds a model's directory by the name that the user gave, where that needs no Hub.
 
 Knows the kinds of reference: `demo`, a directory, a quantized model by its name, an id on the Hub. Knows nothing about
 what is in the files, and needs no torch.
@@ -60,7 +60,7 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
 
     Raises:
         WeightsError: nothing exists under that name.
-        UsageError: a revision of something that has none.
+        UsageError: a revision was given for something that has none.
     """
     path = paths.expanded(reference)
     quantized = quantized_directory(reference)
@@ -109,7 +109,7 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
 
 
 def _names_in(directory: Path) -> list[str]:
-    """Names of what is in a directory; none where that may not be read, which is refused with its files."""
+    """Names in a directory; none where it may not be listed, which is refused later, with its files."""
     try:
         return os.listdir(directory)
     except OSError:
@@ -118,7 +118,7 @@ def _names_in(directory: Path) -> list[str]:
 
 def _is_unfinished(name: str) -> bool:
     """Whether a job has begun to make the quantized model of this name; `localdiff models` lists it with a suffix."""
-    # Not pathlib's, which raises an error of a name that is too long.
+    # Not pathlib's, which raises for a name that is too long.
     return bool(name) and os.path.isdir(paths.models_dir() / (name.removesuffix(PARTIAL) + PARTIAL))
 
 

@@ -1,6 +1,6 @@
 """The quantized models on this machine: which there are, which is the default, and how one is deleted.
 
-Each is a directory in the folder `paths.models_dir()`, of which `stored_model` says what it is.
+Each is a directory in the folder `paths.models_dir()`; `stored_model` says what is in it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from quant.names import discarded_directory, output_directory
 from quant.released import MODEL
 
 _LOOKS = 3
-"""Times that a directory is looked at which is renamed meanwhile, as a job does when it ends."""
+"""How often a directory is inspected if it is renamed meanwhile, as a job does when it ends."""
 
 
 def default_model(env: Mapping[str, str] = os.environ) -> str:
-    """The default: the quantized released model, else the only other quantized model here; never one of demo.
+    """The default: the quantized released model, else the only other quantized model here; never one made from demo.
 
-    Of several recipes of the released model it is the first in the order of `quant.RECIPES`; weights of another origin
-    may have its name, and are one of the others. Why never demo is in `docs/decisions/0005`.
+    Of several recipes of the released model it is the first in the order of `quant.RECIPES`; weights of another
+    origin under its name count as another model. Why it is never demo is in `docs/decisions/0005`.
 
     Raises:
-        WeightsError: there is none, or more than one candidate; or the folder of models, or the only model that could
-            be it, cannot be read.
+        WeightsError: there is none, or more than one candidate; or the folder of models, or a model that could be it,
+            cannot be read.
     """
     there = list(directories(env))
     finished = [directory.name for directory in there if is_finished(directory)]
@@ -65,7 +65,7 @@ def quantized_directory(name: str) -> Path | None:
 
 
 def refused_directory(name: str) -> Path | None:
-    """Where a quantized model of this name is, or could be, that this user may not read."""
+    """Where a quantized model of this name is, or may be, if this user may not read it; otherwise None."""
     directory = _place(name)
     return None if directory is None or refusal(directory / MANIFEST_FILE) is None else directory
 
@@ -109,7 +109,7 @@ def find(name: str, env: Mapping[str, str] = os.environ) -> StoredModel:
 def remove(model: StoredModel) -> None:
     """Delete a model, or the link to one; if interrupted, what is left is never taken for a model.
 
-    One of which nothing can be deleted keeps its name.
+    A model of which nothing could be deleted keeps its name.
 
     Raises:
         ResourceError: the disk fails.
@@ -140,7 +140,7 @@ def remove(model: StoredModel) -> None:
 
 
 def _place(name: str) -> Path | None:
-    """Where a model of this name would be; None of what is no name."""
+    """Where a model of this name would be; None if it is not a name."""
     is_name = name and name not in (".", "..") and "/" not in name and os.sep not in name
     return paths.models_dir() / name if is_name else None
 
@@ -160,14 +160,14 @@ def directories(env: Mapping[str, str]) -> Iterator[Path]:
     try:
         if folder.is_dir():
             names = sorted(os.listdir(folder))
-            os.stat(os.path.join(folder, "."))  # names can be listed where nothing more may be known of them
+            os.stat(os.path.join(folder, "."))  # fails for a folder that may be listed, but not searched
             yield from (folder / name for name in names if os.path.isdir(folder / name) and not name.startswith("."))
     except PermissionError as error:
         raise WeightsError(f"`{folder}` cannot be used: {error.strerror}", CHECK_PERMISSIONS) from error
 
 
 def _inspect_settled(directory: Path, env: Mapping[str, str]) -> StoredModel | None:
-    """What is in a directory; None where it is gone by now. One that a job replaces meanwhile is looked at again."""
+    """What is in a directory; None where it is gone by now. Inspected again if a job replaces it meanwhile."""
     for _ in range(_LOOKS):
         with suppress(FileNotFoundError):
             before = os.stat(directory)

@@ -18,13 +18,13 @@ NoiseKind: TypeAlias = Literal["seeded", "reference"]
 
 MAX_SEED = 2**63 - 1
 DRAWN_SEED_BITS = 53
-"""Bits of a seed that is drawn: programs that read JSON, jq among them, keep integers of no more bits."""
+"""Bits of a drawn seed: programs that read JSON, such as jq, keep no more bits of an integer."""
 MAX_RECORD_TOP_K = 64
 CONTEXT_SIZE, ANSWER_SIZE = 8192, 1024
-"""Maximum tokens of prompt and answer together, and of the answer, where nothing else is said."""
+"""Default maximum tokens of prompt and answer together, and of the answer."""
 MAX_TOKENS = 2**31 - 1
 MAX_STEPS = 1_000_000
-# Logits divided by less than the first, or the noise scaled by more than the second, leave what fp32 can hold apart.
+# Logits divided by less than the first, or noise scaled by more than the second, exceed what fp32 can tell apart.
 MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-6, 1_000_000
 
 
@@ -42,8 +42,7 @@ class GenerateOptions:
         steps: length of the temperature schedule, and so the maximum number of denoise steps per block.
         cap: a lower maximum that leaves the schedule unchanged.
         entropy_bound: nats; positions are accepted while the entropies of surer ones sum to at most this.
-        t_min: temperature that the last step is just above, by the difference to `t_max` over the number of steps; may
-            be 0 where `t_max` is not.
+        t_min: lower end of the temperature schedule; the last step is above it by `(t_max - t_min) / steps`; may be 0.
         t_max: temperature of the first step.
         temperature: 0 takes the most probable id in place of a drawn one; any other value is the temperature of every
             step and sets both `t_min` and `t_max`.
@@ -108,7 +107,7 @@ class GenerateOptions:
         value = whole(raw)
         if value is None:
             raise _bad(name, raw, "a whole number")
-        object.__setattr__(self, name, value)  # one of numpy would fail where it is written as JSON
+        object.__setattr__(self, name, value)  # numpy's would fail where it is written as JSON
         if value < at_least:
             raise _bad(name, value, f">= {at_least}")
         if value > at_most:
@@ -122,7 +121,7 @@ class GenerateOptions:
             return
         if not isinstance(value, Real) or isinstance(value, bool):
             raise _bad(name, value, "a number")
-        try:  # one of numpy would fail where it is written as JSON
+        try:  # numpy's would fail where it is written as JSON
             value = for_torch(value) if isinstance(value, (int, float)) else float(value)
         except OverflowError:
             raise _bad(name, value, "a finite number") from None

@@ -17,7 +17,7 @@ _WEIGHTS = "model.safetensors"
 
 
 def refuse_other_forms(reference: str, names: Sequence[str], *, on_hub: bool = False) -> None:
-    """Refuse an adapter, and weights as GGUF; what lacks weights for another reason is left to whoever reads it.
+    """Refuse an adapter, and weights as GGUF; anything else without weights is left to whoever reads it.
 
     Args:
         names: of all files that are listed, or of one that was given in place of a directory.

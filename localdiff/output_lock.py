@@ -1,9 +1,9 @@
 """A lock that allows one job at a time per output.
 
-The lock ends with its process, however that ends. Knows nothing about what it guards. Whoever holds the lock
-deletes its file before releasing it, and a lock on a file that is deleted by then does not count. On Windows no file
-that is open can be deleted: that follows the release, unless the next one has it open already. Some network file
-systems have no locks: jobs go on without one there.
+The lock ends with its process, however the process ends. Knows nothing about what it guards. Whoever holds the lock
+deletes its file before releasing it, and a lock on a file that has been deleted does not count. Windows deletes no
+open file: there the deletion follows the release, unless the next process has the file open already. Some network
+file systems have no locks: jobs go on without one there.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 from localdiff.errors import ResourceError, UsageError
 
 _WITHOUT_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF}
-"""What a file system without locks answers; over NFS also EBADF, to a file that is open for reading only."""
+"""What a file system without locks answers; over NFS also EBADF, for a file opened read-only."""
 _GLANCE, _PAUSE = 0.1, 0.01
-"""Seconds: a lock held for longer is that of a job, and not of `is_locked`, which tries it; between two tries."""
+"""Seconds: a lock held longer than the first is a job's, not that of `is_locked`, which tries it; between two tries."""
 
 
 def lock_path(output: Path) -> Path:
@@ -33,7 +33,7 @@ def lock_path(output: Path) -> Path:
 def locked(output: Path, *, hint: str = "wait until it ends, or choose another directory") -> Iterator[bool]:
     """Holds the lock of an output until the end of the block; false where its file system has no locks.
 
-    Folders that were made for it, and that are empty in the end, are deleted.
+    Folders that were made for it are deleted if they are empty in the end.
 
     Args:
         hint: what to do while another process holds it.
@@ -111,7 +111,7 @@ def _open(path: Path) -> int:
 
 
 def _lock(handle: int, path: Path) -> bool | None:
-    """Lock an open file unless another process has; None where its file system has no locks.
+    """Lock an open file unless another process has locked it; None where its file system has no locks.
 
     Raises:
         ResourceError: the disk fails.

@@ -48,7 +48,7 @@ def hub_cache_dir(env: Mapping[str, str] = os.environ) -> Path:
 
 
 def is_same(one: str | Path, other: str | Path) -> bool:
-    """Whether two names, as they were typed, are of one file; links are followed, hard ones as well."""
+    """Whether two names, as typed, refer to one file; symbolic links are followed, and hard links are the same file."""
     with suppress(OSError):  # one of them is new, or cannot be looked at
         return os.path.samefile(expanded(one), expanded(other))
     # Unlike `Path.resolve`, this does not raise for a link that leads to itself.
@@ -63,14 +63,14 @@ def expanded(path: Path | str) -> Path:
 def nearest(directory: Path) -> Path:
     """The directory, or the nearest one above it that exists."""
     place = directory.absolute()
-    # Not pathlib's `is_dir`, which raises an error of a folder that may not be looked into.
+    # Not pathlib's `is_dir`, which raises for a folder that may not be searched.
     while not os.path.isdir(place) and place != place.parent:
         place = place.parent
     return place
 
 
 def obstacle(directory: Path) -> Path | None:
-    """What stands where the directory is to be, or one above it, and is none: a file, or a link that leads nowhere."""
+    """What is in the way of the directory, or of one above it: a file, or a dangling link; None if nothing is."""
     place = directory.absolute()
     while not os.path.lexists(place) and place != place.parent:
         place = place.parent
@@ -86,7 +86,7 @@ def shown(path: Path, env: Mapping[str, str] = os.environ) -> str:
 def _base(env: Mapping[str, str], variable: str, default: str) -> Path:
     if home := env.get("LOCALDIFF_HOME"):
         if not expanded(home).is_absolute():
-            # Models and sessions would be gone in every other folder.
+            # With a relative one, models and sessions would vanish whenever the working directory changes.
             beginning = "a drive, such as `C:\\`," if sys.platform == "win32" else "`/`"
             raise UsageError(f"`LOCALDIFF_HOME={home}` is not a full path", f"it begins with {beginning} or `~`")
         return expanded(home)
@@ -95,10 +95,10 @@ def _base(env: Mapping[str, str], variable: str, default: str) -> Path:
 
 
 def _home(env: Mapping[str, str]) -> Path:
-    """The folder that Python has for `~`: on Windows `HOME`, which some shells set to another one, is not asked.
+    """The folder that Python takes for `~`; on Windows, `HOME`, which some shells set to another folder, is ignored.
 
     Raises:
-        UsageError: there is none, as for a user id in a container that has no name.
+        UsageError: there is none, for example for a user id in a container that has no name.
     """
     variable = "USERPROFILE" if sys.platform == "win32" else "HOME"
     try:
@@ -109,5 +109,5 @@ def _home(env: Mapping[str, str]) -> Path:
 
 
 def _filled_in(path: str) -> str:
-    """A path with the home directory for `~`, and values for names of variables."""
+    """A path with `~` and environment variables expanded."""
     return os.path.expandvars(os.path.expanduser(path))

@@ -1,6 +1,6 @@
 """Private files, readable by their owner alone and written completely or not at all.
 
-Knows modes, and names that no file has; knows nothing about what is written.
+Knows modes, and which names are free; knows nothing about what is written.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from quant.renaming import replace, temporary_file
 
 
 def make_private_folder(path: Path) -> None:
-    """Makes a folder for its owner alone, and those on the way to it, as far as they are missing.
+    """Makes a folder for its owner alone, and the missing folders above it likewise.
 
     Raises:
         OSError: it cannot be made.
@@ -27,10 +27,10 @@ def make_private_folder(path: Path) -> None:
 
 
 def write_new(paths: Iterable[Path], data: bytes) -> tuple[Path, os.stat_result]:
-    """Writes a private file under the first of several names that no file has, which no other program can take then.
+    """Writes a private file under the first free one of several names, which no other program can then take.
 
     Returns:
-        Its path, and its status as of `write_private`.
+        Its path, and its status as from `write_private`.
 
     Raises:
         OSError: it cannot be written.
@@ -53,7 +53,7 @@ def write_private(path: Path, data: bytes) -> os.stat_result:
     """Writes a file atomically, for its owner alone.
 
     Returns:
-        The status of what was written, which another program cannot have changed before it was taken.
+        The status of what was written, taken before another program could change it.
 
     Raises:
         OSError: it cannot be written; an existing file is unchanged.

@@ -1,6 +1,6 @@
-"""Text from outside within our own lines: nothing that controls a terminal, and words that a shell reads as they are.
+"""Outside text in our own lines: nothing that controls a terminal, and words that a shell reads literally.
 
-Knows characters and shells; knows nothing about streams, or where a text is from.
+Knows characters and shells; knows nothing about streams, or where a text comes from.
 """
 
 from __future__ import annotations

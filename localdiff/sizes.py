@@ -10,12 +10,12 @@ from localdiff.errors import UsageError
 
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _MAX_EXACT = 2**53
-"""Largest whole number up to which a float holds all of them."""
+"""A float holds every whole number up to this one."""
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*([KMGT]i?B)", re.IGNORECASE)
 
 
 def whole(value: object) -> int | None:
-    """The whole number that a value is, be it one of Python, numpy or torch; None if it is none, as `True` is."""
+    """A whole number of Python, numpy or torch as an `int`; None for any other value, and for `True` and `False`."""
     if isinstance(value, bool):
         return None
     try:
@@ -30,7 +30,7 @@ def is_finite(number: float) -> bool:
 
 
 def for_torch(number: float) -> float:
-    """The same number; a whole one of more digits than a float has as a float, since torch takes 64 bits.
+    """The same number; an integer with more digits than a float has becomes a float, since torch takes 64 bits.
 
     Raises:
         OverflowError: it is larger than any float.
@@ -64,7 +64,7 @@ def shown_size(nbytes: float) -> str:
 
 
 def shown_part(done: float, total: float) -> str:
-    """How much of an amount there is: `38.1/52.0 GB`, both in the unit of the whole."""
+    """How much of an amount is done: `38.1/52.0 GB`, both in the unit of the whole."""
     scale, decimals, unit = _unit(total)
     return f"{done / scale:.{decimals}f}/{total / scale:.{decimals}f} {unit}"
 

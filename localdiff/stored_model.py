@@ -1,6 +1,6 @@
 """One quantized model on this machine: what its directory says of itself, whether it is sound, what to do about it.
 
-Knows names, manifests and unfinished jobs; reads no weights, and needs no torch. `model_store` has all of them.
+Knows names, manifests and unfinished jobs; reads no weights, and needs no torch. `model_store` lists them all.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class StoredModel:
         state: `running` where it is unfinished and a job is at work on it; `damaged` where its manifest cannot be read,
             a file that it names is missing or has another size, or damage was found when all of its bytes were last
             read; `unreadable` where its manifest may not be read.
-        problem: what is damaged, missing or refused, if not just work to be done.
+        problem: what is damaged, missing or refused, if anything is.
         command: the `localdiff quantize` that makes it, as far as its files or its name tell; None where they do not.
         recipe: the recipe it was made with, where its manifest says so.
         nbytes: size of all its files.
@@ -56,7 +56,7 @@ class StoredModel:
 
 def output_name(model: str, recipe: str) -> str:
     """The default name of a model: the last part of its source's name, and the recipe."""
-    if model == DEMO:  # whatever has that name here
+    if model == DEMO:  # even if a directory has that name
         return f"{model}-{recipe}"
     directory = paths.expanded(model)
     return f"{directory.resolve().name if directory.is_dir() else model.split('/')[-1]}-{recipe}"
@@ -75,7 +75,7 @@ def is_demo(directory: Path) -> bool:
 def remedy(model: StoredModel) -> str:
     """What to do about a model that is neither finished nor being made: commands to type."""
     if model.state == "unreadable":
-        return CHECK_PERMISSIONS  # it may be in order: not to be deleted, nor made again
+        return CHECK_PERMISSIONS  # it may be sound: neither delete it nor make it again
     deletes = f"`localdiff models rm {shell_word(model.name)}` deletes it"
     if model.state == "unfinished" and not model.name.endswith(PARTIAL):
         return deletes  # `localdiff quantize` replaces nothing that it did not make
@@ -120,7 +120,7 @@ def inspected(directory: Path, env: Mapping[str, str]) -> StoredModel:
 
 
 def _damage(directory: Path) -> str | None:
-    """What can be seen of damage without reading a weight."""
+    """Damage that can be seen without reading a weight."""
     for name, entry in listed_files(directory):
         expected = entry.get("bytes") if isinstance(entry, dict) else None
         try:
@@ -145,7 +145,7 @@ def _barred_file(directory: Path) -> str | None:
 
 
 def _command(directory: Path, recipe: str | None, problem: str | None) -> str | None:
-    """The command that makes a model again, or goes on with it; a local checkpoint's place is not known."""
+    """The command that makes a model again, or continues it; None if not known, as for a local checkpoint."""
     name = directory.name.removesuffix(PARTIAL)
     job = _unfinished_job(directory)
     model = job.get("model") if recipe is None else source_of(directory)
@@ -155,7 +155,7 @@ def _command(directory: Path, recipe: str | None, problem: str | None) -> str | 
             if (model is None or recipe is None) and output_name(candidate, candidate_recipe) == name:
                 model, recipe = candidate, candidate_recipe
     is_found = model == DEMO or (model is not None and "/" in model and not model.startswith(("./", "-")))
-    # What a manifest says is somebody else's text: what is typed after it should be what it seems to be.
+    # A manifest is somebody else's text: a command that is made from it should be what it seems to be.
     if model is None or recipe is None or recipe not in RECIPES or not is_found:
         return None
     words = ["localdiff quantize", *([] if model == MODEL else [shell_word(model)]), "--recipe", recipe]
@@ -163,7 +163,7 @@ def _command(directory: Path, recipe: str | None, problem: str | None) -> str | 
         words += ["--revision", shell_word(revision)]
     if name != output_name(model, recipe):
         words += ["-o", shell_word(directory.with_name(name))]
-    # Files are repaired by their manifest, and nothing repairs that.
+    # Files are repaired by their manifest, and nothing repairs a manifest.
     is_repaired = directory.name != name or (
         _manifest_value(directory, "recipe", "name") is not None and f"`{MANIFEST_FILE}`" not in (problem or "")
     )
@@ -176,7 +176,7 @@ def source_of(directory: Path) -> str | None:
 
 
 def _unfinished_job(directory: Path) -> dict[str, str]:
-    """What an unfinished job says of itself, as far as that is text; nothing where it cannot be read."""
+    """The text values that an unfinished job recorded; empty where they cannot be read."""
     try:
         job = json.loads(read_small(directory / JOB_FILE))["job"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

@@ -1,7 +1,7 @@
 """Strict JSON decoding: exactly the typed fields expected, or an error that says which is wrong.
 
-Knows JSON and dataclasses; knows nothing about what they describe. A value is accepted only as what the annotation of
-its field says, so that an untrusted file holds no surprises: no infinite number, no `true` for a 1, no duplicate or
+Knows JSON and dataclasses; knows nothing about what they describe. A value must be exactly what its field's
+annotation says, so that an untrusted file holds no surprises: no infinite number, no `true` for a 1, no duplicate or
 unknown key.
 """
 

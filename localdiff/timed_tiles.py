@@ -1,7 +1,7 @@
 """The file of tiles that `localdiff tune` has timed on a GPU.
 
-It counts for GPUs of the same name, with the same version of Triton and the same kernels. Knows where the file is and
-when it counts; knows nothing about how tiles are timed.
+It is valid for GPUs of the same name, with the same version of Triton and the same kernels. Knows where the file is
+and when it is valid; knows nothing about how tiles are timed.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _log = logging.getLogger(__name__)
 
 
 class StaleTiles(Exception):
-    """Tiles that no longer count; the text says why."""
+    """Tiles that are no longer valid; the text says why."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """A product and its tile, in a file: of the class that its kind has."""
+    """A product and its tile as stored in a file; the product's kind determines the field that holds the tile."""
 
     product: Product
     tile: Tile | None = None
@@ -65,7 +65,7 @@ class Choice:
         """The product and its tile.
 
         Raises:
-            Malformed: there is no tile of its kind.
+            Malformed: there is no tile of the product's kind.
         """
         kinds = {"experts": self.experts, "attention": self.attention}
         tile = kinds.get(self.product.kind, self.tile)
@@ -76,7 +76,7 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimedOn:
-    """What tiles were timed on, and count for.
+    """What tiles were timed on, and are valid for.
 
     Attributes:
         gpu: its name.
@@ -89,7 +89,7 @@ class TimedOn:
     kernels: str
 
     def require(self, device: torch.device) -> None:
-        """Raises StaleTiles where that is another GPU, or has other kernels."""
+        """Raises StaleTiles if `device` is another GPU, or Triton or the kernels are other ones."""
         if self.triton != _triton():
             raise StaleTiles(f"they were timed with Triton {self.triton}")
         if self.gpu != torch.cuda.get_device_name(device) or self.kernels != _kernels():
@@ -108,7 +108,7 @@ def tiles_file(device: torch.device) -> Path:
 
 
 def take_timed_tiles(device: torch.device) -> int:
-    """Has a GPU's kernels take the tiles that were timed there, or the tables' where there are none that count.
+    """Makes a GPU's kernels use the tiles that were timed there, or the tables' where no timed ones are valid.
 
     Other devices have none.
 
@@ -134,7 +134,7 @@ def read_timed_tiles(device: torch.device) -> dict[Product, AnyTile]:
     """The tiles of a GPU's file, or none if there is no such file.
 
     Raises:
-        StaleTiles: it cannot be read, or no longer counts.
+        StaleTiles: it cannot be read, or is no longer valid.
     """
     file = tiles_file(device)
     try:
@@ -149,7 +149,7 @@ def read_timed_tiles(device: torch.device) -> dict[Product, AnyTile]:
 
 
 def keep_timed_tiles(device: torch.device, tiles: Mapping[Product, AnyTile]) -> Path | None:
-    """Keeps tiles for later runs, in place of all that the GPU's file had.
+    """Keeps tiles for later runs, replacing all in the GPU's file.
 
     Returns:
         The file; None where there are no tiles, and no file is left.
@@ -207,7 +207,7 @@ def _triton() -> str:
     """Triton's version; empty where it is missing or does not load, and no kernel takes a tile."""
     try:
         from triton import __version__
-    except ImportError:  # also of a folder that is left of it, which has no version
+    except ImportError:  # also where only its folder is left, which has no version
         return ""
     return str(__version__)
 

@@ -10,11 +10,11 @@ from typing import BinaryIO
 from localdiff.errors import UsageError
 
 MAX_BYTES = 16_000_000
-"""Of one text: more than any context holds, and little enough to be read before that is known."""
+"""Maximum of one text: more than any context holds, and little enough to read before that is known."""
 
 
 def read_bytes(file: BinaryIO, what: str) -> bytes:
-    """What is left in a file or a pipe, which may have no end.
+    """The rest of a file or a pipe, which may be endless.
 
     Args:
         what: where the bytes are from, for the message.
@@ -55,7 +55,7 @@ def decoded(data: bytes, what: str, hint: str) -> str:
 
 
 def require_text(text: str, what: str, hint: str) -> None:
-    """Refuse a text with characters that stand for bytes which are not UTF-8, as in arguments and names of files.
+    """Refuse a text with lone surrogates, which in arguments and file names stand for bytes that are not UTF-8.
 
     Args:
         what: what it is, for the message.

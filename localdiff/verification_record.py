@@ -1,7 +1,7 @@
 """What was found when all bytes of a quantized model were last read.
 
-Knows one small file for each model, and when it still counts; reads no weights, and needs no torch. No file is shared,
-so that processes that record at the same moment lose nothing of each other's.
+Knows one small file for each model, and when it is still valid; reads no weights, and needs no torch. No file is
+shared, so that processes that record at the same moment lose none of each other's results.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class State:
     """What tells two versions of a model apart without reading it all: hashes, None where there is nothing to hash.
 
     Attributes:
-        manifest: of the manifest.
-        files: of the sizes and times of the files that it lists.
+        manifest: hash of the manifest.
+        files: hash of the sizes and times of the files that the manifest lists.
     """
 
     manifest: str | None
@@ -52,11 +52,11 @@ def record_verified(
     now: datetime | None = None,
     env: Mapping[str, str] = os.environ,
 ) -> bool:
-    """Record that all bytes of a model have just been verified, and return whether that was done.
+    """Record that all bytes of a model have just been verified, and return whether it was recorded.
 
     Args:
-        since: its state before they were read. Where it is another one now, what was read may not be what is there,
-            and nothing is recorded. None where nobody else can have written to it.
+        since: the model's state before its bytes were read. If it has changed, what was read may not be what is there
+            now, and nothing is recorded. None where nobody else can have written to the model.
 
     Raises:
         OSError: the record cannot be written.
@@ -72,10 +72,10 @@ def record_verified(
 def record_damaged(
     directory: Path, problem: str, *, since: State | None = None, env: Mapping[str, str] = os.environ
 ) -> bool:
-    """Record what is damaged of a model, until it is rebuilt or verified again, and return whether that was done.
+    """Record a model's damage until it is rebuilt or verified again, and return whether it was recorded.
 
     Args:
-        since: as for `record_verified`: a model that was rebuilt meanwhile is not a damaged one.
+        since: as for `record_verified`: a model that was rebuilt meanwhile is not damaged.
 
     Raises:
         OSError: the record cannot be written.
@@ -88,7 +88,7 @@ def record_damaged(
 
 
 def verified_at(directory: Path, *, env: Mapping[str, str] = os.environ) -> datetime | None:
-    """When all bytes of a model were last verified; None if that is not known, or a file of it was written since."""
+    """When all bytes of a model were last verified; None if not known, or a file was written since."""
     found = _found(directory, env)
     try:
         return datetime.fromisoformat(found["at"]) if found["files"] == _files_hash(directory) else None
@@ -97,9 +97,9 @@ def verified_at(directory: Path, *, env: Mapping[str, str] = os.environ) -> date
 
 
 def recorded_damage(directory: Path, *, env: Mapping[str, str] = os.environ) -> str | None:
-    """What was damaged of a model when all of its bytes were last read; None if nothing was, or they never were.
+    """A model's damage when all of its bytes were last read; None if there was none, or they never were read.
 
-    Unlike the time of a verification it outlives changes of files: one that was written since may still be damaged.
+    Unlike the time of a verification, it outlives changes to files: a file written since may still be damaged.
     """
     problem = _found(directory, env).get("problem")
     return problem if isinstance(problem, str) else None
@@ -118,7 +118,7 @@ def _folder(env: Mapping[str, str]) -> Path:
 
 
 def _found(directory: Path, env: Mapping[str, str]) -> dict[str, Any]:
-    """What is recorded of a model, if its manifest is still the one of then."""
+    """What is recorded about a model, if its manifest has not changed since."""
     record = read_record(_folder(env), directory)
     try:
         return record if record["manifest"] == _manifest_hash(directory) else {}
@@ -143,7 +143,7 @@ def _manifest_hash(directory: Path) -> str:
 
 
 def _files_hash(directory: Path) -> str:
-    """A hash of the sizes and times of the files that a manifest lists: another one once a file was written."""
+    """A hash of the sizes and times of the files that a manifest lists; it changes once a file is written."""
     states = {name: (directory / name).stat() for name, _ in listed_files(directory)}
     lines = [f"{state.st_size} {state.st_mtime_ns} {name}\n" for name, state in states.items()]
     return hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,8 +1,8 @@
-"""SHA-256 of the weight files of a directory, without reading again what nobody has touched since it was read.
+"""SHA-256 of the weight files of a directory, without reading again those that nobody has touched since.
 
-Knows one small file for each directory, and when a hash in it still counts. A copy may keep the time of its original
-(`cp -p`, `rsync -a`), so the time of the last write alone proves nothing. The time of the last change of a file's
-status comes from the kernel and cannot be set; only on Windows there is none, and the rest has to do.
+Knows one small file for each directory, and when a hash in it is still valid. A copy may keep the time of its
+original (`cp -p`, `rsync -a`), so the time of the last write alone proves nothing. The time of the last change of a
+file's status comes from the kernel and cannot be set; Windows has no such time, and the rest has to do.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from quant.hashing import file_sha256
 FileState: TypeAlias = tuple[int, ...]
 """Size, inode number and times of the last write and of the last change of status."""
 Show: TypeAlias = Callable[[int, int], None]
-"""Is told the bytes of weight files read so far, and the bytes to read."""
+"""Called with the bytes of weight files read so far, and the bytes to read."""
 
 _SETTLED_NS = 2_000_000_000
-"""A file that changed so recently may change again without another time: file systems count in steps of up to 2 s."""
+"""A file changed this recently may change again at the same timestamp: file systems count in steps of up to 2 s."""
 
 _unrecorded: dict[Path, dict[str, tuple[FileState, str]]] = {}
-"""What could not be recorded, for the rest of this run: it asks for the same hashes several times."""
+"""Hashes that could not be recorded, kept for the rest of this run, which asks for the same ones several times."""
 
 
 def file_state(path: Path) -> FileState:
-    """Size, inode number and times of a file: other ones once it was written, or another file took its name.
+    """Size, inode number and times of a file; they change once it is written, or another file takes its name.
 
     Raises:
         OSError: it cannot be looked at.
@@ -63,11 +63,11 @@ def hashes(directory: Path, names: Iterable[str], show: Show = lambda done, tota
 
 
 def record(directory: Path, read: Mapping[str, tuple[FileState, str]]) -> None:
-    """Record what files have been found to hash to.
+    """Record the hashes that files were found to have.
 
     Args:
-        read: name → its state from before it was read, and its SHA-256 in hex. One that changed meanwhile has another
-            state by now, and one that changed just before is left out.
+        read: name → its state from before it was read, and its SHA-256 in hex. A file that changed meanwhile has
+            another state by now, and one that changed a moment ago is left out.
     """
     now = time.time_ns()
     settled = {name: found for name, found in read.items() if max(found[0][2:]) < now - _SETTLED_NS}
