@@ -6,8 +6,8 @@
     completion, shells                          what Tab offers, and how each shell asks for it
     exits, problems                             how a command ends: exit code; error and hint
 
-Knows names and first sentences; loads the module of the command that is called, and never torch. `docs/cli.md` is
-written from it by `make docs`.
+Knows names and first sentences; loads the module of the command that is called, and never torch. `make docs` writes
+`docs/cli.md` from it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ COMMANDS_BY_NAME = {
     "config": ("localdiff.cli.setup", "List every setting, its value, and where that came from."),
     "completion": ("localdiff.cli.setup", "Print a script that completes commands, options, models and files."),
 }
-"""Command → the module that brings it, and the first sentence of its help."""
+"""Command → the module that adds it, and the first sentence of its help."""
 
 app = typer.Typer(
     name=PROGRAM,
@@ -77,7 +77,7 @@ def localdiff(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line, that of the process or these arguments, and leave the process with its exit code."""
+    """Run the command line, with the process's arguments or these, and end the process with its exit code."""
     if arguments is None:
         garbage.claim()
     standard_streams.prepare()

@@ -1,6 +1,6 @@
 """The command line of measurements: `localdiff bench …` and `localdiff tune`.
 
-Knows option names and help texts; computes nothing. `localdiff.cli` takes the commands in.
+Knows option names and help texts; computes nothing. `localdiff.cli` adds the commands.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The command line of conversations: `localdiff chat`.
 
-Knows option names and help texts; computes nothing, and loads what it needs when it runs. `localdiff.cli` takes the
-command in.
+Knows option names and help texts; computes nothing, and loads what it needs when it runs. `localdiff.cli` adds the
+command.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Shell completion: what could come next on an unfinished command line.
 
-Knows commands, their options, and what an option takes: by the word its help shows for it (`FILE`, `MODEL`, …), or by
-its own name and its command's where that word says too little. Parses nothing and runs nothing, so that a Tab costs a
-tenth of a second. What shells pass and read is in `cli.shells`.
+Knows commands, their options, and what an option takes: by its metavar (`FILE`, `MODEL`, …), or by its name and its
+command's where the metavar says too little. Parses nothing and runs nothing, so that a Tab costs a tenth of a second.
+`cli.shells` knows what shells pass and read.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FILES, DIRECTORIES = Candidate("file"), Candidate("dir")
 
 
 def candidates(command: Any, before: Sequence[str], word: str, env: Mapping[str, str]) -> list[Candidate]:
-    """What the unfinished `word`, which may be empty, could become behind the finished ones."""
+    """What the unfinished `word`, which may be empty, could become after the finished words."""
     place = _Place(command)
     for finished in before:
         place.take(finished)
@@ -89,7 +89,7 @@ class _Place:
         option = self._options.get(name)
         attached = bool(equals)
         if not word.startswith("--"):
-            # Letters in a row: flags, and at most one option whose value follows at once or as the next word.
+            # Letters in a row: flags, and at most one option whose value is attached or is the next word.
             for index, letter in enumerate(word[1:], start=1):
                 option = self._options.get(f"-{letter}")
                 if option is None or not option.is_flag:
@@ -134,7 +134,7 @@ def _words(words: Iterable[str], help: str = "") -> list[Candidate]:
 
 
 def _values(command: Any, parameter: Any, word: str, env: Mapping[str, str]) -> list[Candidate]:
-    """Values of a parameter: its choices, or what it is known for, or what the metavar in its help stands for."""
+    """Values of a parameter: its choices, or what its name or its metavar stands for."""
     choices = parameter.type_descriptor.choices
     if choices is not None:
         return _words(map(str, choices))
@@ -171,7 +171,7 @@ def _stored(env: Mapping[str, str], is_meant: Callable[[Path], bool]) -> list[st
 
     try:
         return [directory.name for directory in directories(env) if is_meant(directory)]
-    except (OSError, UsageError, WeightsError):  # of a folder that cannot be read or is not named in full
+    except (OSError, UsageError, WeightsError):  # the folder cannot be read, or `LOCALDIFF_HOME` is not a full path
         return []
 
 
@@ -181,7 +181,7 @@ def _sessions(env: Mapping[str, str]) -> list[Candidate]:
 
     try:
         entries = SessionStore(paths.state_dir(env) / "sessions").entries()
-    except (ResourceError, UsageError):  # of a folder that cannot be read or is not named in full
+    except (ResourceError, UsageError):  # the folder cannot be read, or `LOCALDIFF_HOME` is not a full path
         entries = []
     return _words((entry.name for entry in entries), "a saved session")
 

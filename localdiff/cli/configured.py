@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from localdiff.ui.terminal import LiveOption
 
 GENERATING = tuple(name for name in KEYS if name not in ("recipe", "ui.live"))
-"""Settings of a command that generates. `live_setting` reads the one for the live canvas: it applies where a canvas can
-be drawn, whereas a typed `--live on` must be obeyed."""
+"""Settings of a command that generates. `live_setting` reads `ui.live`, which applies where a canvas can be drawn,
+whereas a typed `--live on` must be obeyed."""
 
 _META = "localdiff.settings"
 
 
 def live_setting(context: Any) -> LiveOption | None:
-    """The settings' value for drawing the live canvas, or None if they have none.
+    """The value of `ui.live`, or None if it is not set.
 
     Raises:
         UsageError: a file or a variable holds an invalid setting.
@@ -38,11 +38,11 @@ def live_setting(context: Any) -> LiveOption | None:
 def origins_of(context: Any, *, typed: str) -> dict[str, str]:
     """Where the values of a command's settings came from, by name of the setting; defaults are left out.
 
-    Among them is the one for the live canvas, which `live_setting` reads.
+    `ui.live`, which `live_setting` reads, is among them.
 
     Args:
-        context: that of a command that `configured` made.
-        typed: what to say of a value that was typed.
+        context: of a command that `configured` made.
+        typed: the origin to report for a value that was typed.
     """
     settings, origins = _settings_of(context), {}
     for parameter, name in _by_parameter(context.command, KEYS).items():
@@ -57,13 +57,13 @@ class Configured(Command):
     """A command that takes settings.
 
     Attributes:
-        settings: names of the settings it takes, each for its option with the same flag.
+        settings: names of the settings it takes; each sets the option with its flag.
     """
 
     settings: frozenset[str] = frozenset()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse, with settings as defaults of what was not typed."""
+        """Parse, with settings as defaults of options that were not typed."""
         if not ctx.resilient_parsing:
             ctx.default_map = _Defaults(ctx)
         return super().parse_args(ctx, args)
@@ -74,7 +74,7 @@ class Configured(Command):
         super().format_help(ctx, formatter)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run; an error about a value says where that was set, unless it was typed."""
+        """Run; an error about a value says where the value was set, unless it was typed."""
         try:
             return super().invoke(ctx)
         except LocaldiffError as error:
@@ -96,7 +96,7 @@ def configured(*names: str) -> type[Configured]:
 
 
 class _Defaults:
-    """Where Typer looks up the default of an option that was not typed, after it has taken all that were."""
+    """Where Typer looks up the defaults of options that were not typed, after taking those that were."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -109,7 +109,7 @@ class _Defaults:
 
 
 def _settings_of(context: Any) -> Settings:
-    """The settings that hold for a command beside what was typed; they are read once.
+    """The settings that apply to a command in addition to what was typed; they are read once.
 
     Raises:
         UsageError: a file or a variable holds an invalid setting, or these exclude each other.
@@ -131,8 +131,8 @@ def _by_parameter(command: Configured, names: Iterable[str]) -> dict[str, str]:
 def _blamed_settings(context: Any, error: LocaldiffError) -> Iterator[str]:
     """The settings that an error is about: it quotes the value, or says what else the option could be.
 
-    Errors about a model or a device come from many places that know no settings, and quote what they were given. Other
-    values are words that mean something else as well: `bf16` is a recipe too.
+    Errors about a model or a device come from many places that know no settings, and quote what they were given. The
+    other values also mean something else: `bf16` is a recipe too.
     """
     text, settings = f"{error.message} {error.hint or ''}", _settings_of(context)
     for name in context.command.settings:

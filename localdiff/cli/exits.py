@@ -26,7 +26,7 @@ from localdiff.failures import keep_what_failed
 from localdiff.ui.output import Color, Output, decide
 
 DONE, BUG, HUNG_UP, CLOSED_PIPE, TERMINATED = 0, 1, 129, 141, 143
-_REPEATED = 2.0  # seconds in which a second request to end, of either kind, is the first one again
+_REPEATED = 2.0  # seconds in which a second request to end, of either kind, counts as the first one repeated
 
 EXIT_CODES: Mapping[int, str] = {
     DONE: "done; also when the answer was cut at a limit, which `--json` reports as `reason`",
@@ -51,8 +51,8 @@ class Invocation:
     """Runs one command and turns its outcome into an exit code.
 
     Attributes:
-        output: the streams as the command decided them, once it has; errors are printed there.
-        command: the command as typed, such as `localdiff run`, once that is known.
+        output: the streams, once the command has decided them; errors are printed there.
+        command: the command as typed, such as `localdiff run`, once it is known.
     """
 
     def __init__(self) -> None:
@@ -67,11 +67,11 @@ class Invocation:
             with (
                 _ended_by("SIGTERM", self._terminate),
                 _ended_by("SIGHUP", self._hang_up),
-                _ended_by("SIGBREAK", self._terminate),  # of Windows: Ctrl-Break, or the window is closed
+                _ended_by("SIGBREAK", self._terminate),  # on Windows: Ctrl-Break, or the window is closed
             ):
                 code = self._attempt(command)
                 _flush()
-        except KeyboardInterrupt:  # once more, after the one that ended the command
+        except KeyboardInterrupt:  # a second Ctrl-C, after the one that ended the command
             code = INTERRUPTED
         except OSError as error:
             if not isinstance(error, BrokenPipeError) and not self._hung_up:
@@ -96,7 +96,7 @@ class Invocation:
         except BrokenPipeError:
             raise
         except Exception as error:
-            # A terminal that is gone takes nothing: whatever failed while the stack unwound, this is why.
+            # Nothing can be written to a closed terminal: that is why whatever failed while the stack unwound did so.
             return HUNG_UP if self._hung_up else self._report(error)
 
     def _terminate(self, _signal: int, _frame: FrameType | None) -> None:
@@ -104,15 +104,15 @@ class Invocation:
 
     def _hang_up(self, number: int, _frame: FrameType | None) -> None:
         self._hung_up = True
-        # A closed terminal says so more than once: the system does, and the shell. Once is enough to unwind.
+        # A closing terminal signals more than once: the system does, and the shell does. Once is enough to unwind.
         signal.signal(number, signal.SIG_IGN)
         self._end(HUNG_UP)
 
     def _end(self, code: int) -> None:
         now = time.monotonic()
-        # `timeout` and others tell a process and then its group, and systemd sends SIGHUP right behind SIGTERM: raised
-        # while the stack unwinds, the second one would leave the terminal as it is. One that comes later ends what
-        # takes too long to unwind.
+        # `timeout` and others signal a process and then its group, and systemd sends SIGHUP right after SIGTERM:
+        # raised while the stack unwinds, the second exit would leave the terminal unrestored. A later signal ends
+        # what takes too long to unwind.
         if self._ended is None or now - self._ended > _REPEATED:
             self._ended = now
             raise SystemExit(code)
@@ -137,10 +137,10 @@ def decide_streams(
     verbose: bool = False,
     stats: bool = False,
 ) -> Output:
-    """The streams of a command, from `ui.output.decide`; from now on its errors go there too.
+    """The streams of a command, from `ui.output.decide`; from now on the command's errors go there too.
 
-    Colour that was not typed is that of the settings, for every command. One that takes settings warns of variables
-    whose names are misspelt; those that resemble no setting are left to `localdiff config`.
+    Colour that was not typed comes from the settings, for every command. A command that takes settings warns of
+    variables with misspelt names; variables that resemble no setting are left to `localdiff config`.
 
     Raises:
         UsageError: the working directory was deleted.
@@ -161,7 +161,7 @@ def _set_color() -> Color | None:
     try:
         return cast("Color | None", read_settings().explicit_value("ui.color"))  # the key has the same choices
     except UsageError:
-        return None  # for a command to report that needs settings: others, `config unset` among them, work without
+        return None  # commands that need settings report this; others, such as `config unset`, work without
 
 
 def _require_working_directory() -> None:
@@ -183,7 +183,7 @@ def _require_working_directory() -> None:
 def _ended_by(name: str, handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Unwinds the stack on a signal, so that temporary files and the terminal are cleaned up.
 
-    A hangup that `nohup` has set to be ignored stays ignored; Windows has no such signal.
+    A hangup that `nohup` has set to be ignored stays ignored. A signal that the system lacks is skipped.
     """
     number = getattr(signal, name, None)
     if number is None or threading.current_thread() is not threading.main_thread():
@@ -201,7 +201,7 @@ def _ended_by(name: str, handler: Callable[[int, FrameType | None], None]) -> It
 
 
 def _flush() -> None:
-    """Write what is left; stderr may take nothing, which costs no exit code."""
+    """Flush both streams; a failure of stderr does not change the exit code."""
     if sys.stdout is not None and not sys.stdout.closed:
         sys.stdout.flush()
     if sys.stderr is not None and not sys.stderr.closed:
@@ -212,7 +212,7 @@ def _flush() -> None:
 
 
 def _silence(*streams: TextIO | None) -> None:
-    """Keep the interpreter from complaining when it flushes at exit what nobody can read any more."""
+    """Keep the interpreter from complaining at exit about output that nobody can read any more."""
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
         try:

@@ -1,4 +1,4 @@
-"""Help pages: plain text, a section for each panel, written without loading rich.
+"""Help pages: plain text with a section for each panel, written without loading rich.
 
 Knows Typer's command classes; knows nothing about the commands. A page appears within a tenth of a second, and reads
 well in `less`, in a log and in a screen reader.
@@ -22,10 +22,10 @@ from localdiff.ui.output import decide
 _NARROW, _NARROWEST = 60, 24
 _ARGUMENTS, _OPTIONS, _COMMANDS = "Arguments", "Options", "Commands"
 _TEXT = re.compile(r" <(str|list\[str\])>$")
-"""What Typer writes behind the name of an argument that is text."""
+"""What Typer writes after the name of an argument that is text."""
 _WHOLE_NUMBER = re.compile(r"(?<=\[default: )(\d+)\.0(?=\])")
 _TOGETHER = re.compile(r"\[default: [^]]+\]|`[^`]+`")
-"""What a line keeps together if it has the room: a default, and what may be typed."""
+"""What is not broken across lines if there is room: a default, and what may be typed."""
 _GLUED = str.maketrans(" -", "\N{NO-BREAK SPACE}\N{NON-BREAKING HYPHEN}")
 _LOOSE = {new: old for old, new in _GLUED.items()}
 
@@ -40,17 +40,17 @@ def _without_flag_types(parameters: list[Any]) -> list[Any]:
 
 
 def _fit(formatter: Any) -> None:
-    """Lines as wide as a narrow terminal; by itself the formatter makes none shorter than 50 columns."""
+    """Fits lines to a narrow terminal; the formatter alone makes none narrower than 50 columns."""
     formatter.width = min(formatter.width, max(get_terminal_size().columns - 2, _NARROWEST))
 
 
 def _names_width(formatter: Any) -> int:
-    """The widest name that has its text beside it; that of a wider one is below it."""
+    """The widest name with its text beside it; the text of a wider one goes below."""
     return 30 if formatter.width >= _NARROW else formatter.width // 3
 
 
 def _write_sections(command: Any, context: Any, formatter: Any) -> None:
-    """The parameters, those without a panel first, then each panel in the order in which it was named."""
+    """Write the parameters, first those without a panel, then each panel in the order in which panels were named."""
     sections: dict[str, list[tuple[str, str]]] = {_ARGUMENTS: [], _OPTIONS: []}
     room = formatter.width - _names_width(formatter) - 6
     for parameter in command.get_params(context):
@@ -67,12 +67,12 @@ def _write_sections(command: Any, context: Any, formatter: Any) -> None:
 
 
 def _glued(text: str, room: int) -> str:
-    """A text in whose parts, unless one needs more than this room, the formatter finds no place to break a line."""
+    """A text whose `_TOGETHER` parts the formatter cannot break across lines, unless a part needs more than `room`."""
     return _TOGETHER.sub(lambda part: part[0] if len(part[0]) > room else part[0].translate(_GLUED), text)
 
 
 def _write_commands(group: Any, formatter: Any) -> None:
-    """The commands with the first sentence of their help; none of them is loaded for that."""
+    """Write the commands with the first sentence of their help; none of them is loaded for that."""
     commands = group.commands.items()
     rows = [(name, first_sentence(command.help or "")) for name, command in commands if not command.hidden]
     if rows:
@@ -103,15 +103,15 @@ def _as_typed(context: Any, name: str, value: object) -> str:
 
 
 _ONCE = {"FILE", "DIR", "ADAPTER"}
-"""What options take that may come once: whoever names two files wants both. Of other values the last one counts, as
-everywhere, so that an alias may be overridden."""
+"""Metavars of options that may be given once: whoever names two files wants both. Of other options the last value
+counts, as everywhere, so that an alias can be overridden."""
 
 
 def _refuse_repeated(parameters: list[Any]) -> None:
     """Refuse an option for a file that was typed twice; `parameters` has one entry for each time.
 
     Raises:
-        UsageError: there is one.
+        UsageError: an option was typed twice.
     """
     for parameter in parameters:
         if parameter.metavar in _ONCE and parameters.count(parameter) > 1 and parameter.opts[0].startswith("-"):
@@ -129,10 +129,10 @@ class _Page:
         return _without_flag_types(super().get_params(ctx))  # type: ignore[misc]
 
     def get_help(self, ctx: Any) -> str:
-        """The page, unless stdout is closed, to which Typer would print it without saying a word.
+        """The page, unless stdout is closed: Typer would print it there without reporting that.
 
         Raises:
-            UsageError: it is.
+            UsageError: stdout is closed.
         """
         decide().stdout.require()
         return str(super().get_help(ctx))  # type: ignore[misc]
@@ -159,15 +159,15 @@ class Command(_Page, TyperCommand):
     """A command with such a page."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse; an option that names a file may come once.
+        """Parse; an option that names a file may be given once.
 
         Raises:
-            UsageError: one came twice.
+            UsageError: such an option was given twice.
         """
         try:
             _, _, typed = self.make_parser(ctx).parse_args(args=list(args))
         except TyperException as error:
-            if getattr(error, "ctx", None) is None:  # a value that is missing: the hint names the command nonetheless
+            if getattr(error, "ctx", None) is None:  # a missing value: the hint still names the command
                 vars(error)["ctx"] = ctx
             raise
         if not any(parameter.is_eager for parameter in typed):  # `--help` has the last word
@@ -188,7 +188,7 @@ class Group(_Page, TyperGroup):
     """A group of such commands."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """The words of the line of usage; a group that does something by itself needs no command."""
+        """The words of the usage line; a group that does something by itself needs no command."""
         *others, command = super().collect_usage_pieces(ctx)
         is_optional = self.invoke_without_command and ctx.parent is not None  # the program shows its help, and fails
         return [*others, f"[{command}]" if is_optional else command]

@@ -1,6 +1,6 @@
 """Lazily loaded commands, known by name and summary until they are called.
 
-Knows modules that have an `add_to(app)`; so `localdiff --help`, or one command, does not import all the others.
+Knows modules that have an `add_to(app)`. So neither `localdiff --help` nor a command imports all the others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LazyCommand(Command):
 
 
 def loaded(command: Any) -> Any:
-    """A command, loaded if it was not yet."""
+    """A command, loaded if it is a placeholder."""
     return command.load() if isinstance(command, LazyCommand) else command
 
 

@@ -3,10 +3,10 @@
     @grouped
     def command(context: typer.Context, *, prompt: str = "", model: ModelOptions) -> int: ...
 
-has an option for every field of `ModelOptions`, in the place that `model` has among the others.
+has an option for every field of `ModelOptions`, at the position of `model`.
 
-Knows names, metavars and help texts; knows no command. Names of files and folders are read here as they were typed: a
-`Path` forgets that one was empty, which it takes for the working directory, or ended in a slash, as a folder's does.
+Knows names, metavars and help texts; knows no command. Names of files and folders are checked here as they were
+typed: a `Path` takes an empty name for the working directory, and drops the final slash of a folder's name.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ OUTPUT = "Output"
 LIVE = "Live canvas (on stderr, where that is a terminal)"
 
 QUIET = "Print only errors on stderr."
-"""Help of `-q`, which some commands have in no panel."""
+"""Help of `-q`, which some commands show outside any panel."""
 
 
 def file_name(text: str) -> Path:
     """The name of a file.
 
     Raises:
-        UsageError: it is empty, or that of a folder.
+        UsageError: it is empty, or names a folder.
     """
     if not text:
         raise UsageError("the name of a file is empty", "give one, or leave out the option")
@@ -56,7 +56,7 @@ def events_name(text: str) -> str:
     """The name of a file, or `-`, which stays text.
 
     Raises:
-        UsageError: it is empty, or that of a folder.
+        UsageError: it is empty, or names a folder.
     """
     file_name(text)
     return text
@@ -276,7 +276,7 @@ class ModelOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerOptions:
-    """What an answer is to be like; fields of `GenerateOptions`."""
+    """Settings of an answer; fields of `GenerateOptions`."""
 
     system: System = None
     think: Think = False
@@ -294,7 +294,7 @@ class AnswerOptions:
 
 
 def grouped(command: Callable[..., int]) -> Callable[..., int]:
-    """The command with the fields of its groups as parameters, out of which it is given the groups."""
+    """The command with the fields of its groups as parameters; it is called with the groups made from them."""
     parameters = signature(command, eval_str=True).parameters.values()
     groups: dict[str, Any] = {each.name: each.annotation for each in parameters if is_dataclass(each.annotation)}
     fields = {name: list(signature(group, eval_str=True).parameters.values()) for name, group in groups.items()}

@@ -30,11 +30,11 @@ _NO_TEMPORARY = "No usable temporary directory"
 _EXTRA = re.compile(r"got unexpected extra argument.*? \((.*)\)$", re.DOTALL)
 _CHOICE = re.compile(r"(['\"])(.*)\1 is not one of (.+)$")
 _QUOTED = re.compile(r"^(no such command|option) (['\"])(.*)\2")
-"""What the parser puts into quotes, where all other messages have back-ticks."""
+"""What the parser quotes, where all our messages have back-ticks."""
 _UNKNOWN = re.compile(r"^(no such option): (.*)$", re.DOTALL)
-"""What it puts behind a colon."""
+"""What the parser puts after a colon."""
 _EMPTY = "''"
-"""How an argument of no character was typed."""
+"""How an empty argument is typed."""
 
 _NUMBERS = {
     "int_parsing": "a whole number",
@@ -42,7 +42,7 @@ _NUMBERS = {
     "int_from_float": "a whole number",
     "float_parsing": "a number",
 }
-"""pydantic's error types for text that is not a number, or one of thousands of digits → what is expected."""
+"""pydantic's error types for text that is not a number, or has thousands of digits → what is expected."""
 
 
 def worded(error: Exception) -> LocaldiffError:
@@ -90,7 +90,7 @@ def worded(error: Exception) -> LocaldiffError:
 
 
 def _is_of_triton(error: Exception) -> bool:
-    """Whether Triton raised it, whose compiler, in C++, has no class of its own; a file that fails is no kernel."""
+    """Whether Triton raised it, whose C++ compiler has no error class of its own; failing files and imports aside."""
     if isinstance(error, OSError | ImportError):
         return False
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -140,7 +140,7 @@ def _usage(error: typer.TyperException) -> UsageError:
 
 
 def _of_extra_words(words: str, context: typer.Context) -> str | None:
-    """The hint where `run` was given more than one argument, or `chat` any: the first may be the model."""
+    """The hint if `run` got more than one argument, or `chat` got any: the first may be the model."""
     command = context.info_name
     if command not in ("run", "chat"):
         return None
@@ -155,16 +155,16 @@ def _of_extra_words(words: str, context: typer.Context) -> str | None:
 
 def _is_model(word: str) -> bool:
     """Whether a word names a model on this machine."""
-    from localdiff.model_store import quantized_directory  # here: it would be a tenth of every start
+    from localdiff.model_store import quantized_directory  # here: otherwise it takes a tenth of every start
 
     try:
         return word == DEMO or quantized_directory(word) is not None
-    except UsageError:  # the folder of models is not named in full
+    except UsageError:  # `LOCALDIFF_HOME` is not a full path
         return False
 
 
 def _longer_options(error: typer.TyperException) -> list[str]:
-    """The options that begin as an unknown one does; the parser only knows those that resemble it as a whole."""
+    """The options that start with an unknown one; the parser only suggests those that resemble all of it."""
     option, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
     if option is None or context is None:
         return []
@@ -175,7 +175,7 @@ def _longer_options(error: typer.TyperException) -> list[str]:
 
 
 def _similar_options(error: typer.TyperException) -> list[str]:
-    """The options that the parser takes for similar, and that are so without their dashes too."""
+    """The options that the parser takes for similar, if they still are without their dashes."""
     option = str(getattr(error, "option_name", "")).lstrip("-")
     possible = getattr(error, "possibilities", None) or ()
     if any(map(str.isspace, option)):  # a prompt, rather
@@ -193,7 +193,7 @@ def _run_option(error: typer.TyperException) -> str | None:
 
 
 def _no_number(error: typer.TyperException) -> tuple[str, str] | None:
-    """What was typed where a number is expected, cut to a line, and which kind: the parser's own message omits both."""
+    """What was typed in place of a number, cut to a line, and the kind of number; the parser's message omits both."""
     details = getattr(error.__cause__ or error.__context__, "errors", None)  # pydantic's, which is not imported here
     for detail in details() if callable(details) else ():
         kind = _NUMBERS.get(detail.get("type"))

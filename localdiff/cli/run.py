@@ -1,7 +1,7 @@
 """The command line of one answer: `localdiff run`.
 
 Knows option names and help texts; computes nothing, and loads what it needs when it runs: help and completion need
-none of it. `localdiff.cli` takes the command in.
+none of it. `localdiff.cli` adds the command.
 """
 
 from __future__ import annotations

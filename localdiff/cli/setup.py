@@ -1,7 +1,7 @@
 """The command line of this machine: `localdiff doctor`, `localdiff config` and `localdiff completion`.
 
-Knows option names and help texts; computes nothing, and loads what a command needs when it runs. `localdiff.cli` takes
-the commands in.
+Knows option names and help texts; computes nothing, and loads what a command needs when it runs. `localdiff.cli` adds
+the commands.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def paths_command(
     return show_paths(decide_streams(context), as_json=is_json)
 
 
-# What begins with a dash is a value, too, which the setting then refuses in its own words.
+# A word that begins with a dash is a value, too: the setting refuses it in its own words.
 @config_app.command("set", cls=Command, context_settings={"ignore_unknown_options": True})
 def set_command(context: typer.Context, key: _Key, value: _Value) -> int:
     """Change a setting in config.toml; its other lines and comments stay as they are."""

@@ -1,8 +1,8 @@
-"""Completion in each shell: its script, the words that this passes, and the lines that it reads.
+"""Completion in each shell: its script, the words that the script passes, and the lines that the script reads.
 
 A script calls the program with `_LOCALDIFF_COMPLETE` set and the words of the line, the unfinished one last, and reads
-lines of `kind TAB value TAB help`. Nothing that comes back is evaluated by a shell. Knows how each splits and quotes
-words; what could come next is said by `cli.completion`.
+lines of `kind TAB value TAB help`. Nothing that comes back is evaluated by a shell. Knows how each shell splits and
+quotes words; `cli.completion` says what could come next.
 """
 
 from __future__ import annotations
@@ -131,11 +131,11 @@ def answer(command: Any, shell: str, arguments: Sequence[str], env: Mapping[str,
         words[-1] += quote
         last = "" if _BREAKS.fullmatch(words[-1]) else _unquoted(words[-1])
         words = _bash_words(words)
-        cut = len(words[-1]) - len(last)  # bash completes what is behind the last break
+        cut = len(words[-1]) - len(last)  # bash completes what follows the last break
     *before, word = words or [""]
     lines = []
     for candidate in candidates(command, before, word, env):
-        # A line is a record: what does not fit on one line is not offered.
+        # A line is a record: a value that needs several lines is not offered.
         if candidate.value.isprintable():
             value = candidate.value[cut:]
             if shell == "bash":
@@ -147,7 +147,7 @@ def answer(command: Any, shell: str, arguments: Sequence[str], env: Mapping[str,
 
 
 def _bash_words(words: Sequence[str]) -> list[str]:
-    """The words of bash, which splits them at `=` and `:`, rejoined and unquoted."""
+    """Words that bash has split at `=` and `:`, rejoined and unquoted."""
     whole: list[str] = []
     glue = False
     for word in words:
@@ -161,7 +161,7 @@ def _bash_words(words: Sequence[str]) -> list[str]:
 
 
 def _unquoted(word: str) -> str:
-    if word.startswith('"'):  # in which `shlex` knows two of the four characters that a backslash escapes
+    if word.startswith('"'):  # `shlex` knows only two of the four characters that a backslash escapes here
         word = re.sub(r"\\(.)", lambda pair: pair[1] if pair[1] in "$`" else pair[0], word)
     try:
         parts = shlex.split(word)
@@ -178,13 +178,13 @@ def _open_quote(word: str) -> str:
 
 
 def _quoted_for_bash(value: str, quote: str) -> str:
-    """A word as it is typed, behind a quote that is open already if there is one."""
+    """A word as it is typed after the open quote, if there is one."""
     if quote == "'":
         return value.replace("'", "'\\''")
     return re.sub(r'([$`"\\])' if quote else r"([^\w@%+=:,./-])", r"\\\1", value)
 
 
 def _quoted_for_powershell(value: str) -> str:
-    """A word as PowerShell reads it, where quotation marks of typography are quotes as well."""
+    """A word as PowerShell reads it, to which typographic quotation marks are quotes as well."""
     plain = re.fullmatch(r"[\w%+=:,./-]*", value)
     return value if plain else "'" + re.sub(r"(['‘’‚‛])", r"\1\1", value) + "'"

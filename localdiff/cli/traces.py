@@ -1,7 +1,7 @@
 """The command line of traces: `localdiff replay` and `localdiff trace`.
 
-Knows option names and help texts; computes nothing, and loads what a command needs when it runs. `localdiff.cli` takes
-the commands in.
+Knows option names and help texts; computes nothing, and loads what a command needs when it runs. `localdiff.cli` adds
+the commands.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _RUN = "Both runs"
 _RESULT = "Result"
 
 _PAGE = "Write to FILE; .html makes it a page."
-"""Help of `-o`, which `trace diff` has in no panel."""
+"""Help of `-o`, which `trace diff` shows outside any panel."""
 
 _Quiet: TypeAlias = Annotated[bool, typer.Option("-q", "--quiet", help=options.QUIET)]
 
