@@ -31,14 +31,14 @@ class QualityRequest:
     """What the command line asks for.
 
     Attributes:
-        models: the first model, and those that are compared with it.
+        models: the first model, and the models that are compared with it.
         skills: skills of the demo model to ask about; none for all.
         count: maximum number of questions per skill.
         prompts: file with one prompt per line, in place of the skills.
         seeds: runs of each question.
         options: settings of a run; its seed is the first one.
-        choice: as of a run; its model is each of `models` in turn.
-        json: print a line of JSON for each of the others in place of the tables.
+        choice: as for a run; its model is each of `models` in turn.
+        json: print a line of JSON for each compared model in place of the tables.
     """
 
     models: tuple[str, ...]
@@ -60,7 +60,7 @@ def bench_quality(request: QualityRequest, output: Output, *, ask: AskUser | Non
     first = request.options.seed or 0
     if first + request.seeds - 1 > MAX_SEED:
         leads = f"leads past the largest seed, {MAX_SEED}"
-        if first > request.seeds:  # the larger one was typed: both have small defaults
+        if first > request.seeds:  # the larger of the two was typed: both have small defaults
             raise ArgumentError(f"{{seed}} {leads}", seed=first)
         raise ArgumentError(f"{{seeds}} {leads}", seeds=request.seeds)
     if request.prompts is not None and request.skills:
@@ -68,7 +68,7 @@ def bench_quality(request: QualityRequest, output: Output, *, ask: AskUser | Non
     if len(set(request.models)) < len(request.models):
         raise UsageError("a model cannot be compared with itself", "name each model once")
     for model in request.models:
-        # A slip in the last name must not cost the answers of the first model.
+        # A mistyped last name must not cost the answers of the first model.
         replace(request.choice, model=model).check_names()
     with status_line(output) as status:
         _measure(request, output, status, ask)

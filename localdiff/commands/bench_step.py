@@ -1,6 +1,6 @@
 """`localdiff bench step`: measure one denoise step and report the figures.
 
-Knows the request, its errors that can be found before computing, and the streams; knows nothing about tensors.
+Knows the request, those of its errors that can be found before computing, and the streams; knows nothing about tensors.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class StepRequest:
     """What the command line asks for.
 
     Attributes:
-        choice: as of a run; None for its model is random weights.
+        choice: as for a run; no model means random weights.
         random_weights: whether random weights were asked for explicitly.
         recipe: how random weights are stored; None is the default recipe.
         context: tokens in the cache before the canvas.
@@ -82,7 +82,7 @@ class StepRequest:
 def measure(
     request: StepRequest, progress: Callable[[str], None], confirm: ConfirmDownload = confirm_silently
 ) -> Report:
-    """Measure a step; torch is imported here and not before."""
+    """Measure a step; torch is not imported before this."""
     if request.choice.model is not None:
         request.choice.check_names()
     progress(IMPORTING)

@@ -1,4 +1,4 @@
-"""`localdiff config`: every setting with its value and origin, changes of the file, and the locations on disk.
+"""`localdiff config`: every setting with its value and origin, changes to the file, and the locations on disk.
 
 Knows how settings and paths are listed; decides nothing about either.
 """
@@ -25,7 +25,7 @@ from localdiff.view.columns import aligned
 from quant.cpu.native.build import cache_dir
 
 _WIDEST = 40
-"""Columns of a value in a table; one that is longer pushes where it was set aside."""
+"""Columns of a value in a table; a longer value shifts the last column to the right."""
 
 
 def show_settings(output: Output, *, as_json: bool) -> int:
@@ -52,19 +52,19 @@ def show_settings(output: Output, *, as_json: bool) -> int:
 
 
 def set_setting(output: Output, name: str, text: str | None) -> int:
-    """Set a setting in the configuration file, or take it out, and list it as it is now.
+    """Set a setting in the configuration file, or remove it, and list what now applies.
 
     Args:
-        name: of the setting; one that does not exist can be taken out too, since no file with it is read.
-        text: its value as typed; None takes it out.
+        name: of the setting; an unknown name can be removed too, since no file that has one is read.
+        text: its value as typed; None removes it.
 
     Raises:
-        UsageError: the setting or its value is invalid, or the file does not take it.
+        UsageError: the setting or its value is invalid, or the file cannot hold it.
         ResourceError: the file cannot be written.
     """
     from localdiff.config.edit import edited
 
-    if output.stdout.missing:  # the file has what is set, whether or not anybody sees so
+    if output.stdout.missing:  # the file has the setting, whether or not anybody sees this
         output = replace(output, stdout=replace(output.stdout, expendable=True))
     path = config_path(os.environ)
     shown = paths.shown(path)
@@ -83,14 +83,14 @@ def set_setting(output: Output, name: str, text: str | None) -> int:
         raise UsageError(error.message, error.hint or f"what it sets: {key.what}") from error
     before = read_text(path, shown)
     if value is not None:
-        entries_of(before, shown, but=name)  # what is wrong beside it is on the lines of this text
+        entries_of(before, shown, but=name)  # other errors are reported with the lines of this text
     after = edited(before, name, value)
     setting = Setting(key=key, value=key.default)
     try:
         setting = check_file(after, shown, name)[name]
     except UsageError:
         if value is not None:
-            raise  # while a file with several slips is repaired by taking out one after the other
+            raise  # but a file with several errors can be repaired by removing one after the other
     if after != before:
         _save(path, shown, after)
     if settings := _settings_now(output):
@@ -100,7 +100,7 @@ def set_setting(output: Output, name: str, text: str | None) -> int:
 
 
 def _settings_now(output: Output) -> Settings | None:
-    """The settings, or a warning where a variable, or the rest of the file, which is written, holds an invalid one."""
+    """The settings; None, after a warning, where a variable or the rest of the written file has an invalid one."""
     try:
         return load_settings()
     except UsageError as error:
@@ -128,12 +128,12 @@ def show_paths(output: Output, *, as_json: bool) -> int:
         output.stdout.write_json(content)
     else:
         rows = [(name, printable(str(path)), moved_by) for name, (path, moved_by) in places.items()]
-        _write_table(output, rows, widest=None)  # all paths are as long as the home's
+        _write_table(output, rows, widest=None)  # all paths are about as long as the home directory's
     return 0
 
 
 def _locations() -> dict[str, tuple[Path, str]]:
-    """What is kept → where, and the variables that move it."""
+    """What is kept → its place, and the variables that move it."""
     return {
         "config": (config_path(os.environ), "LOCALDIFF_HOME, XDG_CONFIG_HOME"),
         "models": (paths.models_dir(), "LOCALDIFF_HOME, XDG_DATA_HOME"),

@@ -1,7 +1,7 @@
 """Where the answer of a run goes when the run is over: into the file of `-o`, or else to stdout or a file beside it.
 
-Knows the file, the streams and what is said about them; knows nothing about how the answer came about. What took
-minutes to make is never dropped while there is a place for it.
+Knows the file, the streams and what is said about them; knows nothing about how the answer came about. An answer that
+took minutes is never dropped while there is a place for it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from localdiff.ui.terminal import takes_output
 from localdiff.view.sanitize import safe_text
 
 Wording: TypeAlias = Callable[[bool], str]
-"""The text to deliver; the argument says whether JSON in it has to be ASCII, for a terminal for example."""
+"""The text to deliver; the argument says whether JSON in it must be ASCII, for example for a terminal."""
 
 _PATIENCE = 0.2
 
@@ -31,9 +31,9 @@ class Delivery:
 
     Attributes:
         output: the streams.
-        name: what the user called the file.
+        name: the file's name as the user gave it.
         file: the file.
-        events: writes the events to stdout, and no text may come between them; None where they do not go there.
+        events: writes the events to stdout, where no text may come between them; None where they do not go to stdout.
         hurried: whether the process was told to end, and must not wait for a terminal that is held with Ctrl-S.
     """
 
@@ -48,7 +48,7 @@ class Delivery:
 
         Raises:
             ResourceError: the file could not be written; the message says where the text is.
-            BrokenPipeError: nobody reads it, and nobody reads stdout.
+            BrokenPipeError: nobody reads the file, which is a pipe, or stdout.
         """
         try:
             self.file.save(text(False), waits=not self.hurried)
@@ -59,11 +59,11 @@ class Delivery:
         except BrokenPipeError as error:
             place = self._on_stdout(text, "text")
             if place is None:
-                raise  # it may be stdout by another name
+                raise  # the file may be stdout by another name
             raise ResourceError(f"`{self.name}` was closed by its reader, so {place}") from error
 
     def part(self, text: Wording) -> None:
-        """Keep what was finished of a run that was stopped: in a new file, but not in place of an older one.
+        """Keep the finished part of a stopped run: in a new file, but not in place of an older one.
 
         Raises:
             ResourceError: as for `whole`.
@@ -78,7 +78,7 @@ class Delivery:
             say(f"`{self.name}` is unchanged; {place or 'the finished part is lost'}")
 
     def nothing(self) -> None:
-        """Say what became of the file of a run that was stopped before anything was finished."""
+        """Say what became of the file if the run was stopped before anything was finished."""
         self.note(f"{'is unchanged' if self.file.replaces else 'was not written'}: nothing was finished.")
 
     def note(self, words: str) -> None:
@@ -87,7 +87,7 @@ class Delivery:
             self.output.stderr.write(f"{printable(str(self.name))} {words}\n")
 
     def _on_stdout(self, text: Wording, what: str) -> str | None:
-        """Print the text, unless the events there have it, and say where it is; None where stdout has neither."""
+        """Print the text, unless the events on stdout have it, and say where it is; None where stdout has neither."""
         if self.events is not None:
             return None if self.events.failed else f"the events on stdout have the {what}"
         stdout = self.output.stdout
@@ -102,7 +102,7 @@ class Delivery:
         return f"stdout has the {what}"
 
     def _beside(self, text: Wording) -> str | None:
-        """Write the text to a new file beside the older one, and say which; None where none can be written."""
+        """Write the text to a new file beside the older one, and name that file; None if it cannot be written."""
         path = free_path(self.name.with_name(f"{self.name.name}.unfinished"))
         try:
             output_file(path).save(text(False))
@@ -112,5 +112,5 @@ class Delivery:
 
 
 def takes(stream: Stream, *, hurried: bool) -> bool:
-    """Whether to write to a stream: where there is a hurry, not to a terminal that takes nothing now."""
+    """Whether to write to a stream: when in a hurry, not to a terminal that takes no output now."""
     return not hurried or not stream.terminal or takes_output(stream.file, patience=_PATIENCE)

@@ -44,7 +44,7 @@ def doctor(output: Output, *, quick: bool, as_json: bool, as_report: bool, keybo
         raise UsageError("`--json` and `--report` exclude each other", "`--report` already contains a line of JSON")
     output.stdout.require()
     examination = Examination(stderr=output.stderr.file, keyboard=keyboard, quick=quick)
-    # Lines that go through a pipe may reach the same screen at any time, in the middle of a status line.
+    # Lines that go through a pipe may reach the same screen at any time, even in the middle of a status line.
     alone = output.stdout.terminal or as_json or as_report
     findings: list[Finding] = []
     bench = None
@@ -78,7 +78,7 @@ def measure_step() -> str:
 
     choice = ModelChoice(model=DEMO, offline=True)
     request = StepRequest(choice=choice, steps=_BENCH_STEPS, context=_BENCH_CONTEXT)
-    # Settings, which this measurement does not take, would be defaults of the command.
+    # Every option is spelled out: the command would take its defaults from settings, which this measurement ignores.
     command = (
         "localdiff bench step -m demo --device auto --dtype auto --activations auto "
         f"--steps {_BENCH_STEPS} --context {_BENCH_CONTEXT} --offline --json"
@@ -87,12 +87,12 @@ def measure_step() -> str:
 
 
 def _bench_line() -> str:
-    """The line of a measurement; one that fails must not cost the rest of the report."""
+    """The line of a measurement; a failed one must not cost the rest of the report."""
     try:
         return measure_step()
     except Exception as error:
         keep_what_failed(error)
-        # The cause is a kernel's own error, say; what it says may name a folder.
+        # The cause may be a kernel's own error; its message is left out, since it may name a folder.
         kind = " from ".join(type(one).__name__ for one in (error, error.__cause__) if one is not None)
         words = gpu_failure(error)
         return json.dumps({"bench_step": None, "error": kind if words is None else f"{kind}: {words}"})

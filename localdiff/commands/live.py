@@ -1,7 +1,7 @@
 """The options `--live`, `--palette`, `--fps` and `--slow`, and the canvas that they ask for.
 
-Knows options, streams and which options cannot be met; knows nothing about how anything is drawn. An option that was
-typed and cannot be met is an error, found before a model is loaded; a setting applies where it can be met.
+Knows options, streams and which options cannot be honoured; knows nothing about how anything is drawn. An option that
+was typed and cannot be honoured is an error, found before a model is loaded; a setting applies where it can.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LiveOptions:
 
     Attributes:
         requested: what was typed, or None to use `preferred`.
-        preferred: what the settings say, applied where it can be met; None means auto.
+        preferred: what the settings say, applied where possible; None means auto.
         palette: its name.
         fps: maximum frames per second.
         slow: seconds to wait after each step.
@@ -52,7 +52,7 @@ class LiveOptions:
 
     @property
     def option(self) -> LiveOption:
-        """What was asked for, one way or the other."""
+        """What was typed, or else set, or else auto."""
         return self.requested or self.preferred or "auto"
 
 
@@ -84,7 +84,7 @@ def mode_of(
 
 
 def leaves_screen(options: LiveOptions, output: Output) -> bool:
-    """Whether the terminal is left alone: the canvas is turned off before a pipe, behind which a pager may have it."""
+    """Whether the terminal is left alone: the canvas is off, and stdout is a pipe, to a pager perhaps."""
     return options.option == "off" and output.stdout.piped
 
 

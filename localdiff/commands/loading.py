@@ -1,6 +1,6 @@
 """What a terminal shows while a model is loaded or its files are hashed, and what is asked before it is downloaded.
 
-Knows words and what is large; knows nothing about models.
+Knows the wording and what counts as large; knows nothing about models.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ WORDS: dict[LoadStage, str] = {
 }
 
 IMPORTING = "loading torch"
-"""What the status line says before there is anything else to say; it takes seconds."""
+"""The status line while torch is imported, which takes seconds."""
 
 LARGE = 1_000_000_000
-"""Bytes beyond which a download is announced, and asked about; fewer are hashed before anybody could read of it."""
+"""Bytes beyond which a download is announced and asked about, and hashing is shown: less is hashed in no time."""
 
 
 class Loading:
-    """Shows on a status line what is being loaded, and, called as a `LoadProgress`, how far that is.
+    """Shows on a status line what is being loaded, and, when called as a `LoadProgress`, how far loading is.
 
     Args:
         model: what the user calls it.
@@ -58,12 +58,12 @@ class Loading:
             done = int(share * self._total)
             self._rate.see(done)
             text = f"downloading {self._name}: {shown_amount(done, self._total, self._rate)}"
-        if text != self._text:  # thousands of tensors are a hundred lines
+        if text != self._text:  # thousands of tensors make only a hundred lines
             self._text = text
             self._status.show(text)
 
     def confirm(self, plan: DownloadPlan) -> None:
-        """Say what a large download is, and ask about it, unless an earlier one was begun and is continued.
+        """Describe a large download, and ask about it unless it continues an earlier one.
 
         Raises:
             UsageError: nobody can agree.
@@ -94,7 +94,7 @@ class Loading:
 
 
 def hashing_shown_by(status: StatusLine) -> Callable[[int, int], None]:
-    """A progress callback that shows how far the weights have been hashed, where that takes long."""
+    """A progress callback that shows how far hashing of the weights is, where it takes long."""
 
     def show(done: int, total: int) -> None:
         if total >= LARGE:
@@ -104,7 +104,7 @@ def hashing_shown_by(status: StatusLine) -> Callable[[int, int], None]:
 
 
 def plan_lines(plan: DownloadPlan) -> list[str]:
-    """What is downloaded, where to, what it will need, and what takes less."""
+    """Lines for display: what is downloaded, where to, how much memory it needs, and what needs less."""
     size = shown_size(plan.nbytes)
     line = (
         f"{plan.model} @ {plan.revision[:8]}: downloads {size} in {counted(plan.files, 'file')} "

@@ -1,6 +1,6 @@
-"""Which model is to answer, and where: the options of the panel `Model`.
+"""Which model answers, and where: the options of the panel `Model`.
 
-Knows what can be chosen; loads what was. Torch is imported then and not before: a slip is told at once.
+Knows what can be chosen; loads what was chosen. Torch is not imported before that, so that a typo is reported at once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ModelChoice:
         dtype: what to compute in, in the words of `--dtype`.
         activations: what a GPU multiplies stored weights by, in the words of `--activations`.
         max_memory: maximum bytes to use on each device.
-        yes: download it without asking, if it is not here.
+        yes: download the model without asking, if it is not here.
     """
 
     model: str | None = None
@@ -52,22 +52,22 @@ class ModelChoice:
             KEYS[name].checked(getattr(self, name))
 
     def check_names(self) -> None:
-        """Find out before torch is imported whether model and adapter can exist; what is on the Hub, only it knows.
+        """Check before torch is imported whether model and adapter can exist; only the Hub knows what is on the Hub.
 
         Raises:
             WeightsError: there is nothing of that name, or no default model.
-            UsageError: a revision of something that has none.
+            UsageError: a revision was given for something that has none.
         """
         resolve_local(self._named(), revision=self.revision)
         if self.adapter is not None:
             find_adapter(self.adapter)
 
     def load(self, *, context_size: int | None, loading: Loading) -> Engine:
-        """Load the model, with memory for as many positions; Ctrl-C works meanwhile.
+        """Load the model, with memory for that many positions; Ctrl-C works meanwhile.
 
         Args:
             context_size: None takes the default.
-            loading: is asked whether to download it, and told how far loading is.
+            loading: asks whether to download the model, and shows how far loading is.
 
         Raises:
             KeyboardInterrupt: the user said no to a download.

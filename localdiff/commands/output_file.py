@@ -1,6 +1,6 @@
 """An output file that is written atomically: it gets the whole answer or is not touched at all.
 
-Knows which paths name a file that can be; knows nothing about what is written.
+Knows which paths name a file that can be written; knows nothing about what is written.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from localdiff.ui.output import Output
 from quant.renaming import replace, temporary_file
 
 _OPEN = frozenset({"/dev", "/dev/fd", "/proc/self/fd"})
-"""Folders of links to what the process has open, such as /dev/stdout."""
+"""Folders of links to the process's open files, such as /dev/stdout."""
 
 
 class OutputFile:
     """The file of `-o`, which `save` writes.
 
     Args:
-        path: what the user called it.
-        target: where it is, or will be.
+        path: its path as the user gave it.
+        target: its real path.
         special: whether it is a device or a pipe, which cannot be renamed over and is written to directly.
     """
 
@@ -46,7 +46,7 @@ class OutputFile:
         """Write the text, sync it and give the file its name.
 
         Args:
-            waits: whether to wait for somebody who reads, where it is a pipe.
+            waits: whether to wait for a reader if the file is a pipe.
 
         Raises:
             ResourceError: the disk is full or fails, or nobody reads the pipe.
@@ -66,7 +66,7 @@ class OutputFile:
             ) from error
 
     def save_and_say(self, text: str, output: Output) -> None:
-        """As `save`, and say where the file is, where remarks belong: nothing else shows that the command is over.
+        """As `save`, and say on stderr where the file is: nothing else shows that the command is over.
 
         Raises:
             ResourceError: as `save`.
@@ -76,10 +76,10 @@ class OutputFile:
             output.stderr.write(f"Written to {printable(str(self._path))}.\n")
 
     def require_folder(self) -> None:
-        """Try whether the folder takes a new file.
+        """Check that a new file can be made in the folder.
 
         Raises:
-            UsageError: it does not.
+            UsageError: it cannot.
         """
         if self._special:
             return
@@ -93,7 +93,7 @@ class OutputFile:
 
     @contextmanager
     def _temporary_file(self) -> Iterator[Path]:
-        """An empty file beside the target, with the permissions of what it is to replace, or those of any new file."""
+        """An empty file beside the target, with the permissions of the file that it replaces, or of any new file."""
         kept = stat.S_IMODE(self._target.stat().st_mode) if self.replaces else None
         with temporary_file(self._target, 0o666 if kept is None else kept) as temporary:
             if kept is not None:
@@ -104,10 +104,10 @@ class OutputFile:
 def output_file(path: Path, *, inputs: Sequence[str | Path | None] = ()) -> OutputFile:
     """Check that a file can be written before the work that fills it begins.
 
-    Nothing is left in its folder until it is saved, so that no end of the process, however sudden, leaves litter there.
+    Nothing stays in its folder until it is saved, so that the process leaves no litter there, however suddenly it ends.
 
     Args:
-        inputs: files that the work reads, or keeps, which this one must not replace; `-` and None are no file.
+        inputs: files that the work reads or keeps, which this file must not replace; `-` and None stand for no file.
 
     Raises:
         UsageError: the path is empty, `-`, a directory, write-protected, one of the inputs, or open already as
@@ -115,7 +115,7 @@ def output_file(path: Path, *, inputs: Sequence[str | Path | None] = ()) -> Outp
     """
     if path == Path("-"):
         raise UsageError("`-o -` does not name a file", "without `-o` it goes to stdout")
-    if path == Path():  # of an empty name, too
+    if path == Path():  # an empty name gives this, too
         raise UsageError("`-o` needs the name of a file", "without `-o` it goes to stdout")
     expanded_path = expanded(path)
     # A link to a pipe or a device, such as /dev/stdout, has a real path that need not exist.
@@ -140,14 +140,14 @@ def output_file(path: Path, *, inputs: Sequence[str | Path | None] = ()) -> Outp
 
 
 def free_path(path: Path) -> Path:
-    """The path itself, or with the first number behind it that no file has."""
+    """The path itself, or with the first number after it that makes the name free."""
     names = chain([path], (path.with_name(f"{path.name}-{number}") for number in count(2)))
     return next(name for name in names if not os.path.lexists(expanded(name)))
 
 
 def _open_at_once(name: str, flags: int) -> int:
-    """Opens a pipe only if somebody reads it already, who then gets all of it."""
-    if sys.platform == "win32":  # has no pipes among its files
+    """Opens a pipe only if somebody already reads it."""
+    if sys.platform == "win32":  # it has no pipes among its files
         return os.open(name, flags)
     descriptor = os.open(name, flags | os.O_NONBLOCK)
     os.set_blocking(descriptor, True)

@@ -1,7 +1,7 @@
-"""Reading of the prompt, from the argument, a file or standard input, and what a user is told meanwhile.
+"""Reads the prompt, from the argument, a file or standard input, and tells the user while it waits for input.
 
-Knows how the three combine and what is not a prompt; that who is to type has to know it, and that a pipe may never end.
-Knows nothing about templates or tokens.
+Knows how the three combine and what is not a prompt; also that whoever must type has to be told, and that a pipe may
+never end. Knows nothing about templates or tokens.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from localdiff.utf8 import decoded, read_bytes, require_text
 
 STDIN = "-"
 DELAY = 0.5
-"""Seconds; most pipes are at their end by then."""
+"""Seconds until the remark about a pipe; most have ended by then."""
 
 LONG_DELAY = 3.0
-"""Seconds until it is said where it cannot be taken back."""
+"""Seconds until the remark where it cannot be erased again."""
 
 _PATIENCE = 1.0
 _TEXT = "a prompt is UTF-8 text"
@@ -38,11 +38,11 @@ class NoPromptError(UsageError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Waiting:
-    """Says on stderr that standard input is read.
+    """Says on stderr that standard input is being read.
 
     Attributes:
         output: the streams.
-        shown: whether there may be a line that moves.
+        shown: whether a status line may be shown.
     """
 
     output: Output
@@ -50,10 +50,10 @@ class Waiting:
 
     @contextmanager
     def reading(self, stdin: BinaryIO, *, adds: bool) -> Iterator[None]:
-        """Say it at once before somebody types, and of a pipe after a while, until the end of the block.
+        """Say so until the end of the block: at once where somebody must type, after a while for a pipe.
 
-        `adds` says that what is read is added to a prompt that is there already. Only then is it said where stderr is
-        no terminal: of a command over ssh, for example, whose input has no end, and which nobody meant to be read.
+        `adds`: the input is added to an existing prompt. Only then is it said where stderr is not a terminal, for
+        example of a command over ssh, whose input never ends, and which nobody meant to be read.
         """
         if is_terminal(stdin):
             if self.output.notes:
@@ -68,7 +68,7 @@ class Waiting:
             if not self.output.stderr.terminal:
                 say, delay = self.output.warning, LONG_DELAY
         timer = threading.Timer(delay, say, [words])
-        timer.daemon = True  # a terminal that is held with Ctrl-S may keep it for ever
+        timer.daemon = True  # a terminal that is held with Ctrl-S may block it for ever
         timer.start()
         try:
             yield
@@ -90,14 +90,14 @@ def read_prompt(
     Args:
         argument: the words on the command line.
         file: a path, or `-` for standard input.
-        check: called before standard input is read, which may take minutes; raises what makes that vain.
+        check: called before standard input is read, which may take minutes; raises what would make that useless.
 
     Returns:
         The argument, the file, or standard input; piped input follows an argument or a file after a blank line.
 
     Raises:
-        UsageError: two prompts, an empty one, a missing file, something that is not text, or more of it than any
-            context holds.
+        UsageError: two prompts, an empty one, a missing file, something that is not text, or more than any context
+            holds.
         NoPromptError: no prompt at all.
     """
     if argument is not None and file is not None:
@@ -121,7 +121,7 @@ def read_prompt(
     _require_text(text, "the prompt")
     if not piped.strip():  # `echo` writes an empty line
         return text
-    before = text if file is None else text.rstrip("\r\n")  # of its last line, which is no blank one
+    before = text if file is None else text.rstrip("\r\n")  # the end of its last line, not a blank line
     return f"{before}\n\n{_decode_text(piped, 'standard input')}"
 
 

@@ -1,7 +1,6 @@
 """`--record`: writes a trace of the run to a private file while it happens.
 
-Knows what a trace is recorded with, and where each field of its header comes from; knows nothing about the lines
-themselves.
+Knows what records a trace, and where each field of its header comes from; knows nothing about the lines themselves.
 """
 
 from __future__ import annotations
@@ -70,11 +69,11 @@ class TraceFile:
         *,
         noise: Literal["paired"] | None = None,
     ) -> Observer:
-        """The observer that records the run which is about to begin.
+        """The observer that records the run that is about to begin.
 
         Args:
-            progress: called with how many bytes of the weights have been hashed, and of how many.
-            noise: how the noise follows from the seed, if not as the options say.
+            progress: called with the bytes of the weights hashed so far, and with their total.
+            noise: how the noise is derived from the seed, if not as the options say.
         """
         digests = digests_of(engine.identity, progress)
         messages = conversation([{"role": "user", "content": prompt}], options.system)
@@ -98,8 +97,7 @@ def trace_file(
 
     Args:
         output: takes a remark about the finished trace.
-        folder: the option that names its folder, where `--record` does not name the file; a run is then worth nothing
-            without its trace.
+        folder: the option that names the trace's folder, if not `--record`; the run is then useless without its trace.
 
     Raises:
         UsageError: the file cannot be opened for writing, or another option names it too.
@@ -167,6 +165,6 @@ def header_of(
 
 
 def conversation(messages: Sequence[Mapping[str, Any]], system: str | None) -> tuple[Message, ...]:
-    """The messages as a header has them, the system prompt first."""
+    """The messages as a header holds them, the system prompt first."""
     before = () if system is None else (Message(role="system", content=system),)
     return (*before, *(Message(role=message["role"], content=message["content"]) for message in messages))

@@ -41,16 +41,16 @@ _SUFFIXES: Mapping[str, Form] = {
     ".cast": "cast",
 }
 _UTF8: tuple[Form, ...] = ("html", "svg", "cast")
-"""Forms that are files of UTF-8 wherever they are written, and nothing for a terminal."""
+"""Forms that are always UTF-8 files, and of no use on a terminal."""
 _FRAME_SECONDS = 1 / 30
 _WAIT_SECONDS = 3600.0
-"""The longest wait for a key at a time: no clock waits for as long as a trace may claim that a step took."""
+"""The longest single wait for a key: a trace may claim that a step took longer than any clock can wait."""
 MIN_SPEED = 0.001
 """A second of the run then takes a quarter of an hour."""
 EXAMPLE_SPEED = 0.125
-"""As recorded the example is over within a second; so slow, a step is seen for about as long as with `make run`."""
+"""As recorded, the example is over within a second; at this speed a step shows about as long as with `make run`."""
 SIZE = Size(100, 24)
-"""Columns and rows of the terminal that is shown, where nothing else is asked for."""
+"""Default columns and rows of the terminal that is shown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,9 +60,9 @@ class ReplayRequest:
     Attributes:
         file: a trace, or `example`.
         to: the form to write; None plays, or follows the suffix of `output`.
-        output: file that takes what would go to stdout.
+        output: file that gets what would go to stdout.
         speed: recorded seconds per second; None is 1, but `EXAMPLE_SPEED` for the example.
-        block, step: the moment that text or a picture is to show; by default everything.
+        block, step: the moment that text or a picture shows; by default everything.
         columns, rows: size of the terminal that pictures and recordings show; None is `SIZE`.
         palette: name of a palette.
         color: value of `--color`, or None.
@@ -97,7 +97,7 @@ class ReplayRequest:
         """The form to write, or None to play.
 
         Raises:
-            UsageError: the output's suffix stands for no form.
+            UsageError: no form has the output's suffix.
         """
         if self.to is not None or self.output is None:
             return self.to
@@ -148,7 +148,7 @@ def _refuse_unused(request: ReplayRequest, form: Form | None) -> None:
     """Refuse options that the form would ignore.
 
     Raises:
-        UsageError: there is one.
+        UsageError: there is such an option.
     """
     moment = "--step" if request.step is not None else "--block" if request.block is not None else None
     if moment is not None and form not in ("text", "svg"):
@@ -188,7 +188,7 @@ def _export(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool) 
 
 
 def _moment(request: ReplayRequest, timeline: Timeline) -> Moment | None:
-    """The requested moment, by default of the first block, and its last step; None where neither was given."""
+    """The requested moment, by default in the first block, and at its last step; None where neither was given."""
     if request.block is None and request.step is None:
         return None
     block = 1 if request.block is None else request.block
@@ -212,7 +212,7 @@ def _play(request: ReplayRequest, trace: Trace, output: Output, keyboard: TextIO
         before, drawn = None, Drawn()
         while not player.done:
             if player.index != shown_index:
-                # What differs from the moment before stays marked while this one is shown.
+                # What differs from the previous moment stays marked while this moment is shown.
                 before, shown_index = drawn, player.index
             rows, drawn = view.rows(player, terminal.size, before)
             terminal.draw([encode_row(row) for row in rows])

@@ -50,7 +50,7 @@ class RunRequest:
     Attributes:
         prompt: the argument.
         file: file of the prompt, or `-`.
-        output: file that takes what would go to stdout.
+        output: file that gets what would go to stdout.
         json: print an object in place of the text.
         events: file for the events, or `-` for stdout.
     """
@@ -112,10 +112,10 @@ def run(
         reply, undelivered = Reply(), True
         try:
             _generate(request, screen, engine, prompt, recorders, reply)
-            undelivered = target is not None  # what stdout has a part of is not written twice
+            undelivered = target is not None  # text that stdout already has in part is not written twice
             return _deliver(request, output, target, reply, engine.identity, events)
         except (KeyboardInterrupt, SystemExit):
-            # A second Ctrl-C, `kill` or a closed terminal; the exit code is the one that this has.
+            # A second Ctrl-C, `kill` or a closed terminal, which determines the exit code.
             if reply.has_begun and undelivered:
                 with _gone_readers():
                     _deliver(request, output, target, reply, engine.identity, events, hurried=True)
@@ -138,7 +138,7 @@ def _refuse_contradictions(request: RunRequest, output: Output) -> None:
 
 @contextmanager
 def _gone_readers() -> Iterator[None]:
-    """Goes on where nobody can read any more: a pipe without a reader, a terminal that was closed."""
+    """Ignores errors where nobody can read any more: a pipe without a reader, a terminal that was closed."""
     try:
         yield
     except OSError as error:
@@ -148,7 +148,7 @@ def _gone_readers() -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Screen:
-    """What a run is shown on: the streams, the line of its state, and how the canvas is drawn."""
+    """What a run is shown on: the streams, the status line, and how the canvas is drawn."""
 
     output: Output
     status: StatusLine
@@ -194,7 +194,7 @@ def _generate(
     )
     with ExitStack() as stack:
         stack.enter_context(cancel_on_interrupt(cancel))
-        stack.enter_context(printer)  # before the canvas, which erases what stands in its place when it is closed
+        stack.enter_context(printer)  # before the canvas, which erases its area when it is closed
         if mode != "off":
             channels: tuple[Channel, ...] = ("answer", "thought") if shares else ("thought",)
             piped: tuple[Channel, ...] = ("answer",) if answer is not None and answer.piped else ()
@@ -218,7 +218,7 @@ def _deliver(
     *,
     hurried: bool = False,
 ) -> int:
-    """Put the answer where it belongs, except for text on stdout, which is there already."""
+    """Deliver the answer where it belongs, except for text on stdout, which has been printed already."""
 
     def text(escaped: bool) -> str:
         if not request.json:

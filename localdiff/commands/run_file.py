@@ -1,7 +1,7 @@
-"""Files that options name for a run as it happens: opened before a model is loaded, emptied only when a run begins.
+"""Files that a run writes as it happens: opened before a model is loaded, emptied only when a run begins.
 
-Knows how they are opened, that no two options may name the same one, and how errors of the disk are worded; knows
-nothing about what is written, but for the lines of `--events`.
+Knows how they are opened, that no two options may name the same one, and how disk errors are worded; knows nothing
+about what is written, except for the lines of `--events`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STDOUT = "-"
 _log = logging.getLogger(__name__)
 
 OtherFiles: TypeAlias = Sequence[tuple[str, str | Path | None]]
-"""Options that name files, and what they name: None or `-` for no file."""
+"""Options that name files, and the names: None or `-` for no file."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,12 +37,12 @@ class RunFile:
 
     Attributes:
         file: open for writing.
-        name: what the user called it.
-        elsewhere: the hint where it cannot be written.
-        needed: whether a run is worth nothing without it.
+        name: its name as the user gave it.
+        elsewhere: the hint if it cannot be written.
+        needed: whether the run is useless without it.
         replaced: whether the lines of a run replace what is in it.
         begun: whether a run has begun.
-        failure: why the lines of the latest run are not all there, or None.
+        failure: why lines of the latest run are missing, or None.
     """
 
     file: BinaryIO
@@ -64,10 +64,10 @@ class RunFile:
 class FileObserver:
     """Writes a run into a file, replacing what was there.
 
-    A file that cannot be written is given up with a warning, and the run goes on: its answer is worth more.
+    A file that cannot be written is abandoned with a warning, and the run continues: its answer is worth more.
 
     Args:
-        writer: writes them there, and flushes each.
+        writer: writes the events to the file, and flushes each.
     """
 
     def __init__(self, file: RunFile, writer: Observer) -> None:
@@ -109,15 +109,15 @@ def run_file(
     needed: bool = False,
     others: OtherFiles = (),
 ) -> Iterator[RunFile]:
-    """Open a file and leave what is in it; one that is new and stays empty is removed again.
+    """Open a file without emptying it; a new file that no run began to fill is removed again.
 
-    A failure to write it is raised in the end, after all that does not need it.
+    A failure to write it is raised at the end, after everything else.
 
     Args:
-        hint: what the option takes, for a folder.
-        elsewhere: the hint for a file that cannot be written; by default that the option may name another.
-        private: make it readable by its owner alone, whatever it was before; devices and pipes stay as they are.
-        needed: raise such a failure at once.
+        hint: what the option takes; shown if it names a folder.
+        elsewhere: the hint if the file cannot be written; by default, to give the option another file.
+        private: make it readable by its owner alone, even if it was not before; devices and pipes stay as they are.
+        needed: raise a failure to write at once.
 
     Raises:
         UsageError: the file cannot be opened for writing, or another option or another process writes it too.
@@ -155,7 +155,7 @@ def run_file(
             file.close()
         if is_new and not opened.begun:
             with suppress(OSError):
-                path.resolve().unlink()  # not a link that named it
+                path.resolve().unlink()  # the file, not a link to it
     if opened.failure is not None:
         raise opened.failure
 
@@ -165,7 +165,7 @@ def event_recorders(events: str | None, output: Output, *, others: OtherFiles, a
     """Open the file of `--events`, and yield the observers that write there: one, or none without the option.
 
     Args:
-        alone: whether nothing else takes the answer, so that a stdout that cannot be written ends the run.
+        alone: whether the answer goes nowhere else, so that a failure of stdout ends the run.
 
     Raises:
         UsageError: the file cannot be opened for writing, or another option names it too.
@@ -188,10 +188,10 @@ def event_recorders(events: str | None, output: Output, *, others: OtherFiles, a
 
 
 def _lock(file: BinaryIO) -> bool:
-    """Keep other runs from writing the file until it is closed; false if one is at work on it.
+    """Keep other runs from writing the file until it is closed; false if another run is writing it.
 
-    Two would write over each other's lines. On Windows a lock would keep readers out too, and a trace may be played
-    while it is recorded; some file systems have no locks: there nothing is kept.
+    Two would overwrite each other's lines. Nothing is locked on Windows, where a lock would keep readers out too,
+    although a trace may be played while it is recorded, nor on file systems without locks.
     """
     if sys.platform == "win32":
         return True

@@ -40,7 +40,7 @@ class CheckRequest:
         rerun: also run it again.
         model: the model to run, in place of the one that the trace names.
         adapter: the adapter to add, in place of the one that the trace names.
-        device: where to run, in place of the device of the trace.
+        device: where to run, in place of the trace's device.
         offline: never ask the Hub.
         yes: download the model without asking, if it is not here.
     """
@@ -55,7 +55,7 @@ class CheckRequest:
 
 
 def load_run(request: CheckRequest, header: Header, loading: Loading) -> Rerunnable:
-    """The model of a trace, and the run of its header on it; torch is imported here and not before."""
+    """The model of a trace, and the run of its header on it; torch is not imported before this."""
     choice = ModelChoice(
         model=request.model or header.model.name,
         device=request.device or header.machine.device,
@@ -81,7 +81,7 @@ def trace_check(request: CheckRequest, output: Output, *, ask: AskUser | None = 
         0, or 130 if the user stopped it.
 
     Raises:
-        UsageError: a model, an adapter or a device is named, and nothing is to be run; or an adapter in place of none.
+        UsageError: a model, an adapter or a device is named without a rerun, or an adapter for a run without one.
         TraceError: the trace is damaged or ends early, or a rerun differs from it.
     """
     for option, value in (("-m", request.model), ("--adapter", request.adapter), ("--device", request.device)):
@@ -127,13 +127,13 @@ def _rerun(request: CheckRequest, trace: Trace, output: Output, status: StatusLi
 
 
 def _why_different(header: Header) -> str:
-    """The hint for a rerun that gave something else: where the run was recorded, and what may have changed it."""
+    """The hint for a rerun with another result: where the run was recorded, and what may have changed it."""
     machine = header.machine
     others = "other devices and versions round differently"
     if any(message.role == "assistant" for message in header.messages):
         others += ", and so does a chat, which reads its context in pieces"
     if machine.device == "cpu":
-        # A name may stand for several: a virtual machine, for example, often has that of its host's family.
+        # A name may stand for several CPUs: a virtual machine, for example, often reports that of its host's family.
         others += (
             "; on a CPU the last bits depend on its vector instructions, which differ between machines of the same "
             "name, too, so that a difference is normal there"
@@ -145,7 +145,7 @@ def _why_different(header: Header) -> str:
 
 
 def _with_progress(events: Iterable[Event], status: StatusLine, max_steps: int | None) -> Iterator[Event]:
-    """Yields the events, at most so many steps of them, while a status line shows progress."""
+    """Yields the events up to `max_steps` steps, while a status line shows progress."""
     done = 0
     if max_steps == 0:
         return
@@ -159,7 +159,7 @@ def _with_progress(events: Iterable[Event], status: StatusLine, max_steps: int |
 
 
 def _same_files(request: CheckRequest, header: Header, identity: ModelIdentity, digests: Digests) -> None:
-    """Refuse other weights, another vocabulary or another adapter than the trace names."""
+    """Refuse weights, a vocabulary or an adapter other than the trace names."""
     adapter = header.model.adapter
     if adapter is not None and adapter.files is not None and adapter.files != digests.adapter:
         raise WeightsError(

@@ -27,7 +27,7 @@ def trace_diff(files: tuple[str, str], output: Output, *, to: Form | None, targe
 
     Args:
         to: the form; None follows the suffix of `target`, and is text on stdout.
-        target: file that takes what would go to stdout.
+        target: file that gets what would go to stdout.
     """
     form = diff_form(to, target, output)
     if files == (STDIN, STDIN):
@@ -42,7 +42,7 @@ def diff_form(to: Form | None, file: Path | None, output: Output) -> Form:
     """The requested form.
 
     Raises:
-        UsageError: a page for a terminal, nowhere to write to, or a file whose suffix stands for neither form.
+        UsageError: a page for a terminal, nowhere to write to, or a file suffix of neither form.
     """
     if file is None:
         output.stdout.require()

@@ -1,7 +1,7 @@
 """`localdiff trace pair`: one prompt, two models, the same noise, and how the answers differ.
 
-The two are recipes of the same weights, or a model without and with an adapter; they are loaded one after the other, so
-that each has the device for itself. Knows which weights recipes mean and where traces go; compares nothing itself.
+The two are recipes of the same weights, or a model without and with an adapter; they are loaded one after the other,
+so that each has the device to itself. Knows which weights recipes mean and where traces go; compares nothing itself.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class PairRequest:
     """What the command line asks for.
 
     Attributes:
-        recipes: two recipes, separated by a comma; or None where an adapter is chosen.
+        recipes: two recipes, separated by a comma; None if an adapter is chosen.
         options: settings of both runs; a seed that is not given is drawn once.
-        prompt, file: as of a run.
+        prompt, file: as for a run.
         choice: the model whose weights are used, and the adapter that one of the runs has.
-        keep: folder that takes the two traces.
-        to, output: as of `trace diff`.
+        keep: folder to keep the two traces in.
+        to, output: as for `trace diff`.
     """
 
     recipes: str | None
@@ -73,7 +73,7 @@ class Side:
     """One of the two models.
 
     Attributes:
-        label: its name in the comparison, and that of its trace in a folder that is kept.
+        label: its name in the comparison, and the name of its trace in the `keep` folder.
         choice: its weights, and the adapter added to them.
     """
 
@@ -86,7 +86,7 @@ Load: TypeAlias = "Callable[[PairRequest, Side, Loading], tuple[Engine, Run]]"
 
 
 def load_paired(request: PairRequest, side: Side, loading: Loading) -> tuple[Engine, Run]:
-    """A model, and a run of it under paired noise; torch is imported here and not before."""
+    """A model, and a run of it under paired noise; torch is not imported before this."""
     engine = side.choice.load(context_size=request.options.context_size, loading=loading)
     from localdiff.trace.runs import paired
 
@@ -109,7 +109,7 @@ class _Pair:
         """The trace of one of the two; its model is freed when this returns."""
         choice, options = side.choice, self.request.options
         name = f"{choice.model} with {choice.adapter}" if choice.adapter else str(choice.model)
-        # Nobody needs to know of a trace in a temporary folder.
+        # Nobody needs to know about a trace in a temporary folder.
         trace_output = self.output if self.request.keep is not None else replace(self.output, quiet=True)
         with trace_file(RecordOptions(file=file), trace_output, folder="--keep") as trace:
             assert trace is not None
@@ -144,7 +144,7 @@ def trace_pair(
         words = f"`{request.keep}` is not a folder" if keep.exists() else f"there is no folder `{request.keep}`"
         raise UsageError(words, "`--keep` takes an existing folder; the traces are named by what was compared")
     file = None
-    if request.output is not None:  # tried before the work that would be lost without it
+    if request.output is not None:  # checked before the work that would be lost without it
         kept_files = [] if keep is None else [keep / f"{side.label}.jsonl" for side in sides]
         file = output_file(request.output, inputs=[request.file, *kept_files])
     prompt = read_prompt(request.prompt, request.file, stdin, Waiting(output=output))
@@ -168,15 +168,14 @@ def trace_pair(
 
 
 def _sides(request: PairRequest, output: Output) -> tuple[Side, Side]:
-    """The two models, checked to exist and, where they are recipes, to be made of the same weights.
+    """The two models; both are checked to exist and, if they are recipes, to be made from the same weights.
 
-    Weights on the Hub are the same at one commit: the one asked for, or the one that what is here was made from.
+    Weights on the Hub are the same at one commit: the one asked for, or the one that the quantized model was made from.
 
     Raises:
-        UsageError: neither two different recipes nor an adapter, or both; or recipes of what is quantized already.
+        UsageError: neither two different recipes nor an adapter, or both; or recipes of a quantized model.
         RecipeError: there is no such recipe.
-        WeightsError: the weights of a recipe have not been made, or of another model; or there is no such model or
-            adapter.
+        WeightsError: the weights of a recipe are missing or of another model; or there is no such model or adapter.
     """
     choice = request.choice
     if (request.recipes is None) == (choice.adapter is None):
@@ -185,7 +184,7 @@ def _sides(request: PairRequest, output: Output) -> tuple[Side, Side]:
             "give either `--recipes bf16,4bit` or `--adapter NAME`",
         )
     if choice.adapter is not None:
-        choice.check_names()  # before the first run, which would be in vain
+        choice.check_names()  # before the first run, which would be wasted
         return Side(BASE, replace(choice, adapter=None)), Side(ADAPTED, choice)
     assert request.recipes is not None
     recipes = [recipe.strip() for recipe in request.recipes.split(",")]
@@ -199,7 +198,7 @@ def _sides(request: PairRequest, output: Output) -> tuple[Side, Side]:
     assert choice.model is not None
     if _is_quantized(choice.model):
         raise UsageError(f"`{choice.model}` is already quantized", "`-m` takes the model that it was made from")
-    choice.check_names()  # of a slip there are no weights to be made
+    choice.check_names()  # a mistyped name must not get the advice to quantize it
     sides: dict[str, Side] = {}
     for recipe in recipes:
         if recipe != PUBLISHED:

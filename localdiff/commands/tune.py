@@ -23,9 +23,9 @@ from quant.released import LAYERS, MAX_POSITIONS, MIN_LAYERS
 
 CONTEXT, MINUTES = 1024, 20.0
 TUNED_LAYERS = 12
-"""Enough that the GPU takes longer for a step than the host."""
+"""Enough layers that a step takes the GPU longer than the host."""
 PAUSE = 30.0
-"""Seconds between lines of progress, where stderr is no terminal."""
+"""Seconds between lines of progress, where stderr is not a terminal."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,10 +35,10 @@ class TuneRequest:
     Attributes:
         device: the GPU, in the words of `--device`.
         recipe: how the random weights are stored.
-        activations: what they are multiplied by, in the words of `--activations`.
+        activations: what the weights are multiplied by, in the words of `--activations`.
         context: tokens in the cache before the canvas.
         layers: of random weights.
-        minutes: within which the last tile is begun.
+        minutes: no tile is begun after these.
         forget: delete what is kept or unfinished, and time nothing.
     """
 
@@ -92,7 +92,7 @@ def tune_tiles(request: TuneRequest, output: Output) -> int:
 
 
 def _progress(output: Output, status: StatusLine) -> Callable[[str], None]:
-    """Shows progress in the status line; where that cannot be rewritten, as in a log, in a line now and then."""
+    """Shows progress in the status line, or in a line now and then where it cannot be rewritten, as in a log."""
     if output.quiet or output.stderr.moving:
         return status.show
     told_at = float("-inf")

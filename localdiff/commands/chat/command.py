@@ -1,7 +1,7 @@
 """`localdiff chat`: an interactive conversation, assembled from its parts.
 
-Knows which part reads and which one draws; knows nothing about what is typed, or how anything is displayed. Errors in
-the request itself are found before a model is loaded.
+Knows which part reads and which part draws; knows nothing about what is typed, or how anything is displayed. Errors
+in the request itself are found before a model is loaded.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Load: TypeAlias = Callable[[ChatRequest, Loading], RecordableChatModel]
 
 
 def load_chat_model(request: ChatRequest, loading: Loading) -> RecordableChatModel:
-    """Load the model; torch is imported here and not before."""
+    """Load the model; torch is not imported before this."""
     engine = request.choice.load(context_size=request.options.context_size, loading=loading)
     from localdiff.conversation import Conversation
 
@@ -55,9 +55,9 @@ def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: 
         0; without a keyboard the exit code of the last error that was shown, if there was one.
 
     Raises:
-        LocaldiffError: any error before the first line that a user can act on; in the end, the trace of the latest
+        LocaldiffError: any error before the first line that a user can act on; at the end, the trace of the latest
             reply could not be written.
-        KeyboardInterrupt: Ctrl-C while the model is loaded, or twice in quick succession; no to its download.
+        KeyboardInterrupt: Ctrl-C while the model is loaded, or twice in quick succession; no to the download.
     """
     if output.stdout.missing:
         raise UsageError(
@@ -76,7 +76,7 @@ def _talk(request: ChatRequest, streams: Streams, trace: TraceFile | None, load:
     opened = session_of(request, store, user_output)
     session = opened.session
     request, typed = continued(request, session), request
-    # All of it, since there is time to type before the first prompt, too.
+    # Around everything, since there is time to type before the first prompt, too.
     with streams.typing_ahead():
         with streams.guarded():
             with remembered(session, request.choice, typed.choice):
@@ -160,7 +160,7 @@ def _load(request: ChatRequest, streams: Streams, load: Load) -> RecordableChatM
 
 
 def _views(request: ChatRequest, output: Output, model: RecordableChatModel) -> OpenView:
-    """A factory of canvases for replies, wherever one can be drawn."""
+    """A factory of canvases for replies; it returns None where no canvas can be drawn."""
 
     def open_view(option: LiveOption, watch: Watch) -> LiveView | None:
         options = replace(request.live, requested=None, preferred=option)
@@ -171,7 +171,7 @@ def _views(request: ChatRequest, output: Output, model: RecordableChatModel) -> 
 
 
 def _in_force(model: RecordableChatModel, options: GenerateOptions) -> Mapping[str, object]:
-    """The sampler's values for what the options leave to the model."""
+    """The sampler's values in force, including those that the options leave to the model."""
     settings = model.engine.settings_for(options)
     names: Sequence[str] = ("entropy_bound", "t_min", "t_max", "stability", "confidence")
     return {"steps": settings.schedule_steps} | {name: getattr(settings, name) for name in names}

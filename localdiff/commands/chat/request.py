@@ -1,6 +1,6 @@
 """What the command line asks of `localdiff chat`: which session is continued, and with which model.
 
-Knows what was typed and what a session says of the model that it was held with; loads no model.
+Knows what was typed and what a session says about the model that it used; loads no model.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class ChatRequest:
         display: how the chat is displayed initially.
         origins: where settings came from, by the names of their fields; see `ChatSettings`.
         resume: continue the last session.
-        session: continue the one of this name, or begin it.
+        session: continue the session of this name, or begin it.
         private: save nothing of what is typed.
-        record: the file that takes a trace of the latest reply.
+        record: the file that gets a trace of the latest reply.
     """
 
     options: GenerateOptions
@@ -57,7 +57,7 @@ def session_of(request: ChatRequest, store: SessionStore, user_output: Output) -
 
     Raises:
         UsageError: two are named, there is none to continue, or the named one cannot be read.
-        ResourceError: the folder of sessions cannot be read, or a damaged file not be copied.
+        ResourceError: the folder of sessions cannot be read, or a damaged file cannot be copied.
     """
     if request.resume and request.session is not None:
         raise UsageError("`-c` and `--session` both name a session", "leave out one of the two")
@@ -119,7 +119,7 @@ def remember(session: Session, identity: ModelIdentity, choice: ModelChoice) -> 
 
 
 def _latest(store: SessionStore, user_output: Output) -> Opened:
-    """The last session that has a turn and can be read; nobody named the ones that have not, or cannot."""
+    """The last session that has a turn and can be read; others are skipped, since nobody asked for them by name."""
     for entry in store.entries():
         try:
             opened = store.open(entry.name)

@@ -1,4 +1,4 @@
-"""Where a chat is held: the streams of the process, and the keyboard if there is one.
+"""Where a chat takes place: the streams of the process, and the keyboard if there is one.
 
 Knows which of them are terminals; knows nothing about what is typed.
 """
@@ -31,10 +31,10 @@ class Streams:
 
     Attributes:
         output: takes the answers.
-        user_output: takes remarks for the user and output of commands, on the terminal that there is.
+        user_output: takes remarks for the user and output of commands; on whichever stream is a terminal.
         stdin: standard input; None if the process has none.
-        typist: whether somebody types there, and sees it.
-        typed: what somebody types there while no line is read, key by key; None where keys cannot be shown one by one.
+        typist: whether somebody types on standard input, and sees what is typed.
+        typed: what is typed while no line is being read, key by key; None where keys cannot be shown one by one.
         interrupts: the presses of Ctrl-C.
     """
 
@@ -47,7 +47,7 @@ class Streams:
 
     @classmethod
     def of(cls, output: Output, stdin: BinaryIO | None) -> Streams:
-        """Those of a process."""
+        """The streams of the process."""
         alone = output.stdout.terminal and not output.stderr.terminal
         user_output = replace(output, stderr=output.stdout) if alone else output
         typist = stdin is not None and is_terminal(stdin) and user_output.stderr.terminal
@@ -57,17 +57,17 @@ class Streams:
         return cls(output=output, user_output=user_output, stdin=stdin, typist=typist, typed=typed)
 
     def typing_ahead(self) -> AbstractContextManager[None]:
-        """Inside it, what is typed is kept for the next line."""
+        """In this context, what is typed is kept for the next line."""
         return nullcontext() if self.typed is None else self.typed.typing_ahead()
 
     def guarded(self) -> AbstractContextManager[None]:
-        """Inside it, within the former, a shell that gets the terminal at Ctrl-Z gets it as it was before the chat."""
+        """In this context, nested in `typing_ahead`, Ctrl-Z gives a shell the terminal as it was before the chat."""
         if self.typed is None:
             return nullcontext()
         return TerminalGuard(stream=self.user_output.stderr.file, keys=self.typed)
 
     def typing_as_usual(self) -> AbstractContextManager[None]:
-        """Inside it another program may read what is typed."""
+        """In this context, another program may read what is typed."""
         return nullcontext() if self.typed is None else self.typed.typing_as_usual()
 
     def ask(self, question: str, *, default: bool = False) -> bool:
@@ -80,7 +80,7 @@ class Streams:
 
 
 def keyboard_reader(state: ChatState, typed: TypeAhead, *, private: bool) -> Reader:
-    """A reader of single keys, of which some were typed before."""
+    """A reader of single keys, which first takes those typed ahead."""
     from prompt_toolkit.output import create_output
     from prompt_toolkit.output.vt100 import Vt100_Output
 
@@ -103,12 +103,12 @@ def keyboard_reader(state: ChatState, typed: TypeAhead, *, private: bool) -> Rea
     def sessions() -> list[str]:
         try:
             return [entry.name for entry in state.store.entries()]
-        except LocaldiffError:  # `/sessions` says it; a key only has nothing to offer
+        except LocaldiffError:  # `/sessions` reports it; completion just has nothing to offer
             return []
 
     screen = create_output(stdout=state.output.stderr.file)
     if isinstance(screen, Vt100_Output):
-        # Nothing here needs to know where the cursor is, and a terminal that does not say it, or late, gets a warning.
+        # Nothing here needs the cursor's position, and a terminal that reports it late or never would cause a warning.
         screen.enable_cpr = False
     history = None if private else paths.state_dir() / "history"
     return KeyboardReader(

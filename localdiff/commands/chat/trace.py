@@ -48,7 +48,7 @@ class ReplyTraces:
 
     Args:
         output: where progress of hashing the weights is shown.
-        file: of `--record`; for it they are hashed before the first line is read, not in the middle of a reply.
+        file: of `--record`; with it the weights are hashed before the first line is read, not in the middle of a reply.
     """
 
     def __init__(self, model: RecordableChatModel, output: Output, file: TraceFile | None) -> None:
@@ -89,7 +89,7 @@ class ReplyTraces:
 
     @cached_property
     def _digests(self) -> Digests:
-        """The hashes of the model's files, which take a minute for large weights without known hashes."""
+        """The hashes of the model's files; for large weights without known hashes they take a minute."""
         with status_line(self._output) as status:
             return digests_of(self._model.engine.identity, hashing_shown_by(status))
 
@@ -110,7 +110,7 @@ class ReplyTraces:
 def _recorded_prompt_ids(
     model: RecordableChatModel, messages: Sequence[Mapping[str, Any]], options: GenerateOptions
 ) -> tuple[int, ...] | None:
-    """The ids of the prompt, where replies in it are tokenized differently from how the tokenizer would do it."""
+    """The ids of the prompt, if replies in it are tokenized otherwise than the tokenizer would; else None."""
     ids = model.prompt_ids(messages, options)
     text = [{"role": message["role"], "content": message["content"]} for message in messages]
     return None if ids == model.prompt_ids(text, options) else tuple(ids)

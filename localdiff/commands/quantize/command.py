@@ -73,7 +73,7 @@ def _refuse_mount_point(target: Path) -> None:
 
 
 def _refuse_long_name(target: Path) -> None:
-    """Refuse a name with which those that the directory has before and after it would be too long."""
+    """Refuse a name that would be too long with the suffixes that the directory temporarily has."""
     try:
         os.lstat(discarded_directory(target))
     except OSError as error:
@@ -85,7 +85,7 @@ def _refuse_long_name(target: Path) -> None:
 
 
 def _refuse_name_of_unfinished(target: Path) -> None:
-    """Refuse a name that would belong to another output: a job of that one would take it over, or delete it."""
+    """Refuse a name that would belong to another output: a job for that one would take it over, or delete it."""
     if (other := output_directory(target)) != target:
         raise UsageError(
             f"`{target.name}` is the name of `{other.name}` while it is unfinished or being deleted",
@@ -94,7 +94,7 @@ def _refuse_name_of_unfinished(target: Path) -> None:
 
 
 def _existing(request: QuantizeRequest) -> Path:
-    """The directory that `--verify-only` checks: the named one, or what the same command would have written."""
+    """The directory that `--verify-only` checks: the named one, or the one that the same command would have written."""
     if request.output is None:
         path = paths.expanded(request.model)
         if (path / MANIFEST_FILE).is_file():

@@ -26,8 +26,8 @@ class Display:
     """Observer of a job, and of the downloads that feed it.
 
     Args:
-        to_fetch: files that will be fetched, and how many bytes of each.
-        to_check: files that a check of the output reads, and their sizes; without those that are too small to matter.
+        to_fetch: files that will be fetched, and the bytes of each.
+        to_check: files that a check of the output reads, and their sizes; files too small to matter are left out.
     """
 
     def __init__(self, progress: ProgressDisplay, to_fetch: Mapping[str, int], to_check: Mapping[str, int]) -> None:
@@ -76,7 +76,7 @@ class Display:
             case TensorDone():
                 self._worst = max(self._worst, event.error)
             case ShardWritten():
-                # Bytes that no tensor needed were read nevertheless.
+                # Bytes that no tensor needed were read too.
                 self._done += self._size
                 self._shard = 0
                 self._progress.show(QUANTIZE, self._done)

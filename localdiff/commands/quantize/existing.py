@@ -1,6 +1,6 @@
-"""An output that is there already: kept, refreshed where small files of its source have changed, or refused.
+"""An output that already exists: kept, refreshed where small files of its source have changed, or refused.
 
-Knows the messages about it; `localdiff.quantizing.finished` says in which way it is not what is asked for.
+Knows the messages about it; `localdiff.quantizing.finished` says how it differs from the request.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def damage_of(request: QuantizeRequest, output: Output) -> dict[str, str]:
 
     Raises:
         DamagedError: not even its manifest can be read.
-        OutputError: it was made from something else, or in another way, so that it is neither kept nor repaired.
+        OutputError: it was made from something else or in another way, so that it is neither kept nor repaired.
     """
     target = request.target
     try:
@@ -68,18 +68,18 @@ def bring_up_to_date(request: QuantizeRequest, output: Output) -> tuple[str, ...
         The names of the copied files.
 
     Raises:
-        OutputError: it was made from something else, or in another way; or a file that is not the model's has the name
-            of one of these.
-        WeightsError: it cannot be run, and was made when nobody looked whether it could be.
+        OutputError: it was made from something else, or in another way; or a file that is not the model's has the
+            name of a file to copy.
+        WeightsError: it cannot be run, and was made when nothing checked that it can.
     """
     target = request.target
     manifest = read_manifest(target)
-    _require_same(manifest, request, output)  # again: another process may have replaced it while it was read
+    _require_same(manifest, request, output)  # again: another process may have replaced it while its files were read
     changed = stale(manifest, copied_files(request))
     if changed:
         contents = _renewed(manifest, request)
         with locked(target):
-            is_verified = verified_at(target) is not None  # else a file was written to since all were read
+            is_verified = verified_at(target) is not None  # otherwise a file was changed since all were read
             refresh(target, {name: contents[name] for name in stale(manifest, contents)})
             if is_verified:
                 verification.record(target, output)
@@ -90,7 +90,7 @@ def bring_up_to_date(request: QuantizeRequest, output: Output) -> tuple[str, ...
 
 
 def _renewed(manifest: Manifest, request: QuantizeRequest) -> dict[str, bytes]:
-    """Every small file that follows from the source as it is now, the notice that lists them among them."""
+    """Every small file as the source has it now, including the notice that lists them."""
     origin = find_origin(request.model, manifest.recipe)
     require_runnable(origin)
     plan = make_plan(manifest.recipe, origin.files)

@@ -2,8 +2,8 @@
 
     1 what is there ─► 2 headers ─► 3 plan ─► 4 disks ─► 5 question ─► 6 fetch, quantize, verify ─► 7 summary
 
-From 2 on no other process can work on the same output; that it is finished and sound is said to many at once.
-Knows their order and the user's answers; `localdiff.quantizing` and `quant.jobs` carry them out.
+From step 2 on no other process can work on the same output; any number at once may find it finished and sound. Knows
+the order of the steps and the user's answers; `localdiff.quantizing` and `quant.jobs` carry them out.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ class Quantization:
 
     @contextmanager
     def _alone(self, found: State) -> Iterator[None]:
-        """Keeps other processes from the output, in which nobody has changed anything since it was `found`.
+        """Keeps other processes from the output, and checks that nobody has changed it since it was `found`.
 
         Raises:
-            UsageError: another one is working on it, or has done so.
+            UsageError: another process is working on it, or has changed it.
         """
         with locked(self._target) as is_held:
             if not is_held:
@@ -102,7 +102,7 @@ class Quantization:
             yield
 
     def _make(self, damaged: Mapping[str, str]) -> int:
-        """Everything that follows where there is something to do."""
+        """All the steps after the first, if there is something to do."""
         encoder = encoder_named(self._request.device)
         # 2. headers
         try:
@@ -111,7 +111,7 @@ class Quantization:
             return self._without_the_hub(encoder, error)
         # 3. plan
         with status_line(self._output) as status:
-            require_runnable(origin)  # which knows weights that another program quantized; a recipe knows tensors only
+            require_runnable(origin)  # recognizes weights that another program quantized; a recipe only knows tensors
             planned = PlannedJob(
                 origin=origin,
                 plan=make_plan(self._recipe, origin.files),
@@ -170,7 +170,7 @@ class Quantization:
         return 0
 
     def _find_origin(self, made_from: str | None) -> Origin:
-        """The weights that are asked for; those of the revision `made_from` where an output of it is to be repaired."""
+        """The requested weights; those of revision `made_from` if an output made from it is to be repaired."""
         request = self._request
         with status_line(self._output) as status:
             status.show(f"looking at {printable(request.model)}")
@@ -184,10 +184,10 @@ class Quantization:
         return origin
 
     def _without_the_hub(self, encoder: Encoder, error: UnreachableError) -> int:
-        """Plan from the built-in description, where there is one, and stop there."""
+        """Plan from the built-in description, if there is one, and stop."""
         if self._request.model != MODEL:
             raise error
-        is_dry = self._request.dry_run  # else the error is raised
+        is_dry = self._request.dry_run  # otherwise the error is raised
         self._show(offline_summary(self._request, describe_plan(self._recipe), encoder, error if is_dry else None))
         if not is_dry:
             raise error
@@ -201,7 +201,7 @@ class Quantization:
         stream.write("".join(f"{printable(line)}\n" for line in summary.lines(stream.room)))
 
     def _warn_of(self, lacked: tuple[str, ...], copies: tuple[str, ...]) -> None:
-        """Warn of files that the result will lack, and of tensors that are left out as copies, unseen."""
+        """Warn of files that the result will lack, and of tensors that are left out as copies without a comparison."""
         if lacked:
             names = " and no ".join(f"`{name}`" for name in lacked)
             them = "them" if lacked[1:] else "one"
@@ -220,7 +220,7 @@ class Quantization:
         """What the user agrees to, or None.
 
         Raises:
-            ResourceError: it does not fit the disks.
+            ResourceError: it does not fit on the disks.
             UsageError: nobody can agree.
         """
         lack = _lack_of_space(planned)
@@ -258,7 +258,7 @@ class Quantization:
             job = replace(
                 planned.job,
                 open_source=fetcher.open,
-                hash_sources=origin.hash_sources,  # what shows it gives way to the progress of the job
+                hash_sources=origin.hash_sources,  # without the status line, which gives way to the job's progress
                 files={**planned.job.files, **texts},
             )
             if not are_here(origin):
@@ -306,13 +306,13 @@ class Quantization:
         self._note("\n".join(lines))
 
     def _run_it(self) -> str:
-        """How to run the result, and what it lacks before that: a fine-tune may have been saved without a tokenizer."""
+        """How to run the result, and what must be added first: a fine-tune may have been saved without a tokenizer."""
         names = " and a ".join(f"`{name}`" for name in lacking(self._target))
         return f"{f'Copy a {names} into it first. ' if names else ''}Run it: {run_command(self._target)}"
 
 
 def encoder_named(name: str) -> Encoder:
-    """The encoder for a value of `--device`: with `auto` the first GPU that has room, or else the CPU.
+    """The encoder for a value of `--device`: with `auto`, the first GPU if it has room, otherwise the CPU.
 
     Raises:
         UsageError: no such kind of device.
@@ -322,7 +322,7 @@ def encoder_named(name: str) -> Encoder:
 
 
 def _gpu_problem(error: RuntimeError) -> ResourceError | None:
-    """What is said where the GPU that encodes fails, or its memory is taken by others; None for any other error."""
+    """The error to report if the encoding GPU fails or runs out of memory; None for any other error."""
     keep_what_failed(error)
     said = "is out of memory" if type(error).__name__ == "OutOfMemoryError" else None  # torch's; the host has no class
     if said is None and (words := gpu_failure(error)) is not None:
@@ -343,7 +343,7 @@ def run_command(directory: Path) -> str:
 
 
 def _streamed(planned: PlannedJob) -> PlannedJob | None:
-    """The same job with each file of the download deleted once read; None where that changes nothing."""
+    """The same job, deleting each downloaded file once it is read; None if that changes nothing."""
     return None if planned.origin.repository is None or planned.streams else replace(planned, streams=True)
 
 
@@ -352,7 +352,7 @@ def _needed(planned: PlannedJob) -> str:
 
 
 def _lack_of_space(planned: PlannedJob) -> ResourceError | None:
-    """The error that a job does not fit the disks; None where it does."""
+    """The error that a job does not fit on the disks; None if it does."""
     short = shortage(planned.mounts)
     if short is None:
         return None

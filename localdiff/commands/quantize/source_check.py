@@ -1,6 +1,6 @@
-"""Whether what is to be quantized can be run: asked before hours go into it.
+"""Whether what is to be quantized can be run: checked before hours are spent on it.
 
-Knows where the files of an origin are and when they are here; what is refused is decided where models are loaded.
+Knows where the files of an origin are and when they are here; the loading of models decides what is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from localdiff.quantizing.origin import Origin
 from quant.planning.plan import Plan, tensor_class
 
 _COMPARED = 32
-"""Copies of a repository that are compared: each takes a few requests, which the Hub counts."""
+"""How many copies in a repository are compared: each takes a few requests, which the Hub limits."""
 
 
 def require_runnable(origin: Origin) -> None:
@@ -54,11 +54,11 @@ def are_here(origin: Origin) -> bool:
 
 
 def require_texts(origin: Origin, contents: Mapping[str, bytes]) -> None:
-    """Refuse files of a repository with which its weights cannot be run.
+    """Refuse a repository's files if its weights cannot be run with them.
 
     Raises:
-        WeightsError: they cannot.
-        ResourceError: there is no room for a copy of them, from which they are read.
+        WeightsError: the weights cannot be run.
+        ResourceError: there is no room for a copy of the files, from which they are read.
     """
     with TemporaryDirectory(prefix="localdiff-") as folder:
         try:
@@ -80,7 +80,7 @@ def require_texts(origin: Origin, contents: Mapping[str, bytes]) -> None:
 
 
 def uncompared_copies(origin: Origin, plan: Plan) -> tuple[str, ...]:
-    """Refuse a repository in which a copy of a tied tensor differs from it, as far as the ends of a few tell.
+    """Refuse a repository in which a copy of a tied tensor differs from it, as far as the ends of a few copies tell.
 
     Those of a directory were compared by `require_runnable`.
 
@@ -88,7 +88,7 @@ def uncompared_copies(origin: Origin, plan: Plan) -> tuple[str, ...]:
         The tensors that the plan leaves out as copies, and that nobody has compared.
 
     Raises:
-        WeightsError: one differs, or cannot be fetched.
+        WeightsError: a copy differs, or cannot be fetched.
     """
     left_out = [name for name in plan.dropped if tensor_class(name) != "vision"]
     if origin.repository is None or not left_out:
@@ -110,6 +110,6 @@ def lacked_by(origin: Origin) -> tuple[str, ...]:
 
 
 def _described(origin: Origin, name: str) -> StoredWeights | None:
-    """The weights of an origin by their headers; without what a recipe drops, which need not be here."""
+    """The weights of an origin, as their headers describe them."""
     tensors = [tensor for file in origin.files if file.nbytes for tensor in file.tensors]
     return described_weights(name, origin.config, tensors, None)

@@ -27,7 +27,7 @@ _MAY_BE_SOUND = "it may be sound: let its owner give you the permission to read 
 
 
 class BarredError(DamagedError):
-    """A file is not this user's to read, so that nothing is known of it."""
+    """This user may not read a file, so that nothing is known about it."""
 
     exit_code = WeightsError.exit_code
 
@@ -60,13 +60,13 @@ def verify_alone(directory: Path, output: Output) -> int:
 
 
 def find_damage(directory: Path, output: Output) -> dict[str, str]:
-    """Read every byte of a directory, and say what is wrong with which file; `localdiff models` shows it from then on.
+    """Read every byte of a directory, and say which files are damaged and how; `localdiff models` then shows it.
 
-    Not where it was changed while it was read: what was found may be of what it was before.
+    Nothing is recorded if it changed while it was read: the findings may be about its earlier state.
 
     Raises:
         DamagedError: its manifest cannot be read.
-        BarredError: a file cannot.
+        BarredError: this user may not read a file.
     """
     since = verification_record.state_of(directory)
     try:
@@ -119,11 +119,11 @@ def worst_lines(manifest: Manifest) -> list[str]:
 
 
 def record(directory: Path, output: Output, since: State | None = None, *, damage: str | None = None) -> None:
-    """Record for `localdiff models` that a directory is sound, or what is damaged of it.
+    """Record for `localdiff models` that a directory is sound, or its damage.
 
     Args:
-        output: takes a note where that is not done, which is no failure.
-        since: its state before its bytes were read; None where whoever holds its lock has just written it.
+        output: gets a note if it was not recorded, which is not a failure.
+        since: its state before its bytes were read; None if the holder of its lock has just written it.
     """
     try:
         if damage is None:
