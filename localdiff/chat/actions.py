@@ -1,7 +1,7 @@
 """The actions of slash commands.
 
 Knows the state that commands act on and what they print; knows nothing about keys. A command that sends something to
-the model returns what is to be sent, so that only the loop ever waits for a reply.
+the model returns what to send, so that only the loop ever waits for a reply.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def edit(state: ChatState, argument: str) -> PendingMessage | None:
 
 
 def undo(state: ChatState, argument: str) -> None:
-    """Undo turns, the one without an answer first, unless it waits for room."""
+    """Undo turns, starting with a message without an answer, unless that message waits for room."""
     count = _whole("undo", argument, minimum=1) if argument else 1
     has_unanswered = state.unanswered is not None and not state.unanswered.replaces and not state.refused
     there = len(state.session.turns) + has_unanswered
@@ -85,14 +85,14 @@ def undo(state: ChatState, argument: str) -> None:
             f"there {are} {counted(there, 'turn')} to take back, not {argument:.60}", f"`/undo {there}` takes back all"
         )
     if not has_unanswered or count > 1 or state.runner.latest is not None:
-        state.last_run = None  # a recording is of an answer that stands
+        state.last_run = None  # only an answer that still stands has a recording
     if has_unanswered:
         state.forget_unanswered()
         state.say("Took back the message that has no answer.")
         count -= 1
         if not count:
             return
-    if not state.refused:  # else room has been made for it
+    if not state.refused:  # otherwise the undone turns made room for it
         state.unanswered = None
     del state.session.turns[len(state.session.turns) - count :]
     state.save()
@@ -174,8 +174,8 @@ def file(state: ChatState, argument: str) -> None:
 def copy(state: ChatState, argument: str) -> None:
     """Copy the last answer, or its last code block, to the clipboard and to a file.
 
-    A chat that is not saved leaves no file where the terminal is asked for its clipboard. The clipboard comes first:
-    a file that cannot be written costs nothing else.
+    In a chat that is not saved, no file is written if the terminal's clipboard is used. The clipboard comes first, so
+    that a file that cannot be written costs nothing else.
     """
     if argument.lower() not in ("", "code"):
         raise UsageError(
@@ -322,7 +322,7 @@ ACTIONS: Mapping[str, Action] = {
 
 
 def _last(state: ChatState) -> PendingMessage:
-    """The last message: one without an answer, or that of the last turn, which the new answer replaces."""
+    """The last message: the unanswered one, or the last turn's, whose answer the new one replaces."""
     if state.unanswered is not None:
         return state.unanswered
     if not state.session.turns:
@@ -345,13 +345,13 @@ def _whole(command: str, text: str, *, minimum: int, maximum: int | None = None)
 
 
 def _from_next_turn(state: ChatState) -> str:
-    """When a change of the beginning of the context applies, and what it costs where there is a context already."""
+    """When a change to the beginning of the context applies, and what it costs if there is a context already."""
     reading = ", for which the whole context is read again" if state.session.turns else ""
     return f"this applies from the next turn{reading}"
 
 
 def _require_room(state: ChatState, others: list[Attachment], attachments: list[Attachment], sizes: list[int]) -> None:
-    """Refuse files that cannot fit whatever the message is, stating the numbers."""
+    """Refuse files that cannot fit, whatever the message is, and state the numbers."""
     other_tokens = sum(state.model.count(attachment.quoted()) for attachment in others)
     before = sum(state.model.count(message["content"]) for message in state.session.messages())
     total, room = sum(sizes), state.context - other_tokens - before

@@ -23,10 +23,8 @@ def osc52(text: str) -> str | None:
 
 
 def last_code(text: str) -> str | None:
-    """The content of the last block of code in a text, closed or not, as Markdown has it: without what a list or a
-    quotation puts before each line.
-    """
-    from localdiff.view.dialect import parser  # which no other command needs
+    """The content of the last Markdown code block of a text, closed or not, without a list's or a quote's prefix."""
+    from localdiff.view.dialect import parser  # here, since no other command needs it
 
     tokens = parser().disable("inline").parse(text.rstrip("\n") + "\n")
     return next((token.content for token in reversed(tokens) if token.type in ("fence", "code_block")), None)

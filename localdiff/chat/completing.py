@@ -24,7 +24,7 @@ _UNSAFE = re.compile(r"""([\s"'\\])""")
 
 
 def candidates(line: str, sessions: Callable[[], Sequence[str]]) -> tuple[int, list[str]]:
-    """Completions of the end of a line.
+    """Completions for the end of a line.
 
     Args:
         line: the line up to the cursor.
@@ -70,13 +70,13 @@ def _paths(argument: str) -> tuple[int, list[str]]:
                     is_folder = os.path.isdir(entry)  # which, unlike the entry's own method, never raises
                     path = os.path.join(folder, entry.name) + ("/" if is_folder else "")
                     matches.append(_as_typed(path, word[:1] if word[:1] in _QUOTES else "", ends=not is_folder))
-    except (OSError, ValueError):  # no such folder, an unreadable one, or no name of one: nothing to offer
+    except (OSError, ValueError):  # no such folder, an unreadable one, or an invalid name: nothing to offer
         return 0, []
     return len(word), sorted(matches)
 
 
 def _last_word(argument: str) -> tuple[str, str]:
-    """The last word, which may not be complete: as it is typed, and as it is meant."""
+    """The last word, which may be incomplete: as typed, and without quotes and escapes."""
     start, quote, value = 0, "", ""
     characters = iter(enumerate(argument))
     for at, character in characters:
@@ -95,7 +95,7 @@ def _last_word(argument: str) -> tuple[str, str]:
 
 
 def _as_typed(path: str, quote: str, *, ends: bool) -> str:
-    """A path as it has to be typed, within the quote that was begun, if any; `ends` closes it."""
+    """A path as it has to be typed, within the opened quote, if any; `ends` closes the quote."""
     if not _ESCAPES:
         quote = quote or ('"' if " " in path else "")
     elif quote == '"':
@@ -112,7 +112,7 @@ class ChatCompleter(Completer):
         self._sessions = sessions
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
-        """Everything that could stand at the cursor."""
+        """Every completion at the cursor."""
         length, words = candidates(document.text_before_cursor, self._sessions)
         for word in words:
             yield Completion(word, start_position=-length)

@@ -54,7 +54,7 @@ def _edit(path: Path, command: list[str], variable: str) -> None:
 
 
 def _text(data: bytes) -> str:
-    """What the editor saved; if that is not UTF-8, it is kept in a file, for it may have taken long to write."""
+    """What the editor saved; if it is not UTF-8, it is kept in a file, since it may have taken long to write."""
     try:
         text = decoded(data, "what the editor saved", "")
     except UsageError as error:
@@ -67,19 +67,19 @@ def _text(data: bytes) -> str:
 
 
 def _keys() -> int | None:
-    """What the editor reads from: lines that are not typed are the messages that come next, and not for it."""
+    """What the editor reads from: lines of a stdin that is not a terminal are the next messages, not for the editor."""
     return None if sys.stdin is not None and sys.stdin.isatty() else subprocess.DEVNULL
 
 
 def _screen() -> int | None:
-    """What the editor draws on: where stdout is no terminal, it takes answers and nothing else."""
+    """What the editor draws on: if stdout is not a terminal, it gets answers and nothing else."""
     if sys.stdout is not None and sys.stdout.isatty():
         return None
     return subprocess.DEVNULL if sys.stderr is None else 2
 
 
 def _command() -> tuple[list[str], str]:
-    """The editor's command, and the variable that names another one."""
+    """The editor's command, and the variable that can name another."""
     for variable in ("VISUAL", "EDITOR"):
         command = os.environ.get(variable)
         if not command:
@@ -90,7 +90,7 @@ def _command() -> tuple[list[str], str]:
             words = []
         if not words:
             raise UsageError(f"`{variable}={command:.60}` is not a command", f"set `{variable}` to the one to use")
-        if sys.platform == "win32":  # which starts programs by their whole name: `code` is code.cmd
+        if sys.platform == "win32":  # it starts programs by their full name: `code` is code.cmd
             words[0] = which(words[0], path=os.environ.get("PATH")) or words[0]
         return words, variable
     for name in _FALLBACKS:

@@ -1,4 +1,4 @@
-"""Reading of text files that are attached to a message.
+"""Reads text files that are attached to a message.
 
 Knows what is text and what is not; knows nothing about how many tokens fit.
 """
@@ -35,10 +35,10 @@ def split_words(text: str) -> list[str]:
 
 
 def split_paths(argument: str) -> list[Path]:
-    """The paths in the argument of a command, in the words of `split_words`.
+    """The paths in the argument of a command, split by `split_words`.
 
     Raises:
-        UsageError: a quote is left open, or nothing is between two.
+        UsageError: a quote is left open, or two quotes enclose nothing.
     """
     try:
         words = split_words(argument)
@@ -75,6 +75,6 @@ def read_attachment(path: Path) -> Attachment:
     text = decoded(data, f"`{path}`", "`/file` takes UTF-8 text")
     if not text.strip():
         raise UsageError(f"`{path}` is empty", "`/file` takes text files")
-    # The bytes of a name need not be text, but what the model reads has to be.
+    # The bytes of a name need not be text, but what the model reads must be.
     name = os.fsencode(path.name).decode(errors="backslashreplace")
     return Attachment(name=name, text=text.replace("\r\n", "\n"))

@@ -24,11 +24,11 @@ LINE_KEYS = (
     ("Ctrl-D", "leaves, on an empty line"),
     KEYS[-1],
 )
-"""Where the terminal itself edits lines."""
+"""Used where the terminal itself edits lines."""
 GROUPS = ("Chat", "Answers", "Message", "Sessions")
 _LABEL, _USAGE = 10, 21
 _MIN_MEANING = 24
-"""Columns that a meaning has at least, before it goes to a line of its own."""
+"""Minimum columns for a meaning beside its name; with fewer it gets lines of its own."""
 
 
 def help_page(stream: Stream, *, multiline: bool) -> str:
@@ -44,7 +44,7 @@ def help_page(stream: Stream, *, multiline: bool) -> str:
 
 
 def _entry(stream: Stream, label: str, name: str, meaning: str) -> list[str]:
-    """A label, a name and its meaning, which is wrapped behind them; in a narrow window it is below the name."""
+    """A label, a name and its meaning, wrapped after them, or below the name in a narrow window."""
     indent = _LABEL + len(name)
     label = stream.styled(f"{label:<{_LABEL}}", BOLD)
     if stream.room is None:

@@ -1,8 +1,8 @@
 """Code in the colours of its language.
 
-Knows lexers and styles; knows nothing about Markdown or escape codes. Of the terminal's own colours those are used that
-most themes make readable on dark and on light ground: neither its greys nor blue, yellow, or what is bright. What need
-not stand out is text as any other. A language is never guessed.
+Knows lexers and styles; knows nothing about Markdown or escape codes. Uses those of the terminal's own colours that
+most themes make readable on dark and light backgrounds: no grey, blue, yellow or bright colour. What need not stand
+out is plain text. A language is never guessed.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from rich.segment import Segment
 from rich.style import Style
 
 MAX_CHARACTERS = 100_000
-"""Of a block that is given colours; a longer one would be waited for."""
+"""Maximum characters of a coloured block; a longer block would take noticeably long."""
 MAX_LINE = 500
-"""Characters of its longest line: some lexers take the square of it."""
+"""Maximum characters of a line: some lexers take time quadratic in it."""
 MAX_BLANKS = 500
-"""Characters between two words, newlines among them: some take the square of these within one match."""
+"""Maximum blanks between two words, newlines included: some lexers take time quadratic in them within one match."""
 MAX_SECONDS = 1.0
-"""After which it is left plain, whatever a lexer takes the square of: a comment that has no end, for one."""
+"""Time limit, after which a block stays plain, whatever makes its lexer quadratic, such as an unclosed comment."""
 
 _TEXTS = ("Text only", "Text output")
-"""What Pygments calls what has no parts: no language."""
+"""Pygments' lexers of plain text, which is no language."""
 _NAME = re.compile(r"[\w+#-]+")
 _PLAIN = Style()
 _DIM, _BOLD = Style(dim=True), Style(bold=True)
@@ -65,10 +65,10 @@ def highlighted(code: str, label: str) -> list[list[Segment]] | None:
 
     Args:
         code: safe text.
-        label: what is behind the opening fence; it begins with the name of a language.
+        label: the text after the opening fence; it begins with the name of a language.
 
     Returns:
-        None where no language of that name is known, or the code is too long, or would be waited for.
+        None where no language of that name is known, or the code is too long, or takes too long.
     """
     gaps = re.findall(r"\s+", code)
     if (
@@ -92,9 +92,9 @@ def highlighted(code: str, label: str) -> list[list[Segment]] | None:
 
 
 def _styled(lexer: Any, code: str, end: float) -> Iterator[tuple[str, Style]]:
-    """Parts of the code, one after the other, as far as they come in time; neighbours of one style are one."""
+    """Parts of the code in order, as far as they come in time; neighbours of the same style are merged."""
     text, style = "", _PLAIN
-    # A line that is not ended is not recognized by some lexers.
+    # Some lexers do not recognize a line without a line end.
     for _, kind, part in lexer.get_tokens_unprocessed(f"{code}\n"):
         if time.monotonic() > end:
             return
@@ -115,8 +115,8 @@ def _style(kind: Any) -> Style:
 
 @lru_cache(maxsize=64)
 def _lexer(name: str) -> Any:
-    """What knows a language by one of its names; None where nothing does."""
-    # Not by `get_lexer_by_name`: it would look for an unknown name in everything that is installed.
+    """The lexer of a language, by one of its names; None if there is none."""
+    # Not `get_lexer_by_name`, which would search all installed packages for an unknown name.
     for lexer, names, _, _ in get_all_lexers(plugins=False):
         if name in names and lexer not in _TEXTS:
             return find_lexer_class(lexer)()

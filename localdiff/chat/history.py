@@ -34,7 +34,7 @@ class PrivateHistory(FileHistory):
 def open_history(path: Path | None, complain: Callable[[str], None]) -> History:
     """The history in a file, created if missing; in memory without a path, or where the file cannot be used.
 
-    A device, such as `/dev/null` behind a link, or a pipe keeps nothing, and stays as it is.
+    A device, such as a link to `/dev/null`, or a pipe keeps nothing, and is left as it is.
     """
     if path is None:
         return InMemoryHistory()

@@ -1,6 +1,6 @@
 """Interfaces that a chat needs: a model that answers, whatever draws and records it, a keyboard.
 
-Knows interfaces only, so that a chat can be held with a script in place of a model.
+Knows interfaces only, so that a script can take the place of a model.
 """
 
 from __future__ import annotations
@@ -30,12 +30,11 @@ class LastRun:
 
 
 SaveTrace: TypeAlias = Callable[[LastRun, str], str]
-"""Writes the trace of a run to a file of this name, or to one that it chooses where the name is empty; returns a line
-about what it has done.
+"""Writes the trace of a run to a file of this name, or of its own choice if the name is empty; returns a line to show.
 """
 
 RecordReply: TypeAlias = Callable[[Sequence[Mapping[str, Any]], GenerateOptions], Observer]
-"""Makes the observer that records the run which is about to answer these messages with these options."""
+"""Makes the observer that records the coming run, which answers these messages with these options."""
 
 
 class ChatModel(Protocol):
@@ -68,5 +67,5 @@ class Reader(Protocol):
 
         Raises:
             EOFError: there is no more input.
-            LeaveAtOnce: Ctrl-C where there is no line that it could clear.
+            LeaveAtOnce: Ctrl-C where there is no line to clear.
         """

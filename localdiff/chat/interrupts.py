@@ -1,7 +1,7 @@
 """Ctrl-C in a chat: one handler from the first line to the last.
 
-Knows the signal and who listens to it; knows nothing about what is stopped. A press while nobody listens is remembered
-for whoever listens next, so that it cuts nothing short: no turn that is being saved, no prompt that is being set up.
+Knows the signal and who listens to it; knows nothing about what is stopped. A press while nobody listens is
+remembered for the next listener, so that it cuts nothing short: neither a turn being saved nor a prompt being set up.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Listener: TypeAlias = Callable[[], None]
 
 
 class LeaveAtOnce(KeyboardInterrupt):
-    """The user does not wait: Ctrl-C again before a reply has stopped, or where lines do not come from a keyboard."""
+    """The user wants to leave now: a second Ctrl-C before a reply has stopped, or Ctrl-C where lines are not typed."""
 
 
 class Interrupts:
     """The presses of Ctrl-C during one chat.
 
     Args:
-        clock: seconds, for telling a second press from a new first one.
+        clock: seconds, to distinguish a second press from a new first one.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -35,52 +35,52 @@ class Interrupts:
         self._is_waiting = False
 
     def handled(self, *, typed: bool = True) -> AbstractContextManager[None]:
-        """Inside it Ctrl-C is a press, and raises nothing by itself; off the main thread it does nothing.
+        """In this context Ctrl-C is a press, and raises nothing by itself; off the main thread this does nothing.
 
-        Where lines are not typed and Ctrl-C is ignored, as behind `&` in a script of the shell, it stays so.
+        Where lines are not typed and Ctrl-C is ignored, as after `&` in a shell script, it stays ignored.
         """
         if not typed and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
             return nullcontext()
         return handled_by(lambda _signal, _frame: self.press())
 
     def press(self) -> None:
-        """Tell who listens, or remember it."""
+        """Tell the listener, or remember the press if there is none."""
         if self._listener is None:
             self._is_waiting = True
         else:
             self._listener()
 
     def listen(self, listener: Listener | None) -> None:
-        """Tell this one from now on, also of a press that was remembered; None listens to nothing."""
+        """Set the listener, which is also told of a remembered press; None removes the listener."""
         self._listener = listener
         if listener is not None and self._is_waiting:
             self._is_waiting = False
             listener()
 
     def stopping(self, cancel: threading.Event) -> AbstractContextManager[None]:
-        """Inside it a press sets `cancel`; a second one within two seconds raises `LeaveAtOnce`."""
+        """In this context a press sets `cancel`; a second press within two seconds raises `LeaveAtOnce`."""
         press = canceller(cancel, self._clock)
 
         def stop() -> None:
             try:
                 press()
             except KeyboardInterrupt:
-                self._listener = None  # whatever is kept on the way out is kept whole
+                self._listener = None  # so that nothing being saved on the way out is cut short
                 raise LeaveAtOnce from None
 
         return self._heard_by(stop)
 
     def aborting(self) -> AbstractContextManager[None]:
-        """Inside it a press raises `KeyboardInterrupt`."""
+        """In this context a press raises `KeyboardInterrupt`."""
         return self._heard_by(_abort)
 
     def leaving(self) -> AbstractContextManager[None]:
-        """Inside it a press raises `LeaveAtOnce`."""
+        """In this context a press raises `LeaveAtOnce`."""
         return self._heard_by(_leave)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Inside it a press is remembered, until the end."""
+        """In this context a press is remembered until the context ends."""
         before, self._listener = self._listener, None
         try:
             yield

@@ -46,15 +46,15 @@ class KeyboardReader:
     """Reads from a terminal.
 
     Args:
-        history: what was typed before; what is typed now is added to it.
+        history: earlier input; what is typed now is added to it.
         completer: what Tab offers.
         multiline: whether Enter begins a new line of a message, asked at every Enter.
-        interrupts: the presses of Ctrl-C that come as signals; those that no line can take are left there.
-        edit: opens the line in an editor and returns what to go on with; it shows its own errors.
-        ahead: takes what was typed while no line was read, as a terminal sends it.
-        suspend: stops the process until it is continued; None where none can be. Not prompt-toolkit's own way, which
-            does so inside of its event loop: a process that is told to end while it is stopped never would.
-        input, output: the terminal; by default that of the process.
+        interrupts: the presses of Ctrl-C that come as signals; presses that no line can take are left to it.
+        edit: opens the line in an editor and returns the new line; it shows its own errors.
+        ahead: takes what was typed while no line was being read, as a terminal sends it.
+        suspend: stops the process until it is continued; None if it cannot be stopped. Not prompt-toolkit's own way,
+            which stops inside its event loop: a process told to end while stopped never would.
+        input, output: the terminal; by default the process's.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class KeyboardReader:
         self._session: PromptSession[Any] = PromptSession(
             message=PROMPT,
             prompt_continuation=lambda _width, _line, wraps: " " * len(CONTINUATION) if wraps else CONTINUATION,
-            multiline=False,  # Enter is ours, and Ctrl-R searches where the line is, not in the last row of the screen
+            multiline=False,  # Enter is ours, and Ctrl-R searches at the line, not in the last row of the screen
             history=history,
             enable_history_search=True,
             completer=completer,
@@ -103,7 +103,7 @@ class KeyboardReader:
         """
         ahead = self._ahead()
         if text and ahead and (ahead[0].isprintable() or ahead.startswith(PASTE)):
-            ahead = f"\n{ahead}"  # not glued to a message that came back
+            ahead = f"\n{ahead}"  # not appended to a message that came back
         line = self._folded(text)
         while True:
             self._session.app.erase_when_done = False
@@ -122,13 +122,13 @@ class KeyboardReader:
                 line = self._folded(self._edit(self._pastes.unfold(self._session.default_buffer.text)))
                 ahead = self._ahead()
             else:
-                if self._session.app.erase_when_done:  # by `_accept`: the line did not fit the screen
+                if self._session.app.erase_when_done:  # set by `_accept`: the line did not fit on the screen
                     self._session.app.output.write(as_typed(self._session.default_buffer.text))
                     self._session.app.output.flush()
                 return None if typed is _INTERRUPTED else typed
 
     def _folded(self, text: str) -> Document:
-        """The line to begin with, the cursor at its end."""
+        """The initial line, with the cursor at its end."""
         self._pastes.clear()
         self._before = self._pastes.fold(text)
         return Document(self._before)
@@ -136,8 +136,8 @@ class KeyboardReader:
     def _listen(self) -> None:
         """From now on until the line is done, Ctrl-C is a key even if it comes as a signal.
 
-        Unlike prompt-toolkit's own handling of signals, it leaves no gap before and after, in which one would raise.
-        Nor are any handled by the loop, which would be told of them even while it is being closed.
+        Unlike prompt-toolkit's own signal handling, this leaves no gap before and after, in which a signal would
+        raise. Nor does the event loop handle signals, since it would be told of them even while it is being closed.
         """
         loop, context = asyncio.get_running_loop(), copy_context()
 
@@ -145,7 +145,7 @@ class KeyboardReader:
             def tell(*_signal: object) -> None:
                 if loop.is_running():
                     loop.call_soon_threadsafe(react, context=context)
-                else:  # it is about to be closed, or is already
+                else:  # it is about to be closed, or already is
                     late()
 
             return tell
@@ -164,14 +164,14 @@ class KeyboardReader:
             signal.signal(self._handled.pop(), signal.SIG_DFL)
 
     def _press_suspend(self) -> None:
-        """Does what Ctrl-Z does: a process that is stopped at once leaves a shell a terminal that shows no keys."""
+        """Does what Ctrl-Z does: a process that stops at once would leave the shell a terminal that echoes no keys."""
         if self._offering.question is None:
             keys = self._session.app.key_processor
             keys.feed(KeyPress(Keys.ControlZ))
             keys.process_keys()
 
     def _resume(self) -> None:
-        """Sets up the terminal and draws the line once more: the process was stopped by force, and had no warning."""
+        """Sets up the terminal and draws the line again: the process was stopped by force, without warning."""
         app = self._session.app
         if self._offering.question is None and app.is_running and not app.is_done:
             app.renderer.reset()  # the cursor is no longer where it was
@@ -187,7 +187,7 @@ class KeyboardReader:
             self._keep_press()
 
     def _keep_press(self) -> None:
-        """Keeps a press that came too late for this line: it is for what comes next."""
+        """Keeps a press that came too late for this line, for whatever comes next."""
         self._interrupts.listen(None)
         self._interrupts.press()
 
@@ -196,7 +196,7 @@ class KeyboardReader:
         event.app.exit(result=result)
 
     def _mark_pastes(self) -> None:
-        """Turns bracketed paste on again, which a prompt turns off: a paste while a command runs stays whole."""
+        """Turns bracketed paste back on, which a prompt turns off: a paste while a command runs then stays whole."""
         self._session.app.output.enable_bracketed_paste()
         self._session.app.output.flush()
 
@@ -211,7 +211,7 @@ class KeyboardReader:
         )
         def _text(event: KeyPressEvent) -> None:
             text = event.data * event.arg
-            # What came at once, as an unmarked paste does, is inserted at once: each key has a cost of its own.
+            # What arrives at once, such as an unmarked paste, is inserted at once: each separate key has a cost.
             queue = event.key_processor.input_queue
             while queue and queue[0].key == queue[0].data and queue[0].data.isprintable():
                 text += queue.popleft().data
@@ -245,7 +245,7 @@ class KeyboardReader:
 
         @keys.add("c-g", filter=typing)
         def _editor(event: KeyPressEvent) -> None:
-            event.app.erase_when_done = True  # it is drawn again with what the editor made of it
+            event.app.erase_when_done = True  # it is drawn again with the edited text
             self._leave(event, _EDITED)
 
         @keys.add("c-z", filter=typing | is_searching)
@@ -258,7 +258,7 @@ class KeyboardReader:
 
         @keys.add(Keys.Vt100MouseEvent)
         def _no_mouse(_event: KeyPressEvent) -> None:
-            """Nothing: a pasted colour code looks like a mouse event, and prompt-toolkit fails on it."""
+            """Does nothing: a pasted colour code looks like a mouse event, on which prompt-toolkit fails."""
 
         @keys.add("c-c", filter=typing)
         @keys.add("<sigint>")
@@ -286,7 +286,7 @@ class KeyboardReader:
             self._history.append_string(text)
         app, size = event.app, event.app.output.get_size()
         if app.layout.container.preferred_height(size.columns, _ANY_ROWS).preferred > size.rows:
-            # It is drawn as far as it fits the screen, on all of it, and what is sent is to be seen whole.
+            # The line fills the screen and is cut there, but what is sent must be seen whole.
             app.output.cursor_goto()
             app.output.write_raw(ERASE_REGION)
             app.renderer.reset()
@@ -295,7 +295,7 @@ class KeyboardReader:
 
 
 def _presses(text: str) -> list[KeyPress]:
-    """The keys that a terminal sends as this text."""
+    """The keys for which a terminal sends this text."""
     presses: list[KeyPress] = []
     Vt100Parser(presses.append).feed_and_flush(text)
     return presses

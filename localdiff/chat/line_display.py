@@ -1,8 +1,8 @@
-"""How a line looks while it is typed: every character has as many columns as an editor of lines counts for it.
+"""How a line looks while it is typed: every character takes as many columns as a line editor counts for it.
 
 Knows prompt-toolkit's way of showing a line as something else; knows nothing about keys. Terminals join emoji, flags
-and skin tones into pictures of their own width, each terminal others, and some reorder a line that says so; whoever
-then moves the cursor by columns ends up in the wrong place, and writes over the prompt.
+and skin tones into pictures of their own width, each terminal differently, and some reorder a line with marks of
+direction; moving the cursor by columns then ends in the wrong place and overwrites the prompt.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from prompt_toolkit.layout.processors import Processor, Transformation, Transfor
 
 from localdiff.view.widths import character_width, separate_characters
 
-# Where prompt-toolkit keeps widths that it has looked up; no part of its interface. By itself it gives vowel signs of
-# Indic scripts no column, but most terminals do.
+# prompt-toolkit's cache of widths, not part of its public interface. By itself it gives vowel signs of Indic scripts
+# no column, but most terminals give them one.
 _KNOWN_WIDTHS: dict[str, int] = getattr(utils, "_CHAR_SIZES_CACHE", {})
 
 
 class SeparateCharacters(Processor):
-    """Shows characters that a terminal might join as what they are joined from, and none that is invisible."""
+    """Shows the parts of characters that a terminal might join, and no invisible characters."""
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
-        """One line as it is shown, and where each of its characters went."""
+        """One line as it is shown, and where each of its characters is in it."""
         fragments = transformation_input.fragments
         text = "".join(fragment[1] for fragment in fragments)
         if text.isascii():

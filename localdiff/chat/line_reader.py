@@ -1,6 +1,6 @@
 """Line input from a pipe or a file, or from a terminal that edits lines itself.
 
-Knows lines, and messages in triple quotes that go on over several; knows no keys.
+Knows lines, and messages in triple quotes that span several; knows no keys.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from localdiff.chat.slash import CONTINUATION, PROMPT, QUOTES, is_open
 from localdiff.errors import UsageError
 from localdiff.utf8 import MAX_BYTES, decoded, too_long
 
-# Bytes of a line that are read at once, and those of its end that are kept with them: they may close a message.
+# Bytes of a line that are read at once, and bytes of its end that are kept as well, which may close a message.
 _MOST, _END = MAX_BYTES + 1, 100
 
 
@@ -24,7 +24,7 @@ class LineReader:
     Args:
         file: standard input; None reads nothing.
         interrupts: the presses of Ctrl-C.
-        show: writes to the terminal on which lines are typed, each behind a prompt; None where nobody types them.
+        show: writes to the terminal on which lines are typed, each after a prompt; None where nobody types.
     """
 
     def __init__(
@@ -38,13 +38,13 @@ class LineReader:
         """The next line, or all lines of a message in triple quotes; `text` is ignored.
 
         Returns:
-            The text; None after Ctrl-C where lines are typed, which the terminal has cleared.
+            The text; None after Ctrl-C where lines are typed; the terminal has cleared the line.
 
         Raises:
             EOFError: there is no more input.
-            LeaveAtOnce: Ctrl-C where nobody types: there is no line that it could clear.
-            UsageError: a line is not text, or more than any context holds, or the input ends within triple quotes. All
-                lines of its message have been read then: none of them is a command.
+            LeaveAtOnce: Ctrl-C where nobody types, so that there is no line to clear.
+            UsageError: a line is not text, or more than any context holds, or the input ends within triple quotes.
+                All lines of the message have been read by then, so that none is taken for a command.
         """
         if self._show is None:
             with self._interrupts.leaving():
@@ -66,7 +66,7 @@ class LineReader:
                 raise UsageError(
                     f"the input ends before the `{QUOTES}` that closes its last message", "none of it was sent"
                 ) from None
-            # All that is still open is closed by the end of a line.
+            # An open message is closed only by quotes at the end of a line.
             size, is_whole = size + len(line), line.decode(errors="replace").rstrip().endswith(QUOTES)
             if size <= MAX_BYTES:
                 lines.append(line)
@@ -75,7 +75,7 @@ class LineReader:
         return "\n".join(decoded(line, "a line", "a message is UTF-8 text") for line in lines)
 
     def _line(self, prompt: str) -> bytes:
-        """The next line without its end; of one that is too long for a message, the beginning and a bit of the end."""
+        """The next line without its line end; if it is too long for a message, its beginning and a bit of its end."""
         if self._show is not None:
             self._show(prompt)
         line = part = b"" if self._file is None else self._file.readline(_MOST)
@@ -86,5 +86,5 @@ class LineReader:
         while self._file is not None and part and not part.endswith(b"\n"):
             part = self._file.readline(_MOST)
             line = line[:_MOST] + (line[_MOST:] + part)[-_END:]
-        # Every file of several that are piped one after the other may begin with its mark.
+        # Each of several files that are piped one after the other may begin with a byte order mark.
         return line.removeprefix(codecs.BOM_UTF8).removesuffix(b"\n").removesuffix(b"\r")

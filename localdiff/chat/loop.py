@@ -16,7 +16,7 @@ from localdiff.errors import LocaldiffError, ResourceError, UsageError
 from localdiff.quoting import printable
 from localdiff.ui.interrupt import quit_as_terminated
 
-# A hint that was just given is not given again.
+# Seconds in which a hint is not repeated.
 _PATIENCE = 2.0
 
 
@@ -44,7 +44,7 @@ class Chat:
                 except LeaveAtOnce:
                     raise
                 except KeyboardInterrupt:
-                    continue  # came just after what it was to end
+                    continue  # it came just after what it was meant to end
 
     def _turn(self) -> None:
         """Read a line and do what it says."""

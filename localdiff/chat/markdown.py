@@ -1,8 +1,8 @@
 """Markdown rendering of finished paragraphs for a terminal.
 
-Knows Markdown as models write it: line breaks stay, and nothing that is written vanishes, be it HTML, LaTeX or a
-definition; what rendering would lose is printed as it is. Knows nothing about where the text comes from. Noise is never
-rendered, because half-formed markup makes a page jump.
+Knows Markdown as models write it: line breaks stay, and no text vanishes, be it HTML, LaTeX or a definition; what
+rendering would lose is printed as it is. Knows nothing about where the text comes from. Noise is never rendered,
+because half-formed markup makes a page jump.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _THEME = Theme(
     }
 )
 DRAWN = "▌─"
-"""Marks of quotes and rules of tables, where they may be other than ASCII."""
+"""Marks of quotes and rules of tables, where they need not be ASCII."""
 _SGR = re.compile(r"\x1b\[[0-9;]*m")
 _NARROWEST = 8
 _BREAK = re.compile(r"(?<! ) *<br ?/?> *", re.IGNORECASE)
@@ -57,7 +57,7 @@ class _Markdown(Markdown):
         super().__init__("", hyperlinks=False)
         text = nested(text)
         self.lines = text.split("\n")
-        # Without escape codes nothing but its marks says that a text is deleted, or that a language is no code.
+        # Without escape codes, only its marks show that a text is struck out, and a language would look like code.
         self.parsed = (parser() if color else parser().disable("strikethrough")).parse(text)
         self.hidden = "" if color else "".join(token.info for token in self.parsed if token.type == "fence")
         for before, token in pairwise(self.parsed):
@@ -67,14 +67,14 @@ class _Markdown(Markdown):
                     self.hidden += str(start.attrs["href"])
                     start.type = end.type = "text"  # an address that is its own label is shown once
             for child in children:
-                child.content = child.content.replace(JOINT, "")  # or a line could be broken there
+                child.content = child.content.replace(JOINT, "")  # otherwise a line could be broken there
                 if child.type == "text" and before.type in ("td_open", "th_open"):
                     self.hidden += "".join(_BREAK.findall(child.content))
                     child.content = _BREAK.sub("\n", child.content)
 
     @property
     def loses_cells(self) -> bool:
-        """Whether a row has more cells than its table has columns, which would vanish."""
+        """Whether a row has more cells than its table has columns; the extra cells would vanish."""
         cells: Counter[int] = Counter()
         for before, token in pairwise(self.parsed):
             if before.type == "td_open" and token.map is not None:
@@ -87,14 +87,13 @@ class _AsciiFile(io.StringIO):
 
 
 def render(text: str, columns: int, *, color: bool, unicode: bool = True) -> str:
-    """A passage as lines for a terminal of `columns` columns; made safe, and ending with a newline.
+    """A passage as safe lines for a terminal of `columns` columns, ending with a newline.
 
     Args:
         text: whole paragraphs; a blank line at their end is kept.
-        columns: of the terminal; no line rendered here reaches the last one, except for code and addresses that are
-            longer.
+        columns: of the terminal; no rendered line reaches the last one, except for longer code and addresses.
         color: whether to use escape codes.
-        unicode: whether the terminal has what is `DRAWN`; else that is ASCII.
+        unicode: whether the terminal can show `DRAWN`; otherwise ASCII is used.
     """
     safe = safe_text(text)
     shown = _laid_out(safe, columns, color=color, unicode=unicode)
@@ -112,7 +111,7 @@ def render(text: str, columns: int, *, color: bool, unicode: bool = True) -> str
 
 
 def _laid_out(safe: str, columns: int, *, color: bool, unicode: bool) -> str | None:
-    """A passage as lines; None where letters of it would be lost."""
+    """A passage as lines; None if any of its letters would be lost."""
     document = _Markdown(with_placeholders(safe), color=color)
     if document.loses_cells:
         return None

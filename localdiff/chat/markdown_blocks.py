@@ -1,8 +1,8 @@
 """How blocks of Markdown look on a terminal: paragraphs, headings, code, quotes, lists, rules and tables.
 
 Knows elements of rich, widths and blank lines; knows nothing about escape codes or where a text comes from. Lines are
-broken between words, and between characters where a script has no blanks. Nothing is cropped: code, and a word that no
-line has room for, such as an address, are left for the terminal to wrap, so that they can be copied whole.
+broken between words, and between characters where a script has no blanks. Nothing is cropped: code, and words longer
+than a line, such as addresses, are left for the terminal to wrap, so that they can be copied whole.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ASCII_BOX = box.Box(str(box.SIMPLE).replace("─", "-"), ascii=True)
 
 
 def wrapped(text: Text, columns: int) -> Text:
-    """A text with line breaks, so that no line is wider than `columns`, except for a word that no line has room for."""
+    """A text with line breaks, so that no line is wider than `columns`, except for a word longer than that."""
     lines: list[Text] = []
     for line in text.split(allow_blank=True):
         line.expand_tabs()
@@ -60,7 +60,7 @@ def _uncropped(text: Text) -> Text:
 
 
 def _breaks(line: str, columns: int) -> list[int]:
-    """Where a line is broken."""
+    """Positions at which a line is broken."""
     breaks: list[int] = []
     begin = 0
     for start, end in _units(line, columns):
@@ -71,7 +71,7 @@ def _breaks(line: str, columns: int) -> list[int]:
 
 
 def _units(line: str, columns: int) -> Iterator[tuple[int, int]]:
-    """Start and end of everything that is not broken; only ASCII may be wider than a line."""
+    """Start and end of every unit that is not broken; only ASCII units may be wider than a line."""
     for word in re.finditer(r"\S+", line):
         begin = word.start()
         for part in unbroken(word[0]):
@@ -81,7 +81,7 @@ def _units(line: str, columns: int) -> Iterator[tuple[int, int]]:
 
 
 def laid_out(elements: Any, console: Console, options: ConsoleOptions) -> list[list[Segment]]:
-    """The lines of blocks below each other, with a blank one between them where it was written."""
+    """The lines of blocks below each other, with a blank line between them where one was written."""
     lines: list[list[Segment]] = []
     for element in elements:
         if lines and element.spaced:
@@ -123,7 +123,7 @@ class _Code(_Block, CodeBlock):
     """Code as it was written, so that it can be copied: no frame, no padding, no wrapping.
 
     Attributes:
-        label: what is behind the opening fence, mostly its language; a line of its own where that can be dim.
+        label: the text after the opening fence, mostly the language; shown on a line of its own where that can be dim.
     """
 
     label = ""
@@ -145,12 +145,12 @@ class _Code(_Block, CodeBlock):
         for row, line in zip(rows, lines or [[Segment(row, style)] for row in rows], strict=True):
             yield from line
             if row.endswith((" ", "\t")):
-                yield Segment(JOINT)  # or the blanks would be taken for padding
+                yield Segment(JOINT)  # otherwise the blanks would be taken for padding
             yield Segment.line()
 
 
 class _Quote(_Block, BlockQuote):
-    """A quote, without a column of blanks behind it."""
+    """A quote, without rich's column of blanks after it."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         mark = Segment("| " if options.ascii_only else "▌ ", self.style)
@@ -183,7 +183,7 @@ class _Item(_Block, ListItem):
 
 
 class _List(_Block, ListElement):
-    """A list with its numbers as written, and without a column of blanks before it."""
+    """A list with its numbers as written, and without rich's column of blanks before it."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         marks = _marks(self.items)  # type: ignore[arg-type]  # what `elements` says they are
@@ -198,7 +198,7 @@ class _List(_Block, ListElement):
 
 
 def _marks(items: Sequence[_Item]) -> list[str]:
-    """What is before each item; a number that is repeated counts up from there, as it does on a page."""
+    """The mark before each item; a repeated number counts up, as it does on a page."""
     marks: list[str] = []
     same = 0
     for index, item in enumerate(items):
@@ -209,7 +209,7 @@ def _marks(items: Sequence[_Item]) -> list[str]:
 
 
 class _Table(_Block, TableElement):
-    """A table whose columns are as wide as their words at least; where that is too wide, a list."""
+    """A table whose columns are at least as wide as their words; a list if that is too wide."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         assert self.header is not None and self.header.row is not None
@@ -236,7 +236,7 @@ class _Table(_Block, TableElement):
 
 
 def _widths(rows: Sequence[Sequence[Text]], room: int) -> list[int] | None:
-    """The widths of a table's columns: the widest become narrower; None where a word would have to be broken."""
+    """The widths of a table's columns: the widest are narrowed; None if a word would have to be broken."""
     widths, least = [], []
     for column in zip(*rows, strict=True):
         lines = [line for cell in column for line in cell.plain.split("\n")]
@@ -254,7 +254,7 @@ def _widths(rows: Sequence[Sequence[Text]], room: int) -> list[int] | None:
 
 
 def _listed(head: Sequence[Text], rows: Sequence[Sequence[Text]], columns: int) -> Iterator[Text]:
-    """The cells of each row below each other, behind what their columns are called; only that where there are none."""
+    """The cells of each row below each other, each after its column's name; the names alone if there are no rows."""
     for index, row in enumerate(rows or [[Text()] * len(head)]):
         if index:
             yield Text()
@@ -280,4 +280,4 @@ ELEMENTS: dict[str, type[MarkdownElement]] = {
     "list_item_open": _Item,
     "table_open": _Table,
 }
-"""What is made of each token of Markdown."""
+"""Markdown token → the element that shows it."""

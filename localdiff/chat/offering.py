@@ -1,7 +1,7 @@
-"""What Tab does to the line: completes it as far as there is one way to, or else lists the ways above it.
+"""What Tab does to the line: completes it as far as that is unambiguous, or else lists the possibilities above it.
 
-Knows candidates and pages; knows nothing about what they stand for. prompt-toolkit's own listing takes Ctrl-C at its
-questions for an error of the program, and asks once for every Tab.
+Knows candidates and pages; knows nothing about what they stand for. prompt-toolkit's own listing treats Ctrl-C at its
+questions as a program error, and asks once for every Tab.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _YES, _ON, _NO = ("y", "Y", " "), ("enter", "c-j", "tab"), ("n", "N", "q", "Q", 
 
 
 class Offering:
-    """The completions offered for one line after the other.
+    """The completions offered for each line in turn.
 
     Attributes:
-        question: what is asked while the line waits, None while nothing is.
+        question: the question that is asked while the line waits; None if there is none.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Offering:
                 app.print_text(_page(names[start : start + room], columns, width))
 
     async def _ask(self, app: Application[Any], text: str, yes: Sequence[str], *, erase: bool) -> bool:
-        """Whether one of the keys `yes` is pressed; every other one that is no answer is ignored."""
+        """Whether one of the keys `yes` is pressed; keys that are not an answer are ignored."""
         keys = KeyBindings()
         for key in yes:
             keys.add(key)(lambda event: event.app.exit(result=True))

@@ -12,11 +12,11 @@ from os.path import commonprefix
 LONG = 20
 """A paste of more lines than this is folded."""
 WIDE = 5_000
-"""One of more characters, too, since no screen has room for them. It is more than a terminal keeps of a paste during a
-reply: whoever is asked for the rest sees where that begins.
+"""A paste of more characters than this is folded too, since no screen has room for it. A terminal keeps less of a
+paste during a reply: a user who is asked for the rest thus sees where it begins.
 """
 _MARK = re.compile(r"\[pasted [0-9,]+ (?:lines|characters)(?:, [0-9]+)?\]")
-"""What `Pastes.fold` makes, and may have been typed as well."""
+"""What `Pastes.fold` makes; it may also have been typed."""
 
 
 class Pastes:
@@ -46,12 +46,11 @@ class Pastes:
         return "".join([*parts, line[place:]])
 
     def mended(self, before: str, after: str) -> tuple[str, int] | None:
-        """The line, and where its cursor belongs, in place of one in which a mark was broken; None if none was.
+        """The line with its broken mark mended, and the position of its cursor; None if no mark was broken.
 
-        A mark is one character to whoever edits: what deletes a part of it deletes all of it, and what is typed into it
-        stands behind it.
+        A mark acts as one character: deleting a part of it deletes all of it, and what is typed into it goes after it.
         """
-        if not self._whole:  # as in most lines, in which this is asked for every key
+        if not self._whole:  # as in most lines; this is called for every key
             return None
         marks = [(start, start + len(mark)) for start, mark in self._marks(before)]
         if len(list(self._marks(after))) >= len(marks):

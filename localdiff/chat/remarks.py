@@ -30,9 +30,9 @@ def remarks(
     """The lines under a reply.
 
     Args:
-        replaces: whether it answers once more; the answer before stays if this one is not kept.
+        replaces: whether the reply answers a message again; the previous answer stays if this one is not kept.
         context: maximum tokens of prompt and answer together.
-        room_hint: what makes room in it, in words.
+        room_hint: what makes room in the context, in words.
         width: columns of the terminal, None for no limit.
     """
     if reply.reason == "cancelled":

@@ -1,4 +1,4 @@
-"""Output of a reply's text to the screen, or into a pipe, where no canvas prints it.
+"""Prints a reply's text to the screen, or into a pipe, where no canvas prints it.
 
 Knows paragraphs, channels and streams; knows nothing about figures or remarks. Into a pipe the answer is exact.
 """
@@ -22,7 +22,7 @@ class ReplyPrinter:
     Args:
         answers: where the answer goes; None where something else prints it.
         thoughts: where thoughts go, dim; None for nowhere.
-        render: of the answer; None leaves it as it is.
+        render: renders the answer; None leaves it as it is.
         whole_lines: whether a pipe gets whole lines only, because its reader may print them on the screen of the chat.
     """
 
@@ -46,7 +46,7 @@ class ReplyPrinter:
         """Print what the event adds."""
         match event:
             case TextCommitted(channel="answer") if self._answer is not None:
-                self._print(self._transcript.take_all())  # what is left of a thought
+                self._print(self._transcript.take_all())  # the rest of a thought
                 self._answer.add(event.text)
             case TextCommitted():
                 self._transcript.add(event)

@@ -37,8 +37,8 @@ class ReplyRunner:
         keys: see `TerminalGuard`.
 
     Attributes:
-        latest: the reply of the last run, as far as it got; None where it did not begin.
-        events: of the last run.
+        latest: the reply of the last run, as far as it got; None if the run did not begin.
+        events: the events of the last run.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class ReplyRunner:
 
 
 class _Attentive:
-    """Observer that notices when this job gets its terminal back; with a canvas, drawing does."""
+    """Observer that notices when this job gets its terminal back; with a canvas, drawing notices."""
 
     def __init__(self, guard: TerminalGuard) -> None:
         self._guard = guard

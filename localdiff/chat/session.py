@@ -1,4 +1,4 @@
-"""A conversation as it is saved: turns as text and ids, and which of them are history.
+"""A conversation as it is saved: turns as text and ids, and what applies to all of them.
 
 Knows turns and the messages that they stand for; knows nothing about files, terminals or models.
 """
@@ -39,7 +39,7 @@ class Turn:
         ids: what the model wrote, thoughts included, without the end token; they define the reply.
         seed: seed of its noise.
         reason: how it ended.
-        created: when, UTC, as `2026-11-21T12:00:00Z`.
+        created: when the turn was made, in UTC, such as `2026-11-21T12:00:00Z`.
     """
 
     text: str
@@ -69,7 +69,7 @@ class Session:
         adapter: the adapter added to it, in the words of `--adapter`; a directory as an absolute path.
         system: system prompt.
         think: whether the model is asked to think before it answers.
-        turns: those so far.
+        turns: the turns so far.
     """
 
     created: str
@@ -82,7 +82,7 @@ class Session:
     turns: list[Turn] = field(default_factory=list)
 
     def messages(self, before: int | None = None) -> list[dict[str, Any]]:
-        """The messages of all turns, or of the first `before` of them, with the ids of the replies."""
+        """The messages of all turns, or of the first `before` turns, with the ids of the replies."""
         messages: list[dict[str, Any]] = []
         for turn in self.turns[:before]:
             messages.append({"role": "user", "content": content_of(turn.text, turn.files)})

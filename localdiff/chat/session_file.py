@@ -1,6 +1,6 @@
 """A session as lines of JSON: a header, then one line per turn; `docs/chat.md` has the fields.
 
-Knows the format; knows nothing about paths. Damage loses the turns from there on and no more.
+Knows the format; knows nothing about paths. Damage loses only the turns from the damaged line on.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Opened:
     Attributes:
         session: as much of it as could be read.
         damage: what is wrong with its file, if anything.
-        backup: name of the file to which the damaged one was copied, where it was opened to be continued.
+        backup: name of the copy of a damaged file that was opened to be continued.
     """
 
     session: Session
@@ -59,7 +59,7 @@ def encode(session: Session) -> bytes:
     for name in ("adapter", "revision"):
         if header[name] is None:
             del header[name]
-    # All of them after every turn: `asdict` of a turn would copy its ids one by one.
+    # After every turn, all turns are encoded: `asdict` of a turn would copy its ids one by one.
     lines = [header, *({name: getattr(turn, name) for name in _OF_A_TURN} for turn in session.turns)]
     text = "".join(json.dumps(line, default=asdict, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
     return text.encode("utf-8", "replace")  # a lone surrogate, which nobody typed on purpose
@@ -95,10 +95,10 @@ def read(data: bytes, name: str) -> Opened:
 
 
 def _usable(turn: Turn) -> Turn:
-    """The turn, if its numbers are some that a run can be given.
+    """The turn, if a run can be given its numbers.
 
     Raises:
-        Malformed: they are not.
+        Malformed: it cannot.
     """
     if not 0 <= turn.seed <= MAX_SEED:
         raise Malformed(f"`turn.seed` is not a seed: {turn.seed}")

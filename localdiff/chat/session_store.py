@@ -1,6 +1,6 @@
 """The folder of sessions: private files, each replaced atomically.
 
-Knows names, files and who wrote them last; knows nothing about what is in a session.
+Knows names, files and whether another program wrote them last; knows nothing about what is in a session.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class SessionStore:
         return replace(opened, backup=self._back_up(name, data))
 
     def _back_up(self, name: str, data: bytes) -> str:
-        """Copies a damaged file, of which the next save writes only what could be read, and returns the copy's name."""
+        """Copies a damaged file, since the next save writes only what could be read, and returns the copy's name."""
         path = self.path(name)
         for number in count(1):
             backup = path.with_name(f"{path.name}.damaged{'' if number == 1 else f'-{number}'}")
@@ -128,11 +128,11 @@ class SessionStore:
     def save(self, session: Session) -> str | None:
         """Writes a session, and gives it a name if it has none.
 
-        Without turns it is written only under a name that the user gave; a file that it had is deleted.
+        A session without turns is written only under a name that the user gave; otherwise its file is deleted.
 
         Returns:
-            The name that it had before, if another program has written to that file since: then this session continues
-            under a new name, and neither is lost.
+            The session's former name, if another program has written to its file meanwhile: then this session
+            continues under a new name, and neither version is lost.
 
         Raises:
             ResourceError: the file cannot be written.
@@ -153,7 +153,7 @@ class SessionStore:
             else:
                 path = self.path(session.name)
                 if path.exists():
-                    path = Path(os.path.realpath(path))  # a link stays one, unless what it led to is gone
+                    path = Path(os.path.realpath(path))  # a link stays a link, unless its target is gone
                 self._identities[session.name] = _identity(write_private(path, encode(session)))
         except OSError as error:
             raise ResourceError(
@@ -166,19 +166,19 @@ class SessionStore:
         """Names a session that is to be written later.
 
         Raises:
-            UsageError: the name is taken, or cannot be one.
+            UsageError: the name is taken or invalid.
         """
         self._require_free(session, name)
         session.name = name
 
     def rename(self, session: Session, name: str) -> str | None:
-        """Keeps a session under a name from now on. A name that the user gave before stays with a copy.
+        """Saves a session under a new name. If the user gave it another name before, a copy stays under that one.
 
         Returns:
-            The name that stays with a copy, if there is one.
+            The name of the copy that stays, if there is one.
 
         Raises:
-            UsageError: the name is taken, or cannot be one.
+            UsageError: the name is taken or invalid.
             ResourceError: as `save`.
         """
         if name == session.name:
@@ -197,7 +197,7 @@ class SessionStore:
         return before if before is not None and self.exists(before) else None
 
     def delete(self, name: str) -> None:
-        """Deletes a session; a copy of it that was kept because it was damaged stays.
+        """Deletes a session; a copy that was made because it was damaged stays.
 
         Raises:
             UsageError: there is none.
@@ -246,14 +246,14 @@ class SessionStore:
         return False
 
     def _save_as_new(self, session: Session, name: str) -> None:
-        """Writes a session that has no file yet, with a number behind the name if that one is taken."""
+        """Writes a session that has no file yet, with a number after the name if the name is taken."""
         path, status = write_new(map(self.path, _numbered(name)), encode(session))
         session.name = path.name.removesuffix(SUFFIX)
         self._identities[session.name] = _identity(status)
 
 
 def _numbered(name: str) -> Iterator[str]:
-    """The name, and then with each number from 2 on behind it, cut where it would be too long."""
+    """The name, then the name with each number from 2 on after it, cut to the maximum length."""
     yield name
     for number in count(2):
         end = f"-{number}"
@@ -270,6 +270,6 @@ def _identity(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def _is_name(name: str) -> bool:
-    # Vowel signs and accents that are characters of their own belong to the letter before them.
+    # Vowel signs and accents that are separate characters belong to the letter before them.
     letters = name[:1] + "".join(c for c in name[1:] if unicodedata.category(c) not in {"Mn", "Mc"})
     return _NAME.fullmatch(letters) is not None and len(name.encode("utf-8", "replace")) <= MAX_NAME_BYTES

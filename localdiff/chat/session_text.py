@@ -1,4 +1,4 @@
-"""What is shown of sessions: tables, lines and earlier turns.
+"""What is shown about sessions: tables, lines and earlier turns.
 
 Knows columns and wording; changes nothing.
 """
@@ -29,7 +29,7 @@ def sessions_table(store: SessionStore, *, current: str | None, max_rows: int | 
     """The latest sessions, or all where `max_rows` is None: name, time, turns, how it began; the open one has a star.
 
     Args:
-        width: columns of the terminal, at which lines are cut; None elsewhere.
+        width: columns of the terminal, at which lines are cut; None if it is not a terminal.
     """
     entries = store.entries()
     if not entries:
@@ -52,7 +52,7 @@ def sessions_table(store: SessionStore, *, current: str | None, max_rows: int | 
 
 
 def _columns_within(width: int, names: int) -> int:
-    """How many columns have room beside names of this width: one of which nothing would be left has none."""
+    """How many columns fit beside names of this width; a column that would be cut to nothing is left out."""
     time = names + 2 + len("2026-11-21 12:00")
     if width >= time + 2 + _LEAST_SUMMARY:
         return 3
@@ -60,10 +60,10 @@ def _columns_within(width: int, names: int) -> int:
 
 
 def delete_question(store: SessionStore, name: str) -> str:
-    """The question before a session is deleted; one that cannot be read can be deleted too.
+    """The question before a session is deleted; an unreadable session can be deleted too.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such session.
     """
     if not store.exists(name):
         raise missing_session(name)
@@ -99,7 +99,7 @@ def earlier_turns(turns: Sequence[Turn], stream: Stream, *, markdown: bool) -> s
     """Messages as they were typed and answers as they were printed, without thoughts, and no newline at the end.
 
     Args:
-        markdown: whether answers are rendered, if it is a terminal.
+        markdown: whether answers are rendered, if the stream is a terminal.
     """
     return "".join(_turn_text(turn, stream, markdown=markdown) for turn in turns).removesuffix("\n")
 

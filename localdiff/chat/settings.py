@@ -1,4 +1,4 @@
-"""Settings that `/set` shows and changes: those of the sampler, and of how a chat is displayed.
+"""Settings that `/set` shows and changes: those of the sampler, and those of a chat's display.
 
 Knows names, values and where each of them came from; knows nothing about what they do. Ranges are those of
 `localdiff.config`.
@@ -19,7 +19,7 @@ from localdiff.ui.terminal import LiveOption
 Think: TypeAlias = Literal["show", "hide", "off"]
 
 HERE, SESSION = "/set", "the session"
-"""Origins of what is set in the chat, and of what the session that is continued has."""
+"""Origins of what is set in the chat, and of what a continued session brings."""
 _DEFAULT = "default"
 _SWITCH = ("on", "off")
 
@@ -30,10 +30,10 @@ class DisplaySettings:
 
     Attributes:
         live: whether the canvas is drawn.
-        think: whether the model thinks before it answers, and whether that is shown.
+        think: whether the model thinks before it answers, and whether the thoughts are shown.
         markdown: render the markup of finished paragraphs on a terminal.
         stats: a line of figures after each reply.
-        multiline: Enter begins a new line and Alt-Enter sends, in place of the other way round; commands excepted.
+        multiline: Enter begins a new line and Alt-Enter sends, instead of the reverse; commands excepted.
     """
 
     live: LiveOption = "auto"
@@ -71,8 +71,8 @@ class Row:
 
     Attributes:
         name: in the words of `/set`.
-        value: what is in force; if it is not set, what decides instead, or `none`.
-        origin: where that comes from.
+        value: the value in force; if there is none, what decides instead, or `none`.
+        origin: where the value comes from.
         is_set: whether there is a value.
     """
 
@@ -86,8 +86,8 @@ class ChatSettings:
     """The settings in force.
 
     Args:
-        options: those of the generation; `system` and `think` come from elsewhere.
-        origins: where a value came from, by its name as in the configuration; what is not in it is the default.
+        options: the generation's options; `system` and `think` come from elsewhere.
+        origins: where a value came from, by its name in the configuration; a missing name means the default.
         in_force: gives the sampler's values for fields that the options leave open, by the name of the field.
 
     Attributes:
@@ -131,11 +131,11 @@ class ChatSettings:
                 self._set_option(field, text)
             else:
                 raise _unknown(name)
-            self._in_force(self.options)  # a value may be valid by itself but not with those of the model
+            self._in_force(self.options)  # a value may be valid by itself but not with the model's
         except UsageError as error:
             if isinstance(error, ArgumentError):
                 error.say(_as_set)
-                # Nobody leaves anything out here: the other one was set before, and can be taken back.
+                # Here nothing can be left out: the other setting was made earlier, and can be taken back.
                 others = (
                     name for name in error.values if name != field and getattr(self.options, name, None) is not None
                 )
@@ -180,7 +180,7 @@ class ChatSettings:
         return rows
 
     def _deciding_origin(self, word: str) -> str:
-        """Where the sampler has its value for an open field from."""
+        """Where the sampler's value for an open field comes from."""
         return self._origin("temperature") if word in ("t_min", "t_max") and self.options.temperature else "the model"
 
     def _origin(self, word: str) -> str:

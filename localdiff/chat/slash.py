@@ -1,9 +1,9 @@
 """Parsing of input lines: a message, a command, or a command that does not exist.
 
 Knows names, arguments and help texts of commands; knows nothing about what they do. Only a slash in the first column
-begins a command. A line that begins with one never reaches the model, so that a mistyped command does not; several
-lines do, unless they begin with the name of a command. With a second slash before it, whatever would be a command is
-sent with one.
+begins a command. A single line that begins with a slash never reaches the model, so that a mistyped command does not;
+several lines do, unless they begin with a command's name. A would-be command with a second slash in front is sent to
+the model with one slash.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from localdiff.view.sanitize import safe_text
 Completes: TypeAlias = Literal["nothing", "settings", "files", "sessions", "all", "code"]
 
 PROMPT, CONTINUATION = ">>> ", "... "
-"""Stand before the first line of a message, and before its other lines."""
+"""They precede the first line of a message, and its other lines."""
 
 QUOTES = '"""'
-"""A message that begins with these goes on over any number of lines until one ends with them."""
+"""A message that begins with these spans any number of lines, until a line ends with them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +92,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """An unknown command: the word that was typed, and the one that may have been meant."""
+    """An unknown command: the word that was typed, and the command that may have been meant."""
 
     word: str
     suggestion: str | None
@@ -118,18 +118,18 @@ def parse(line: str) -> Message | Command | Unknown | None:
 
 
 def _is_comment(line: str) -> bool:
-    """Whether what begins with two slashes does not have to: without the first it would be no command either."""
+    """Whether a line with two slashes needs only one: without the first it would not be a command either."""
     rest = line[1:]
     return re.match(r"/+(\s|\Z)", rest) is not None or parse(rest) == Message(rest)
 
 
 def as_typed(text: str) -> str:
-    """A message behind its prompts, made safe, as whole lines."""
+    """A message after its prompts, made safe, as whole lines."""
     return PROMPT + safe_text(text).replace("\n", f"\n{CONTINUATION}") + "\n"
 
 
 def is_command(text: str) -> bool:
-    """Whether a line, as far as it is typed, is for the chat and not for the model."""
+    """Whether a line, as typed so far, is for the chat and not for the model."""
     return isinstance(parse(text), Command | Unknown) and "\n" not in text
 
 

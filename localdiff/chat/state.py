@@ -1,7 +1,7 @@
 """State of the current conversation, and everything that commands act on.
 
-Knows turns, settings, attached files and where they are kept; reads no keys and parses no commands. Whatever interrupts
-a reply, what was committed is in the session, and the session is in its file.
+Knows turns, settings, attached files and where they are kept; reads no keys and parses no commands. Whatever
+interrupts a reply, the committed text is in the session, and the session is in its file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PendingMessage:
         text: as it was typed.
         files: sent with it.
         replaces: number of turns at the end that it replaces, once there is an answer.
-        seed: of the noise, or None for the one of the settings.
+        seed: of the noise; None takes the settings' seed.
     """
 
     text: str
@@ -52,11 +52,11 @@ class ChatState:
 
     Attributes:
         private: save nothing unless asked to.
-        output: the streams; everything but answers goes to the second.
-        lend_keyboard: context in which another program may read from the terminal.
+        output: the streams; everything but answers goes to stderr.
+        lend_keyboard: a context in which another program may read from the terminal.
         ask: asks the user; None where lines are not typed, and nobody can answer.
-        saves: whether turns are written to the session's file: always, or in a private chat once the user says so.
-        save_failed: whether the session's file lacks what was last to be written to it.
+        saves: whether turns are written to the session's file; in a private chat, only once the user says so.
+        save_failed: whether the last write to the session's file failed.
         attachments: files that go with the next message, by where they are.
         unanswered: the last message, if it got no answer that could be kept.
         refused: whether that message did not fit, and a command has to make room before it is sent again.
@@ -87,7 +87,7 @@ class ChatState:
 
     def __post_init__(self) -> None:
         self.saves = not self.private
-        self._leaving_was_refused = False  # as the file of the session lacks a part of it
+        self._leaving_was_refused = False  # because the session's file lacks a part of it
         self._unshown: LocaldiffError | None = None  # why a turn could not be saved, until its figures are shown
 
     @property
@@ -107,18 +107,18 @@ class ChatState:
 
     @property
     def room_hint(self) -> str:
-        """The hint that says what makes room in a context that is full."""
+        """The hint that says what makes room in a full context."""
         free = "`/undo` or `/clear` frees space" if self.session.turns else "shorten the message"
         if self.context < self.max_context:
             return f"{free}, `/set context N` makes more"
         return f"{free}: {self.context:,} is the maximum for this model"
 
     def say(self, text: str, style: str = "") -> None:
-        """Print sentences for the user, broken between words where the terminal is narrower."""
+        """Print sentences for the user, broken between words to fit the terminal."""
         self.output.stderr.say(text, style)
 
     def show(self, text: str) -> None:
-        """Print whole lines that are as they should be: a table, or what somebody wrote."""
+        """Print whole lines unchanged: a table, or what somebody wrote."""
         self.output.stderr.write(text + "\n")
 
     def edited(self, text: str) -> str:
@@ -141,14 +141,14 @@ class ChatState:
         return Session(created=stamp(), system=old.system, think=old.think)
 
     def open(self, session: Session, command: str) -> None:
-        """Continues a session with the model of this one; nothing else of the one before stays.
+        """Continues a session with the current model; nothing else of the current session stays.
 
         Args:
             command: what the user typed for it.
 
         Raises:
-            ResourceError: the one before lacks what was last to be written to it, and still cannot be saved; asked
-                again, it is given up.
+            ResourceError: the last write of the current session failed, and it still cannot be saved; asked again,
+                this gives it up.
         """
         if self.save_failed and not self._leaving_was_refused:
             try:
@@ -173,7 +173,7 @@ class ChatState:
         """Writes the session to its file, if it is saved at all; an error is printed and has no other effect.
 
         Args:
-            last: the chat ends; where nobody types, an error is known from the turn before.
+            last: the chat ends; where nobody types, an error has been shown after the previous turn.
         """
         error = self._save_error()
         if error is None:
@@ -209,7 +209,7 @@ class ChatState:
             )
 
     def send(self, message: PendingMessage) -> None:
-        """Sends a message and keeps the reply; errors are printed, those of saving it behind the rest."""
+        """Sends a message and keeps the reply; errors are printed, those of saving it last."""
         try:
             self._send(message)
         finally:
@@ -230,7 +230,7 @@ class ChatState:
             self.refused = bool(self.session.turns) and not message.replaces
             back = ""
             if self.refused and self.ask is not None:
-                editing = self.output.stderr.moving  # else the terminal edits lines itself, and keeps none of them
+                editing = self.output.stderr.moving  # otherwise the terminal edits lines itself, and keeps none
                 back = "; Up brings the message back" if editing else "; `/retry` sends it again"
             shorter = "shorten it; " if self.session.turns else ""
             self.show_error(ContextError(error.message, shorter + self.room_hint + back))
@@ -241,7 +241,7 @@ class ChatState:
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-            # Another program may have taken it, and may give it back: the conversation stays.
+            # Another program may have taken the memory, and may give it back: the conversation stays.
             self.show_error(
                 ResourceError(
                     "out of memory", "close other programs that use the device, or give some back with `/set context N`"
@@ -252,13 +252,13 @@ class ChatState:
             self._take_reply(message, kept_turns, messages, options)
         if self.output.notes:
             self._remark_on(reply, replaces=message.replaces > 0)
-        elif reply.fault is not None:  # what reads the answers would take the next one for this
+        elif reply.fault is not None:  # whatever reads the answers would take the next one for this one
             self.output.warning(f"the reply {reply.fault}")
 
     def _take_reply(
         self, message: PendingMessage, kept_turns: int, messages: Sequence[Mapping[str, Any]], options: GenerateOptions
     ) -> None:
-        """Turns a reply, complete or not, into a turn, and restores a message that got none."""
+        """Turns a reply, complete or not, into a turn, and brings back a message that got no reply."""
         reply = self.runner.latest
         if reply is not None:
             self.last_run = LastRun(messages, options, self.runner.events)
@@ -284,7 +284,7 @@ class ChatState:
         self._unshown = self._save_error()
 
     def _remark_on(self, reply: Reply, *, replaces: bool) -> None:
-        """Print what is said under a reply."""
+        """Print the remarks under a reply."""
         stream = self.output.stderr
         for remark in remarks(
             reply,

@@ -1,10 +1,10 @@
 """Type-ahead: keys typed while no line is being read, kept as typed.
 
-Knows what a terminal does with keys and pastes; knows nothing about lines. Outside of a prompt a terminal echoes keys
-into whatever is on the screen, turns Enter into a line feed, sends a paste as if it were typed, and obeys keys that
-edit. What is typed ahead is read key by key later on, and shown then. There a line feed is Ctrl-J, which begins a new
-line instead of sending, and a paste without marks would be sent line by line. And where Enter stays Enter, a terminal
-sees no end of a line: Ctrl-U would take back all that it keeps, and Ctrl-D become a null byte.
+Knows what a terminal does with keys and pastes; knows nothing about lines. Outside a prompt a terminal echoes keys
+into whatever is on the screen, turns Enter into a line feed, sends a paste as if it were typed, and obeys editing
+keys. What is typed ahead is read key by key later, and shown then. By that time a line feed is Ctrl-J, which begins a
+new line instead of sending, and a paste without marks would be sent line by line. And where Enter stays Enter, the
+terminal sees no line ends: Ctrl-U would discard all that it keeps, and Ctrl-D would become a null byte.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING or sys.platform != "win32":
 PASTE = "\x1b[200~"
 """What a terminal sends before a paste."""
 _PASTE, _PASTE_END = PASTE.encode(), b"\x1b[201~"
-# Keys that a terminal obeys until Enter, which change or end what was typed before, as `termios` calls them.
+# `termios`' names of keys that a terminal obeys, and that change or end what was typed since the last Enter.
 _EDITING = ("VEOF", "VERASE", "VKILL", "VWERASE", "VREPRINT", "VLNEXT")
-# Of a paste that is still coming, in tenths of a second.
+# How long to wait for more of a paste, in tenths of a second.
 _PATIENCE = 3
 
 
 class TypeAhead:
-    """What is typed while no line is read, in its order.
+    """What is typed while no line is being read, in order.
 
     Args:
         keyboard: standard input.
-        output: has the same terminal for stderr.
+        output: its stderr is the same terminal.
     """
 
     def __init__(self, keyboard: BinaryIO, output: Output) -> None:
@@ -49,16 +49,16 @@ class TypeAhead:
 
     @contextmanager
     def typing_ahead(self) -> Iterator[None]:
-        """Inside it, keys are neither echoed nor obeyed but Ctrl-C, Ctrl-Z and Ctrl-\\, and pastes are marked.
+        """In this context, only Ctrl-C, Ctrl-Z and Ctrl-\\ are obeyed, no key is echoed, and pastes are marked.
 
-        Where Ctrl-C ends it, a shell gets nothing of what was typed.
+        If Ctrl-C ends it, the shell gets nothing of what was typed.
         """
         try:
             self._is_ahead = True
             self._modes.set()
             self._output.stderr.write(PASTES_ON)
-            # Python starts and imports for half a second, during which the terminal makes a line feed of Enter, and
-            # nobody types Ctrl-J before there is a line.
+            # Python needs half a second to start, during which the terminal turns Enter into a line feed; nobody
+            # types Ctrl-J before there is a line.
             self._kept.append(self._typed().replace("\n", "\r"))
             yield
         except KeyboardInterrupt:
@@ -66,13 +66,13 @@ class TypeAhead:
             raise
         finally:
             self._is_ahead = False
-            self._modes.restore()  # first: who waits for a terminal that is held with Ctrl-S may press Ctrl-C
+            self._modes.restore()  # first: a user whose terminal is held with Ctrl-S may press Ctrl-C
             if takes_output(self._output.stderr.file, patience=RESTORE_PATIENCE):
                 self._output.stderr.write(PASTES_OFF)
 
     @contextmanager
     def typing_as_usual(self) -> Iterator[None]:
-        """Inside it, within the former, another program may read from this terminal."""
+        """In this context, nested in `typing_ahead`, another program may read from this terminal."""
         try:
             self._is_ahead = False
             self._output.stderr.write(PASTES_OFF)
@@ -89,23 +89,23 @@ class TypeAhead:
             self._kept.append(self._typed())
 
     def give_back(self) -> None:
-        """Keep what was typed so far, and have keys as outside of a chat: not every shell sees to that itself.
+        """Keep what was typed so far, and restore the modes from outside the chat: not every shell does that itself.
 
-        Whoever changes them there, as with `stty`, means what is outside of the chat from then on.
+        Changes made there, such as with `stty`, then count as the modes outside the chat.
         """
         self.keep()
         self._modes.restore()
 
     def take_over(self) -> None:
-        """Have keys as in `typing_ahead` once more, unless another program reads them."""
+        """Set the keys' modes of `typing_ahead` again, unless another program reads the keys."""
         if self._is_ahead:
             self._modes.set()
 
     def leave(self, *, interrupted: bool) -> None:
-        """Change nothing: the next line takes what was typed, and `typing_ahead` restores the terminal."""
+        """Do nothing: the next line takes what was typed, and `typing_ahead` restores the terminal."""
 
     def take(self) -> str:
-        """All of it, once; warns where the end of a paste was lost."""
+        """Everything typed ahead, once; warns if the end of a paste was lost."""
         self._kept.append(self._typed())
         text, self._kept = "".join(self._kept), []
         if self._is_cut:
@@ -114,10 +114,10 @@ class TypeAhead:
         return text
 
     def _typed(self) -> str:
-        """What was typed so far, which is now taken from the terminal; every paste in it has an end.
+        """Takes what was typed so far from the terminal; every paste in it gets an end.
 
-        A terminal keeps 4,095 bytes until a line is read. The end of a longer paste is lost, and its mark with it:
-        whoever waits for that takes all further keys for pasted text.
+        A terminal keeps 4,095 bytes until a line is read. The end of a longer paste is lost, and its end mark with
+        it: waiting for the mark would take all further keys for pasted text.
         """
         if sys.platform == "win32" or not self._keyboard.isatty():
             return ""
@@ -127,7 +127,7 @@ class TypeAhead:
             at_once = [*settings[:6], [*settings[6]]]
             at_once[3] &= ~termios.ICANON
             at_once[6][termios.VMIN] = at_once[6][termios.VTIME] = 0
-            # In the background this stops the process, and fails once it goes on; to undo it would stop it again.
+            # In the background this stops the process, and fails once it continues; undoing it would stop it again.
             termios.tcsetattr(descriptor, termios.TCSANOW, at_once)
             try:
                 while more := os.read(descriptor, 4096):
@@ -144,7 +144,7 @@ class TypeAhead:
         return data.decode(errors="surrogateescape")
 
     def _as_typed(self, attributes: list[Any]) -> None:
-        """Nothing becomes another key, is echoed or edits, and Ctrl-C and Ctrl-Z drop nothing that was typed before."""
+        """No key is translated, echoed or edits, and Ctrl-C and Ctrl-Z drop nothing that was typed before."""
         if sys.platform == "win32":
             return
         attributes[0] &= ~termios.ICRNL
@@ -155,5 +155,5 @@ class TypeAhead:
 
 
 def _is_open(data: bytes) -> bool:
-    """Whether a paste in it has no end."""
+    """Whether a paste in these bytes has no end."""
     return data.rfind(_PASTE) > data.rfind(_PASTE_END)

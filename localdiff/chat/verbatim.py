@@ -1,7 +1,7 @@
-"""What is no markup in the Markdown of models, and what keeps a parser from taking it for some.
+"""What is not markup in the Markdown of models, and how a parser is kept from taking it for markup.
 
-Multiplication signs, names such as `__init__`, stars of paths, and everything in a formula get placeholders, which no
-safe text has, until all is laid out. Knows nothing about blocks or about how anything looks.
+Multiplication signs, names such as `__init__`, stars in paths, and everything in a formula become placeholders, which
+no safe text has, until everything is laid out. Knows nothing about blocks or about how anything looks.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 JOINT = "\u200b"
-"""Without width; on both sides of marks of emphasis beside a letter of a script without blanks, where they would have
-to stand outside of all punctuation otherwise."""
+"""Has no width. It goes on both sides of emphasis marks beside a letter of a script without blanks; without it, such
+marks would only count outside all punctuation."""
 
 _WIDE = "\u2e80-\uffef\U00020000-\U0003ffff"
 _LETTER = rf"[^\W_{_WIDE}]"
@@ -18,14 +18,14 @@ _TIMES = rf"(?<={_LETTER})\*(?={_LETTER})"
 _NAME = r"(?<!\w)__[a-z]+(?:_[a-z]+)*__(?!\w)"
 _PATH = r"(?<=/)\*{1,2}(?=[./\s])"
 
-# Formulas are bounded, or the end of one that has none would be looked for in the whole text, again and again.
+# Formulas are bounded: otherwise the end of an unclosed one would be searched for in the whole text, again and again.
 _LINES = r"(?:[^$`\n]|\n(?![ \t]*\n|[ \t]*~~~)){1,1000}?"
-# One of lines begins a line, or is behind the mark of an item: `$$` behind the last words of an item says what is dear.
+# One of several lines begins a line, or follows an item's mark: `$$` after the last words of an item says it is dear.
 _BEGINS = r"(?:(?<=^\$\$)|(?<=[\s>][ \t]\$\$)|(?<=\d[.)] \$\$)|(?![ \t]*\n))"
 _BETWEEN_TWO_DOLLARS = rf"(?<![\\$])\$\${_BEGINS}{_LINES}\$\$(?!\$)"
 _IN_BRACKETS = rf"\\\[{_LINES}\\\]"
-# Neither a price nor two: no blank is within its dollars, no letter before them, and no digit behind them, nor a blank
-# and a digit, as in `US$ 7`, where it begins with one itself.
+# Not one price or two: no blank just within its dollars, no letter before them, and no digit after them; nor a blank
+# and a digit, as in `US$ 7`, if the formula begins with a digit itself.
 _FORMULA = r"[^$`\n]{0,300}(?<![\s\\])\$(?!\d)"
 _BETWEEN_DOLLARS = rf"(?<![\\A-Za-z])\$(?:(?=\d){_FORMULA}(?! \d)|(?![\s$\d]){_FORMULA})"
 _IN_PARENTHESES = r"\\\([^$`\n]{1,300}?\\\)"
@@ -46,5 +46,5 @@ def with_placeholders(text: str) -> str:
 
 
 def as_written(text: str) -> str:
-    """What has been laid out, without placeholders."""
+    """Laid-out text, with placeholders turned back into what was written."""
     return text.translate(_WRITTEN)
