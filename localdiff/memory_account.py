@@ -154,8 +154,7 @@ class _Step:
         self._context, self._canvas, self._rows, self._itemsize = context, canvas, rows, itemsize
 
     def peak(self) -> int:
-        """The largest peak: of a pass through the layers, of the head with reading its logits, or of two captured
-        steps.
+        """The largest peak of three: the layers, the head with the reading of its logits, and two captured steps.
 
         A step frees its logits before the next one makes its own; its prediction stays as one embedding per row. On a
         GPU, though, a captured step keeps its memory while a step of another shape runs.
