@@ -1,7 +1,7 @@
-"""The console of Windows: what is one, and escape codes, which it prints as text until they are switched on.
+"""The Windows console: what counts as one, and escape codes, which it prints as text until they are switched on.
 
-Knows modes of a console; elsewhere every terminal is one, and acts on escape codes. The mode is that of the window,
-which the shell goes on with, so it is put back at the end of the process.
+Knows a console's modes; on other systems every terminal counts, and acts on escape codes. The mode belongs to the
+window, which the shell goes on using, so it is restored at the end of the process.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _PROCESSED, _CODES = 0x0001, 0x0004
 
 
 def is_terminal(stream: TextIO | BinaryIO) -> bool:
-    """Whether a stream is a terminal; on Windows `isatty` says so of the device NUL as well."""
+    """Whether a stream is a terminal; on Windows, `isatty` is also true of the device NUL."""
     return stream.isatty() and not (sys.platform == "win32" and _console(stream) is None)
 
 
 def understands_codes(stream: TextIO) -> bool:
-    """Whether a terminal acts on escape codes, which are switched on if need be: consoles before 2016 cannot."""
+    """Whether a terminal acts on escape codes, which are switched on if need be; consoles before 2016 do not."""
     if sys.platform != "win32":
         return True
     if (console := _console(stream)) is None:
@@ -35,7 +35,7 @@ def understands_codes(stream: TextIO) -> bool:
 
 
 def _console(stream: TextIO | BinaryIO) -> tuple[int, int] | None:
-    """Handle and mode of the console behind a stream; None where something else is."""
+    """Handle and mode of a stream's console; None if it has none."""
     if sys.platform != "win32":
         return None
     import ctypes

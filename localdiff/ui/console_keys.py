@@ -1,6 +1,6 @@
-"""Keys of the console of Windows, which hands them out one by one; a terminal elsewhere sends sequences of bytes.
+"""Keys of the Windows console, which hands them out one by one; terminals elsewhere send sequences of bytes.
 
-Knows codes of keys; knows nothing about what they do.
+Knows key codes; knows nothing about what the keys do.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Final
 
 _PAUSE = 0.01
-"""Seconds between two looks at the console, which cannot be waited for with a time limit."""
+"""Seconds between polls of the console, which cannot be waited for with a time limit."""
 _NAMES: Final = {" ": "space", "\r": "enter", "\n": "enter", "\x1b": "escape"}
 _PREFIXES = ("\x00", "\xe0")
-"""What comes before the code of a key that is no character; the second is also the letter à."""
+"""What precedes the code of a key that is not a character; the second is also the letter à."""
 _CODES: Final = {
     "H": "up",
     "P": "down",
@@ -28,9 +28,9 @@ _CODES: Final = {
 
 
 def console_key(timeout: float | None, is_changed: Callable[[], bool]) -> str | None:
-    """The next key by name, or None after `timeout` seconds, or once `is_changed` says that there is no time for it.
+    """The next key by name, or None after `timeout` seconds, or once `is_changed` is true.
 
-    Ctrl-C is no key here: it interrupts.
+    Ctrl-C is not a key here: it interrupts.
     """
     if sys.platform != "win32":
         raise AssertionError("other systems have no such console")

@@ -1,6 +1,6 @@
 """What is said under an answer: how its run ended, and the figures of the run as one line.
 
-Knows wording and rounding; computes no rates, they come from `RunStats`, and does not know what the user can do.
+Knows wording and rounding; computes no rates, which come from `RunStats`, and does not know what the user can do.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from localdiff.sizes import counted, rounded, shown_size
 
 NARROW = 76
 CROWDED = 0.8
-"""From this share of the context on, its state is worth a word."""
+"""Share of the context from which on its fill level is worth a remark."""
 
 
 def footer(
@@ -26,10 +26,10 @@ def footer(
 
     Args:
         context: maximum tokens of prompt and answer together.
-        width: columns of the terminal, or None for no limit. What does not fit is left out; below 76 only
-            the three figures that matter most are shown.
+        width: columns of the terminal, or None for no limit. What does not fit is left out; below 76, only the three
+            figures that matter most are shown.
         slowed: the run was slowed for watching, so that its speed means nothing.
-        new_tokens: tokens of the prompt that had to be encoded, where a conversation had cached the others.
+        new_tokens: tokens of the prompt that had to be encoded, if a conversation had cached the others.
     """
     used = stats.prompt_tokens + stats.tokens
     prompt_tokens = stats.prompt_tokens if new_tokens is None else new_tokens
@@ -58,16 +58,16 @@ def footer(
 
 
 def stopped(where: str, tokens: int) -> str:
-    """Of a run that the user stopped, `where` being how far it got, as in `Reply`; `tokens` of it are kept."""
+    """The line for a run that the user stopped; `where` is how far it got, as in `Reply`, and `tokens` are kept."""
     what = f"kept {counted(tokens, 'token')}" if tokens else "nothing was kept"
     return f"Stopped {where}; {what}."
 
 
 def context_full(context: int, remedy: str) -> str:
-    """Of a run that filled its context; `remedy` says what makes room, or that nothing does."""
+    """The line for a run that filled its context; `remedy` says what makes room, or that nothing does."""
     return f"the context of {context:,} tokens is full; {remedy}"
 
 
 def limit_reached(option: str, max_tokens: int, remedy: str) -> str:
-    """Of a run that reached the limit of an option; `remedy` says how to get the rest."""
+    """The line for a run that reached an option's limit; `remedy` says how to get the rest."""
     return f"reached {option} {max_tokens:,}; {remedy}"

@@ -15,13 +15,13 @@ from types import FrameType
 from typing import TypeAlias
 
 IMPATIENCE = 2.0
-"""Seconds in which a second Ctrl-C does not wait until a run has stopped."""
+"""Seconds within which a second Ctrl-C no longer waits for the run to stop."""
 
 _ABORTS = "torch.distributed"
-"""A module that calls C while it is imported, which aborts the process where a handler raises an exception: in that
-module, or in what is called from there, as Python's own imports are."""
+"""A module that calls C while it is imported; the C code aborts the process if a handler raises an exception in that
+module or in what it calls, such as Python's own imports."""
 _SOON = 0.05
-"""Seconds after which a signal that has come there is handled, if that is over."""
+"""Seconds after which a signal that arrived there is tried again."""
 
 Handler: TypeAlias = Callable[[int, FrameType | None], None]
 
@@ -30,10 +30,10 @@ Handler: TypeAlias = Callable[[int, FrameType | None], None]
 def interruptible() -> Iterator[None]:
     """Raises at its end what Ctrl-C, `kill` or a hangup raised in it, even if that was lost or became another error.
 
-    Ctrl-C raises `KeyboardInterrupt` even where it only sets a flag outside: while a model is loaded nobody reads that.
-    Libraries that are called from C drop Python exceptions that they did not expect, as torch does where it imports
-    NumPy, or raise one of their own, as it does where it reads a tensor; Python drops those of callbacks, and would
-    print them. Off the main thread it does nothing.
+    Ctrl-C raises `KeyboardInterrupt` even if outside it only sets a flag, which nobody reads while a model is loaded.
+    C libraries drop Python exceptions that they did not expect, as torch does while it imports NumPy, or raise their
+    own instead, as torch does while it reads a tensor; Python drops and prints those raised in callbacks. Off the
+    main thread it does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -52,7 +52,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def _noted(raised: list[BaseException]) -> Iterator[None]:
-    """Inside it, Ctrl-C raises `KeyboardInterrupt`, and what handlers of signals raise is kept, too."""
+    """In this context, Ctrl-C raises `KeyboardInterrupt`, and what signal handlers raise is also kept."""
     changed: list[tuple[int, Handler, Handler]] = []
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):
         number = getattr(signal, name, None)
@@ -64,7 +64,7 @@ def _noted(raised: list[BaseException]) -> Iterator[None]:
         yield
     finally:
         for number, before, noting in changed:
-            if signal.getsignal(number) is noting:  # else a handler has changed it, as one that handles it only once
+            if signal.getsignal(number) is noting:  # otherwise a handler has changed it, as a one-time handler does
                 signal.signal(number, before)
 
 
@@ -85,14 +85,14 @@ def _noting(handler: Handler, raised: list[BaseException]) -> Handler:
 
 
 def _stack(frame: FrameType | None) -> Iterator[FrameType]:
-    """A frame, and those that called it."""
+    """A frame, and its callers."""
     while frame is not None:
         yield frame
         frame = frame.f_back
 
 
 def _send(number: int) -> None:
-    """Sends a signal to the main thread, which a system call may keep."""
+    """Sends a signal to the main thread, which may be blocked in a system call."""
     if sys.platform == "win32":
         signal.raise_signal(number)
     else:
@@ -101,7 +101,7 @@ def _send(number: int) -> None:
 
 @contextmanager
 def _unprinted(errors: list[BaseException]) -> Iterator[None]:
-    """Nothing is printed of those of these exceptions that Python has dropped."""
+    """In this context, Python prints nothing about those of these exceptions that it drops."""
     before = sys.unraisablehook
 
     def report(dropped: sys.UnraisableHookArgs) -> None:
@@ -119,8 +119,8 @@ def _unprinted(errors: list[BaseException]) -> Iterator[None]:
 def cancel_on_interrupt(cancel: threading.Event, *, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
     """Let Ctrl-C set `cancel` instead of raising; twice within two seconds still raises `KeyboardInterrupt`.
 
-    Off the main thread, where no handler may be installed, it does nothing. Neither does it where Ctrl-C is ignored, as
-    in what a script of the shell has started with `&`: there it is meant for other commands.
+    Does nothing off the main thread, where no handler may be installed, nor where Ctrl-C is ignored, as in what a
+    shell script has started with `&`: there Ctrl-C is meant for other commands.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         yield
@@ -131,7 +131,7 @@ def cancel_on_interrupt(cancel: threading.Event, *, clock: Callable[[], float] =
 
 
 def canceller(cancel: threading.Event, clock: Callable[[], float]) -> Callable[[], None]:
-    """What Ctrl-C does during a run: it sets `cancel`, and a second one in a hurry raises `KeyboardInterrupt`."""
+    """What Ctrl-C does during a run: it sets `cancel`, and a second one soon after raises `KeyboardInterrupt`."""
     last: float | None = None
 
     def press() -> None:
@@ -147,10 +147,10 @@ def canceller(cancel: threading.Event, clock: Callable[[], float]) -> Callable[[
 
 @contextmanager
 def quit_as_terminated() -> Iterator[None]:
-    """Inside it Ctrl-\\ does what `kill` does, if the program handles that: it loses nothing that is finished.
+    """In this context, Ctrl-\\ does what `kill` does, if the program handles that: nothing finished is lost.
 
-    It stays so while the program ends because of it: a key that is held repeats, and must not break that off. Off the
-    main thread it does nothing, nor where Ctrl-\\ is ignored.
+    This still holds while the program ends because of it: a held key repeats, and must not cut the ending short. Does
+    nothing off the main thread, or where Ctrl-\\ is ignored.
     """
     terminate = signal.getsignal(signal.SIGTERM)
     if (
@@ -174,7 +174,7 @@ def quit_as_terminated() -> Iterator[None]:
 
 @contextmanager
 def handled_by(handler: Handler) -> Iterator[None]:
-    """Installs a handler of Ctrl-C for a while; does nothing off the main thread, where none may be installed."""
+    """Installs a handler of Ctrl-C in this context; does nothing off the main thread, where none may be installed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -16,7 +16,7 @@ class JsonLines:
     """Observer that writes one object per line and flushes each, so that a reader can follow a run.
 
     Args:
-        escaped: write ASCII only, for a terminal that model text must not control for example.
+        escaped: write ASCII only, for example for a terminal, which the model's text must not control.
     """
 
     def __init__(self, file: TextIO, *, escaped: bool = False) -> None:

@@ -57,14 +57,14 @@ _ASIDE_SECONDS = 0.15
 class LiveView:
     """Draws a run on a terminal.
 
-    Use it as a context manager around the loop that reads the engine's events, and pass it each of them
-    before any observer that prints after the run: at `RunFinished` the canvas is gone and the text printed.
+    Use it as a context manager around the loop that reads the engine's events, and pass it each event before any
+    observer that prints after the run: at `RunFinished` the canvas is removed and the text printed.
 
     Args:
         stream: the terminal to draw on, usually stderr.
         one_line: draw one status line instead of a canvas, at most four times per second.
         fps: maximum frames per second.
-        slow: seconds that the engine waits after each step, for watching; its speed then means nothing.
+        slow: seconds that the engine waits after each step, for watching; the measured speed then means nothing.
         size: current size of the terminal; by default the terminal is asked.
     """
 
@@ -124,7 +124,7 @@ class LiveView:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # A process that is asked to end must not wait for a terminal that is held with Ctrl-S.
+        # A process that was told to end must not wait for a terminal that is held with Ctrl-S.
         self.close(patience=None if kind is None else _PATIENCE_SECONDS)
 
     def on_event(self, event: Event) -> None:
@@ -156,7 +156,7 @@ class LiveView:
     def above(self, line: str) -> None:
         """Print a line that stays: above the canvas while there is one, and as usual before and after."""
         if self._thread is None or self._closed:
-            with suppress(OSError):  # a remark; an answer that cannot be shown is missed in `close`
+            with suppress(OSError):  # only a remark; `close` reports an answer that cannot be shown
                 self._stream.write(line + "\n")
                 self._stream.flush()
         else:
@@ -177,12 +177,12 @@ class LiveView:
         self._hurry = patience is not None
         self._mailbox.close()
         if self._thread is not None:
-            with suppress(RuntimeError):  # a signal has come before it had begun
+            with suppress(RuntimeError):  # a signal came before the thread had begun
                 self._thread.join(patience)
         self._closed = True
         if self._thread is not None and (self._thread.is_alive() or keeps_waiting(self._stream)):
-            # The terminal accepts no output; for a picture that stands still no thread waits. What can be restored is
-            # restored now, and again at the very end.
+            # The terminal accepts no output, even if no thread waits, as when the picture has not changed. What can
+            # be restored is restored now, and again at the very end.
             self._guard.restore()
             return
         try:

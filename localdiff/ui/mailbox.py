@@ -1,4 +1,4 @@
-"""Mailbox from the engine's thread to the drawing thread: the latest frame wins, and some must not be missed.
+"""Mailbox from the engine's thread to the drawing thread: the latest frame wins, except for frames that must be kept.
 
 Knows order and waiting; knows nothing about frames. The engine never waits here: putting something in takes
 a lock that is only ever held for the time of a list operation, and wakes only a thread that waits for it.
@@ -42,7 +42,7 @@ class Mailbox(Generic[T]):
         self._closed.wait(seconds)
 
     def close(self) -> None:
-        """Wake all waiters; nothing waits from here on."""
+        """Wake all waiters; from now on nothing waits."""
         self._closed.set()
         with self._changed:
             self._changed.notify_all()

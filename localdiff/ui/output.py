@@ -27,7 +27,7 @@ from localdiff.view.columns import folded
 Color: TypeAlias = Literal["auto", "always", "never"]
 
 STDOUT_NAME = "stdout"
-"""What errors call it."""
+"""What errors call stdout."""
 
 _COLUMNS = re.compile(r"[0-9]{1,6}")
 
@@ -47,8 +47,8 @@ class Stream:
         moving: whether a line may be rewritten in place.
         width: columns at start-up.
         missing: whether the process was started without this stream; what is written is lost.
-        expendable: whether what cannot be written, to a full disk or a reader that went away, is dropped instead of
-            failing.
+        expendable: whether output that cannot be written, to a full disk or a reader that is gone, is dropped without
+            an error.
     """
 
     file: TextIO
@@ -70,12 +70,12 @@ class Stream:
 
     @property
     def room(self) -> int | None:
-        """Columns that a line has; None where it is written to no terminal, and may be as long as it is."""
+        """Columns that a line has; None if the stream is not a terminal, and lines may be of any length."""
         return self.columns if self.terminal else None
 
     @property
     def background(self) -> bool:
-        """Whether it is a terminal that another job has now, so that no line on it may be rewritten."""
+        """Whether it is a terminal that another job now has, so that no line on it may be rewritten."""
         return self.terminal and is_in_background(self.file)
 
     @property
@@ -88,13 +88,13 @@ class Stream:
 
     @property
     def escapes_json(self) -> bool:
-        """Whether JSON is written in ASCII: on a terminal, which names must not control, and in an encoding that lacks
-        characters, whose escapes would be Python's.
+        """Whether JSON is written in ASCII: on a terminal, which names must not control, and in an encoding that
+        lacks characters, which would get Python's escapes.
         """
         return self.terminal or not self.encodes("\U0010ffff")
 
     def require(self) -> None:
-        """Refuse to go on without this stream, before anything is done whose outcome nobody could see.
+        """Refuse to go on without this stream, before doing anything whose outcome nobody could see.
 
         Raises:
             UsageError: it is missing.
@@ -103,7 +103,7 @@ class Stream:
             raise UsageError(f"{self.name} is closed, so nothing would be seen", "`> FILE` writes it to a file")
 
     def write(self, text: str) -> None:
-        """Write and flush at once, for whoever reads along."""
+        """Write and flush at once, for a reader that follows."""
         if not self.expendable:
             self.require()
         try:
@@ -115,20 +115,20 @@ class Stream:
                 raise
 
     def say(self, text: str, style: str = "") -> None:
-        """Write sentences, broken between words where the terminal is narrower."""
+        """Write sentences, broken between words to fit the terminal."""
         lines = [part for line in text.split("\n") for part in folded(line, self.room)]
         self.write("".join(f"{self.styled(line, style) if style else line}\n" for line in lines))
 
     def write_json(self, value: object) -> None:
         """Write an object as lines of JSON.
 
-        A byte of a name that is not UTF-8, which Python has as a lone surrogate, is escaped everywhere.
+        A byte of a name that is not UTF-8, in Python a lone surrogate, is escaped on every stream.
         """
         text = json.dumps(value, indent=2, ensure_ascii=self.escapes_json, allow_nan=False)
         self.write(text.encode(errors="backslashreplace").decode() + "\n")
 
     def write_utf8(self, text: str) -> None:
-        """Write a text that is UTF-8 because it says so itself, as a page does; the stream stays in that encoding."""
+        """Write a text that declares itself UTF-8, as a page does; the stream stays in that encoding."""
         if isinstance(self.file, io.TextIOWrapper):
             self.file.reconfigure(encoding="utf-8", errors="strict", newline="\n")
         self.write(text)
@@ -149,15 +149,15 @@ class Stream:
         return f"\x1b[{style}m{text}\x1b[0m" if self.color and text else text
 
     def line_start(self) -> str:
-        """What brings a terminal to the beginning of a line, of this one if it is there already.
+        """What moves a terminal to the beginning of a line; of the current one if the cursor is there already.
 
-        Nobody can say where another program has left the cursor. So many blanks stay on an empty line, and run over
-        the end of any other; a terminal on which nothing moves gets a new line.
+        It is unknown where another program has left the cursor. These blanks stay on an empty line, and run over the
+        end of any other; a terminal whose cursor cannot be moved gets a new line.
         """
         return " " * (self.columns - 1) + "\r" + ERASE_REST_OF_ROW if self.moving else "\n"
 
     def dot(self) -> str:
-        """The separator of status and footer, in what the stream can encode."""
+        """The separator of status and footer, as far as the stream can encode it."""
         return "·" if self.encodes("·") else "-"
 
     def encodes(self, text: str) -> bool:
@@ -177,7 +177,7 @@ class Output:
         stdout: for the answer alone.
         stderr: for everything else.
         quiet: errors only.
-        verbose: report progress on stderr, even where it is no terminal.
+        verbose: report progress on stderr, even where it is not a terminal.
         stats: print the footer even where stderr is not a terminal.
         yields: the terminal of stderr is left to whoever reads stdout, a pager for example.
     """
@@ -215,7 +215,7 @@ class Output:
         self._say("hint:", CYAN, text)
 
     def _say(self, label: str, style: str, text: str) -> None:
-        """A label and one line; on a terminal that is narrower, several, none of which ends within a word."""
+        """Print a label and one line, or on a narrower terminal several, broken between words."""
         lines = "\n".join(folded(printable(text), self.stderr.room, start=f"{label} "))
         self.stderr.write(f"{self.stderr.styled(label, style)}{lines.removeprefix(label)}\n")
 
@@ -232,8 +232,8 @@ def decide(
 ) -> Output:
     """Look at the streams and the environment once.
 
-    stderr is expendable: a remark or an error that nobody can read costs neither an answer nor an exit code.
-    Colour follows the flag, then `LOCALDIFF_COLOR`, `NO_COLOR`, `FORCE_COLOR`; else terminals that are not dumb get it.
+    stderr is expendable: a remark or an error that nobody can read affects neither the answer nor the exit code.
+    Colour follows the flag, then `LOCALDIFF_COLOR`, `NO_COLOR`, `FORCE_COLOR`; else all but dumb terminals get it.
     """
     return Output(
         stdout=_stream(STDOUT_NAME, stdout or sys.stdout, color, env, exact=True),

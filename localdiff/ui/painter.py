@@ -18,16 +18,16 @@ from localdiff.view.scene import Scene
 from localdiff.view.style import Row
 
 REPAINT_SECONDS = 1.0
-"""All rows are sent again this often, which heals what an echoed key or another program left on them."""
+"""All rows are sent again this often, which repairs what an echoed key or another program left on them."""
 
 RENDER_SHARE = 30
-"""Drawing takes the interpreter from the engine, so it may take a thirtieth of the time. The faster of two frames
-counts: the other one may have collected Python's garbage, and the canvas would then stand still for a second."""
+"""Drawing takes the interpreter from the engine, so it may take a thirtieth of the time. The faster of the last two
+frames counts: the other may have run Python's garbage collector, and the canvas would freeze for a second."""
 
 WRITE_SHARE = 4
 
 LONGEST_WAIT = 1.0
-"""Seconds after a slow write: a terminal that was held with Ctrl-S is drawn on again soon after Ctrl-Q."""
+"""Longest pause after a slow write, in seconds: a terminal held with Ctrl-S is drawn on again soon after Ctrl-Q."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +46,7 @@ class Painter:
         one_line: draw the status line whatever the size.
         stopping: whether the run has been asked to stop, which is then shown.
         away: whether another job has the terminal now: final text is still printed, but no cursor is moved.
-        work_clock: CPU seconds of the calling thread; time that it waits takes nothing from the engine.
+        work_clock: CPU seconds of the calling thread; time spent waiting takes nothing from the engine.
     """
 
     def __init__(
@@ -110,14 +110,14 @@ class Painter:
         self._scene, self._drawn, self._drawn_size = scene, picture.drawn, size
 
     def refresh(self) -> None:
-        """Draw the scene on the screen again if it is not there, has another size, or the run is about to stop."""
+        """Draw the last scene again if it is not on the screen, the size has changed, or the run is about to stop."""
         if self._scene is None or self._is_away():
             return
         if self._size() != self._drawn_size or (self._stopping() and not self._scene.stopping):
             self.paint(Frame(scene=self._scene))
 
     def restart(self) -> None:
-        """Begin a new region below, at the next refresh at the latest: something else has been on the screen."""
+        """Begin a new region below, at the next refresh at the latest, after something else was on the screen."""
         self._region.abandon()
         self._drawn_size = None
 
@@ -142,7 +142,7 @@ class Painter:
         return away
 
     def _encode(self, rows: Sequence[Row]) -> list[str]:
-        """Rows as text; a row that was in the same place in the frame before is not encoded again."""
+        """Rows as text; a row that was in the same place in the previous frame is not encoded again."""
         previous = self._encoded + [(None, "")] * (len(rows) - len(self._encoded))
         self._encoded = [
             (row, text if row == before else encode_row(row))

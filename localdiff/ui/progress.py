@@ -1,7 +1,7 @@
 """Progress of a long job: bars on a terminal, occasional lines everywhere else.
 
-Knows named amounts of bytes, some of which are for the whole job and some for one file; knows nothing about what is
-being done. May be called from several threads.
+Knows named amounts of bytes, some for the whole job and some for one file; knows nothing about what is being done.
+May be called from several threads.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from localdiff.ui.terminal import keeps_waiting
 
 DETAILED, WIDE, NARROW = 100, 80, 54
 SPACE = "   "
-"""Between parts of a detail, which are left out from the end where there is no room."""
+"""Separates the parts of a detail; where there is no room, parts are left out from the end."""
 STEP = 10
 """Percent between two lines."""
 PAUSE = 30.0
-"""Seconds between two lines, if that is sooner."""
+"""Seconds after which a line is due in any case."""
 MIN_SECONDS = 1.0
 """Minimum time between two lines."""
 
@@ -50,7 +50,7 @@ class _Amount:
 
 
 class ProgressDisplay:
-    """Follows what is in progress, and shows nothing; what shows it overrides `note` and the methods at the end."""
+    """Follows what is in progress, and shows nothing; subclasses that show it override `note` and the last methods."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -58,7 +58,7 @@ class ProgressDisplay:
         self._lock = threading.RLock()
 
     def start(self, name: str, total: int, *, whole: bool = False) -> None:
-        """Something of `total` bytes begins; `whole` if it is all of a phase."""
+        """Something of `total` bytes begins; `whole` if it is a whole phase."""
         with self._lock:
             if name not in self._amounts:
                 amount = _Amount(total=total, rate=Rate(self._clock), told_at=self._clock())
@@ -66,7 +66,7 @@ class ProgressDisplay:
                 self._begin(name, amount, whole=whole)
 
     def show(self, name: str, done: int, detail: str = "") -> None:
-        """`done` bytes of it are done; `detail` says what it is working on, in parts `SPACE` apart, the first first."""
+        """`done` bytes of it are done; `detail` says what is being worked on: parts `SPACE` apart, main part first."""
         with self._lock:
             if (amount := self._amounts.get(name)) is not None:
                 amount.done = done
@@ -74,7 +74,7 @@ class ProgressDisplay:
                 self._update(name, amount, detail)
 
     def end(self, name: str) -> None:
-        """It is over."""
+        """What has this name is over."""
         with self._lock:
             if self._amounts.pop(name, None) is not None:
                 self._remove(name)
@@ -90,7 +90,7 @@ class ProgressDisplay:
 
 
 class _Figures(ProgressColumn):
-    """Computed anew whenever they are drawn, so that a stalled job does not keep its rate."""
+    """Figures, recomputed whenever they are drawn, so that a stalled job does not keep its rate."""
 
     def render(self, task: Task) -> Text:
         return Text(task.fields["amount"].figures())
@@ -125,7 +125,7 @@ class _Parts:
 
 
 class Bars(ProgressDisplay):
-    """Bars on a terminal, one for each thing in progress, that for the whole on top."""
+    """Bars on a terminal, one for each thing in progress, with the bar for the whole on top."""
 
     def __init__(self, bars: Progress, stream: Stream, clock: Callable[[], float]) -> None:
         super().__init__(clock)
@@ -222,5 +222,5 @@ def _bars(stream: Stream, terminal: ProgressTerminal) -> Progress:
 
 
 def _column() -> Column:
-    """One that gives way last, when the names and details have."""
+    """A column that gives way last, after names and details."""
     return Column(no_wrap=True, overflow="crop")

@@ -1,4 +1,4 @@
-"""The terminal under progress bars: no key is echoed, and Ctrl-Z, Ctrl-\\ and another job get it as it was.
+"""The terminal under progress bars: no key is echoed, and at Ctrl-Z, Ctrl-\\ or for another job it is restored.
 
 Knows how `rich` redraws rows in place, and signals; knows nothing about what the bars show.
 """
@@ -21,7 +21,7 @@ from localdiff.ui.terminal_signals import held
 class ProgressTerminal:
     """A file for `rich` to draw on, and, as a context manager around the drawing, what happens on signals.
 
-    What is drawn in the background is dropped. The rows are then drawn anew in the foreground, since `rich` would move
+    What is drawn in the background is dropped. In the foreground the rows then begin anew, since `rich` would move
     the cursor up to where they were, over what the shell has printed meanwhile.
 
     Args:
@@ -47,11 +47,11 @@ class ProgressTerminal:
 
     @property
     def encoding(self) -> str:
-        """That of the terminal."""
+        """The terminal's encoding."""
         return getattr(self._stream.file, "encoding", None) or "utf-8"
 
     def watch(self, live: Live) -> ProgressTerminal:
-        """Set what draws on it."""
+        """Set the display that draws on this terminal."""
         self._live = live
         return self
 
@@ -73,22 +73,22 @@ class ProgressTerminal:
         if self._guard.is_away():
             self._forget()
         else:
-            begins_anew, self._begins_anew = self._begins_anew, False  # before Ctrl-Z, which may come as it is written
+            begins_anew, self._begins_anew = self._begins_anew, False  # before the write, during which Ctrl-Z may come
             self._stream.write((CURSOR_OFF if begins_anew else "") + text)
         return len(text)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Does nothing: `write` flushes."""
 
     def _erased(self) -> str:
-        """The codes that remove the rows, which are forgotten."""
+        """The codes that remove the rows, which are then forgotten."""
         height = 0 if self._live is None else self._live._live_render.last_render_height
         up = f"\x1b[{height - 1}A" if height > 1 else ""
         self._forget()
         return f"\r{up}{ERASE_BELOW}{RESTORE}"
 
     def _forget(self) -> None:
-        """Have the next frame begin where the cursor is then."""
+        """Make the next frame begin wherever the cursor then is."""
         self._begins_anew = True
         if self._live is not None:
             self._live._live_render._shape = None

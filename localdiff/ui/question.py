@@ -25,7 +25,7 @@ from localdiff.ui.terminal import is_in_background, is_notebook_cell
 YES, NO = {"y", "yes"}, {"n", "no"}
 
 AskUser: TypeAlias = Callable[[str], bool]
-"""Asks the user a question; the answer is whether they said yes. Where nobody can answer there is None in its place."""
+"""Asks the user a question, and returns whether they said yes. Where nobody can answer, None takes its place."""
 
 
 def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> AskUser | None:
@@ -40,7 +40,7 @@ def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> AskUser 
         def show() -> None:
             stream.write(f"\n{question} {'[Y/n]' if default else '[y/N]'} ")
 
-        forget_typed(keyboard)  # or a stray Enter would begin a download of 52 GB
+        forget_typed(keyboard)  # otherwise a stray Enter could start a 52 GB download
         while True:
             try:
                 with _shown(show, keyboard):
@@ -61,10 +61,10 @@ def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> AskUser 
 
 
 def confirmed(ask: AskUser | None, question: str, *, otherwise: str) -> bool:
-    """Whether the user says yes to what is about to be done.
+    """Whether the user agrees to what is about to be done.
 
     Args:
-        otherwise: how it is done without being asked, for the hint.
+        otherwise: the hint, which says how to do it without being asked.
 
     Raises:
         UsageError: nobody can answer.
@@ -77,7 +77,7 @@ def confirmed(ask: AskUser | None, question: str, *, otherwise: str) -> bool:
 
 @contextmanager
 def _shown(show: Callable[[], None], keyboard: TextIO) -> Iterator[None]:
-    """Shows a question, and once more after Ctrl-Z and `fg`, when the shell has written below it."""
+    """Shows a question, and shows it again after Ctrl-Z and `fg`, when the shell has written below it."""
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         show()
         yield
@@ -91,7 +91,7 @@ def _shown(show: Callable[[], None], keyboard: TextIO) -> Iterator[None]:
     def handle(_number: int, _frame: FrameType | None) -> None:
         nonlocal has_come
         has_come = True
-        if is_shown:  # else it is being written, which must not begin anew inside itself
+        if is_shown:  # otherwise it is being written, and a write must not re-enter itself
             show_again()
 
     before = signal.signal(signal.SIGCONT, handle)
@@ -107,7 +107,7 @@ def _shown(show: Callable[[], None], keyboard: TextIO) -> Iterator[None]:
 
 
 def _wait_for_line(keyboard: TextIO) -> None:
-    """Waits a moment at a time: a signal that comes just before reading begins would be handled behind it."""
-    with suppress(io.UnsupportedOperation):  # no terminal
+    """Waits a moment at a time: a signal just before a blocking read would only be handled after the read."""
+    with suppress(io.UnsupportedOperation):  # not a real file
         while not select.select([keyboard], [], [], 0.2)[0]:
             pass

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from localdiff.sizes import shown_part, shown_size
 
 WINDOW = 30.0
-"""Seconds over which a rate is taken."""
+"""Seconds over which a rate is averaged."""
 RECENT = 5.0
-"""Seconds over which the recent rate is taken."""
+"""Seconds over which the recent rate is averaged."""
 FIRST = 3.0
 """Seconds before which nothing is estimated."""
 STEADY = 2.0
-"""Factor by which the recent rate may differ from the rate before the estimate is withheld."""
+"""Factor by which the recent rate may differ from the mean rate before the estimate is withheld."""
 
 _SPACING = 0.25
 
@@ -46,7 +46,7 @@ class Rate:
             self._last = (now, done)
 
     def per_second(self, window: float = WINDOW) -> float | None:
-        """Mean rate over the last seconds, or None where none is known yet."""
+        """Mean rate over the last `window` seconds, or None if it is not known yet."""
         with self._lock:
             now = self._clock()
             while len(self._points) > 1 and self._points[1][0] <= now - WINDOW:
@@ -77,7 +77,7 @@ def shown_time(seconds: float) -> str:
 
 
 def shown_amount(done: int, total: int, rate: Rate) -> str:
-    """`38.1/52.0 GB  86 MB/s  2m41s left`, as far as it is known."""
+    """`38.1/52.0 GB  86 MB/s  2m41s left`, as far as known."""
     parts = [shown_part(done, total)]
     if speed := rate.per_second():
         parts.append(f"{shown_size(speed)}/s")

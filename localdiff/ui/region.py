@@ -1,15 +1,14 @@
 """A few rows at the bottom of the normal screen that are redrawn in place, with final text printed above them.
 
 Knows cursor movement, synchronized-update marks and what a terminal does with rows; knows nothing about
-canvases, files or threads: it turns rows into the text of one write. No row is erased before it is drawn over, except
-where final text or rows are added; only rows that changed are sent; no row reaches the last column.
-Between frames the cursor rests at the start of the region's first row: whatever a terminal does to the rows below when
-its size changes, it keeps that place.
+canvases, files or threads: it turns rows into the text of one write. No row is erased before it is overwritten,
+except where final text or rows are added; only rows that changed are sent; no row reaches the last column. Between
+frames the cursor rests at the start of the region's first row: whatever a terminal does to the rows below when its
+size changes, it keeps that place.
 
-A terminal may have become lower before it reads a frame: over a network it does so many milliseconds later. Room for
-new rows is therefore made before any of them is drawn, so that no draft is scrolled away, and the terminal itself keeps
-the place to which the cursor returns: a count of rows would lead too far up, into final text, which the next frame
-would erase.
+A terminal may have lost rows before it reads a frame, over a network many milliseconds later. Room for new rows is
+therefore made before any of them is drawn, so that no draft scrolls away, and the terminal itself saves the position
+to which the cursor returns: counting rows would lead too far up, into final text, which the next frame would erase.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ _SGR = re.compile(r"\x1b\[[0-9;]*m")
 RESTORE = SYNC_OFF + WRAP_ON + RESET + CURSOR_ON
 """Restores everything that a frame, whole or cut short, may have changed."""
 
-# Not from the first column: at the top left, tmux would take that for clearing the screen, and keep what it clears.
+# Not from the first column: at the top left, tmux would take that for clearing the screen, and save the cleared text.
 _ERASE_FROM_FIRST_COLUMN = "\x1b[K\x1b[C\x1b[J"
 ERASE_REGION = f"\r{_ERASE_FROM_FIRST_COLUMN}\r"
 """Removes a region, from where the cursor rests between frames."""
 
 LEAVE = RESTORE + PASTES_OFF + ERASE_REGION
-"""Restores everything, the marks of pastes that a chat asks for included, and removes a region."""
+"""Restores everything, including the marks of pastes that a chat asks for, and removes a region."""
 
 
 class Region:
-    """The rows that are on the screen now, and how to turn them into others."""
+    """The rows that are on the screen now, and how to turn them into new rows."""
 
     def __init__(self) -> None:
         self._rows: tuple[str, ...] = ()
@@ -79,7 +78,7 @@ class Region:
         previous = () if is_new or not self._is_known else self._rows
         if previous == tuple(rows):
             return ""
-        # Rows that a narrower terminal has wrapped are removed with all others.
+        # Rows that a narrower terminal has wrapped are removed with the rest.
         head = [SYNC_ON, "" if previous else CURSOR_OFF, ERASE_REGION if resized or grows else "\r", _lines(above)]
         room = _room(len(rows)) if is_new else ""
         body = _rows(rows, previous, clears_below=is_new or len(rows) < self.height)
@@ -98,7 +97,7 @@ class Region:
 
 
 def _room(rows: int) -> str:
-    """Makes so many rows from the cursor on, scrolling if need be; ends where the first of them begins."""
+    """Makes room for so many rows from the cursor on, scrolling if need be; ends where the first of them begins."""
     return "\r\n" * (rows - 1) + f"\x1b[{rows - 1}A" if rows > 1 else ""
 
 
@@ -120,7 +119,7 @@ def _rows(rows: Sequence[str], previous: Sequence[str], *, clears_below: bool) -
 def _lines(text: str) -> str:
     """Final text in place of old rows; the terminal breaks long lines itself, so that they can be copied whole.
 
-    Unlike frames it is not written over what was there: cells that were erased behind a line would stay part of it in
-    tmux, as blanks that a wider window breaks into empty rows.
+    Unlike frames, it is not written over old text: in tmux, cells erased after a line would stay part of it, as
+    blanks that a wider window breaks into empty rows.
     """
     return _ERASE_FROM_FIRST_COLUMN + "\r" + text.replace("\n", "\r\n") if text else ""

@@ -1,7 +1,7 @@
 """The terminal during a replay: alternate screen, keys without echo, everything restored afterwards.
 
-Knows modes, signals and key sequences; knows nothing about what is shown. Rows are drawn over each other and never
-erased first; only rows that changed are sent.
+Knows modes, signals and key sequences; knows nothing about what is shown. Rows are overwritten and never erased
+first; only rows that changed are sent.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _KEYS: Final = {
 
 
 def can_play(keyboard: TextIO | None, screen: Stream) -> bool:
-    """Whether keys can be read from one stream and a moving picture be drawn on the other."""
+    """Whether keys can be read from the first stream and a moving picture can be drawn on the second."""
     return keyboard is not None and is_terminal(keyboard) and screen.moving
 
 
@@ -145,7 +145,7 @@ class ReplayScreen:
         return _KEYS.get(text, text)
 
     def _console_key(self, timeout: float | None) -> str | None:
-        """As `key`; no signal tells that the window has another size."""
+        """As `key`; here no signal reports that the window's size has changed."""
         size = self.size
         key = console_key(timeout, lambda: self.size != size)
         if self.size != size:
@@ -160,9 +160,9 @@ class ReplayScreen:
         self._write(ALTERNATE_ON + CURSOR_OFF)
 
     def _sets_modes(self) -> bool:
-        """Set up the keyboard; in the background this stops the process, and is to be tried again once it goes on."""
+        """Set up the keyboard, and return whether it worked: in the background it stops the process; then retry."""
         if sys.platform == "win32":
-            return True  # a console shows no key that a program takes at once
+            return True  # a console echoes no key that a program reads at once
         keyboard = self._keyboard.fileno()
         self._modes = list(termios.tcgetattr(keyboard))
         try:
@@ -180,11 +180,11 @@ class ReplayScreen:
                 with suppress(OSError):  # its window is closed
                     self._write(RESTORE + ALTERNATE_OFF + RESTORE)
             return
-        # They are forgotten once they are set again: Ctrl-C may come before, and the next call is to set them. After a
-        # Ctrl-Z in between, there are new ones.
+        # The modes are forgotten only once they are back: Ctrl-C may come before that, and the next call must set
+        # them. After a Ctrl-Z in between, there are new ones.
         while modes := self._modes:
             with suppress(OSError, ValueError, termios.error):  # a terminal that hung up is gone, its modes with it
-                if not is_in_background(self._keyboard):  # there this would stop the process, whatever ends it
+                if not is_in_background(self._keyboard):  # in the background this would stop the process
                     termios.tcsetattr(self._keyboard.fileno(), termios.TCSANOW, modes)
                     if takes_output(self._screen, patience=RESTORE_PATIENCE):
                         self._write(RESTORE + ALTERNATE_OFF + RESTORE)
@@ -194,7 +194,7 @@ class ReplayScreen:
     def _write(self, text: str) -> None:
         """Write past the stream's buffer, which a signal handler must not re-enter."""
         data = memoryview(text.encode(self._screen.encoding or "utf-8", "replace"))
-        if sys.platform == "win32":  # a console takes what comes by its descriptor for bytes of an old code page
+        if sys.platform == "win32":  # a console takes bytes written to its descriptor for an old code page
             self._screen.buffer.write(data)
             self._screen.buffer.flush()
             return

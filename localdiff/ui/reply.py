@@ -1,6 +1,6 @@
-"""The reply of one run, collected while it goes on.
+"""The reply of one run, collected as the run goes on.
 
-Knows events; prints nothing. A reply that was stopped or cut off by an error is what was committed until then.
+Knows events; prints nothing. A reply that was stopped or cut off by an error consists of what was committed until then.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ class Reply:
     """Observer that collects one reply.
 
     Attributes:
-        has_begun: whether there is a run; all else is known only then.
+        has_begun: whether the run has begun; the other fields are known only then.
         thought: what the model thought before it answered.
         answer: the text.
         ids: what the model wrote, without the end token.
-        seed: of the noise.
-        max_tokens: the most tokens that it could have.
-        end_ids: what ends it.
+        seed: seed of the noise.
+        max_tokens: maximum number of its tokens.
+        end_ids: token ids that end it.
         reason: how it ended.
         where: how far it got, for a reply that was stopped.
         new_tokens: tokens of the prompt that had to be encoded.
         unsettled: numbers of the blocks that reached the step limit before they were stable and confident.
-        max_steps: that limit.
+        max_steps: the step limit.
         stats: the figures, or None for a reply cut off by an error.
     """
 
@@ -67,13 +67,13 @@ class Reply:
 
     @property
     def fault(self) -> str | None:
-        """What a reply did that nobody stopped, in place of an answer; None where there is one."""
+        """What a reply without an answer did instead; None if it has an answer, or was stopped."""
         if self.is_kept or self.reason == "cancelled":
             return None
         return "ended before its answer began" if self.thought else "is empty"
 
     def on_event(self, event: Event) -> None:
-        """Take note."""
+        """Collect what the event adds."""
         match event:
             case RunStarted():
                 self.has_begun = True

@@ -1,7 +1,7 @@
 """Output of a single run: the answer on stdout, remarks and figures on stderr.
 
 Knows which words belong on which stream; knows nothing about options or exit codes. Animation is in `ui.live`; where
-that draws on the answer's terminal, it prints the answer as well, and only the remarks are left to this object. A chat
+it draws on the answer's terminal, it prints the answer as well, and this object prints only the remarks. A chat
 prints replies by whole paragraphs (`chat.reply_printer`), and has remarks of its own (`chat.remarks`).
 """
 
@@ -27,7 +27,7 @@ class RunPrinter:
 
     Args:
         above: prints a line that stays on stderr, above whatever moves there.
-        reply: the one that it is about, told of each event first.
+        reply: the reply of this run, which receives each event first.
         max_context: the largest context that the model takes.
         answer: where the answer goes; None where something else prints it, or takes its place.
         thoughts: whether to print the model's thoughts to stderr.
@@ -63,7 +63,7 @@ class RunPrinter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End an answer that was cut short; what is said about an error begins a line."""
+        """End an answer that was cut short, so that an error message begins on a new line."""
         self.close()
         if isinstance(error, Exception) and (start := self._line_start()):
             self._output.stderr.write(start)
@@ -89,7 +89,7 @@ class RunPrinter:
                 text.end()
 
     def _line_start(self) -> str:
-        """What lets the next line on stderr begin behind an answer in a pipe, if that may be read on this terminal."""
+        """What starts the next line on stderr after an answer in a pipe, whose reader may print on this terminal."""
         stderr = self._output.stderr
         if self._begins_line or self._answer is None or not self._answer.leaves_line_open or not stderr.terminal:
             return ""
@@ -121,7 +121,7 @@ class RunPrinter:
         elif reply.fault is not None:
             if output.notes:
                 output.stderr.write(f"{self._line_start()}The reply {reply.fault}.\n")
-            else:  # what reads the answer gets nothing, and no error
+            else:  # the reader of the answer gets nothing, and no error
                 output.warning(f"the reply {reply.fault}")
         nothing = reply.reason == "cancelled" and not stats.tokens
         if output.stats or (output.notes and not nothing):

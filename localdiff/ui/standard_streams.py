@@ -1,7 +1,7 @@
-"""The streams that the process was started with, made to take and give all there is, or to fail.
+"""The streams that the process was started with, made to write and read everything, or to fail.
 
-Knows what Python's own leave out: unbuffered (`PYTHONUNBUFFERED`), they drop what a disk has no room for; buffered,
-they keep that and fail once more at exit; and both fail where a pipe does not block. Knows nothing about texts.
+Knows what Python's own streams get wrong: unbuffered (`PYTHONUNBUFFERED`), they drop what a disk has no room for;
+buffered, they keep it and fail again at exit; and both fail where a pipe does not block. Knows nothing about texts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class WholeWriter(io.BufferedIOBase):
     """Writes all of what it is given, or raises an error and keeps nothing.
 
     Args:
-        raw: the file; it is not closed with this.
+        raw: the file; closing this object does not close it.
         name: what errors call it.
     """
 
@@ -31,7 +31,7 @@ class WholeWriter(io.BufferedIOBase):
         self._raw, self.name = raw, name
 
     def fileno(self) -> int:
-        """That of the file."""
+        """The file's descriptor."""
         return self._raw.fileno()
 
     def isatty(self) -> bool:
@@ -43,7 +43,7 @@ class WholeWriter(io.BufferedIOBase):
         return True
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write it, waiting for readers that are slow even if the file does not block."""
+        """Write the data, waiting for slow readers even if the file does not block."""
         rest = memoryview(data).cast("B")
         size = len(rest)
         try:
@@ -59,7 +59,7 @@ class WholeWriter(io.BufferedIOBase):
                 and error.errno == errno.EINVAL
                 and stat.S_ISFIFO(os.fstat(self.fileno()).st_mode)
             ):
-                # Which is what Windows says of a pipe that nobody reads (https://github.com/python/cpython/issues/79935).
+                # Windows' error for a pipe that nobody reads (https://github.com/python/cpython/issues/79935).
                 raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE), self.name) from error
             error.filename = error.filename or self.name
             raise
@@ -67,9 +67,9 @@ class WholeWriter(io.BufferedIOBase):
 
 
 def prepare() -> None:
-    """Replace stdout and stderr by streams that write everything, and let stdin block; other objects there stay.
+    """Replace stdout and stderr with streams that write everything, and make stdin block; other objects there stay.
 
-    A stdin that cannot be read, as `nohup` gives a program that is started from a terminal, is none.
+    A stdin that cannot be read, such as `nohup` gives a program started from a terminal, becomes None.
     """
     sys.stdout, sys.stderr = _whole(sys.stdout, "stdout"), _whole(sys.stderr, "stderr")
     if sys.platform != "win32" and sys.stdin is not None:

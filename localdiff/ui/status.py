@@ -1,4 +1,4 @@
-"""A status line at the bottom of a terminal, rewritten in place and removed in the end, with the log above it.
+"""A status line at the bottom of a terminal, rewritten in place and removed at the end, with the log above it.
 
 Uses carriage returns and spaces only, no escape codes. Knows nothing about what the line says.
 """
@@ -15,14 +15,14 @@ from localdiff.ui.output import Output, Stream
 from localdiff.ui.terminal import keeps_waiting
 from localdiff.view.widths import clip, text_width
 
-# What a terminal echoes for Ctrl-C comes after the line; clearing a little further removes it too.
+# A terminal's echo of Ctrl-C comes after the line; clearing a little further removes it too.
 _ECHO = 4
 _AGAIN = 0.5
-"""Seconds within which the same message is said once."""
+"""Seconds within which a repeated message is dropped."""
 
 
 class StatusLine:
-    """A line on a terminal; where the stream is no terminal, or lines may not move, every call does nothing."""
+    """A line on a terminal; where the stream is not a terminal, or lines may not move, it shows nothing."""
 
     def __init__(self, stream: Stream, *, shown: bool = True) -> None:
         self.shown = shown and stream.moving
@@ -39,7 +39,7 @@ class StatusLine:
         self._text = text
 
     def clear(self) -> None:
-        """Remove the line and leave the cursor where it began; not where the end of the process would wait for that."""
+        """Remove the line and leave the cursor at its start, unless the end of the process would wait for that."""
         if self._text and not self._stream.background and not keeps_waiting(self._stream.file):
             width = text_width(self._text)
             self._stream.write("\r" + " " * width + self._blank_after(width) + "\r")
@@ -71,7 +71,7 @@ class StatusLine:
 
 @contextmanager
 def status_line(output: Output, *, shown: bool = True) -> Iterator[StatusLine]:
-    """A line on stderr, but for `--quiet`, and until its end the package's log above it: warnings, with `-v` the rest.
+    """A line on stderr, except with `--quiet`, and above it, until its end, the package's log: warnings; with `-v` all.
 
     Warnings of libraries would otherwise be written straight into the canvas being drawn.
     """

@@ -1,6 +1,6 @@
 """A whole run as one JSON object: what `--json` prints.
 
-Knows the keys, which `docs/json.md` describes; computes nothing, every figure comes from the engine.
+Knows the keys, which `docs/json.md` describes; computes nothing: every figure comes from the engine.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from localdiff.ui.reply import Reply
 
 
 def summary(reply: Reply, identity: ModelIdentity) -> dict[str, object]:
-    """The object of a run; its figures are null where it was ended before the engine could give them."""
+    """The object of a run; its figures are null if the run ended before the engine could give them."""
     stats = reply.stats
     return {
         "text": reply.answer,

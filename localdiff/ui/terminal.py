@@ -32,13 +32,13 @@ def terminal_size(stream: TextIO) -> Size:
 def is_notebook_cell(env: Mapping[str, str]) -> bool:
     """Whether this is a command of a notebook (`!localdiff run …`), by a variable that Jupyter sets for its kernels.
 
-    It has a terminal on which Jupyter lets nobody type; a page shows colours and goes back in a line, and that is all.
+    Its terminal takes no typing; the page only supports colours and carriage returns.
     """
     return "JPY_PARENT_PID" in env
 
 
 def moves_cursor(stream: TextIO, env: Mapping[str, str]) -> bool:
-    """Whether a stream is a terminal that acts on escape codes, as one with `TERM=dumb` or an old console does not."""
+    """Whether a stream is a terminal that acts on escape codes, unlike one with `TERM=dumb` or an old console."""
     can = env.get("TERM") not in {"dumb", "unknown"} and not is_notebook_cell(env)
     return is_terminal(stream) and can and understands_codes(stream)
 
@@ -59,7 +59,7 @@ def is_same_terminal(one: TextIO, other: TextIO) -> bool:
 def is_in_background(stream: TextIO | BinaryIO) -> bool:
     """Whether `stream` is this process's terminal, and in the hands of another job, such as the shell's prompt.
 
-    Text may be written there; a cursor that is moved is another's, and a change of its settings stops the process.
+    Text may be written there, but the cursor belongs to the other job, and changing the settings stops this process.
     """
     return _is_ours(stream) is False
 
@@ -70,7 +70,7 @@ def is_in_foreground(stream: TextIO | BinaryIO) -> bool:
 
 
 def _is_ours(stream: TextIO | BinaryIO) -> bool | None:
-    """Whether this job has the process's terminal; None where the stream is none, or that of another session."""
+    """Whether this job has the process's terminal; None if the stream is not a terminal, or is another session's."""
     if sys.platform == "win32":
         return None
     try:
@@ -80,13 +80,13 @@ def _is_ours(stream: TextIO | BinaryIO) -> bool | None:
 
 
 RESTORE_PATIENCE = 1.0
-"""Seconds that a terminal which is to be restored may take no output; one that is held with Ctrl-S is then left."""
+"""Seconds to wait until a terminal takes output, to restore it; one that is held with Ctrl-S is then left as it is."""
 
 
 def takes_output(stream: TextIO, *, patience: float = 0.0) -> bool:
     """Whether a terminal accepts output within `patience` seconds; one that is held with Ctrl-S does not.
 
-    A console of Windows cannot be asked, and counts as one that does.
+    A Windows console cannot be asked, and counts as accepting.
     """
     if sys.platform == "win32":
         return True
@@ -99,5 +99,5 @@ def takes_output(stream: TextIO, *, patience: float = 0.0) -> bool:
 
 
 def keeps_waiting(stream: TextIO) -> bool:
-    """Whether this process is told to end, by a signal, and what is written would wait for a terminal that is held."""
+    """Whether a signal is ending this process, and a write would wait for a terminal that is held."""
     return isinstance(sys.exception(), SystemExit) and not takes_output(stream, patience=RESTORE_PATIENCE)

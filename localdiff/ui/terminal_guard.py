@@ -22,13 +22,13 @@ class Keys(Protocol):
     """What a terminal does with keys while something is drawn on it: none is echoed."""
 
     def take_over(self) -> None:
-        """Set it up, which it may be already; may be called from a signal handler."""
+        """Set the terminal up, even if it already is; may be called from a signal handler."""
 
     def give_back(self) -> None:
-        """Make it what it was before somebody else gets the terminal, such as a shell; called from a signal handler."""
+        """Restore it before another program, such as a shell, gets the terminal; called from a signal handler."""
 
     def leave(self, *, interrupted: bool) -> None:
-        """Make it what it was: nothing is drawn any more; `interrupted` says whether Ctrl-C brought that about."""
+        """Restore it: nothing is drawn any more; `interrupted` says whether Ctrl-C is the reason."""
 
 
 class TerminalGuard:
@@ -41,11 +41,11 @@ class TerminalGuard:
 
     Args:
         stream: the terminal that is drawn on, and that echoes keys.
-        keys: what becomes of keys; with them, pastes are marked meanwhile. By default no key is echoed, and all are
+        keys: what happens to keys; if given, pastes are marked meanwhile. By default no key is echoed, and all are
             dropped at Ctrl-C and Ctrl-Z, as a terminal itself does.
         on_resumed: called after the process was stopped and continued, from a signal handler.
         leave: the codes that remove what is drawn, and restore everything else; None where nothing is drawn.
-        undrawn: see `TerminalSignals`; a frame that came after `leave` would stand on the shell's screen.
+        undrawn: see `TerminalSignals`; a frame drawn after `leave` would stay on the shell's screen.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class TerminalGuard:
         """Restore the terminal; call it after the last write.
 
         Args:
-            interrupted: whether Ctrl-C brought it about.
+            interrupted: whether Ctrl-C is the reason.
         """
         if not self._started:
             return
@@ -101,7 +101,7 @@ class TerminalGuard:
         self._write(self._leave())
 
     def is_away(self) -> bool:
-        """Whether another job has the terminal, which is taken over again after that: bash need not send a signal."""
+        """Whether another job has the terminal; takes over again after that, since bash need not send a signal."""
         was_away, self._was_away = self._was_away, is_in_background(self._stream)
         if was_away and not self._was_away and not self._signals.is_ending:
             self._take_over()
@@ -113,7 +113,7 @@ class TerminalGuard:
 
     def _write(self, codes: str) -> None:
         if is_in_background(self._stream):
-            return  # another job has taken it, and its cursor
+            return  # another job has the terminal, and its cursor
         try:
             if takes_output(self._stream, patience=RESTORE_PATIENCE):
                 os.write(self._stream.fileno(), codes.encode())
@@ -122,7 +122,7 @@ class TerminalGuard:
             return
 
     def _take_over(self) -> None:
-        """Set up keys and the marks of pastes, which somebody else who had the terminal may have changed."""
+        """Set up keys and the marks of pastes, which another program that had the terminal may have changed."""
         self._keys.take_over()
         if self._marks:
             self._write(PASTES_ON)

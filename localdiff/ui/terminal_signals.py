@@ -23,9 +23,9 @@ _PATIENCE = 1.0
 
 @contextmanager
 def held(lock: threading.RLock) -> Iterator[None]:
-    """Inside it no other thread has the lock, unless one does not give it up: a terminal may take no output for long.
+    """In this context no other thread has the lock, unless one keeps it too long: a terminal may block output for long.
 
-    In the thread that has it already, which a signal may have interrupted, it begins at once.
+    If this thread already has the lock, since a signal interrupted it, the context begins at once.
     """
     is_held = lock.acquire(timeout=_PATIENCE)
     try:
@@ -36,17 +36,17 @@ def held(lock: threading.RLock) -> Iterator[None]:
 
 
 class TerminalSignals:
-    """Gives a terminal back before the process loses it, and takes it again afterwards.
+    """Gives a terminal back before the process loses it, and takes it over again afterwards.
 
-    Between `start` and `stop`: a hangup and Ctrl-\\ end the process as always, after `give_back`; Ctrl-Z stops it after
-    `give_back`, and `take` is called once it goes on. A signal that other code handles, or that is ignored, is left
-    alone, and so are all of them outside the main thread: in a command a hangup unwinds the stack, as `exits` has it.
+    Between `start` and `stop`: a hangup and Ctrl-\\ end the process as always, after `give_back`; Ctrl-Z stops it
+    after `give_back`, and `take` is called once it continues. Signals that other code handles, or that are ignored,
+    are left alone, and all signals off the main thread: in a command, `exits` lets a hangup unwind the stack.
 
     Args:
         give_back: restores the terminal; called from a signal handler.
-        take: sets it up again, which it may be already; called from a signal handler.
+        take: sets the terminal up again, even if it already is; called from a signal handler.
         more: handlers of other signals, for the same time.
-        undrawn: context in which no other thread draws; begun before `give_back`, and left after `take`.
+        undrawn: a context in which no other thread draws; entered before `give_back`, and left after `take`.
 
     Attributes:
         is_ending: whether the terminal is given back for good.
@@ -86,7 +86,7 @@ class TerminalSignals:
                 self._handled.append(number)
 
     def end(self) -> None:
-        """Take nothing any more: it is given back for good, and `timeout` sends SIGCONT right behind what ends it."""
+        """Call `take` no more: the terminal is given back for good, but `timeout` sends SIGCONT after its signal."""
         self.is_ending = True
 
     def stop(self) -> None:
@@ -106,7 +106,7 @@ class TerminalSignals:
             self._give_back()
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-            # It goes on, perhaps without having stopped: the system stops no process that nobody could continue.
+            # Continued, perhaps without having stopped: the system stops no process that nobody could continue.
             self._on_continue(number, frame)
 
     def _on_continue(self, _number: int, _frame: FrameType | None) -> None:

@@ -13,11 +13,11 @@ from localdiff.view.word_wrap import WordWrap
 class TextWriter:
     """Text on its way to a stream: exact into a pipe or a file; on a terminal made safe, and broken between words.
 
-    A stream may share its screen with another one that moves; then only whole lines are written, so that what the other
-    one writes begins in the first column. A pipe's reader may print on that screen as well.
+    A stream may share its screen with another stream whose lines move; then only whole lines are written, so that the
+    other's output begins in the first column. A pipe's reader may print on that screen as well.
 
     Args:
-        whole_lines: whether the stream, where it is a terminal or a pipe, gets whole lines only.
+        whole_lines: whether the stream gets whole lines only, if it is a terminal or a pipe.
         ends_line: whether the last line is always ended; otherwise exact text stays exact.
     """
 
@@ -31,12 +31,12 @@ class TextWriter:
         self._open = False
 
     def add(self, text: str) -> None:
-        """Write what may be written now."""
+        """Add text, and write what may be written now."""
         self._buffer += text
         self._write(self._buffer.rfind("\n") + 1 if self._whole_lines else len(self._buffer))
 
     def end(self) -> None:
-        """Write what is left, and end the last line unless the text is exact."""
+        """Write the rest, and end the last line unless the text is exact."""
         self._write(len(self._buffer))
         if self._wrap is not None:
             self._put(self._wrap.end())
@@ -46,7 +46,7 @@ class TextWriter:
 
     @property
     def leaves_line_open(self) -> bool:
-        """Whether a pipe got a last line without an end, behind which its reader may have left a terminal's cursor."""
+        """Whether a pipe's last line has no end, so that its reader may have left a terminal's cursor after it."""
         return self._open and self._stream.piped
 
     def _write(self, length: int) -> None:

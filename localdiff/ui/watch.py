@@ -1,4 +1,4 @@
-"""How one run is watched, in the words of whoever has it drawn.
+"""How one run is watched, as its caller specifies it.
 
 Knows channels and texts; knows nothing about how a canvas is drawn, or on what.
 """
@@ -18,16 +18,16 @@ Render: TypeAlias = Callable[[str, int], str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Watch:
-    """What a canvas shows beside itself during a run, and what it has to expect.
+    """What is shown beside a canvas during a run, and what the canvas has to expect.
 
     Attributes:
-        prints: channels whose committed text goes to this terminal too. The answer does where stdout is the same
-            terminal: only one of them may move the cursor.
+        prints: channels whose committed text goes to this terminal too. The answer's does if stdout is the same
+            terminal: only one stream may move the cursor.
         elsewhere: channels whose text goes into a pipe, whose reader may print it on this terminal: the canvas steps
             aside for every line of it.
         cancelled: whether the run has been asked to stop; ends a wait early, and is shown in the header.
         legend: explain the colours below the canvas, where there is room.
-        render: of final text; None leaves it as it is.
+        render: renders final text; None leaves it as it is.
         keys: see `TerminalGuard`.
     """
 
