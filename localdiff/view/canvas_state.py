@@ -19,7 +19,7 @@ class CanvasState:
     Attributes:
         stages: stage of each position; all noise before the first step.
         settled: number of settled positions.
-        renoised: positions that the step before accepted and this one did not.
+        renoised: positions that the previous step accepted and this step did not.
         end: position of the first end token about which the model is at least leaning, or the length.
     """
 

@@ -23,7 +23,7 @@ from localdiff.view.widths import text_width
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Drawn:
-    """What the frame before this one showed; the next frame marks what differs from it.
+    """What the previous frame showed; the next frame marks what differs from it.
 
     Attributes:
         block: its block.
@@ -38,28 +38,28 @@ class Drawn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Final:
-    """Final text before the canvas: its cells, and of each row the first of them and the indent."""
+    """Final text before the canvas: its cells, and each row's first cell and indent."""
 
     cells: tuple[Cell, ...] = ()
     starts: tuple[int, ...] = ()
     indents: tuple[int | None, ...] = ()
 
     def last(self, rows: int) -> tuple[tuple[Cell, ...], int, int | None]:
-        """The cells of the last rows, how many rows are before them, and the indent of the first one."""
+        """The cells of the last rows, how many rows are before them, and the indent of the first of them."""
         above = max(0, len(self.starts) - rows)
         return (self.cells[self.starts[above] :], above, self.indents[above]) if above else (self.cells, 0, None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Picture:
-    """Rows to draw, and what the next call needs of them."""
+    """Rows to draw, and what the next call needs to know about them."""
 
     rows: tuple[Row, ...]
     drawn: Drawn
 
 
 class CanvasView:
-    """Draws scenes in one palette; the same arguments give the same picture, only cells are cached."""
+    """Draws scenes in one palette; the same arguments give the same picture; it only caches cells and layouts."""
 
     def __init__(self, *, pieces: Pieces, palette: Palette) -> None:
         self._palette = palette
@@ -107,7 +107,7 @@ class CanvasView:
         return self._layout[1]
 
     def _final_text(self, text: str, columns: int) -> _Final:
-        """Laid out once a block: there may be much of it, and no step changes it."""
+        """Final text, laid out once per block: there may be much of it, and no step changes it."""
         cells = self._cells.committed(text)
         page = lay_out(cells, range(len(cells)), columns)
         return _Final(cells=cells, starts=page.first_positions, indents=page.indents)
@@ -145,7 +145,7 @@ class CanvasView:
     def _in_sight(self, page: Page, top: int, rows: int, above: int) -> list[Row]:
         """`rows` rows from `top` on, blank ones below a short page; notes say how many are hidden.
 
-        The page itself begins with what is left of final text, of which `above` rows are cut off.
+        The page begins with the end of the final text, of which `above` rows are cut off.
         """
         shown = list(page.rows[top : top + rows])
         below = len(page.rows) - top - rows

@@ -46,9 +46,8 @@ class Cell(NamedTuple):
         span: what is drawn.
         lead: columns of space before it (0 or 1), left out where the flow starts a row with this cell.
         soft: whether a row may end before it.
-        breaks: rows that end after it.
-        bare: what is drawn instead where it comes directly after a letter: a mark without the base lent
-            to it.
+        breaks: number of rows that end after it.
+        bare: what is drawn instead directly after a letter: a mark without the base that was lent to it.
     """
 
     span: Span
@@ -145,7 +144,7 @@ class CellMaker:
         return cells, owners
 
     def token(self, token: int, stage: int, changed: bool) -> tuple[Cell, ...] | None:
-        """The cells of a token, underlined if it has `changed`; None for a byte piece, which is no text by itself."""
+        """The cells of a token, underlined if it has `changed`; None for a byte piece, which is not text by itself."""
         key = (token << 3) | (stage << 1) | changed
         try:
             return self._cells[key]
@@ -158,7 +157,7 @@ class CellMaker:
     def tokens(
         self, tokens: Sequence[int], stages: Sequence[int], changed: Sequence[bool]
     ) -> list[tuple[Cell, ...] | None]:
-        """The same for many positions, most of which are cached as a rule; None for noise as well."""
+        """As `token` for many positions, most of which are usually cached; None for noise, too."""
         positions = list(zip(tokens, stages, changed, strict=True))
         cache = self._cells
         try:
@@ -181,8 +180,8 @@ class CellMaker:
         """The cells of adjacent byte pieces, one entry per position.
 
         Bytes that make up one character are drawn as that character on the first of them, as uncertain as
-        the least certain of them, and as nothing on the others, so that it does not flicker between itself
-        and fragments.
+        the least certain of them, and as nothing on the others, so that it does not flicker between the character and
+        fragments.
         """
         data = bytes(byte_of(self._pieces.piece(token)) or 0 for token in tokens)
         cells: list[tuple[Cell, ...]] = []

@@ -22,11 +22,11 @@ def aligned(
     """One line per row, columns two apart, without blanks at the end.
 
     Args:
-        rows: safe text; all rows have as many cells.
+        rows: safe text; all rows have the same number of cells.
         sides: `<` or `>` for each column, the side to which its cells are aligned.
-        widest: maximum width of a column, so that one long cell pushes only its own row aside; None for no limit.
-        width: columns of the terminal, or None elsewhere. Where a line is wider, a row is a block of lines: the
-            first cell, and the others below it; or as in `listed`.
+        widest: maximum width of a column, so that one long cell shifts only its own row; None for no limit.
+        width: columns of the terminal; None if it is not one. If a line is wider, every row becomes a block of lines:
+            the first cell, and the others below it; or as in `listed`.
         headed: whether the first row names the columns, so that they can be listed by name.
     """
     widths = [max(text_width(row[column]) for row in rows) for column in range(len(sides))]
@@ -45,12 +45,12 @@ def aligned(
 
 
 def folded(text: str, width: int | None, *, start: str = "", indent: int = 0) -> list[str]:
-    """A text as lines that are broken between words, and not within what is to be typed, in back-ticks.
+    """A text as lines that are broken between words, but not within back-ticks, which enclose what is to be typed.
 
     Args:
         text: safe text.
         width: columns of a line, which a single word may exceed; None for one line, however long.
-        start: what is before the first line; the others have `indent` blanks.
+        start: what precedes the first line; the others begin with `indent` blanks.
     """
     if width is None:
         return [start + text]
@@ -65,7 +65,7 @@ def folded(text: str, width: int | None, *, start: str = "", indent: int = 0) ->
 
 
 def listed(rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """A table too wide for a terminal: a list of figures for each row, named by the first row, the head."""
+    """A table too wide for a terminal, as a list of figures for each row, named by the first row, the head."""
     head, *others = rows
     lines = []
     for name, *figures in others:

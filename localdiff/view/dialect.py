@@ -1,7 +1,7 @@
 """The Markdown that models write: which of its constructs are recognized, and the blocks of a text.
 
-Knows markdown-it; knows nothing about how anything looks. Line breaks stay, with the blanks behind them, and what would
-vanish when it is rendered, be it HTML, LaTeX or a definition, is text. So is a backslash, except before marks that it
+Knows markdown-it; knows nothing about how anything looks. Line breaks stay, with the blanks after them, and what
+would vanish in rendering, be it HTML, LaTeX or a definition, is text. So is a backslash, except before marks that it
 keeps from being markup.
 """
 
@@ -16,16 +16,16 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 _ESCAPED = ("\\*", "\\_", "\\~", "\\`", "\\#", "\\$")
-"""Escapes that models write; others are those of LaTeX and of paths."""
+"""Escapes that models write; other backslashes belong to LaTeX and paths."""
 _NUMBER = re.compile(r"( *)\d{1,9}[.)] +")
 _TAB = re.compile(r" *\t")
 
 
 class Block(NamedTuple):
-    """A paragraph, a list, a fence or the like that no other contains: its type and its lines.
+    """A top-level block, such as a paragraph, a list or a fence: its type and its lines.
 
     Attributes:
-        items: where items of a list begin, but the first one, and those that have the number of the one before.
+        items: where a list's items begin, except for the first one and those that repeat the previous number.
     """
 
     type: str
@@ -50,7 +50,7 @@ def parser() -> MarkdownIt:
 
 
 def _escape(state: StateInline, silent: bool) -> bool:
-    """A rule of markdown-it: one of the escapes, where it is at."""
+    """A rule of markdown-it: one of the escapes at the current position."""
     if not state.src.startswith(_ESCAPED, state.pos):
         return False
     if not silent:
@@ -60,7 +60,7 @@ def _escape(state: StateInline, silent: bool) -> bool:
 
 
 def _newline(state: StateInline, silent: bool) -> bool:
-    """A rule of markdown-it: a line break, behind which blanks stay."""
+    """A rule of markdown-it: a line break, after which blanks stay."""
     if state.src[state.pos] != "\n":
         return False
     if not silent:
@@ -71,7 +71,7 @@ def _newline(state: StateInline, silent: bool) -> bool:
 
 
 def nested(text: str) -> str:
-    """The text, in which bullets below a numbered item are within it, even if they are indented less than its words.
+    """The text with bullets below a numbered item nested in it, even if they were indented less than its words.
 
     Models indent them by two or three columns, whatever the width of the number.
     """
@@ -104,10 +104,10 @@ def _block_tokens(text: str) -> list[Token]:
 
 
 def _nested(text: str, tokens: Sequence[Token]) -> str:
-    """See `nested`; the same object where nothing is to be done."""
+    """See `nested`; the same object if nothing changes."""
     lines = text.split("\n")
     is_same = True
-    number: re.Match[str] | None = None  # the mark of the item before, where the block before is a list of numbers
+    number: re.Match[str] | None = None  # the previous item's mark, if the previous block is a numbered list
     for token in tokens:
         if token.level == 1 and token.type == "list_item_open" and token.map is not None:
             number = _NUMBER.match(lines[token.map[0]])

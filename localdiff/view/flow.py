@@ -2,8 +2,8 @@
 
 Knows widths and break opportunities; knows nothing about entropy or text. No row is wider than asked for: a
 cell that does not fit moves to the next row together with what is glued to it, and a glued run longer than
-a row is torn. Blanks between two words that a row's end divides are left out. Rows that go on with a line are indented
-as its text behind the marks of lists and quotes, as `word_wrap` does with final text.
+a row is torn. Blanks between words where a row ends are left out. Rows that continue a line are indented like its
+text after list and quote marks, as `word_wrap` indents final text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Page:
         rows: all rows, also those that do not fit the screen.
         first_positions: the canvas position that each row begins with, or the last one before it on an
             empty row; `COMMITTED` for rows that begin with final text.
-        indents: columns before each row that goes on with a line; None for the first row of one.
+        indents: indent of each row that continues a line; None for a line's first row.
     """
 
     rows: tuple[Row, ...]
@@ -49,14 +49,14 @@ def lay_out(cells: Sequence[Cell], owners: Sequence[int], columns: int, *, inden
     Args:
         owners: the canvas position of each cell, or `COMMITTED`; never decreasing.
         columns: two or more, since a wide character would not fit in less.
-        indent: of the first row, where that goes on with a line.
+        indent: of the first row, if it continues a line.
     """
     rows: list[Row] = []
     starts: list[int] = []
     indents: list[int | None] = []
     row: list[Cell] = []
     start = soft = breaks = 0  # index of the row's first cell, where it may end early, line breaks
-    used = indent or 0  # its columns
+    used = indent or 0  # the row's columns so far
     line = _Line(columns, indent)
 
     def end_row(cells: list[Cell]) -> None:
@@ -109,14 +109,14 @@ def lay_out(cells: Sequence[Cell], owners: Sequence[int], columns: int, *, inden
 
 
 class _Line:
-    """The line that is laid out.
+    """The line that is being laid out.
 
     Args:
-        indent: of a row that goes on with it, where its beginning is not known.
+        indent: of a row that continues a line whose beginning is not known.
 
     Attributes:
-        indent: columns before the rows that go on with it.
-        leads: whether nothing but marks of lists and quotes may have been in it yet.
+        indent: columns before the rows that continue it.
+        leads: whether it may so far have only list and quote marks.
     """
 
     def __init__(self, columns: int, indent: int | None = None) -> None:
@@ -126,7 +126,7 @@ class _Line:
         self.leads = indent is None
 
     def add(self, text: str, column: int, *, begins_word: bool) -> None:
-        """Take in the next text of the line, which is at this column."""
+        """Take the line's next text, which is at this column."""
         if begins_word:
             self.leads = is_line_mark(self._word)
             if self.leads:
@@ -136,7 +136,7 @@ class _Line:
 
 
 def _is_blank(cell: Cell) -> bool:
-    """Whether it is left out at the beginning of a row that goes on with a line."""
+    """Whether a cell is left out at the beginning of a row that continues a line."""
     return cell.span.text.isspace()
 
 
@@ -161,10 +161,10 @@ def window(total: int, focus: int, rows: int, previous_top: int) -> int:
     """Index of the first row to show so that row `focus` is visible, moving as little as possible.
 
     Args:
-        total: rows there are.
+        total: number of rows.
         focus: row where something happens.
         rows: rows that fit.
-        previous_top: the first row in the frame before.
+        previous_top: the first row in the previous frame.
     """
     margin = 1 if rows >= 4 else 0
     top = min(previous_top, focus - margin)

@@ -41,7 +41,7 @@ def position_map(
         entropies: nats, one per position.
         end: position of the end of turn, or the canvas length: what follows is left blank.
         renoised: positions that went back to noise; the glyph of their group is underlined.
-        columns: glyphs to use at most; fewer where the canvas has fewer positions.
+        columns: maximum number of glyphs; fewer if the canvas has fewer positions.
 
     Returns:
         `min(columns, len(entropies))` spans of one column. Each shows the largest entropy of its group.

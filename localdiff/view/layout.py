@@ -2,7 +2,7 @@
 
 Knows sizes and numbers of rows; knows nothing about what the rows say. The height depends only on the size,
 the canvas and the text before it, none of which change within a block, so the region never grows or shrinks
-while a block condenses. Final text that has not left the canvas yet gets all rows that the screen has.
+while a block condenses. Final text that has not left the canvas yet may take all rows of the screen.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from localdiff.view.palette import Palette
 from localdiff.view.widths import text_width
 
 MAX_BODY_ROWS = 12
-"""Rows of a body, final text of more than `PENDING_ROWS` rows left out; on a tall terminal half of its rows.
+"""Maximum rows of a body, not counting final text beyond `PENDING_ROWS` rows; on a tall terminal, half of its rows.
 
-So a window that becomes half as wide, which breaks long rows in two, still holds most of the region.
+Thus a window that becomes half as wide, which breaks long rows in two, still holds most of the region.
 """
 PENDING_ROWS = 3
 MIN_BODY_ROWS = 3
@@ -52,7 +52,7 @@ class Layout:
         tier: which layout.
         columns: columns that any row may fill: one less than the terminal has.
         header_rows, body_rows, footer_rows, legend_rows: rows of each part; 0 where the part is left out.
-        pending_rows: rows of the body that final text has at first; more where the draft needs fewer than expected.
+        pending_rows: rows of the body that final text gets at first; more if the draft needs fewer than expected.
         prefix: start of every body row.
         map_columns: glyphs of the position map.
         spark_steps: steps that the sparkline shows.

@@ -13,7 +13,7 @@ from localdiff.view.widths import text_width
 
 _OPENING = "([{（［｛「『【〈《〔“‘"
 CLOSING = ")]}）］｝」』】〉》〕”’、。，．！？：；…ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ!?,.:;"
-"""Beside letters that may be torn apart no line ends with a mark that opens, or begins with one that closes."""
+"""Beside letters that may be separated, no line ends with an opening mark or begins with a closing one."""
 _UNSPACED = "\u2e80-\u30ff\u3100-\u312f\u31f0-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
 """Han and kana, as the ranges of a regular expression: there are no blanks between their words."""
 
@@ -23,10 +23,10 @@ _MAY_BREAK = re.compile(
 
 
 def unbroken(word: str) -> list[str]:
-    """The parts of a word between which a line may be broken; a word without such places is the only one."""
+    """The parts of a word between which a line may be broken; a word without break points is the only part."""
     return [word] if word.isascii() else _MAY_BREAK.split(word)
 
 
 def columns_of(text: str) -> int:
-    """Columns of a text on a terminal that joins nothing, or on one that joins what belongs together: the more."""
+    """Columns of a text on a terminal that joins no characters, or on one that does, whichever are more."""
     return max(cell_len(text), text_width(text))

@@ -1,7 +1,6 @@
-"""The marks that lines of Markdown begin with: of quotes, of items of lists, and fences of code.
+"""The marks that lines of Markdown begin with: quote marks, list item marks and code fences.
 
-Knows one word after the other, as they are written; knows nothing about widths. `dialect` has what a parser says of a
-whole text.
+Knows words one after the other, as they are written; knows nothing about widths. `dialect` parses whole texts.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ _ITEM = re.compile(r"[-*+]|[0-9]{1,9}[.)]")
 
 
 def is_line_mark(word: str) -> bool:
-    """Whether a word that begins a line is the mark of quotes or of an item; no word is one, too."""
+    """Whether a word that begins a line is a quote mark or an item mark; an empty word counts, too."""
     bare = word.lstrip(">")
     return not bare or _ITEM.fullmatch(bare) is not None
 
@@ -22,17 +21,17 @@ class LineMarks:
     """Follows the lines of a text.
 
     Attributes:
-        lead: whether the line has nothing yet but marks of quotes and items.
+        lead: whether the line so far has only quote and item marks.
         is_code: whether the line is code, or a fence.
     """
 
     def __init__(self) -> None:
         self.lead = True
         self.is_code = False
-        self._is_quote = False  # whether the line has the mark of a quote
+        self._is_quote = False  # whether the line has a quote mark
         self._fence = ""  # what closes the block of code
-        self._is_quoted_code = False  # whether that block is within a quote, and ends with it
-        self._opens = False  # whether this line begins it, unless more backticks are behind those of the fence
+        self._is_quoted_code = False  # whether that block is within a quote, and ends with the quote
+        self._opens = False  # whether this line opens it, unless more backticks follow the fence's
 
     def begin_line(self) -> None:
         """The words that follow are on a new line."""
@@ -40,7 +39,7 @@ class LineMarks:
         self.is_code = self._fence != ""
 
     def add(self, word: str) -> None:
-        """Takes in the next word of a line: behind marks alone it is one more, a fence, or a beginning of text."""
+        """Takes the next word of a line; after marks alone it is another mark, a fence, or the start of text."""
         if not self.lead:
             if self._opens and "`" in word:
                 self._fence, self._is_quoted_code, self._opens, self.is_code = "", False, False, False

@@ -161,7 +161,7 @@ def _earlier(scene: Scene, layout: Layout, palette: Palette, columns: int) -> Ro
 
 
 def legend_row(layout: Layout, palette: Palette) -> Row:
-    """What the colours say; *settled* means that the text holds still, not that it is right."""
+    """What the colours mean; *settled* means that the text is stable, not that it is right."""
     spans: list[Span] = [SPACE, Span(palette.glyphs.noise, 2, palette.stages[NOISE]), SPACE]
     for stage in range(NOISE, -1, -1):
         name = STAGE_NAMES[stage]

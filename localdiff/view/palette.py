@@ -2,9 +2,9 @@
 
 Knows colours and glyphs and which of them a terminal can show; knows nothing about rows. The fixed colours
 were searched in the xterm cube for monotone luminance from blue through grey to yellow (reversed on light
-backgrounds) and for the largest smallest step under normal, protan, deutan and tritan vision; `heat` is red to
-green, whose two ends look alike to a deuteranope. Every palette can be read without colour, because the noise
-sign, the marks and the position map carry the meaning alone.
+backgrounds) and for the largest minimum step under normal, protan, deutan and tritan vision; `heat` is red to green,
+whose two ends look alike to a deuteranope. Every palette can be read without colour, because the noise sign, the
+marks and the position map carry the meaning alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Decides which committed text may leave the canvas for good.
 
 Knows lines, blocks of Markdown and channels; knows nothing about terminals. Plain text is finished line by line: the
-next canvas may still add to the last one. Where Markdown is rendered, text is finished at a blank line between blocks,
-and before an item of a list, so that what is rendered piece by piece looks like the whole.
+next canvas may still add to the last line. Where Markdown is rendered, text is finished at a blank line between
+blocks, and before an item of a list, so that what is rendered piece by piece looks like the whole.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CONTINUED = {"bullet_list", "ordered_list", "code_block"}
 """Blocks that go on after a blank line, if the next line is another item or is indented."""
 _BLANKS = " \t\r"
 _FORMULAS = ("$$", "\\[")
-"""What formulas of several lines begin with; a line of theirs may begin like an item."""
+"""What multi-line formulas begin with; one of their lines may begin like an item."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +28,7 @@ class Passage:
     """Final text of one channel, ready to be printed.
 
     Attributes:
-        channel: whose it is.
+        channel: the text's channel.
         text: as it was committed.
     """
 
@@ -37,17 +37,17 @@ class Passage:
 
 
 def finished_lines(text: str) -> int:
-    """Characters of `text` up to and with its last newline; 0 where there is none."""
+    """Characters of `text` up to and including its last newline; 0 where there is none."""
     return text.rfind("\n") + 1
 
 
 def finished_length(text: str) -> int:
-    """Characters of `text` whose looks no later line can change: up to and with the last blank line between blocks.
+    """Characters of `text` whose look no later line can change: through the last blank line between blocks.
 
-    A blank line within a fence, an item of a list or indented code is none, nor is one behind a list that may go on.
-    Every item of a list is finished once the next one begins, unless lines of it could be those of a formula.
+    A blank line within a fence, a list item or indented code does not count, nor does one after a list that may go
+    on. Every item of a list is finished once the next one begins, unless its lines could belong to a formula.
     """
-    from localdiff.view.dialect import blocks  # imports a parser, which plain text does without
+    from localdiff.view.dialect import blocks  # imports a parser, which plain text does not need
 
     lines = text.split("\n")[:-1]
     all_blocks = blocks("".join(f"{line}\n" for line in lines))
@@ -61,8 +61,8 @@ def finished_length(text: str) -> int:
 
 
 def _goes_on(block: Block, lines: int) -> bool:
-    """Whether the last block of so many lines may go on behind a blank one."""
-    # A fence up to the last line is not closed, or no blank line is behind it.
+    """Whether the last block of a text of so many lines may go on after a blank line."""
+    # A fence up to the last line is not closed, or not followed by a blank line.
     return block.type in _CONTINUED or (block.type == "fence" and block.end == lines)
 
 

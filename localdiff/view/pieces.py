@@ -1,6 +1,6 @@
 """The texts of a model's ids, as whatever draws or records a run needs them.
 
-Knows an interface: a tokenizer has it, and so has a trace.
+Knows an interface that both a tokenizer and a trace have.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from functools import lru_cache
 
 MISSING = "▯"
 TAB = " " * 4
-"""What the canvas shows of a tab, which would have no certain width."""
+"""What the canvas shows for a tab, which would have no certain width."""
 
 # Default_Ignorable_Code_Point beyond category Cf (Unicode 15, DerivedCoreProperties.txt): fillers and
 # selectors draw nothing.

@@ -38,7 +38,7 @@ class Scene:
         passes: denoise steps of the whole run.
         tokens: tokens committed so far, end tokens left out.
         tok_per_s: `tokens` over the time from the first denoise step to the latest commit, or None before it; at the
-            end that of the whole run, as every other report has it.
+            end, the whole run's rate, as in every other report.
         pending: committed text whose paragraph goes on in this block.
         stopping: the run has been asked to stop, and will after this step.
         slowed: the run waits between steps for the viewer's sake, so its speed means nothing.

@@ -57,9 +57,9 @@ def still(rows: Sequence[Row], *, columns: int, palette: Palette) -> str:
 
 
 def animation(shots: Sequence[Shot], *, columns: int, palette: Palette) -> str:
-    """An SVG document that shows frames, at least one, after each other in a loop.
+    """An SVG document that shows frames, at least one, one after the other in a loop.
 
-    A row that stays the same over several frames is drawn once, which keeps the animation of a page that settles small.
+    A row that stays the same over several frames is drawn once, which keeps the animation of a settling page small.
     Where motion is off or reduced, the last frame stands still.
     """
     total = sum(shot.seconds for shot in shots)

@@ -34,17 +34,17 @@ _UNCERTAIN = (
 
 @lru_cache(maxsize=8192)
 def character_width(character: str) -> int:
-    """Columns of one character at most: 0 for most marks, 2 for East Asian wide ones and emoji, else 1."""
+    """Maximum columns of one character: 0 for most marks, 2 for East Asian wide ones and emoji, else 1."""
     return 1 if unicodedata.category(character) == "Mc" else get_character_cell_size(character)
 
 
 def is_mark(character: str) -> bool:
-    """Whether it belongs to the character before it, with space of its own or without."""
+    """Whether a character belongs to the one before it, with or without a column of its own."""
     return unicodedata.category(character) == "Mc" or character_width(character) == 0
 
 
 def text_width(text: str) -> int:
-    """Columns of safe text at most: the sum over its characters, since nothing in it joins."""
+    """Maximum columns of safe text: the sum over its characters, since nothing in it joins."""
     return len(text) if text.isascii() else sum(map(character_width, text))
 
 
@@ -105,7 +105,7 @@ def separate_characters(text: str) -> list[str]:
     for index, character in enumerate(text):
         code = ord(character)
         if character.isascii() or unicodedata.category(character) in {"Cc", "Cn", "Co"}:
-            # An editor of lines has its own signs for control characters; newer emoji than Python knows are emoji.
+            # A line editor has its own signs for control characters, and unassigned characters may be newer emoji.
             shown.append(character)
         elif code in _SKIN_TONES and index:
             shown.append("")
@@ -117,7 +117,7 @@ def separate_characters(text: str) -> list[str]:
 
 
 def shortened(text: str, columns: int, mark: str) -> str:
-    """`text` if it fits `columns` columns, else as much of its beginning as fits with `mark` behind it."""
+    """`text` if it fits `columns` columns, else as much of its beginning as fits with `mark` after it."""
     if text_width(text) <= columns:
         return text
     return clip(clip(text, max(0, columns - text_width(mark))).rstrip() + mark, columns)

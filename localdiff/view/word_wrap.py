@@ -1,8 +1,8 @@
 """Final text for a terminal, its lines broken between words.
 
-Knows blanks, and how a terminal fills its rows; knows nothing about streams. Rows that go on with a line are indented
-as its text behind the marks of lists and quotes. Code is not touched, so that it can be copied as it is: the terminal
-breaks its lines, as it does a word that is longer than a row.
+Knows blanks, and how a terminal fills its rows; knows nothing about streams. Rows that continue a line are indented
+like its text after list and quote marks. Code is not touched, so that it can be copied unchanged: the terminal breaks
+its lines, and words longer than a row.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _TOKEN = re.compile(r"(?!\Z)([ \t]*)([^ \t\n]*)(\n?)")
 
 
 class WordWrap:
-    """Breaks a text that comes piece by piece; a word that the next piece may go on with is held back.
+    """Breaks a text that comes piece by piece; a word that the next piece may continue is held back.
 
     Args:
-        columns: of the terminal, asked for each piece; no row that is broken here reaches the last one.
+        columns: of the terminal, asked for at each piece; no row that is broken here reaches the last column.
     """
 
     def __init__(self, columns: Callable[[], int]) -> None:
         self._columns = columns
         self._held = ""
         self._used = 0  # columns of the row that is being filled
-        self._indent = 0  # columns before the rows that go on with the line
+        self._indent = 0  # columns before the rows that continue the line
         self._begins = True  # whether the line has no word yet
         self._marks = LineMarks()
 
@@ -89,7 +89,7 @@ def _behind_blanks(used: int, blanks: str) -> int:
 
 
 def _behind(used: int, word: str, columns: int) -> int:
-    """Columns of the row that a terminal is at behind a word, which may fill several rows."""
+    """The column that a terminal is at after a word, which may fill several rows."""
     if used + (width := text_width(word)) <= columns:
         return used + width
     for character in word:
