@@ -3,7 +3,7 @@
     keys         all settings: kind, variable, default
     file         `config.toml`, and the line of each entry
     environment  the variables
-    edit         changes of its text; loads tomlkit, so only what changes the file imports it
+    edit         changes to its text; loads tomlkit, so it is imported only to change the file
     settings     precedence: variable, then file, then default (a flag overrides all of them)
 
 Knows strings, numbers and where they came from; knows no command and nothing that acts on a setting. Imports no torch.

@@ -1,4 +1,4 @@
-"""Changes of `config.toml` as text: one setting is set or taken out, and every other line stays as it is.
+"""Changes to `config.toml` as text: one setting is set or removed, and every other line stays as it is.
 
 Knows TOML, by way of tomlkit; knows nothing about files. Only `config set` and `config unset` load it.
 """
@@ -19,11 +19,11 @@ from localdiff.errors import UsageError
 
 
 def edited(text: str, name: str, value: Value | None) -> str:
-    """The text with a setting at this value; None takes it out.
+    """The text with a setting at this value; None removes it.
 
     Args:
         name: of the setting, as in `KEYS`.
-        value: a valid one.
+        value: a valid value.
 
     Raises:
         UsageError: the result would not be TOML with these settings.
@@ -63,7 +63,7 @@ def _change(content: MutableMapping[str, Any], name: str, value: Value | None) -
 
 
 def _add(table: Container | Table, key: str, value: Value) -> None:
-    """Puts a setting behind the last one of its table; tomlkit would put it below the comment on the next table."""
+    """Puts a setting after the last one of its table; tomlkit would put it below the comment on the next table."""
     body = table.value.body if isinstance(table, Table) else table.body
     keys = [(at, word.is_dotted() or not isinstance(item, Table | AoT)) for at, (word, item) in enumerate(body) if word]
     settings = [at for at, is_setting in keys if is_setting]
@@ -82,5 +82,5 @@ def _add(table: Container | Table, key: str, value: Value) -> None:
 
 
 def _without_empty_tables(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Without empty tables: taking out a setting may leave one, or not."""
+    """The content without empty tables, which removing a setting may or may not leave."""
     return {key: value for key, value in content.items() if value != {}}

@@ -28,7 +28,7 @@ OTHER_VARIABLES: Mapping[str, str] = {
 
 
 def is_set(variable: str, env: Mapping[str, str] = os.environ) -> bool:
-    """Whether a variable that is on or off is on: it has a value, and none of those that mean no."""
+    """Whether an on-or-off variable is on: it has a value, and not one that means no."""
     return env.get(variable, "").strip().lower() not in {"", *(word for word, on in SWITCHES.items() if not on)}
 
 
@@ -50,7 +50,7 @@ def read_environment(env: Mapping[str, str]) -> dict[str, Value]:
 
 
 def _worded(error: UsageError, key: Key, text: str) -> str:
-    """What is wrong with a variable, which is shown as a shell has it."""
+    """What is wrong with a variable, which is shown as in a shell."""
     if not isinstance(error, ArgumentError):
         return f"{key.variable}: {error.message}"
     error.say(lambda _name, _value: f"{key.variable}={shell_word(text)}")

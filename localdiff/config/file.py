@@ -31,9 +31,9 @@ class Entry:
     """A value of the file.
 
     Attributes:
-        value: a valid one.
-        key_path: the key that it was given to.
-        text: that of the file.
+        value: its valid value.
+        key_path: the key that has this value.
+        text: the file's text.
         file: what messages call the file.
     """
 
@@ -44,7 +44,7 @@ class Entry:
 
     @property
     def where(self) -> str:
-        """The file, and the line on which the value was set, which is looked for when somebody asks."""
+        """The file, and the line on which the value was set, which is only searched for on demand."""
         return f"{self.file}:{line_of(self.text, self.key_path)}"
 
 
@@ -91,7 +91,7 @@ def read_text(path: Path, shown: str) -> str:
         raise UsageError(f"{shown} is not text in UTF-8", "save it in that encoding, or move it away") from error
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{shown} is not TOML: {_reworded(str(error))}", _hint(str(error))) from error
-    except (ValueError, RecursionError) as error:  # from 4,300 digits, or some hundred brackets on
+    except (ValueError, RecursionError) as error:  # from 4,300 digits, or some hundred nested brackets on
         raise UsageError(
             f"{shown} cannot be read: a number is too long, or brackets are nested too deep", "no setting needs that"
         ) from error
@@ -99,9 +99,9 @@ def read_text(path: Path, shown: str) -> str:
 
 
 def holds_unknown(text: str, name: str) -> bool:
-    """Whether the text of a configuration file, which is TOML, holds a key of this name that is no setting.
+    """Whether the text of a configuration file, which is TOML, holds a key of this name that is not a setting.
 
-    It may be in a table that is none of ours.
+    The key may be in a table that is not one of ours.
     """
     content, path = tomllib.loads(text), tuple(name.split("."))
     unknown = (key_path for key_path, _ in _leaves(content) if ".".join(key_path) not in KEYS)
@@ -109,7 +109,7 @@ def holds_unknown(text: str, name: str) -> bool:
 
 
 def _hint(problem: str) -> str:
-    """What to do about a problem in words of the parser."""
+    """What to do about a problem that the parser reports in these words."""
     if problem.startswith("Invalid value"):
         return 'text needs quotes: `live = "off"`'
     if problem.startswith("Cannot overwrite"):
@@ -123,7 +123,7 @@ def entries_of(text: str, shown: str, *, but: str | None = None) -> dict[str, En
     """The entries of the text of a configuration file.
 
     Args:
-        but: the name of one that is left out, whatever it holds.
+        but: the name of an entry to leave out, whatever it holds.
 
     Raises:
         UsageError: it holds an unknown key or an invalid value.
@@ -185,7 +185,7 @@ def _holds(content: Any, key_path: tuple[str, ...]) -> bool:
 
 
 def _leaves(content: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Every key with its value; tables that settings are in are flattened."""
+    """Every key with its value; tables of settings are flattened."""
     for key, value in content.items():
         if key in _TABLES and isinstance(value, dict):
             yield from (((key, inner), inner_value) for inner, inner_value in value.items())
@@ -194,12 +194,12 @@ def _leaves(content: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], objec
 
 
 def _sets_nothing(value: object) -> bool:
-    """Whether a value is a table without settings, as `config unset` leaves one."""
+    """Whether a value is a table without settings, such as `config unset` may leave."""
     return isinstance(value, dict) and all(_sets_nothing(inner) for inner in value.values())
 
 
 def _unknown(where: str, key_path: tuple[str, ...], value: object) -> UsageError:
-    """The error for an unknown key, with the one that may have been meant."""
+    """The error for an unknown key, with the key that may have been meant."""
     if isinstance(value, dict) and len(key_path) == 1:
         near = get_close_matches(key_path[0], _TABLES, 1)
         tables = " and ".join(f"[{table}]" for table in _TABLES)
@@ -239,6 +239,6 @@ def _suggestion(key_path: tuple[str, ...]) -> str:
 
 
 def _reworded(sentence: str) -> str:
-    """A sentence of the parser as part of one of ours; it shows names of tables as Python does."""
+    """A sentence of the parser as part of one of ours; the parser shows names of tables as Python tuples."""
     sentence = re.sub(r"\((?:'[\w-]*',? ?)+\)", lambda names: f"`[{'.'.join(re.findall(_NAME, names[0]))}]`", sentence)
     return sentence[:1].lower() + sentence[1:].rstrip(".")

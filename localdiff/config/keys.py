@@ -23,7 +23,7 @@ Kind: TypeAlias = Literal["text", "choice", "whole", "number", "switch", "size",
 PREFIX = "LOCALDIFF_"
 SWITCHES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 MIN_FPS = 0.1
-"""Of the canvas: more seldom than every ten seconds nobody watches, and no clock waits for ever."""
+"""Minimum of the canvas: nobody watches fewer frames than one in ten seconds, and no clock waits for ever."""
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
 
@@ -39,7 +39,7 @@ class Key:
         otherwise: what decides then, in words.
         choices: the values of a choice.
         option: name of the field of `GenerateOptions` that knows its range, or None.
-        minimum: of a number without such a field.
+        minimum: smallest value of a number without such a field.
     """
 
     name: str
@@ -220,7 +220,7 @@ EXCLUDES: Mapping[str, tuple[str, ...]] = {
 
 
 def name_settings(error: ArgumentError) -> None:
-    """Has an error about fields of `GenerateOptions` speak of settings instead."""
+    """Makes an error about fields of `GenerateOptions` name settings instead."""
     error.rename({key.option: key.word for key in KEYS.values() if key.option is not None})
 
 
@@ -228,7 +228,7 @@ def key_named(name: str) -> Key:
     """The setting of this name.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such setting.
     """
     if name in KEYS:
         return KEYS[name]
@@ -241,7 +241,7 @@ def key_named(name: str) -> Key:
 
 
 def _number(text: str, *kinds: Callable[[str], Value]) -> Value:
-    """A number of the first of these kinds that it is one of, or the text if it is none."""
+    """The text as a number of the first of these kinds that it fits, or the text itself if it fits none."""
     for kind in kinds:
         try:
             return kind(text)

@@ -30,7 +30,7 @@ class Setting:
         key: which setting.
         value: the value in force; None where the key's `otherwise` says what decides.
         origin: kind of place that set it.
-        entry: its entry, if that is the file.
+        entry: its entry, if it was set in the file.
     """
 
     key: Key
@@ -68,10 +68,10 @@ class Settings(dict[str, Setting]):
         self._origins = origins
 
     def beside(self, typed: Mapping[str, Value | None]) -> Settings:
-        """The settings in force beside these values of flags, by name of the setting.
+        """The settings in force together with these values of flags, by name of the setting.
 
         Raises:
-            UsageError: they exclude each other; the message names the places.
+            UsageError: they exclude each other; the hint names the places.
         """
         settings = Settings(*self._origins, typed=typed)
         _require_together(settings)
@@ -87,14 +87,14 @@ def load_settings(env: Mapping[str, str] = os.environ) -> Settings:
     """The settings in force in an environment.
 
     Raises:
-        UsageError: a file or a variable holds an invalid setting, or these exclude each other; the message names the
-            place.
+        UsageError: a file or a variable holds an invalid setting, or these exclude each other; the message or the
+            hint names the place.
     """
     return read_settings(env).beside({})
 
 
 def read_settings(env: Mapping[str, str] = os.environ) -> Settings:
-    """The same before flags override any of them; whether they go together is for `beside` to say.
+    """As `load_settings`, before flags override any of them; `beside` checks whether they go together.
 
     Raises:
         UsageError: a file or a variable holds an invalid setting; the message names the place.
@@ -105,7 +105,7 @@ def read_settings(env: Mapping[str, str] = os.environ) -> Settings:
 
 
 def check_file(text: str, shown: str, changed: str) -> Settings:
-    """The settings of a configuration file of this text, without variables.
+    """The settings of a configuration file with this text, without variables.
 
     Args:
         text: what the file will hold.
@@ -117,7 +117,7 @@ def check_file(text: str, shown: str, changed: str) -> Settings:
     entries = entries_of(text, shown)
     try:
         return _of_origins(entries, {}).beside({})
-    except UsageError as error:  # its hint counts the lines of a text that is not in the file
+    except UsageError as error:  # its hint has line numbers of a text that is not in the file
         together = error.__cause__.values if isinstance(error.__cause__, ArgumentError) else {}
         others = [name for name in entries if KEYS[name].option in together and name != changed]
         ways = " or ".join(f"`localdiff config unset {name}`" for name in others)
