@@ -1,6 +1,6 @@
 """Traces in other forms, each a pure function to a string: text, JSON, SVG and a terminal recording.
 
-Pictures and recordings come from the rows of the canvas, not from a terminal, and so have the size that is asked for.
+Pictures and recordings come from the rows of the canvas, not from a terminal, and so have the requested size.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from localdiff.view.palette import Palette
 from localdiff.view.style import Row, row_text
 
 SHORTEST = 1 / 30
-"""Shortest duration of a frame in seconds, that of a screen."""
+"""Shortest duration of a frame in seconds: one refresh of a screen."""
 LAST = 3.0
 """Seconds for which the last frame is shown before the loop restarts."""
 _HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
@@ -35,7 +35,7 @@ def unpacked(trace: Trace, *, escaped: bool = False) -> str:
     It has `header`, `complete`, `sha256`, `pieces`, `special`, and `events` as in `docs/events.md`.
 
     Args:
-        escaped: ASCII only, for a terminal that model text must not control for example.
+        escaped: ASCII only, for example for a terminal, which the model's text must not control.
     """
     whole = {
         "header": trace.header.to_object(),
@@ -61,7 +61,7 @@ def svg_still(view: ReplayView, moment: Moment, size: Size, palette: Palette) ->
 
 
 def svg_animation(timeline: Timeline, view: ReplayView, size: Size, palette: Palette, *, speed: float = 1.0) -> str:
-    """The whole run as SVG, in its own time divided by `speed`; rows are at the bottom, as in a terminal."""
+    """The whole run as SVG, with its own times divided by `speed`; rows are at the bottom, as in a terminal."""
     shown = list(frames(timeline, view, size, speed=speed))
     height = max(len(rows) for rows, _ in shown)
     blank: Row = ()
@@ -101,7 +101,7 @@ def asciicast(timeline: Timeline, view: ReplayView, size: Size, *, title: str, s
 def frames(
     timeline: Timeline, view: ReplayView, size: Size, *, speed: float = 1.0
 ) -> Iterator[tuple[list[Row], float]]:
-    """Rows and duration of each moment, with changes from the frame before marked."""
+    """Rows and duration of each moment, with changes from the previous frame marked."""
     drawn: Drawn | None = None
     times = [moment.seconds / speed for moment in timeline.moments]
     lengths = [max(SHORTEST, after - before) for before, after in pairwise(times)] + [LAST]

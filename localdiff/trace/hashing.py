@@ -1,4 +1,4 @@
-"""Hashes of weights and vocabulary, which tell whether a run can be repeated from a directory.
+"""Hashes of weights and vocabulary, which tell whether a directory can repeat a run.
 
 Knows files and SHA-256; knows nothing about tensors. A file whose hash is known already is not read again: a
 manifest holds the hashes of the shards it lists, the Hub's cache names large files by their hash, and those of other
@@ -23,7 +23,7 @@ from quant.hashing import file_sha256
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Digests:
-    """Hashes of a model's files; None for one that has no files."""
+    """Hashes of a model's files; all None for a model without files."""
 
     weights: str | None = None
     tokenizer: str | None = None
@@ -31,7 +31,7 @@ class Digests:
 
 
 def digests_of(identity: ModelIdentity, progress: Callable[[int, int], None]) -> Digests:
-    """The hashes; reads all weights once unless their hashes are known."""
+    """The hashes of a model's files; reads all weights once unless their hashes are known."""
     if identity.directory is None:
         return Digests()
     return Digests(
@@ -56,7 +56,7 @@ def weights_digest(directory: Path, progress: Callable[[int, int], None] = lambd
     if manifest.is_file():
         return _over({MANIFEST_FILE: file_sha256(manifest)})
     linked = {file.name: linked_sha256(file) for file in directory.glob("*.safetensors")}
-    # What is no file, such as a link that leads nowhere or a pipe, holds no weights: loading does without it.
+    # Anything but a file, such as a dangling link or a pipe, holds no weights: loading ignores it.
     unknown = [name for name, sha256 in linked.items() if sha256 is None and (directory / name).is_file()]
     read = hashes(directory, sorted(unknown), progress)
     return _over({name: sha256 for name, sha256 in linked.items() if sha256 is not None} | read)

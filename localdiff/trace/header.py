@@ -18,8 +18,8 @@ class Adapter:
     """Low-rank terms that were added to the weights.
 
     Attributes:
-        name: what the user called them.
-        files: `hashing.adapter_digest` of their files, or None where they are not known.
+        name: what the user called the adapter.
+        files: `hashing.adapter_digest` of its files, or None if they are not known.
     """
 
     name: str
@@ -31,15 +31,15 @@ class Model:
     """The model that answered.
 
     Attributes:
-        name: what the user called it.
+        name: what the user called the model.
         revision: its commit on the Hub, if it came from there.
         recipe: how its weights are stored.
         dtype: the dtype it computed in.
-        weights: `hashing.weights_digest` of its files, or None where they are not known.
+        weights: `hashing.weights_digest` of its files, or None if they are not known.
         tokenizer: SHA-256 of `tokenizer.json`, or None likewise.
         adapter: what was added to the weights. Traces without this field were made without one.
-        activations: `int8` where a GPU rounded what stored weights were multiplied by, or else `auto`, which is left
-            out.
+        activations: `int8` where a GPU rounded the activations that stored weights were multiplied by, else `auto`,
+            which is not written.
     """
 
     name: str
@@ -58,18 +58,18 @@ class Model:
 
     @property
     def types(self) -> str:
-        """What it computed in."""
+        """The types it computed in, for display."""
         return self.dtype if self.activations == "auto" else f"{self.dtype}, with {self.activations} activations"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Machine:
-    """The machine that it ran on.
+    """The machine that the model ran on.
 
     Attributes:
         device: in the words of `--device`.
         hardware: the device's name, for people.
-        threads: of a CPU, on which the last bits depend; None on other devices.
+        threads: of a CPU, since the last bits of results depend on them; None on other devices.
         localdiff, torch, python: versions.
     """
 
@@ -95,10 +95,10 @@ class Sampler:
 
     Attributes:
         schedule_steps: length of the temperature schedule.
-        cap: number of steps after which a block ends all the same; None for no lower limit than the schedule.
+        cap: number of steps after which a block ends in any case; None if only the schedule limits it.
         greedy: the most probable id was taken in place of a drawn one.
-        noise: how noise follows from the seed: `seeded` in one stream, `reference` as the reference implementation
-            draws, `paired` in one stream for each step of each block.
+        noise: how noise is derived from the seed: `seeded` as one stream, `reference` as the reference implementation
+            draws it, `paired` as one stream for each step of each block.
     """
 
     schedule_steps: int
@@ -119,9 +119,9 @@ class Header:
     Attributes:
         trace: version of the trace format.
         schema: version of the events in it, `events.SCHEMA_VERSION`.
-        created: when the run began, UTC, as `2026-11-21T12:00:00Z`.
-        messages: the conversation, the last one being what was asked.
-        prompt_ids: the prompt as ids where messages do not determine it, else None.
+        created: when the run began, in UTC, such as `2026-11-21T12:00:00Z`.
+        messages: the conversation; the last message is the question.
+        prompt_ids: the prompt as ids if the messages do not determine it, else None.
         think: whether the model was asked to think before it answers.
         tool_calls: whether the text of tool calls is kept in the answer.
         gold: the expected answer, if one was given.
@@ -147,7 +147,7 @@ class Header:
     sampler: Sampler
 
     def to_object(self) -> dict[str, Any]:
-        """The object that is written: every field, but no adapter where there was none, and no `auto` activations."""
+        """The object that is written: every field, except for a missing adapter and `auto` activations."""
         fields = asdict(self)
         if self.model.adapter is None:
             del fields["model"]["adapter"]
@@ -162,5 +162,5 @@ class Header:
 
     @property
     def is_demo(self) -> bool:
-        """Whether the small model of this package answered, which readers must be told."""
+        """Whether the small model of this package answered; readers must be told that."""
         return self.model.name == DEMO

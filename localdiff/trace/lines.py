@@ -1,7 +1,7 @@
 """Events as lines of a trace and back: names and plain fields as in `docs/events.md`, arrays of a canvas packed.
 
-Knows which array is stored as a difference from which; knows nothing about files. Both directions need what came before
-in the same run, which `Earlier` keeps.
+Knows which array is stored as a difference from which; knows nothing about files. Both directions need earlier data
+of the same run, which `Earlier` keeps.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Earlier:
     Attributes:
         record_top_k: how many of the most probable ids are recorded per position.
         length: positions of a canvas.
-        argmax, drawn: draft and drawn ids of the step before in this block; none and the noise before the first.
+        argmax, drawn: draft and drawn ids of the previous step in this block; at first, none and the noise.
     """
 
     record_top_k: int = 0
@@ -42,7 +42,7 @@ class Earlier:
     drawn: tuple[int, ...] = ()
 
     def follow(self, event: Event) -> None:
-        """Take note of an event, after it was written or read."""
+        """Remember what later lines need from an event, after it was written or read."""
         match event:
             case RunStarted():
                 self.length = event.canvas_length

@@ -22,7 +22,7 @@ def open_trace(name: str) -> Trace:
     """The trace of that name.
 
     Args:
-        name: of a file; `-` is standard input and `example` ships with the package, `./-` and `./example` are files.
+        name: of a file; `-` is standard input, and `example` ships with the package; `./-` and `./example` are files.
 
     Raises:
         UsageError: the name is empty, there is no such file, or it cannot be read.
@@ -31,7 +31,7 @@ def open_trace(name: str) -> Trace:
     """
     if name == STDIN:
         return _piped()
-    if not name:  # as of a variable that is not set; it would be the current folder
+    if not name:  # as from an unset variable; as a path it would be the current folder
         raise UsageError("the name of a trace is empty", f"give one; `{EXAMPLE}` ships with the package")
     return read_trace(example_path() if name == EXAMPLE else expanded(name))
 
@@ -40,7 +40,7 @@ def example_path() -> Path:
     """The file of the example.
 
     Raises:
-        WeightsError: this installation has none.
+        WeightsError: this installation has no example.
     """
     if not _EXAMPLE_FILE.is_file():
         raise WeightsError(
@@ -50,7 +50,7 @@ def example_path() -> Path:
 
 
 def shown_name(name: str) -> str:
-    """What is said of a trace that was named like this."""
+    """What messages call a trace that the user named like this."""
     return _STDIN_NAME if name == STDIN else name
 
 

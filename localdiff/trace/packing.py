@@ -1,7 +1,7 @@
 """Arrays of a canvas as short text: little-endian bytes, deflated, in base64.
 
-Knows bytes; knows nothing about events. Ids are stored as their difference (XOR) from ids that the reader has
-already, so that what stays the same costs nothing. Floats keep all 32 bits that the engine computed.
+Knows bytes; knows nothing about events. Ids are stored as their difference (XOR) from ids that the reader already
+has, so that unchanged ids cost nothing. Floats keep all 32 bits that the engine computed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LEVEL = 6
 
 
 def pack_ids(ids: Sequence[int], against: Sequence[int] = ()) -> str:
-    """Packs ids, each a 32-bit integer; `against` has as many, or none for zeros."""
+    """Packs ids, each a 32-bit integer; `against` has the same number of ids, or none, which stands for zeros."""
     return _pack(struct.pack(f"<{len(ids)}i", *_differ(ids, against)))
 
 
@@ -72,7 +72,7 @@ def _differ(ids: Sequence[int], against: Sequence[int]) -> tuple[int, ...]:
 
 
 def _planes(data: bytes, count: int) -> bytes:
-    """Bytes regrouped: every `len/count`-th one together; the second call with the other factor undoes the first."""
+    """Bytes regrouped: every `len/count`-th byte together; a second call with the other factor undoes the first."""
     stride = len(data) // count if count else 0
     return b"".join(data[start::stride] for start in range(stride))
 

@@ -36,12 +36,12 @@ class Player:
 
     @property
     def moment(self) -> Moment:
-        """What is shown."""
+        """The moment that is shown."""
         return self.timeline.moments[self.index]
 
     @property
     def is_at_end(self) -> bool:
-        """Whether nothing follows."""
+        """Whether the last moment is shown."""
         return self.index == len(self.timeline) - 1
 
     @property

@@ -1,7 +1,7 @@
 """The trace reader: from bytes to a `Trace`, or an error that names the line.
 
-Knows the format of `docs/trace-format.md`; trusts nothing. A last line without its line end is what a killed run leaves
-and is dropped; anything else that is malformed is refused.
+Knows the format of `docs/trace-format.md`; trusts nothing. A last line without a line end is what a killed run
+leaves, and is dropped; anything else malformed is refused.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ MAX_BYTES = 2_000_000_000
 """Largest file that is read; a trace is a few megabytes."""
 
 MAX_THREADS = 1024
-"""Of a CPU; a rerun starts as many, and torch crashes on twice as many."""
+"""Maximum threads of a CPU; a rerun starts as many, and torch crashes with twice as many."""
 
 _PIECE = 1 << 20
-"""Bytes that are asked for at once: Python reserves memory for all of them, which `ulimit -v` may refuse."""
+"""Bytes that are read at once: Python reserves memory for all of them, which `ulimit -v` may refuse."""
 
 _ID = re.compile(r"0|[1-9][0-9]{0,9}")
 
@@ -59,7 +59,7 @@ def read_stream(file: BinaryIO, name: str) -> Trace:
         OSError: it cannot be read.
         TraceError: as `read_trace`.
     """
-    # An editor of Windows may have put a byte order mark before it. A device may give bytes for ever.
+    # A Windows editor may have put a byte order mark first. A device may give bytes for ever.
     data = bytearray(file.read(len(codecs.BOM_UTF8) + 1)).removeprefix(codecs.BOM_UTF8)
     if not data.startswith(b"{"):
         raise _no_trace(name)
@@ -146,7 +146,7 @@ class _Body:
         self._order = Order(seed=header.seed, record_top_k=header.record_top_k)
 
     def take(self, line: dict[str, Any], number: int) -> None:
-        """One line; raises Malformed."""
+        """Takes the next line; raises Malformed."""
         if self.footer is not None:
             raise Malformed("it comes after the footer")
         if "event" in line:

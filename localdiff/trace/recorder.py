@@ -1,7 +1,7 @@
 """The trace recorder, an observer that writes a trace during a run.
 
 Knows which lines a trace has and in which order; knows nothing about paths or modes. Every line is flushed before the
-run goes on, so that a run that is killed leaves everything up to its last step.
+run continues, so that a killed run leaves everything up to its last step.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     header ──► prompt and options ──► engine (somewhere else) ──► events ──► first difference from the recorded ones
 
-Noise is drawn on the CPU from the seed, in an order that depends only on how many steps each block took; so the
-seed and the settings determine the noise. The recorded canvases hold what was drawn, and another generator would show
-as a difference in the first of them. Times are never compared.
+Noise is drawn on the CPU from the seed, in an order that depends only on how many steps each block took, so that the
+seed and the settings determine it. The recorded canvases hold what was drawn: another generator would show as a
+difference in the first canvas. Times are never compared.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def without_times(event: Event) -> Event:
 
 
 def first_difference(recorded: Sequence[Event], again: Sequence[Event]) -> str | None:
-    """Where two runs diverge, in words, or None where every value of every event but times is the same.
+    """Where two runs diverge, in words, or None if every value of every event is the same, times aside.
 
-    `Prefilled` events are ignored: their number only tells how the prompt was chunked.
+    `Prefilled` events are ignored: their number only reflects how the prompt was chunked.
     """
     for one, other in zip_longest(_decisive(recorded), _decisive(again)):
         if one != other:
@@ -74,7 +74,7 @@ def first_difference(recorded: Sequence[Event], again: Sequence[Event]) -> str |
 
 
 def before_stop(events: Sequence[Event]) -> Sequence[Event]:
-    """The events of a run that its user stopped, up to its last step, which no rerun can miss; all of any other run."""
+    """A run's events; of a run that its user stopped, only those up to its last step, which a rerun must reproduce."""
     if not any(isinstance(event, RunFinished) and event.reason == "cancelled" for event in events):
         return events
     steps = [index for index, event in enumerate(events) if isinstance(event, DenoiseStep)]

@@ -26,7 +26,7 @@ MIN_ROWS = 8
 """Fewest rows for the full layout; smaller screens show the canvas alone."""
 
 _LONGEST = 2000
-"""Characters of the question in the title, more than a row has: all of a long one would be measured in each frame."""
+"""Maximum characters of the question in the title, more than a row has: in each frame, all of them are measured."""
 _KEYS = (
     "space play  ←→ step  ↑↓ block  +- speed  home end  q quit",
     "space play  ←→ step  ↑↓ block  +- speed  q quit",
@@ -48,7 +48,7 @@ class ReplayView:
         self._title = _title(trace, palette)
 
     def rows(self, player: Player, size: Size, drawn: Drawn | None = None) -> tuple[list[Row], Drawn]:
-        """The rows of the whole screen, and what the next call needs of them.
+        """The rows of the whole screen, and what the next call needs to know about them.
 
         Args:
             drawn: what is on the screen now, so that changes are marked; None marks none.
@@ -103,7 +103,7 @@ class ReplayView:
         clock = f"{player.moment.seconds:{len(total)}.1f}/{total} s"
         figures = (f"{state:10} {_speed(player.speed):>5}  moment {place}  {clock}", f"{state:10} {place}")
         keys = _KEYS_ASCII if self._palette.glyphs.ascii_only else _KEYS
-        # Figures give way to the key that leaves.
+        # Figures are shortened before the key that quits is left out.
         now, fitting = next(
             (pair for pair in product(figures, keys) if sum(map(text_width, pair)) + 3 <= columns), (figures[-1], "")
         )

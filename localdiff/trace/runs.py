@@ -19,7 +19,7 @@ from localdiff.trace.repeat import options_of, prompt_of
 
 
 def rerun(engine: Engine, header: Header, *, cancel: threading.Event | None = None) -> Iterator[Event]:
-    """Reruns what a header describes, on as many threads as then; the number stays set."""
+    """Reruns what a header describes, on the recorded number of threads, which stays set."""
     if header.machine.threads is not None:
         torch.set_num_threads(header.machine.threads)
     prompt, options = prompt_of(header), options_of(header)
@@ -31,10 +31,10 @@ def rerun(engine: Engine, header: Header, *, cancel: threading.Event | None = No
 def paired(
     engine: Engine, prompt: Prompt, options: GenerateOptions, *, cancel: threading.Event | None = None
 ) -> Iterator[Event]:
-    """A run whose noise is that of every other run of the same seed, step by step and block by block.
+    """A run with the same noise as any other run of the same seed at the same step of the same block.
 
     Args:
-        options: with a seed.
+        options: with `seed` set.
     """
     assert options.seed is not None
     return engine.generate(prompt, options, noise=PairedNoise(options.seed), cancel=cancel)

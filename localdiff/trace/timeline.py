@@ -22,9 +22,9 @@ class Moment:
     Attributes:
         scene: canvas and figures.
         passages: committed text above the canvas, by channel, in order: whole lines; as in a live run, the canvas
-            begins with the last one until it is finished.
-        seconds: since the first canvas.
-        is_final: whether nothing but the committed text is left to see.
+            begins with an unfinished line.
+        seconds: time since the first canvas.
+        is_final: whether only the committed text is shown.
     """
 
     scene: Scene
@@ -47,7 +47,7 @@ class Timeline:
     """The moments of a run, one or more.
 
     Args:
-        events: those of a run; they may end anywhere.
+        events: the events of a run; they may end anywhere.
     """
 
     def __init__(self, events: Sequence[Event]) -> None:
@@ -63,11 +63,11 @@ class Timeline:
         return self._times[-1]
 
     def at(self, seconds: float) -> int:
-        """Index of the last moment that has come by then."""
+        """Index of the last moment at or before this time."""
         return max(0, bisect_right(self._times, seconds) - 1)
 
     def find(self, block: int, step: int) -> int | None:
-        """Index of a step of a block, step 0 being its noise; None where there is none."""
+        """Index of a step of a block, where step 0 is its noise; None if there is no such step."""
         for index, moment in enumerate(self.moments):
             if (moment.block, moment.step, moment.is_final) == (block, step, False):
                 return index
@@ -80,7 +80,7 @@ class Timeline:
         return next((place for place in later if self.moments[place].block > block), len(self.moments) - 1)
 
     def previous_block(self, index: int) -> int:
-        """Index of this moment's canvas, or of the one before where this is its noise already."""
+        """Index of this moment's canvas of noise; of the previous block's if this moment is that already."""
         start = self._start_of(index)
         return start if start < index else self._start_of(max(0, index - 1))
 

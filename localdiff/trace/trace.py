@@ -58,9 +58,9 @@ class Trace:
         header: what ran, and how.
         pieces: text of every id that a draft held.
         special: which of them are control tokens.
-        events: in order.
-        sha256: that of the file's content without the footer, in hex.
-        complete: whether the file has its footer, whose hash was right; without it the run was killed or still goes on.
+        events: all events, in order.
+        sha256: SHA-256 of the file's content without the footer, in hex.
+        complete: whether the file has its footer, whose hash was right; if not, the run was killed or goes on.
     """
 
     header: Header

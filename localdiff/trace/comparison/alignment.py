@@ -1,8 +1,8 @@
 """Which tokens of two replies are the same: runs that both have, in order.
 
-Knows lists of tokens. Long replies on one subject have each frequent word in common thousands of times, and to compare
-every pair of them takes the square of that. Four tokens in a row hardly ever come twice: in long replies such rows are
-found first, and single tokens only in what lies between.
+Knows lists of tokens. Long replies on one subject share each frequent word thousands of times, and comparing every
+pair takes quadratic time. Four tokens in a row hardly ever occur twice: in long replies such rows are found first,
+and single tokens only between them.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from math import isqrt
 
 _ROW = 4
 _AT_ONCE = 2000
-"""Tokens that are compared one by one with as many others, or more with fewer: four million pairs."""
+"""Tokens that are compared one by one with as many others; or more of them with fewer, up to four million pairs."""
 
 
 def common_runs(one: Sequence[str], other: Sequence[str]) -> list[Match]:
-    """Where each run of tokens that both have starts in either, and its length; the last one is empty, at both ends.
+    """For each run of tokens that both have, its start in either, and its length; the last run is empty, at both ends.
 
-    In long replies one may begin right behind another.
+    In long replies a run may begin right after another.
     """
     if _size(one, other) <= _AT_ONCE:
         return SequenceMatcher(a=one, b=other, autojunk=False).get_matching_blocks()
     rows = [list(zip(*(tokens[start:] for start in range(_ROW)), strict=False)) for tokens in (one, other)]
-    # Rows that are more than 1 % of all, as in a reply that repeats itself, are left out, or they would take as long.
+    # Rows that make up more than 1 % of all, as in a reply that repeats itself, are left out: they would be as slow.
     matches = SequenceMatcher(a=rows[0], b=rows[1], autojunk=True).get_matching_blocks()[:-1]
     longer = [Match(a, b, size + _ROW - 1) for a, b, size in matches]
     runs: list[Match] = []
     a = b = 0
     for match in [*longer, Match(len(one), len(other), 0)]:
-        taken = max(a - match.a, b - match.b, 0)  # the first tokens of a row may be the last ones of the run before
+        taken = max(a - match.a, b - match.b, 0)  # the first tokens of a row may be the last ones of the previous run
         run = Match(match.a + taken, match.b + taken, match.size - taken)
         runs += [Match(a + i, b + k, size) for i, k, size in _between(one[a : run.a], other[b : run.b])]
         runs.append(run)
@@ -39,7 +39,7 @@ def common_runs(one: Sequence[str], other: Sequence[str]) -> list[Match]:
 
 
 def _between(one: Sequence[str], other: Sequence[str]) -> Iterator[Match]:
-    """Runs of what lies between rows; of much of it each piece is compared only with the one at the same place."""
+    """Common runs between two rows; long texts are cut into pieces, and each is only compared with its peer."""
     pieces = _size(one, other) // _AT_ONCE + 1
     for piece in range(pieces):
         a, a_end = (len(one) * edge // pieces for edge in (piece, piece + 1))

@@ -1,8 +1,8 @@
 """The differences between two traces, as values.
 
 Knows traces; knows nothing about how a difference is shown. Tokens are compared by id where both traces name the same
-vocabulary by its hash, and by their text otherwise. Runs diverge where their drafts first differ: from that step on a
-reader would have seen different text.
+vocabulary by its hash, and by their text otherwise. Runs diverge where their drafts first differ: from that step on,
+a reader would have seen different text.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Divergence:
     Attributes:
         block, step: where, from 1.
         position: the first position that differs.
-        positions: how many differ.
-        pieces: what each draft has at the first one.
+        positions: how many positions differ.
+        pieces: what each draft has at that first position.
     """
 
     block: int
@@ -45,10 +45,10 @@ class BlockPair:
     """One block in both runs; None where a run has no such block.
 
     Attributes:
-        number: of the block.
+        number: number of the block.
         steps: denoise steps of each.
-        seconds: of each.
-        divergence: the first step whose drafts differ, or None if none of the common ones do.
+        seconds: time of those steps in each.
+        divergence: the first step whose drafts differ, or None if no common step's do.
         changed: committed tokens that differ, position by position, lengths included.
         length: the longer of the two committed lengths.
     """
@@ -67,7 +67,7 @@ class StepGap:
 
     Attributes:
         step: number of the step.
-        blocks: how many blocks those are.
+        blocks: number of those blocks.
         means: nats of each run; `gap` is the second minus the first.
     """
 
@@ -86,7 +86,7 @@ class Stretch:
     """A run of committed tokens: the same in both, changed, or in one alone.
 
     Attributes:
-        change: which of these.
+        change: which of these it is.
         starts: where it starts in each.
         pieces: its tokens in each.
     """
@@ -101,11 +101,11 @@ class Comparison:
     """All differences of two traces.
 
     Attributes:
-        settings: name and both values of everything in the headers that differs, the time of recording left out.
+        settings: name and both values of everything in the headers that differs, except for the time of recording.
         noise_differs: whether the first canvas is different noise; None where one of the runs has no canvas.
         blocks: block by block.
         gaps: step by step.
-        stretches: of the committed reply, end tokens left out.
+        stretches: stretches of the committed reply, without end tokens.
         same_vocabulary: whether tokens were compared by id.
     """
 
@@ -122,7 +122,7 @@ class Comparison:
         return next((block.divergence for block in self.blocks if block.divergence is not None), None)
 
     def count(self, change: Change) -> int:
-        """Committed tokens of one kind. Where a stretch is longer in one run, the surplus is in that one alone."""
+        """Committed tokens of one kind. Where a stretch is longer in one run, the surplus is in that run alone."""
         total = 0
         for stretch in self.stretches:
             one, other = map(len, stretch.pieces)
@@ -246,7 +246,7 @@ def _settings(one: Header, other: Header) -> tuple[tuple[str, str, str], ...]:
 
 
 def _flat(value: object, prefix: str) -> list[tuple[str, str]]:
-    """Fields of a header by name; those of its parts have the name of the part before their own."""
+    """Fields of a header by name; fields of its parts have the part's name before their own."""
     entries: list[tuple[str, str]] = []
     for field in fields(value):  # type: ignore[arg-type]
         inner = getattr(value, field.name)

@@ -67,11 +67,11 @@ def _settings(comparison: Comparison) -> str:
 
 
 def _text(side: int, stretches: Sequence[Stretch]) -> str:
-    """The reply with what differs marked."""
+    """The reply, with differences marked."""
     parts: list[str] = []
     for stretch in stretches:
         pieces = stretch.pieces[side]
-        shared = min(map(len, stretch.pieces))  # the surplus of a longer one is in it alone, as it is counted
+        shared = min(map(len, stretch.pieces))  # the surplus of the longer one is in it alone, as `count` has it
         first = "" if stretch.change == "same" else "changed"
         for kind, text in ((first, "".join(pieces[:shared])), ("only", "".join(pieces[shared:]))):
             if text:

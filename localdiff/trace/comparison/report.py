@@ -23,7 +23,7 @@ _MAX_VALUE = 60
 def report(
     one: Trace, other: Trace, comparison: Comparison, names: tuple[str, str], *, width: int | None = None
 ) -> str:
-    """The whole report; `width` is that of the terminal, or None elsewhere."""
+    """The whole report; `width` is the terminal's, or None if it is not for one."""
     parts = [
         _heads((one, other), names, width),
         _settings(comparison, width),
@@ -94,10 +94,10 @@ def _safe(text: str) -> str:
 
 
 def _values(*values: str) -> list[str]:
-    """Both values of a setting; long ones that begin alike, as questions may, from a little before they differ."""
+    """Both values of a setting; long values that begin alike, as questions may, start a little before they differ."""
     texts = [_safe(value) for value in values]
     alike = commonprefix(texts)
-    if text_width(alike) >= _MAX_VALUE - 1:  # all that would be shown
+    if text_width(alike) >= _MAX_VALUE - 1:  # they would be shown alike
         texts = [f"…{text[len(alike) - _MAX_VALUE // 4 :]}" for text in texts]
     return [shortened(text, _MAX_VALUE, "…") for text in texts]
 

@@ -1,4 +1,4 @@
-"""What the report and the page both say: two sentences, and the rows of the tables, their heads first.
+"""What the report and the page both say: two sentences, and the rows of the tables, heads first.
 
 Knows wording and columns; knows nothing about how a table looks. `missing` stands for what one of the runs does not
 have.
@@ -22,8 +22,8 @@ def verdict(
     """Where the runs diverge, in a sentence.
 
     Args:
-        quoted: quotes text of a token as it can be shown.
-        strong: stresses words.
+        quoted: quotes a token's text, made fit to show.
+        strong: emphasizes words.
     """
     if comparison.noise_differs is None:
         return "One of the runs ended before its first canvas, so there are no drafts to compare."

@@ -19,7 +19,7 @@ def read(name: str) -> str:
 
 
 def inlined(title: str, own_script: str, *styles: str) -> dict[str, str]:
-    """What a template has as `head` and `script`; the policy in the head knows script and style by their hashes."""
+    """A template's `head` and `script`; the policy in the head allows script and style by their hashes."""
     body = "\n".join(map(read, (*_SHARED_SCRIPTS, own_script)))
     script = f'(() => {{\n"use strict";\n{body}\n}})();\n'  # isolated from the page around it
     style = "\n".join(map(read, styles))

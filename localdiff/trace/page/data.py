@@ -2,9 +2,9 @@
 
     blob = planes of ids | planes of entropies | planes of probabilities | acceptance | planes of the most probable ids
 
-Ids index the pieces of this page, not of the vocabulary, and each step holds its difference (XOR) from the
-step before in its block. Entropies are 16-bit floats and probabilities 16-bit fractions: more than a page can show, and
-half of what the trace keeps. A plane holds one byte of every number, lowest first, because equal bytes deflate well.
+Ids index the pieces of this page, not of the vocabulary, and each step holds its difference (XOR) from the previous
+step in its block. Entropies are 16-bit floats and probabilities 16-bit fractions: more than a page can show, and half
+of what the trace keeps. A plane holds one byte of every number, lowest first, because equal bytes deflate well.
 `decode.js` is the decoder.
 """
 
@@ -26,7 +26,7 @@ _LARGEST_HALF = 65504.0
 
 
 class PageData:
-    """Everything that the page's script needs of one trace.
+    """Everything that the page's script needs from one trace.
 
     Attributes:
         figures: plain values, for `json.dumps`.
@@ -91,7 +91,7 @@ class PageData:
         return self._places.setdefault(token, len(self._places))
 
     def _piece(self, token: int) -> object:
-        """Text of a piece; `["sign", name]` for a control token, `["byte", n]` for a byte that is no text by itself."""
+        """Text of a piece; `["sign", name]` for a control token, `["byte", n]` for a lone byte, which is not text."""
         piece, started = self._trace.piece(token), self._trace.started
         if started is not None and token in started.end_ids:
             return ["sign", "end"]

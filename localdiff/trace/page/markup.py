@@ -26,14 +26,14 @@ def prose(text: str) -> str:
 
 
 def badge(header: Header) -> str:
-    """The badge with what readers must not miss about the model."""
+    """The badge that says what readers must not miss about the model."""
     if not header.is_demo:
         return ""
     return '<span class="badge">demo model: a few million parameters, not DiffusionGemma 26B</span>'
 
 
 def notice(trace: Trace, name: str = "This trace") -> str:
-    """A notice of what is missing in the trace, which the page calls by this name."""
+    """A notice that the trace ends early; the page calls the trace `name`."""
     if trace.complete:
         return ""
     return f'<p class="notice">{name} ends early: the run was killed, or still went on when the page was made.</p>'
@@ -87,7 +87,7 @@ def cards(trace: Trace) -> str:
 
 
 def _passes(stats: RunStats) -> list[str]:
-    """Passes, and tokens per pass, with commit passes and without; autoregressive decoding would be 1."""
+    """Passes, and tokens per pass, without and with commit passes; autoregressive decoding has 1 token per pass."""
     both = stats.denoise_passes + stats.commit_passes
     each_of_both = stats.tokens / both if both else 0.0
     return [

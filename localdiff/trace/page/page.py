@@ -1,7 +1,7 @@
 """Assembles a page: template, styles, scripts, markup and data, in one file without external links.
 
-Knows which file is which part; knows nothing about what they say. The content security policy of the page names the
-hashes of its own script and style, so that nothing else runs, whatever the trace holds.
+Knows which file is which part; knows nothing about what the parts say. The content security policy of the page names
+the hashes of its own script and style, so that nothing else runs, whatever the trace holds.
 """
 
 from __future__ import annotations
