@@ -1,6 +1,6 @@
 """Dtypes and their names: in the header of a safetensors file, and in what people read and type.
 
-Knows names; knows nothing about what is stored or computed in which.
+Knows names; does not know which dtype anything is stored or computed in.
 """
 
 from __future__ import annotations
@@ -34,5 +34,5 @@ _SHORT = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 
 
 def short_name(dtype: torch.dtype) -> str:
-    """`bf16`, `fp16` or `fp32`; torch's own name of any other."""
+    """`bf16`, `fp16` or `fp32`; torch's own name for any other dtype."""
     return _SHORT.get(dtype, str(dtype))

@@ -57,11 +57,11 @@ class DamagedError(QuantError):
 
 
 class FormError(ValueError):
-    """Content of a file that is not in the form that it should have; the text is a reason that users see."""
+    """A file's content does not have the required form; the message is a reason that users see."""
 
 
 def reason(error: Exception) -> str:
-    """Why the content of a file cannot be used; what Python says of it is only for its programmer."""
+    """Why the content of a file cannot be used, for users; Python's own messages are for programmers."""
     match error:
         case FormError():
             return str(error)

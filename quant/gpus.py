@@ -23,30 +23,30 @@ HIDDEN = ("", "-1")
 OLD, NEW = "cu126", "cu130"
 """Builds of torch with code for older GPUs (from compute capability 5.0 on, up to 9.0), and for newer ones.
 
-By the support matrix in PyTorch's `RELEASE.md` (https://github.com/pytorch/pytorch/pull/182849)."""
+According to the support matrix in PyTorch's `RELEASE.md` (https://github.com/pytorch/pytorch/pull/182849)."""
 OLD_DRIVER, NEW_DRIVER = 525, 580
-"""Lowest versions of NVIDIA's driver for those: for CUDA 12 and for CUDA 13."""
+"""Lowest versions of NVIDIA's driver for these builds: for CUDA 12 and for CUDA 13."""
 _LOWEST = {"12": OLD_DRIVER, "13": NEW_DRIVER}
 _TAKEN = ("out of memory", "busy or unavailable")
-"""What CUDA says of a GPU that others have filled, or have to themselves: to be asked, it must take a context."""
+"""What CUDA says of a GPU that others have filled or use exclusively: even a query needs a context on it."""
 _TOO_OLD = "driver on your system is too old"
 _DRIVER_S_CUDA = re.compile(r"found version (\d+)\d{3}\b")
-"""The major version of CUDA that a driver is for, where torch refuses it: 12 of `12020`."""
+"""In torch's message about a driver that is too old, the major version of CUDA that it supports: 12 of `12020`."""
 _ARCHITECTURE = re.compile(r"(sm|compute)_(\d+)[af]?")
 
 _quiet = threading.Lock()
-"""All threads share the filters of warnings: of two that change them at once, one would leave its own there."""
+"""Threads share the warning filters: if two changed them at once, the filter of one could stay in place."""
 
 
 def seen_gpus() -> tuple[torch.device, ...]:
     """The CUDA devices that torch sees, in its order; none where the driver is broken or too old."""
     with _quiet, warnings.catch_warnings():
-        # Torch warns of a driver that is too old, and of each GPU that it has no code for, in twenty lines, although
-        # another one may be used: `why_unseen` and `why_unusable` have a sentence for those who need it.
+        # Torch prints twenty lines about a driver that is too old and about each GPU that it has no code for, even if
+        # another GPU is used; `why_unseen` and `why_unusable` say it in one sentence where it matters.
         warnings.simplefilter("ignore", UserWarning)
         if not torch.cuda.is_available():
             return ()
-        # Ahead of this torch asks NVML, which counts every GPU; CUDA uses no other beside one that is partitioned.
+        # Before `init` torch counts GPUs by NVML, which sees all; beside a partitioned (MIG) GPU, CUDA uses no other.
         torch.cuda.init()  # type: ignore[no-untyped-call]
     return tuple(torch.device("cuda", index) for index in range(torch.cuda.device_count()))
 
@@ -96,10 +96,10 @@ def why_unseen(driver: str | None = None) -> str:
 
 
 def why_unusable(device: torch.device) -> Unsupported | None:
-    """Why torch computes nothing on a CUDA device that it sees; None where it does.
+    """Why torch cannot compute on a CUDA device that it sees; None where it can.
 
-    Its libraries may have neither machine code for that GPU nor any that the driver could compile for it: then every
-    operation fails, with "no kernel image is available for execution on the device".
+    Its libraries may have neither machine code for that GPU nor PTX that the driver could compile for it; then every
+    operation fails with "no kernel image is available for execution on the device".
     """
     built = [match for name in torch.cuda.get_arch_list() if (match := _ARCHITECTURE.fullmatch(name))]
     if not built or torch.version.hip is not None:
@@ -116,11 +116,11 @@ def why_unusable(device: torch.device) -> Unsupported | None:
 
 
 def gpu_memory(device: torch.device | int, root: Path = ROOT) -> tuple[int, int]:
-    """Free and total bytes of a GPU; none are free where others have filled it, or have it to themselves.
+    """Free and total bytes of a GPU; 0 are free where others have filled it or use it exclusively.
 
-    Of a GPU that computes in the machine's memory, CUDA calls free what holds nothing at all, so the files of a model
-    seem to fill it once they were read (https://github.com/vllm-project/vllm/issues/35313). Linux drops such copies
-    of files for whoever needs the memory, so it counts as free here.
+    For a GPU that shares the machine's memory, CUDA does not count the page cache as free, so a model's files seem to
+    fill the memory once they have been read (https://github.com/vllm-project/vllm/issues/35313). Linux drops cached
+    files when memory is needed, so the cache counts as free here.
     """
     try:
         free, total = torch.cuda.mem_get_info(device)
@@ -138,12 +138,12 @@ def shares_host_memory(device: torch.device | int) -> bool:
 
 
 def is_driver_too_old() -> bool:
-    """Whether NVIDIA's driver is here, and older than this torch needs."""
+    """Whether NVIDIA's driver is installed and older than this torch needs."""
     return torch.version.cuda is not None and _TOO_OLD in _refusal()
 
 
 def _refusal() -> str:
-    """What torch says where CUDA does not start, in a line; empty where it says nothing."""
+    """The first line of torch's error if CUDA does not start; empty if it starts."""
     try:
         torch.cuda.init()  # type: ignore[no-untyped-call]
     except (RuntimeError, AssertionError) as error:  # the latter where torch's own libraries are missing
@@ -164,16 +164,16 @@ def _cuda_build(driver: str | None) -> str:
 
 
 def _install(build: str) -> str:
-    """The command that installs a build of torch, beside this program: another `pip` may be the first in the path."""
+    """The command that installs a build of torch for this program's Python, which may not be that of `pip` on PATH."""
     pip = f"{sys.executable} -m pip"
     return f"`{pip} install torch --index-url https://download.pytorch.org/whl/{build} --force-reinstall`"
 
 
 def _in_wsl() -> bool:
-    """Whether this Linux runs in WSL2, where the driver is the one of Windows."""
+    """Whether this Linux runs in WSL2, where the driver belongs to Windows."""
     return "microsoft" in platform.release().lower()
 
 
 def _runs_on(gpu: int, built_for: int, *, is_machine_code: bool) -> bool:
-    """Whether code for one compute capability, ten times of it, runs on a GPU of another."""
+    """Whether code built for one compute capability runs on a GPU of another; both are given times ten."""
     return gpu >= built_for and (not is_machine_code or gpu // 10 == built_for // 10)

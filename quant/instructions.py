@@ -1,4 +1,4 @@
-"""Instructions of this CPU, as torch reports them, and what follows for products."""
+"""Instructions of this CPU, as torch reports them, and what follows for matrix products."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ import torch
 
 @cache
 def has_amx() -> bool:
-    """Whether it multiplies tiles (AMX): matrices of bf16, and two of signed int8."""
+    """Whether the CPU multiplies tiles (AMX): bf16 by bf16, and signed int8 by signed int8."""
     return _reports("_is_amx_tile_supported")
 
 
 @cache
 def has_bf16_matmul() -> bool:
-    """Whether torch multiplies bf16 with instructions for it, which only oneDNN does; without them fp32 is faster."""
+    """Whether torch has bf16 instructions to multiply with, which only oneDNN uses; without them fp32 is faster."""
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     return has_amx() or _reports("_is_avx512_bf16_supported") or _has_arm_bf16()
 
 
 def matmul_dtype(device: torch.device, dtype: torch.dtype) -> torch.dtype:
-    """The type to multiply in, for activations of a type: for bf16 it is fp32 on a CPU without instructions for that.
+    """The type to multiply activations of `dtype` in: fp32 for 16-bit types on a CPU without bf16 instructions.
 
-    There torch takes several times as long in bf16 as in fp32, and a hundred times where the right factor of a product
-    lies row by row.
+    There torch takes several times as long in bf16 as in fp32, and a hundred times as long where the right factor of
+    the product is row-major.
     """
     is_slow = dtype.itemsize < 4 and device.type == "cpu" and not has_bf16_matmul()
     return torch.float32 if is_slow else dtype
 
 
 def _has_arm_bf16() -> bool:
-    """Of ARM alone torch lists the instructions under this name; an older torch may have no list."""
+    """Torch lists instructions under this name for ARM only; an older torch may have no list at all."""
     listed = getattr(torch.cpu, "get_capabilities", None)
     return listed is not None and bool(listed().get("bf16"))
 

@@ -12,11 +12,11 @@ MANIFEST_FILE = "quant.json"
 JOB_FILE = "job.json"
 """Present only in an unfinished output."""
 NOTE = ".json"
-"""What the name of a shard is followed by in that of its note."""
+"""Suffix that turns the name of a shard into the name of its note."""
 SCRATCH = "source.partial"
 """Directory in the unfinished output where `Job.open_source` may keep files that it fetched."""
 PARTIAL, DISCARDED = ".partial", ".discarded"
-"""What a name is followed by while a file or directory is being written, and while a directory is being deleted."""
+"""Suffixes of a file or directory that is being written, and of a directory that is being deleted."""
 
 
 def partial_directory(output: Path) -> Path:

@@ -22,18 +22,18 @@ def usable_cores(root: Path = ROOT) -> int:
 
 
 def core_quota(root: Path = ROOT) -> int | None:
-    """How many cores' time control groups allow to this process, a part of one counting as one; None without a limit.
+    """How many cores' time control groups allow this process, rounded up; None without a limit.
 
-    Who has used up a quota is stopped, with all threads, until the next period.
+    A process that has used up its quota is stopped, with all threads, until the next period.
     """
     return min((max(1, math.ceil(quota)) for quota in _quotas(root)), default=None)
 
 
 def memory_limit(root: Path = ROOT) -> tuple[int | None, int | None]:
-    """Bytes of memory that control groups allow to this process, and those of them that are free; None without a limit.
+    """Bytes of memory that control groups allow this process, and how many of them are free; None without a limit.
 
-    Of its group and those around it, the smallest limit counts, and the smallest rest. Memory that caches files is
-    free, as in the `MemAvailable` of a machine, `active_file` too: a mapped model that was just read is there.
+    The smallest limit and the smallest free amount of its group and the groups around it count. The page cache is
+    free, as in a machine's `MemAvailable`, including `active_file`: a mapped model that was just read is there.
     """
     limits, free = [], []
     for group, version in _groups(root, "memory"):
@@ -47,22 +47,22 @@ def memory_limit(root: Path = ROOT) -> tuple[int | None, int | None]:
 
 
 def machine_memory(root: Path = ROOT) -> tuple[int | None, int | None]:
-    """Total and available bytes of this machine's memory, cached files being available; None where no Linux says so."""
+    """Total and available bytes of this machine's memory, where cached files are available; None outside Linux."""
     found = re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
     sizes = {name: int(kilobytes) * 1024 for name, kilobytes in found}
     return sizes.get("MemTotal"), sizes.get("MemAvailable")
 
 
 def _held(group: Path, version: int) -> int:
-    """Bytes of memory that a group and those in it hold, without cached files."""
+    """Bytes of memory that a group and its subgroups hold, without cached files."""
     used = _text(group / ("memory.current" if version == 2 else "memory.usage_in_bytes"))
-    prefix = "" if version == 2 else "total_"  # without it, the figures of version 1 are of the group alone
+    prefix = "" if version == 2 else "total_"  # without it, version 1 reports the group alone
     cached = re.findall(rf"^{prefix}(?:in)?active_file (\d+)$", _text(group / "memory.stat"), re.MULTILINE)
     return max(0, int(used) - sum(map(int, cached))) if used.isdecimal() else 0
 
 
 def _quotas(root: Path) -> Iterator[float]:
-    """How many cores' time each group may take."""
+    """How many cores' time each group is allowed."""
     for group, version in _groups(root, "cpu"):
         if version == 2:
             quota, _, period = _text(group / "cpu.max").partition(" ")
@@ -73,7 +73,7 @@ def _quotas(root: Path) -> Iterator[float]:
 
 
 def _groups(root: Path, controller: str) -> Iterator[tuple[Path, int]]:
-    """Directories of the groups that a controller may limit this process by, from its own outwards, and their version.
+    """Directory and version of each group by which a controller may limit this process, from its own group outwards.
 
     A container often sees its own group as the outermost, whatever its path is outside. So not all of these directories
     exist, and of those that do, not all have limits.
@@ -88,7 +88,7 @@ def _groups(root: Path, controller: str) -> Iterator[tuple[Path, int]]:
 
 
 def _text(path: Path) -> str:
-    """What a file says; nothing where it cannot be read."""
+    """A file's text; empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="surrogateescape").strip()
     except OSError:

@@ -29,7 +29,7 @@ class Rule:
     Attributes:
         pattern: shell-style, over the whole name, case-sensitive; `*` also matches dots, and `{last}` stands for the
             number of the last layer.
-        scheme: how they are stored.
+        scheme: how the matching tensors are stored.
     """
 
     pattern: str
@@ -105,7 +105,7 @@ _SMALL: dict[str, Scheme] = {
 def _recipe(
     name: str, *, experts: Mapping[str, Scheme], always_active: Scheme, embedding: Scheme, self_conditioning: Scheme
 ) -> Recipe:
-    """A recipe for all tensors of the model; `experts` maps patterns behind `experts` in order."""
+    """A recipe for all tensors of the model; `experts` maps the patterns of expert tensors to schemes, in order."""
     rules = {
         **_SMALL,
         **experts,
@@ -167,7 +167,7 @@ def recipe_named(name: str) -> Recipe:
     """The recipe that a user names.
 
     Raises:
-        RecipeError: there is none of that name.
+        RecipeError: no recipe has that name.
     """
     if name not in RECIPES:
         raise RecipeError(f"there is no recipe `{name}`", f"the recipes are {', '.join(RECIPES)}")

@@ -1,7 +1,7 @@
 """The released checkpoint: every tensor's name and shape, from the numbers in its `config.json`.
 
-Knows the published layout of google/diffusiongemma-26B-A4B-it; reads no file. A plan can be made from it without a
-network, and a checkpoint of its widths with fewer layers described by it.
+Knows the published layout of google/diffusiongemma-26B-A4B-it; reads no file. From it a plan can be made
+without a network, and a checkpoint of the same widths with fewer layers can be described.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 MODEL = "google/diffusiongemma-26B-A4B-it"
 LAYERS, FULL_EVERY = 30, 6
 MIN_LAYERS = FULL_EVERY
-"""With fewer there is no full layer, or no layer between the first and the last, which recipes treat apart."""
+"""With fewer there is no full layer, or none between the first and the last, which recipes treat separately."""
 MAX_POSITIONS = 262_144
 VISION_LAYERS = 27
 DTYPE_BYTES = 2
@@ -25,7 +25,7 @@ Shape = tuple[int, ...]
 
 
 def released_shapes(layers: int = LAYERS) -> dict[str, Shape]:
-    """Name → shape of every tensor, all of them bf16; 1,047 of them for the 30 layers that were released."""
+    """Name → shape of every tensor, all of them bf16; 1,047 tensors for the released 30 layers."""
     tensors = dict(_outer())
     for layer in range(layers):
         tensors |= {f"model.decoder.layers.{layer}.{name}": shape for name, shape in _layer(_is_full(layer))}

@@ -1,4 +1,4 @@
-"""Names for files that are complete, where another program may be looking at the file that has the name now.
+"""Moves complete files to their final names, even while another program has the file of that name open.
 
 Knows temporary names and renames; knows nothing about what is in a file.
 """
@@ -19,10 +19,10 @@ PATIENCE, PAUSE = 2.0, 0.05
 
 
 def replace(old: Path, new: Path) -> None:
-    """`os.replace`; on Windows again for a short while: scanners and indexers open what has just been written.
+    """`os.replace`, retried briefly on Windows, where scanners and indexers open what has just been written.
 
     Raises:
-        OSError: it is refused, or fails.
+        OSError: the rename is refused or fails.
     """
     end = time.monotonic() + (PATIENCE if sys.platform == "win32" else 0.0)
     while True:
@@ -38,7 +38,7 @@ def replace(old: Path, new: Path) -> None:
 
 @contextmanager
 def temporary_file(target: Path, mode: int = 0o666) -> Iterator[Path]:
-    """An empty file beside the target, which is removed at the end unless it has been renamed.
+    """An empty file next to the target; it is removed at the end unless it has been renamed.
 
     Args:
         mode: its permissions, less those that the umask takes.
@@ -46,14 +46,14 @@ def temporary_file(target: Path, mode: int = 0o666) -> Iterator[Path]:
     Raises:
         OSError: it cannot be made.
     """
-    # The name is known before the file exists: whatever ends the process in between, it is removed. It is short,
-    # since the target's may be as long as a name can be.
+    # The name is chosen before the file exists, so an interruption at any point still removes the file. It is short,
+    # since the target's name may already have the greatest possible length.
     temporary = target.with_name(f".localdiff-{secrets.token_hex(8)}.partial")
     try:
         temporary.touch(mode, exist_ok=False)
         yield temporary
     finally:
-        with suppress(OSError):  # a disk that takes no files may not say that there is none
-            if sys.platform == "win32":  # which deletes no file that is protected, as one that replaces such a one is
+        with suppress(OSError):  # a disk that takes no files may not report the file as missing
+            if sys.platform == "win32":  # it deletes no read-only file, which a replacement of a read-only file is
                 temporary.chmod(stat.S_IWRITE)
             temporary.unlink()

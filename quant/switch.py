@@ -22,7 +22,7 @@ class SwitchError(QuantError):
 
 
 def chosen(name: str, *options: Option, usual: Option | None = None) -> Option:
-    """The value of a variable; where it is unset or empty the usual one, or else the first option.
+    """The value of a variable; if it is unset or empty, the usual value, or else the first option.
 
     Raises:
         SwitchError: its value is not one of the options.

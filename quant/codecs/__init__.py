@@ -1,8 +1,8 @@
 """The codecs by name.
 
-    codec                   the interface of all, and what they make of a weight
+    codec                   the interface of all codecs, and the encoded weight
     nf4, int8               the formats of this package
-    bitsandbytes_tensor     that of bitsandbytes, which is read only
+    bitsandbytes_tensor     the format of bitsandbytes, which is only read
 
 They know numbers; they know no names and no files.
 """

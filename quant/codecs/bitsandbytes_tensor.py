@@ -24,7 +24,7 @@ from quant.codecs.codec import SOURCE_DTYPES
 from quant.errors import FormError, SourceError, reason
 
 MAX_BLOCKSIZE = 4096
-"""The largest that bitsandbytes has. A tensor is decoded in whole blocks."""
+"""The largest that bitsandbytes supports. A tensor is decoded in whole blocks."""
 STATE = "quant_state.bitsandbytes__"
 _DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in SOURCE_DTYPES}
 

@@ -32,7 +32,7 @@ class Int8:
     def decode(self, encoded: Encoded, dtype: torch.dtype = torch.float32) -> Tensor:
         """See `Codec.decode`."""
         if dtype == torch.bfloat16:
-            # Codes and scales are bf16 numbers, and torch too multiplies those in fp32 and rounds once.
+            # Codes and scales are exact in bf16, and torch, too, multiplies bf16 in fp32 and rounds once.
             groups = encoded.codes.view(*encoded.scales.shape, GROUP)
             return (groups * encoded.scales.unsqueeze(-1)).view(encoded.codes.shape)
         weights = encoded.codes.float().view(*encoded.scales.shape, GROUP)

@@ -1,4 +1,4 @@
-"""All that jobs do to a disk, one operation per method.
+"""Everything that jobs do to a disk, one operation per method.
 
 Knows files and directories; knows nothing about what is in them. Tests substitute a disk that stops after any number of
 operations.
@@ -19,14 +19,14 @@ from quant.names import PARTIAL
 from quant.renaming import replace
 
 _LIMITS = {errno.EFBIG, errno.EDQUOT}
-"""A limit on files (FAT32 has one of 4 GB, and `ulimit -f` sets one) or on users: the disk may have space."""
+"""A limit on the size of files (4 GB on FAT32, or `ulimit -f`) or a user's quota: the disk may have space."""
 _HINTS = {
     errno.EIO: "look at the disk and its connection",
     errno.ENOENT: "its folder was moved or deleted meanwhile: run the same command again",
 }
-"""What to do about errors that are not of permissions."""
+"""What to do about errors other than missing permissions."""
 _WITHOUT_SYNC = {errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP}
-"""What file systems answer that cannot be told to keep a directory, as some of networks and of other systems."""
+"""Errors of file systems that cannot sync a directory, as some network file systems and those of other systems."""
 
 
 class Disk:

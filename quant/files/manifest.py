@@ -27,9 +27,9 @@ FORMAT = "localdiff-quant"
 VERSION = 2
 FIRST_ENCODING = 1
 ENCODING = 1
-"""To be raised whenever the same weights and recipe give other shards, though readers of `VERSION` still read them: by
-another fit of scales, another rounding, another layout of a shard. Jobs and damaged outputs of another number are not
-gone on with, since their shards would not match; those of another version of the program are."""
+"""Raise this whenever the same weights and recipe give different shards that readers of `VERSION` still read: after a
+change to the fit of scales, the rounding or the layout of a shard. Jobs and damaged outputs with another number are not
+continued, since their shards would not match; those of another version of the program are."""
 _HASH = re.compile(r"[0-9a-f]{64}")
 _HINT = "rebuild it with the `localdiff quantize` command that made it, and `--force`"
 
@@ -43,7 +43,7 @@ class FileEntry:
 
     @classmethod
     def of(cls, content: bytes) -> Self:
-        """That of a file with this content."""
+        """The entry of a file with this content."""
         return cls(nbytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
     def to_json(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class TensorEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Manifest:
-    """All of `quant.json`; the attributes are its keys. Where the file has no `encoding`, it is the first."""
+    """All of `quant.json`; the attributes are its keys. A file without `encoding` has the first."""
 
     tool: str
     model: str | None
@@ -149,7 +149,7 @@ class Manifest:
         if self.encoding != FIRST_ENCODING:
             content["encoding"] = self.encoding
         text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-        # The first of the keys, which are sorted: its line is put on top, since to write all again takes as long.
+        # `checksum` sorts first, so its line goes on top: serializing everything again would take as long once more.
         checksum = f'  "checksum": "{hashlib.sha256(text.encode()).hexdigest()}",\n'
         return text.replace("{\n", "{\n" + checksum, 1)
 
@@ -158,7 +158,7 @@ class Manifest:
         """Read the content of the file.
 
         Raises:
-            DamagedError: it is not what `to_text` writes, or of another version.
+            DamagedError: the text is not what `to_text` writes, or is of another version.
         """
         try:
             content = json.loads(text)
@@ -248,7 +248,7 @@ def _string(value: Any) -> str:
 
 
 def _name(value: Any) -> str:
-    """A name that is shown: no codes that a terminal would act on."""
+    """A name that will be shown: it must have no control codes that a terminal would act on."""
     if not _string(value).isprintable():
         raise FormError(f"{value!r:.60} is not a name")
     return str(value)

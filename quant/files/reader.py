@@ -34,7 +34,7 @@ class SourceReader:
         path: where it is.
 
     Raises:
-        SourceError: it is not there, or has another size or header.
+        SourceError: the file is missing, or has another size or header.
     """
 
     def __init__(self, file: SourceFile, path: Path) -> None:
@@ -66,7 +66,7 @@ class SourceReader:
         return (self.rows(tensor, part) for part in row_slices(tensor.shape, tensor.itemsize))
 
     def rows(self, tensor: StoredTensor, part: slice) -> Tensor:
-        """Rows `[n, last]` of a tensor, all axes but its last flattened; positions must not go back.
+        """Rows `[n, last]` of a tensor, all axes but its last flattened; positions must not decrease.
 
         Raises:
             SourceError: the file ends early, or cannot be read.
@@ -82,7 +82,7 @@ class SourceReader:
         """Read on to the end, and return the hash of the whole file.
 
         Raises:
-            SourceError: it is not the expected one.
+            SourceError: the hash is not the expected one.
         """
         self._skip(self.file.nbytes)
         digest = self._hash.hexdigest()
@@ -115,9 +115,9 @@ class SourceReader:
 
 
 def row_slices(shape: Sequence[int], itemsize: int, limit: int = SLICE_BYTES) -> Iterator[slice]:
-    """Cuts of a tensor's rows (all axes but the last, flattened) with at most `limit` bytes each, and at least a row.
+    """Slices of a tensor's rows (all axes but the last, flattened): at most `limit` bytes each, but at least one row.
 
-    They depend on the shape alone, so that a tensor is worked on in the same way in every run.
+    They depend on shape and item size alone, so that every run processes a tensor in the same way.
     """
     rows = prod(shape[:-1])
     step = max(1, limit // max(1, (shape[-1] if shape else 1) * itemsize))

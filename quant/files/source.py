@@ -1,6 +1,6 @@
 """The weight files of a checkpoint, as their headers and its index describe them.
 
-Knows both formats, not what a tensor is for. Headers are enough for a plan: no weight is read here.
+Knows both formats; does not know what a tensor is for. Headers are enough for a plan: no weight is read here.
 
 A safetensors file is `u64 header length | JSON header | data`; offsets in the header count from the start of the data.
 """
@@ -23,17 +23,17 @@ INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
 MAX_HEADER = 100_000_000
 MAX_BYTES = 2**63 - 1
-"""Of a file, on any system. Python shows no number of more than 4,300 digits, and has no float above 1.8e308."""
+"""Of any file. Larger numbers may exceed what Python prints (4,300 digits) or converts to float (1.8e308)."""
 _IN_NO_NAME = re.compile(r"[/\\:\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _MAX_NAME = 255
-"""Bytes of a file's name, on all common file systems; of a longer one they do not say that it is missing."""
+"""Most bytes in a file name on common file systems; for a longer name they do not report a missing file."""
 HINT = "download the weights again, or point to a complete copy"
 _ORIGINAL = "use the original weights (BF16, F16 or F32)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeaderEntry:
-    """What the header of a file says of a tensor, but for its place; its type is a key of `HEADER_DTYPES`."""
+    """What the header of a file says of a tensor, except its position; its type is a key of `HEADER_DTYPES`."""
 
     name: str
     dtype: str
@@ -65,7 +65,7 @@ class StoredTensor(HeaderEntry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceFile:
-    """One weight file that is there, or can be fetched.
+    """One weight file that exists or can be fetched.
 
     Attributes:
         name: its name, without a path.
@@ -89,8 +89,8 @@ def parse_header(file: str, start: bytes, nbytes: int) -> tuple[StoredTensor, ..
         nbytes: size of the whole file.
 
     Raises:
-        SourceError: the header is cut short, impossible, or speaks of bytes that the file does not have; or a tensor is
-            of a type that is not read.
+        SourceError: the header is cut short, impossible, or lists bytes that the file does not have; or a tensor has a
+            type that is not read.
     """
     length = header_length(file, start)
     try:
@@ -161,7 +161,7 @@ def read_source(directory: Path) -> tuple[SourceFile, ...]:
 
 
 def unreadable(file: str, error: OSError) -> SourceError:
-    """The error that a file, in words, cannot be read; one that only may not be is not to be downloaded again."""
+    """The error that a file, given in words, cannot be read; only other causes than permissions suggest a download."""
     hint = "check its permissions" if isinstance(error, PermissionError) else HINT
     return SourceError(f"{file} cannot be read ({error.strerror})", hint)
 
@@ -201,7 +201,7 @@ def check_complete(files: Iterable[SourceFile], weight_map: Mapping[str, str], w
 
 
 def read_start(file: str, read: Callable[[int], bytes]) -> bytes:
-    """The first bytes of a file, header included, from a function that reads on.
+    """The first bytes of a file, header included, from a function that reads the next bytes.
 
     Raises:
         SourceError: they are not those of a safetensors file.
@@ -211,9 +211,9 @@ def read_start(file: str, read: Callable[[int], bytes]) -> bytes:
 
 
 def entry_file(files: Path | Container[str]) -> str | None:
-    """The file that a checkpoint's weights are found by: the only one, or the index; None where it has neither.
+    """The file that leads to a checkpoint's weights: the single weight file or the index; None if it has neither.
 
-    A single file comes before an index, as in transformers.
+    A single file takes precedence over an index, as in transformers.
 
     Args:
         files: the checkpoint's directory, or the names of its files.
@@ -245,7 +245,7 @@ def _weight_map(directory: Path) -> dict[str, str]:
 def parse_index(content: bytes) -> dict[str, str]:
     """The `weight_map` of an index: tensor → file.
 
-    An index may have been downloaded: it can name files in its own directory, but no path.
+    An index may have been downloaded, so it may name files in its own directory only, and no paths.
 
     Raises:
         SourceError: it is not an index, or names something that is not a file in its directory.

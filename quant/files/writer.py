@@ -52,7 +52,7 @@ class ShardWriter:
     """Writes one shard under a name that says it is unfinished.
 
     Args:
-        disk: where to.
+        disk: what to write to.
         path: the shard's final path.
         layout: its parts.
     """
@@ -70,13 +70,13 @@ class ShardWriter:
         self._file.close()
 
     def write(self, name: str, element: int, values: Tensor) -> None:
-        """Write `values` into a part, from its element number `element` on."""
+        """Write `values` into a part, starting at its element number `element`."""
         offset = self._layout.starts[name] + element * values.itemsize
         in_one_piece = values.detach().cpu().contiguous().view(-1)
         self._disk.write(self._file, offset, in_one_piece.view(torch.uint8).numpy().data)
 
     def finish(self) -> str:
-        """Put the finished shard in its place; returns its SHA-256, taken from what was written.
+        """Give the finished shard its final name; returns its SHA-256, taken from what was written.
 
         Raises:
             ValueError: the file has another size than its header says.

@@ -11,14 +11,14 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobStarted:
-    """What there is to do: so many bytes of source files are still to be read."""
+    """The job starts; `source_bytes` of source files are still to be read."""
 
     source_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardStarted:
-    """A source file of so many bytes is being read into a shard."""
+    """A source file of `source_bytes` is being read into a shard."""
 
     shard: str
     source_bytes: int
@@ -26,7 +26,7 @@ class ShardStarted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BytesDone:
-    """So many more bytes of the source have been processed, in the tensor `name`."""
+    """Another `source_bytes` of the source have been processed, in the tensor `name`."""
 
     name: str
     source_bytes: int
@@ -34,7 +34,7 @@ class BytesDone:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TensorDone:
-    """A tensor is stored; `error` is the relative RMSE of its decoded values, 0 for a kept one."""
+    """A tensor is stored; `error` is the relative RMSE of its decoded values, 0 for a kept tensor."""
 
     error: float
 
@@ -44,7 +44,7 @@ class ShardWritten:
     """A shard is finished, and stays finished if the job stops now.
 
     Attributes:
-        source, source_sha256: the weight file that it was made from, and what that was found to hash to.
+        source, source_sha256: the weight file that it was made from, and that file's SHA-256 as read.
     """
 
     source: str
@@ -53,7 +53,7 @@ class ShardWritten:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutputWritten:
-    """Every file of the output is written, and will now be read back; `directory` has not its final name yet."""
+    """Every file of the output is written and will now be read back; `directory` is not its final name yet."""
 
     directory: str
 
@@ -74,7 +74,7 @@ class FileChecked:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobStopped:
-    """The job was asked to stop, with so many shards finished; the same job continues at the first unfinished one."""
+    """The job was asked to stop with `finished` shards done; the same job continues at the first unfinished shard."""
 
     finished: int
 
@@ -86,7 +86,7 @@ class JobFinished:
     Attributes:
         nbytes: bytes of its shards.
         source_bytes: bytes of the source that this run read.
-        seconds: wall time of reading, encoding and writing them.
+        seconds: wall time of reading, encoding and writing the shards.
     """
 
     nbytes: int

@@ -1,6 +1,6 @@
-"""What decides an output: two jobs, a job and a finished output, or one of these and a request are the same if this is.
+"""What determines an output: a job, a finished output and a request are the same if their identities are.
 
-Knows how it is said of a job, in `job.json` and in a manifest, and how to say in words what differs; reads no file.
+Knows how jobs, `job.json` and manifests state an identity, and how to say in words what differs; reads no file.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from quant.jobs.job import HashSources, Job
 
 
 class SourceState(NamedTuple):
-    """A weight file as far as it is known: its size, and its SHA-256 in hex."""
+    """What is known of a weight file: its size, and its SHA-256 in hex."""
 
     nbytes: int
     sha256: str | None = None
 
     def may_be(self, other: SourceState) -> bool:
-        """Whether nothing that is known of both tells two files apart."""
+        """Whether both may be the same file, by what is known of both."""
         return self.nbytes == other.nbytes and (None in (self.sha256, other.sha256) or self.sha256 == other.sha256)
 
 
@@ -33,11 +33,11 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """What decides an output.
+    """What determines an output.
 
-    The device is not part of it: weights are encoded on a GPU only while it has room, and a GPU that is busy by now
-    is no reason to start over. A few nf4 scales may then differ in the last bit from those of the other device. Nor is
-    the program's version, as long as it encodes alike.
+    The device is not part of it: weights are encoded on a GPU only while it has room, and a GPU that has become busy
+    is no reason to start over. A few nf4 scales may then differ in the last bit from those of the other device. The
+    program's version is not part of it either, as long as it encodes in the same way.
 
     Attributes:
         tool: name and version of the program; only named, never compared.
@@ -58,7 +58,7 @@ class Identity:
 
     @classmethod
     def of_job(cls, job: Job) -> Self:
-        """That of what a job will write."""
+        """The identity of what a job will write."""
         files = [shard.source for shard in job.plan.shards]
         return cls(
             tool=job.tool,
@@ -72,7 +72,7 @@ class Identity:
 
     @classmethod
     def of_manifest(cls, manifest: Manifest) -> Self:
-        """That of a finished output."""
+        """The identity of a finished output."""
         return cls(
             tool=manifest.tool,
             encoding=manifest.encoding,
@@ -84,15 +84,15 @@ class Identity:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The same for `job.json`."""
+        """The identity in JSON values, for `job.json`."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
-        """What `to_json` gave, in an older version, too: without `encoding` and `recipe`, with times of weight files.
+        """The inverse of `to_json`; older versions wrote no `encoding` and `recipe`, and times of weight files.
 
         Raises:
-            ValueError, KeyError, TypeError, AttributeError: it did not give this.
+            ValueError, KeyError, TypeError, AttributeError: `to_json` did not write this.
         """
         return cls(
             tool=str(value["tool"]),
@@ -120,8 +120,8 @@ class Identity:
         """How what was made or begun differs from what is wanted; None if it does not.
 
         Args:
-            shown: what a weight file of this name is called.
-            hash_sources: reads the wanted weight files; asked last, for those that nothing but a hash tells apart.
+            shown: what a weight file of this name is called in messages.
+            hash_sources: hashes the wanted weight files; called last, for files that only a hash can tell apart.
         """
         if (other := self._known_difference(wanted, shown)) is not None:
             return other

@@ -1,6 +1,6 @@
 """The description of a quantization job.
 
-Knows everything that decides the output; knows nothing about the disk. What two jobs must have in common for one to
+Knows everything that determines the output; knows nothing about the disk. What two jobs must have in common for one to
 continue the other is said in `quant.jobs.identity`.
 """
 
@@ -18,28 +18,28 @@ from quant.files.source import SourceFile
 from quant.planning.plan import Plan
 
 Content: TypeAlias = bytes | Callable[[], bytes]
-"""What is in a file, or what fetches that and may raise `SourceStoppedError`."""
+"""A file's content, or a function that fetches it and may raise `SourceStoppedError`."""
 HashSources: TypeAlias = Callable[[Sequence[str]], Mapping[str, str]]
 """Gives the SHA-256, in hex, of weight files by their names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Everything that decides the output, and how it is made.
+    """Everything that determines the output, and how it is made.
 
     Attributes:
         plan: what is stored how.
-        output: directory that the result gets.
+        output: directory for the result.
         open_source: gives a weight file's path while its shard is made; raises `SourceStoppedError` if the job
             is stopped before the file has arrived.
-        hash_sources: reads weight files of which the plan knows no hash; asked for those that an earlier run has read.
+        hash_sources: hashes weight files whose hash the plan does not know; called for those that an earlier run read.
         tool: name and version of the program, for the manifest.
         model, revision: where the weights came from, for the manifest.
         files: the other files of the output.
-        inspect: is given their contents before any weight is read, and may refuse them with an error of its own.
+        inspect: called with their contents before any weight is read; may refuse them with an error of its own.
         workers: slices that are encoded in parallel.
-        device: where they are encoded; each run of a job may use another one.
-        damaged: files of a finished output that are not sound as of `verify`; without any it is not touched.
+        device: where slices are encoded; each run of a job may use another one.
+        damaged: files of a finished output that `verify` found damaged; if empty, the output is not touched.
         force: replace a finished output, and drop an unfinished other job, of the same directory.
     """
 

@@ -23,7 +23,7 @@ MAX_WORKERS = 32
 """Maximum number of workers: more would hold over 1 GB of slices, and wait for the interpreter's lock."""
 
 MAX_GPU_WORKERS = 8
-"""The same where they share a GPU, which computes for one at a time: the others read, copy and launch meanwhile."""
+"""Maximum for workers that share a GPU: it computes for one at a time, while the others read, copy and launch."""
 
 
 def available_workers(device: torch.device) -> int:
@@ -38,7 +38,7 @@ class SlicePool:
         self._threads, self._window = threads, 2 * workers
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        """Results in the order of `items`, which are taken only as the work goes on."""
+        """Results in the order of `items`, which are consumed only as the work proceeds."""
         waiting: deque[Future[R]] = deque()
         for item in items:
             waiting.append(self._threads.submit(function, item))
@@ -50,7 +50,7 @@ class SlicePool:
 
 @contextmanager
 def slice_pool(workers: int) -> Iterator[SlicePool]:
-    """A pool; meanwhile, torch uses one thread per operation in every thread that is started."""
+    """A pool; while it is open, torch uses one thread per operation in every thread that is started."""
     setting = torch.get_num_threads()
     torch.set_num_threads(1)
     threads = ThreadPoolExecutor(workers, thread_name_prefix="quantize")

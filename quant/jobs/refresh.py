@@ -1,7 +1,7 @@
 """Replaces small files of a finished output without touching its weights.
 
-Knows how a manifest lists files; does not know what is in them. Stopped anywhere, a file that does not match the
-manifest is left at worst, which the job that made the directory repairs.
+Knows how a manifest lists files; does not know what is in them. A refresh that is stopped leaves at worst a file that
+does not match the manifest, and the job that made the directory repairs it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from quant.names import MANIFEST_FILE
 
 
 def stale(manifest: Manifest, contents: Mapping[str, bytes]) -> tuple[str, ...]:
-    """The names of those contents that the manifest lists otherwise, or not at all."""
+    """Names of the contents that the manifest lists differently or not at all."""
     return tuple(name for name, content in contents.items() if manifest.files.get(name) != FileEntry.of(content))
 
 

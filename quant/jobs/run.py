@@ -2,8 +2,8 @@
 
     source files ─► shards and their notes ─► other files ─► index ─► manifest ─► verify ─► rename ─► NAME/
 
-Knows the order of steps; knows nothing about number formats or progress bars. Stopped anywhere, the same job resumes at
-the first unfinished shard, and its output is the same bytes.
+Knows the order of steps; knows nothing about number formats or progress bars. After a stop at any point, the same job
+resumes at the first unfinished shard, and its output is the same bytes.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def run(
 
     Args:
         job: what to do.
-        disk: where to; the real one by default.
-        cancelled: asked between slices and between files; once it says yes, the job ends with `JobStopped`.
+        disk: what to write to; the real disk by default.
+        cancelled: called between slices and between files; once it returns True, the job ends with `JobStopped`.
         clock: seconds, for the rate.
 
     Raises:
-        OutputError: the output is there already, or something is in its way.
+        OutputError: the output already exists, or something is in its way.
         SourceError: a weight file is missing, damaged, or holds values that are not finite.
         SpaceError: the disk is full.
         DamagedError: what was written does not verify.

@@ -84,7 +84,7 @@ def _stored_rows(
     """Stores one tensor, a slice at a time.
 
     Yields:
-        The squared error of each slice and what it is relative to, and its bytes in the source, once it is written.
+        For each slice, once it is written: its squared error and squared norm, and its bytes in the source.
     """
     name, slices = tensor.name, reader.slices(tensor.source)
     if tensor.scheme == "keep":
@@ -116,11 +116,11 @@ def _encode(codec_name: str, device: torch.device, rows: Tensor) -> tuple[Encode
 
 
 def _relative_error(tensor: PlannedTensor, squared: float, norm: float) -> float:
-    """What a stored tensor has lost, as its manifest entry says it.
+    """The relative RMSE of a stored tensor, as its manifest entry has it.
 
     Raises:
         SourceError: its values are so large that their squares overflow.
-        DamagedError: it is over the limit of its codec.
+        DamagedError: the error is over the limit of the tensor's codec.
     """
     if tensor.scheme not in CODECS:
         return 0.0

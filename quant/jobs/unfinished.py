@@ -1,4 +1,4 @@
-"""What a job keeps in its unfinished output: `job.json`, by which it is known again, and a note on each finished shard.
+"""What a job keeps in its unfinished output: `job.json`, which identifies the job, and a note on each finished shard.
 
 Knows these files; does not know what is done with a directory that has them.
 """
@@ -18,14 +18,14 @@ from quant.names import JOB_FILE, PARTIAL
 
 
 class Begun(NamedTuple):
-    """An unfinished job: what it makes, or None where that cannot be read; SHA-256 of sources that are known."""
+    """An unfinished job: its identity, or None if that cannot be read, and the known SHA-256 of its sources."""
 
     identity: Identity | None
     hashes: Mapping[str, str]
 
     @classmethod
     def of_manifest(cls, manifest: Manifest) -> Begun:
-        """The one that wrote a manifest, and was stopped after that."""
+        """The job that wrote a manifest and was stopped after that."""
         return cls(Identity.of_manifest(manifest), {})
 
 
@@ -35,7 +35,7 @@ def job_bytes(identity: Identity, hashes: Mapping[str, str]) -> bytes:
 
 
 def read_job(directory: Path) -> Begun | None:
-    """The job that began a directory; None where none did.
+    """The job that began a directory; None if no job did.
 
     Raises:
         OutputError: the directory cannot be read.
@@ -54,7 +54,7 @@ def read_job(directory: Path) -> Begun | None:
 
 
 def is_unfinished(directory: Path) -> bool:
-    """Whether a directory is the unfinished output of a job; other programs have files of that name, too."""
+    """Whether a directory is the unfinished output of a job; other programs also use the name `job.json`."""
     path = directory / JOB_FILE
     if not path.is_file():
         return False
@@ -75,7 +75,7 @@ class Note:
 
     @classmethod
     def of_manifest(cls, manifest: Manifest, name: str) -> Note:
-        """Those of a shard in the manifest of a finished output."""
+        """The entries of one shard from the manifest of a finished output."""
         shard = manifest.shards[name]
         tensors = {tensor: entry for tensor, entry in manifest.tensors.items() if entry.shard == name}
         return cls(shard=shard, source=manifest.sources[shard.source], tensors=tensors)
@@ -94,7 +94,7 @@ class Note:
             return None
 
     def to_bytes(self) -> bytes:
-        """The content of its file."""
+        """The content of the note's file."""
         content = {
             "shard": self.shard.to_json(),
             "source": self.source.to_json(),

@@ -26,7 +26,7 @@ T = TypeVar("T", bound=FileEntry)
 
 AGAIN = "run the `localdiff quantize` command that made it again: from the same source, only what is damaged is rebuilt"
 _WORST_COUNT = 5
-"""Number of tensors that are named."""
+"""Number of tensors that `worst_tensors` names."""
 
 
 def verify(directory: Path) -> Iterator[FileChecked]:

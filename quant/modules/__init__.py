@@ -2,10 +2,10 @@
 
     linear, experts, embedding     the modules
     tensor                         codes and scales as buffers
-    swap                           puts them in the place of the model's own
+    swap                           puts them in place of the model's own
 
 Plain and correct: each decodes what it needs, on its device, and multiplies. They know no names, files or canvases. The
-model's own embedding and linear layers are here, too, beside those that take their place.
+model's own embedding and linear layers are here, too, next to those that replace them.
 """
 
 from quant.modules.embedding import QuantEmbedding

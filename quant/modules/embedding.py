@@ -24,7 +24,7 @@ class ChunkedEmbedding(nn.Module, ABC):
 
     Attributes:
         weight: the matrix.
-        chunk: rows of it that are multiplied at a time.
+        chunk: rows of the matrix that are multiplied at a time.
     """
 
     weight: nn.Parameter | QuantTensor
@@ -75,7 +75,7 @@ class ChunkedEmbedding(nn.Module, ABC):
         return total.to(self.dtype)
 
     def _zeros(self, distributions: Tensor) -> Tensor:
-        """The sum [N, D] to begin with."""
+        """The initial sum [N, D]."""
         shape = distributions.shape[0], self.weight.shape[1]
         return torch.zeros(shape, dtype=torch.float32, device=distributions.device)
 

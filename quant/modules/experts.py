@@ -24,14 +24,14 @@ class AdapterHook(Protocol):
     """Terms added to the two projections of an expert, such as an adapter's; None adds nothing."""
 
     def gate_up(self, expert: int, x: Tensor, rows: Tensor) -> Tensor | None:
-        """What is added to gate and up rows: [M, 2I] for the inputs `x` [M, D], which are `rows` [M] of the pass."""
+        """What is added to gate and up: [M, 2I] for the inputs `x` [M, D], which are the pass's rows `rows` [M]."""
 
     def down(self, expert: int, inner: Tensor, rows: Tensor) -> Tensor | None:
         """What is added to the outputs: [M, D] for the inner rows [M, I]."""
 
 
 class RoutedExperts(nn.Module, ABC):
-    """Gated MLPs `down(gelu(gate(x)) * up(x))`, tanh form of GELU, of which each row is routed to a few.
+    """Gated MLPs `down(gelu(gate(x)) * up(x))`, with the tanh form of GELU; each row is routed to a few of them.
 
     Attributes:
         takes_hook: whether `forward` takes `hook`, an `AdapterHook` for the products of each expert, or None.
@@ -132,7 +132,7 @@ def rows_by_expert(expert_ids: Tensor, num_experts: int) -> Iterator[tuple[int, 
         ascend within an expert, so the sum over experts has one fixed order.
     """
     order, counts = pairs_by_expert(expert_ids, num_experts)
-    # For all experts at once: divisions for each of them are noticed in a small model.
+    # For all experts at once: in a small model, a division per expert takes noticeable time.
     parts = (torch.split(part, counts) for part in (order // expert_ids.shape[1], order % expert_ids.shape[1]))
     for expert, (rows, slots) in enumerate(zip(*parts, strict=True)):
         if len(rows):
@@ -140,6 +140,6 @@ def rows_by_expert(expert_ids: Tensor, num_experts: int) -> Iterator[tuple[int, 
 
 
 def pairs_by_expert(expert_ids: Tensor, num_experts: int) -> tuple[Tensor, list[int]]:
-    """Places [N · K] of the pairs of row and slot in `expert_ids`, expert by expert, and how many each expert has."""
+    """Flat indices [N · K] of the row-slot pairs in `expert_ids`, sorted by expert, and the pairs of each expert."""
     flat = expert_ids.flatten()
     return flat.argsort(stable=True), torch.bincount(flat, minlength=num_experts).tolist()

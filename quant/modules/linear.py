@@ -1,4 +1,4 @@
-"""Linear layers without a bias: over a weight as it is, and over a quantized one; and the GELU between them.
+"""Linear layers without a bias, over a plain and over a quantized weight; and the GELU between them.
 
 Shape letters: in, out features of the product.
 """

@@ -1,7 +1,7 @@
 """Quantized modules in place of a model's own.
 
 Knows module paths and parameter names; knows no model class: a linear layer is an `nn.Linear`, the embedding a
-`TiedEmbedding`, and experts are what holds `gate_up_proj` and `down_proj`.
+`TiedEmbedding`, and experts are any module with `gate_up_proj` and `down_proj`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _EXPERT_PARTS = ("gate_up_proj", "down_proj")
 def swap_modules(model: nn.Module, schemes: Mapping[str, str], dtype: torch.dtype) -> None:
     """Replace every module whose parameters are stored by a codec.
 
-    The new modules are empty, on the device that is current (`with torch.device("meta")`), and their state has the
-    names of the stored parts, so that `model.load_state_dict(parts, assign=True)` fills them.
+    The new modules are empty and on the current device (`with torch.device("meta")`), and their state has the names of
+    the stored parts, so that `model.load_state_dict(parts, assign=True)` fills them.
 
     Args:
         model: modified in place; parameter shapes are read from it.

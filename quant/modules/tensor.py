@@ -1,7 +1,7 @@
 """A quantized tensor as part of a module.
 
-Knows a codec and its two buffers; knows nothing about products. It is a module of its own, so that the state of a layer
-that holds one under the old parameter's name has the very names of the stored parts: `up_proj.weight.codes`.
+Knows a codec and its two buffers; knows nothing about products. It is a module, so that a layer that holds it under the
+old parameter's name has exactly the names of the stored parts in its state: `up_proj.weight.codes`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class QuantTensor(nn.Module):
         return Encoded(codes=self.codes, scales=self.scales)
 
     def take(self) -> Encoded:
-        """The two buffers, for a module that stores them in its own order; this one is left without."""
+        """The two buffers, for a module that stores them in its own order; this one is left empty."""
         encoded = self.encoded
         self.codes, self.scales = self.codes.new_empty(0), self.scales.new_empty(0)
         return encoded

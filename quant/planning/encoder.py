@@ -18,7 +18,7 @@ MIN_FREE_BYTES = 2_000_000_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gpu:
-    """A GPU: its name in torch's words, its own name, and its bytes."""
+    """A GPU: torch's name for the device, the product name, and its bytes of memory."""
 
     device: str
     name: str
@@ -31,11 +31,11 @@ class Encoder:
     """The device that encodes weights.
 
     Attributes:
-        requested: how it was asked for: `auto` or the name of a device.
+        requested: what was asked for: `auto` or the name of a device.
         device: the CPU or a CUDA device.
         gpu: the CUDA device, or the first GPU of this machine, if there is one that torch can use.
-        further: other GPUs that the result may run on, if that one is too small; none where a GPU was named. They have
-            not been asked for their memory, which takes half a GB of it: a context, for as long as the job.
+        further: other GPUs that the result may run on if `gpu` is too small; none if a GPU was named. Their memory has
+            not been queried: a query creates a context, which holds half a GB for as long as the job runs.
     """
 
     requested: str
@@ -59,7 +59,7 @@ class Encoder:
         return replace(cls.automatic(), requested=device.type, device=torch.device("cpu"))
 
     def roomiest(self) -> Gpu | None:
-        """The GPU with most free memory, the further ones counted, which are asked now."""
+        """The GPU with the most free memory, including the further ones, which are queried now."""
         gpus = (*filter(None, (self.gpu,)), *(_gpu(device.index) for device in self.further))
         return max(gpus, key=lambda gpu: gpu.free, default=None)
 

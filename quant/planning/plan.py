@@ -138,7 +138,7 @@ class Plan:
 
 
 def make_plan(recipe: Recipe, files: Iterable[SourceFile]) -> Plan:
-    """The plan for weight files of which the headers are known.
+    """The plan for weight files whose headers are known.
 
     Raises:
         RecipeError: a tensor has no rule, or cannot be stored as its rule says.
@@ -154,7 +154,7 @@ def make_plan(recipe: Recipe, files: Iterable[SourceFile]) -> Plan:
 
 
 def describe_plan(recipe: Recipe, tensors: Iterable[StoredTensor] | None = None) -> Plan:
-    """The plan for tensors of which only names and shapes are known; for the released checkpoint by default.
+    """The plan for tensors known only by name and shape; for the released checkpoint by default.
 
     Raises:
         RecipeError: as `make_plan`.
