@@ -4,7 +4,7 @@
     linear, embedding       GEMMs in Triton from their codes; where that is switched off, and for weights that do not
                             divide into programs, decoded (nf4 in one launch), then multiplied through torch
 
-Weights are converted where they are, one expert or one linear layer at a time, and a module before the next one.
+Weights are converted in place, one expert or one linear layer at a time, and one module after the other.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from quant.modules.linear import QuantLinear
 _Fast: TypeAlias = CudaExperts | CudaLinear | CudaEmbedding | DecodedLinear
 
 TABLE_TRITON = (3, 8)
-"""First version of Triton that has no room for a table of bytes beside the gate and up projection of an H100: it has
-decoded weights pass through shared memory, 16 KiB more than the driver grants. `make kernels-aot` sees it."""
+"""First version of Triton that leaves no room for a table of bytes in the gate and up projection on an H100: it passes
+decoded weights through shared memory, 16 KiB more than the driver grants. `make kernels-aot` detects it."""
 
 _COST = "experts are decoded one by one, and the program waits for the GPU in each layer"
 _KINDS: dict[type[nn.Module], str] = {
@@ -51,7 +51,7 @@ class CudaChoice:
     """How a model's modules are computed after `use_cuda_modules`.
 
     Attributes:
-        paths: what was done, a line each.
+        paths: what was done, one line each.
         warning: why the fast path cannot be taken, and what that means; None where it can.
         expectations: what modules of each kind and shape must compute, by the plain path.
     """
@@ -63,12 +63,12 @@ class CudaChoice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelPart:
-    """A part of a model that is on another GPU than the rest, or whose weights come later, and may leave again.
+    """A part of a model that is on another GPU than the rest, or whose weights come later and may leave again.
 
     Attributes:
-        path: of the part in the model.
+        path: path of the part in the model.
         device: where its weights are now.
-        present: makes the context in which they are there later on.
+        present: makes the context in which the weights are on the device later on.
     """
 
     path: str
@@ -89,22 +89,22 @@ def use_cuda_modules(
     dtype: torch.dtype = torch.bfloat16,
     activations: Activations = "a16",
 ) -> CudaChoice:
-    """Replaces the quantized modules of a model on a GPU, with its weights assigned.
+    """Replaces the quantized modules of a model whose weights are on a GPU and assigned.
 
     Args:
         keep: paths of modules that stay as they are.
         absent: paths of those whose weights are not on this GPU; they stay, too, unless they are in `parts`.
-        parts: what comes after the rest; the modules of each are replaced before the next one is asked for.
-        rows: numbers of rows of which the plain results are kept, to hold the fast ones against (`Expectation`); none
+        parts: parts that come after the rest; the modules of each are replaced before the next part is requested.
+        rows: numbers of rows for which plain results are kept, to check the fast ones against (`Expectation`); none
             are kept by default.
-        canvas: the same for an embedding, which takes the rows of a canvas and no others.
+        canvas: the same for an embedding, which always takes the rows of a canvas.
         dtype: of the activations.
-        activations: what the inputs of experts, linear layers and head are rounded to, where no variable says so.
+        activations: what the inputs of experts, linear layers and head are rounded to, unless a variable is set.
 
     Raises:
         SwitchError: an environment variable has an invalid value.
     """
-    check_switches()  # an invalid value is an error for a model that has no use for it, too
+    check_switches()  # an invalid value is an error even for a model that does not use it
     paths: dict[str, list[str]] = defaultdict(list)
     expectations: dict[tuple[object, ...], list[Expectation]] = {}
     warning: str | None = None
@@ -121,9 +121,9 @@ def use_cuda_modules(
             calls = plain_calls(plain, rows, dtype, canvas=canvas) if rows and format_ not in expectations else []
             fast = maker(plain).eval()
             model.set_submodule(path, fast)
-            del plain  # of what it shares with the fast one, the next part may take the memory
+            del plain  # it shares tensors with the fast module, whose memory the next part may need
             if kind == "experts" and device.type == "cuda":
-                # What was computed meanwhile, by the plain module above all, is cached in pieces that fit nothing else.
+                # Torch caches what was used meanwhile, mostly by the plain module, in pieces that fit nothing else.
                 torch.cuda.empty_cache()
             paths[kind].append(fast.path)
             expected = partial(Expectation, name=f"{path} ({fast.path})", device=part.device, present=part.present)
@@ -145,7 +145,7 @@ def rounds_activations(model: nn.Module) -> bool:
 
 
 def activations_of_codes(model: nn.Module) -> set[Activations]:
-    """What a model's experts, linear layers and head multiply codes by; none where none of them does."""
+    """The types of activations by which a model's experts, linear layers and head multiply codes; may be empty."""
     modules = list(model.modules())
     experts = {one.activations for one in modules if isinstance(one, CudaExperts) and one.is_quantized}
     linear = {one.product.activations for one in modules if isinstance(one, CudaLinear)}
@@ -153,9 +153,9 @@ def activations_of_codes(model: nn.Module) -> set[Activations]:
 
 
 def _why_plain(device: torch.device, first: torch.device) -> str | None:
-    """Why modules on a device of several have no fast form, and what that means.
+    """Why modules on one of several devices have no fast form, and what that means.
 
-    Where kernels have failed on the first one, they are trusted on no other.
+    Where kernels have failed on the first device, they are trusted on no other.
     """
     for one in (first, device):
         if (unsupported := why_unsupported(one)) is not None:
@@ -165,7 +165,7 @@ def _why_plain(device: torch.device, first: torch.device) -> str | None:
 
 
 def _replaceable(part: ModelPart, keep: Collection[str], activations: Activations) -> dict[str, Callable[[Any], _Fast]]:
-    """Path in the model of each module that has a faster form → what makes that."""
+    """Path in the model of each module that has a faster form → the function that makes it."""
     modules = part.module.named_modules(prefix=part.path)
     makers = {path: _maker(module, activations) for path, module in modules if path not in keep}
     return {path: maker for path, maker in makers.items() if maker is not None}
@@ -177,7 +177,7 @@ def _experts(module: nn.Module, activations: Activations) -> CudaExperts:
 
 
 def _maker(module: nn.Module, activations: Activations) -> Callable[[Any], _Fast] | None:
-    """What makes the fast module of a plain one; None where that stays, or where a switch says so."""
+    """The function that makes a module's fast form; None if it has none, or if a switch keeps the module plain."""
     if can_group(module):
         return None if is_plain("experts") else partial(_experts, activations=activations_of(EXPERTS, activations))
     of_dense = activations_of(DENSE, activations)

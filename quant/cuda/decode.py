@@ -2,7 +2,7 @@
 
 The plain path of nf4 is five operations, with eight bytes of levels and products per weight, which is stored in half a
 byte. The weights are the same, bit for bit. `linear` decodes like this for many rows, as in a prompt. `DecodedLinear`
-is the baseline for the kernel of `linear`, and for layers whose weights do not divide into its programs.
+is the baseline for the kernel of `linear`, and serves layers whose weights do not divide into that kernel's programs.
 Shape letters: N rows of a weight, K its input, G = K / 64 groups.
 """
 

@@ -1,4 +1,4 @@
-"""The tied embedding on a GPU: output head and exact soft embedding in one pass over the stored codes each.
+"""The tied embedding on a GPU: output head and exact soft embedding, each in one pass over the stored codes.
 
 The plain path decodes the matrix in 64 chunks, once for the head and once for the soft embedding: at the released width
 it moves 3.7 GB each time, in some hundreds of launches, while the codes are 0.7 GB. Lookups are the plain ones.
@@ -24,14 +24,14 @@ IDS = 64
 SHARES = 11
 """Parts of the vocabulary, each summed in fp32 by programs of its own: 484 programs for 256 rows at the released width.
 
-By the registers that they take, one fits a multiprocessor of an RTX GPU and two fit one of an H100, and so they go into
-six rounds of an RTX 3090's 82, four of a 4090's 128, three of a 5090's 170 and two of an H100's 132, each 92 to 98 %
+A multiprocessor of an RTX GPU has registers for one program, and one of an H100 for two. So the programs take six
+rounds on an RTX 3090's 82, four on a 4090's 128, three on a 5090's 170 and two on an H100's 132, each 92 to 98 %
 full. The account of memory (`localdiff.memory_account`) counts their sums, which a captured step keeps.
 """
 MAX_REGISTERS: dict[MmaKind, int] = {"wgmma": 128}
-"""Registers of a thread of the soft embedding at most: with a few more, one program fits a multiprocessor, not two."""
+"""Most registers per thread of the soft embedding: with a few more, a multiprocessor holds one program, not two."""
 MAX_SUMS = 64
-"""Sums of a thread for which these are enough."""
+"""Most sums per thread for which these registers are enough."""
 TILES = {
     2: (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 128, 8)),
     4: (Tile(16, 64, 4), Tile(64, 64, 4)),
@@ -39,7 +39,7 @@ TILES = {
 """Itemsize of the compute type → tiles of the soft embedding. In fp32, the pipeline stages of 128 rows do not fit the
 shared memory of an RTX GPU."""
 PIECE = 1 << 15
-"""Ids whose probabilities `soft` makes at a time: of 256 rows 34 MB in fp32, and half of that as they are rounded."""
+"""Ids whose probabilities `soft` computes at a time: for 256 rows 34 MB in fp32, and half of that once rounded."""
 
 
 class CudaEmbedding(QuantEmbedding):

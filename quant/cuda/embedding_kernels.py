@@ -14,7 +14,7 @@ from quant.cuda.weight_kernels import int8_weights
 
 @triton.jit
 def _load(pointers, in_vocab, other, EVEN: tl.constexpr):
-    """What is at pointers, `other` for ids beyond the vocabulary."""
+    """The values at pointers; `other` for ids beyond the vocabulary."""
     return tl.load(pointers) if EVEN else tl.load(pointers, mask=in_vocab, other=other)
 
 
@@ -45,7 +45,7 @@ def soft_kernel(
 
     Args:
         probs: [N, V].
-        scales: bf16; or for two GROUPS words of two, which can be copied ahead of the iteration that needs them.
+        scales: bf16; or, for two GROUPS, words of two, which can be copied ahead of the iteration that needs them.
         share: ids of a program, a multiple of IDS.
         EVEN: whether the vocabulary is a multiple of IDS as well: then the inner loop needs no masks.
     """

@@ -49,8 +49,8 @@ def sort_pairs_kernel(
     Args:
         expert_ids: int64 [P], the expert of each pair.
         order: int32 [P], the pairs in the order of their experts, those of one expert ascending.
-        block_expert, block_start, block_count: int32 [blocks], the expert of a block, and its at most ROWS places in
-            `order`; blocks that are not needed have the expert -1.
+        block_expert, block_start, block_count: int32 [blocks], the expert of a block, and the first and the number (at
+            most ROWS) of its places in `order`; blocks that are not needed have the expert -1.
         PAIRS, BINS, BLOCKS: P, E + 1, and `blocks`, rounded up to powers of 2.
     """
     expert = tl.program_id(0)
@@ -129,7 +129,7 @@ def gate_up_kernel(
     RUN: tl.constexpr = 32 if BY_LANES and not WORDS else SIZE
     code_row_stride, code_group_stride = (width, 64) if UNQUANTIZED else (RUN, both * SIZE)
     second_half = both * 32 if BY_LANES else 32
-    # Columns of the gate, and behind them the same ones of the up projection.
+    # Columns of the gate, followed by the same columns of the up projection.
     first, jump = part * COLUMNS, inner - COLUMNS
     weight_codes = codes + base * SIZE + code_offsets(first, code_row_stride, jump, 2 * COLUMNS, BY_LANES, WORDS)
     weight_scales = scales + (base + first) // 2 + with_jump(tl.arange(0, COLUMNS), jump // 2, COLUMNS)
@@ -137,9 +137,9 @@ def gate_up_kernel(
     x_row_scales = x_scales + row * groups
     acc = tl.zeros([2 * COLUMNS, ROWS], dtype=tl.float32)
     table = load_table(levels, NF4, INT8, PACK)
-    if INT8:  # scales are loaded a group ahead, because Triton copies ahead no more than what a product takes
+    if INT8:  # scales are loaded a group ahead, because Triton copies ahead only what a product takes
         next_scale, next_x = load_scales(weight_scales, 0, 2 * COLUMNS), tl.load(x_row_scales)
-    if WORDS:  # all of a weight, since codes in words go straight to registers
+    if WORDS:  # codes are loaded ahead, too, since codes in words go straight to registers
         next_codes, next_scale = load_words(weight_codes, weight_scales, 0, code_group_stride, inner)
         if TWO_AHEAD:
             second = tl.minimum(1, groups - 1)
@@ -211,8 +211,8 @@ def down_kernel(
 ):
     """The down projection of every pair, back in the order of pairs: `outputs` [P, D].
 
-    Grid: (blocks, D / (TILES COLUMNS)), or turned as in `gate_up_kernel`; a program computes its tiles one after the
-    other. FETCHED is as there.
+    Grid: (blocks, D / (TILES COLUMNS)), or swapped as in `gate_up_kernel`; a program computes its tiles one after the
+    other. FETCHED is as in `gate_up_kernel`.
     """
     block, part = tl.program_id(BLOCK_AXIS), tl.program_id(1 - BLOCK_AXIS)
     expert = tl.load(block_expert + block)
@@ -251,7 +251,7 @@ def down_kernel(
             scale, row_scale = 0, 0
             if WORDS and FETCHED:
                 later = tl.minimum(group + FETCHED, (TILES - tile) * groups - 1)
-                # Behind the last group come the first ones of the next tile.
+                # After the last group come the first ones of the next tile.
                 row = later * width + tl.where(later < groups, 0, COLUMNS - groups * width)
                 fetch_words(lines, down_scales, row)
             of_group = down_codes + group * code_group_stride

@@ -38,7 +38,7 @@ from quant.modules.tensor import QuantTensor
 COLUMNS = 64
 """Columns of a program in the gate and in the up projection: one group of the input of the down projection."""
 FETCHING_REGISTERS = 128
-"""Of a thread at most, in a down projection from a table of bytes whose codes are fetched ahead. Left to itself, the
+"""Most registers per thread in a down projection that has a table of bytes and fetches codes ahead. Left to itself, the
 assembler takes up to 168 where it needs 122, and an H100 has room for three programs instead of four."""
 COMBINE_COLUMNS = 1024
 MAX_PAIRS = 8192
@@ -67,7 +67,7 @@ class Blocks:
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Them all, as kernels take them."""
+        """All four tensors, in the order of the kernels' parameters."""
         return self.order, self.experts, self.starts, self.counts
 
 
@@ -75,8 +75,8 @@ class CudaExperts(RoutedExperts):
     """Experts over tiled or unquantized weights; outputs are rounded to the type of the rows before they are summed.
 
     Args:
-        experts: the plain module, of `QuantTensor`s or of parameters; what `QuantTensor`s store is converted where it
-            is, and the module is left without it.
+        experts: the plain module, with `QuantTensor`s or parameters; the content of `QuantTensor`s is converted in
+            place, and the module is left without it.
         activations: type of the GEMMs' inputs; with unquantized weights it is always their own type.
         byte_table: whether nf4 may be looked up in a table of bytes, which rounds weights twice.
     """
@@ -101,7 +101,7 @@ class CudaExperts(RoutedExperts):
         return *self._gate_up.tensors, *self._down.tensors
 
     def forward(self, x: Tensor, expert_ids: Tensor, routing_weights: Tensor, *, summed: bool = True) -> Tensor:
-        """See `RoutedExperts`; what is not `summed` is not weighted either, which is left to the next kernel."""
+        """See `RoutedExperts`; without `summed`, outputs are not weighted either: the next kernel does both."""
         with on_device_of(x):
             outputs = self._outputs(x, expert_ids)
             return _summed(outputs, routing_weights) if summed else outputs
@@ -198,7 +198,7 @@ class CudaExperts(RoutedExperts):
     def _tile(self, dtype: torch.dtype, device: torch.device, pairs: int) -> ExpertTile:
         _, width, inner = self._down.shape
         usual = tiles.EXPERTS[tiles.mma_kind(device)][self.activations]
-        # One that was timed without its table is not the same with it, nor the other way round.
+        # A tile that was timed without the table of bytes is another one with it, and the other way round.
         weights = self._weights + ", no table" * (usual.byte_table and not self._has_byte_table)
         product = Product(
             kind="experts", weights=weights, dtype=short_name(dtype), rows=pairs, columns=width, inputs=inner
@@ -216,7 +216,7 @@ class CudaExperts(RoutedExperts):
     def _levels(
         self, kernel: object, part: Tiled | Unquantized, rows: int, dtype: torch.dtype, tile: ExpertTile
     ) -> Tensor:
-        """nf4's table of bytes (int32), where blocks of so many rows have one; elsewhere its levels."""
+        """nf4's table of bytes (int32) if blocks of `rows` rows use one; otherwise its levels."""
         device = part.codes.device
         if rows == tile.few_rows and self._may_have_table(kernel, part, dtype, tile):
             return byte_table(device)
@@ -245,7 +245,7 @@ def _grid(blocks: Blocks, parts: int, tile: ExpertTile) -> tuple[int, ...]:
 
 
 def _further(tile: ExpertTile, table: Tensor, columns: int) -> dict[str, int]:
-    """What kernels of `overlapped_expert_kernels` take besides; nothing where a tile or a table is not for them."""
+    """Additional arguments for kernels of `overlapped_expert_kernels`; none if the tile or table rules those out."""
     overlaps = tile.overlaps and table.dtype == torch.int32 and columns >= 16 * tile.warps
     return {"STAGES": tile.stages} if overlaps else {}
 
@@ -313,7 +313,7 @@ def can_group(experts: nn.Module) -> bool:
 
 
 def _take(tensor: QuantTensor | nn.Parameter, activations: Activations) -> Tiled | Unquantized:
-    """The weight in the kernels' order, where it was stored; a `QuantTensor` is left without parts."""
+    """The weight in the kernels' order, converted in place; a `QuantTensor` is left empty."""
     if isinstance(tensor, nn.Parameter):
         return Unquantized(tensor.detach())
     return tiled(tensor.codec, tensor.take(), activations)

@@ -30,7 +30,7 @@ class FusedProjections(nn.Module, ABC):
 
     Args:
         parts: modules that can be stacked; they stay where they are in the network.
-        rows: number of rows of each one's weight.
+        rows: number of rows of each module's weight.
         path: how it is computed, in words.
     """
 
@@ -61,7 +61,7 @@ class FusedProjections(nn.Module, ABC):
         """The outputs of all parts, concatenated."""
 
     def gated(self, x: Tensor) -> Tensor | None:
-        """`gelu(first) * second`, tanh form, of exactly two parts, in one launch with the GEMM; None if it cannot."""
+        """`gelu(first) * second`, tanh form, of exactly two parts, in one launch with the GEMM; None if impossible."""
         del x
         return None
 
@@ -110,7 +110,7 @@ class StackedQuantLinear(FusedProjections):
 
 
 class StackedCudaLinear(FusedProjections):
-    """`CudaLinear`s of one format, in one launch; with a gate, too."""
+    """`CudaLinear`s of one format, in one launch, also with a gate."""
 
     def __init__(self, linears: Sequence[CudaLinear]) -> None:
         weights = [linear.product for linear in linears]

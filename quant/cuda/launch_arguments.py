@@ -1,6 +1,6 @@
-"""What kernels are launched with besides tensors and shapes: nf4's table, names of dtypes, constants, a device.
+"""Launch arguments of kernels other than tensors and shapes: nf4's table, names of dtypes, constants, a device.
 
-Knows what form device code takes them in; knows nothing about what a kernel computes.
+Knows the form in which device code takes them; knows nothing about what a kernel computes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def levels(device: torch.device, activations: Activations) -> Tensor:
 
 @cache
 def byte_table(device: torch.device) -> Tensor:
-    """The two levels of each byte, as nf4 stores them, in bf16 and in a word, the first one low: int32 [256]."""
+    """The two levels of each byte of nf4 as stored, as a word of two bf16, the first one low: int32 [256]."""
     rounded = torch.tensor(LEVELS, dtype=torch.bfloat16)
     byte = torch.arange(256)
     return torch.stack((rounded[byte >> 4], rounded[byte & 15]), dim=-1).view(torch.int32).flatten().to(device)
@@ -51,7 +51,7 @@ def triton_type(dtype: torch.dtype) -> Any:
 def is_interpreted(kernel: object) -> bool:
     """Whether a kernel runs in Triton's interpreter, which has no inline assembly.
 
-    What `triton.jit` makes otherwise is asked for, since the interpreter's class is in a module that needs NumPy.
+    Tested by the class that `triton.jit` makes otherwise, since the interpreter's is in a module that needs NumPy.
     """
     from triton import JITFunction
 
@@ -59,12 +59,12 @@ def is_interpreted(kernel: object) -> bool:
 
 
 def pack(kernel: object, device: torch.device) -> int:
-    """Adjacent bytes that a lane holds of a matrix instruction's operand: `PACK` of `weight_kernels`; 0 interpreted."""
+    """Adjacent bytes that a lane holds of a matrix instruction's operand: `PACK` of `weight_kernels`; 0 for none."""
     if is_interpreted(kernel):
         return 0
     return 4 if tiles.mma_kind(device) == "mma.sync" else 2
 
 
 def power_of_two(number: int) -> int:
-    """The smallest power of 2 that is at least `number`, from 1 on: the size of a tile that holds so many."""
+    """The smallest power of 2 that is at least `number` (1 or more): the size of a tile that holds that many."""
     return 1 << (number - 1).bit_length()

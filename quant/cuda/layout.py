@@ -9,10 +9,10 @@ adjacent; tiled, they are 32 apart, so that the low halves of a group's bytes me
 and the high halves the next. The scales of rows that are 8 apart are adjacent (0 and 8, 1 and 9, of each 16 rows): a
 lane of a matrix instruction has both rows, and 4 bytes are the least that a GPU can copy to shared memory
 asynchronously, ahead of the loop iteration that needs them. For `wgmma`, the bytes of each 16 rows are in the order of
-lanes (`_by_lanes`), so that each lane reads all of its bytes at once, 32 codes of int8 after the other; for `mma.sync`
-a lane's bytes of a row are adjacent anyway. Bytes of nf4 in that order are as they are stored, since two adjacent
-weights fill a register of the matrix instruction, and come in words, which Triton can hold in registers from one
-iteration of a loop to the next. Nothing is rounded: codes and scales are the same.
+lanes (`_by_lanes`), so that each lane reads all of its bytes at once (of int8, those of half a group); for `mma.sync`
+a lane's bytes of a row are adjacent anyway. By lanes, a byte of nf4 has the two codes that it has as stored, since two
+adjacent weights fill a register of the matrix instruction, and bytes come in words, which Triton can hold in registers
+from one iteration of a loop to the next. Nothing is rounded: codes and scales are the same.
 Shape letters: E experts, N rows of a weight, K its input, G = K / 64 groups.
 """
 
@@ -84,7 +84,7 @@ class Unquantized:
 
     @property
     def codes(self) -> Tensor:
-        """What is multiplied."""
+        """The weight itself."""
         return self.weight
 
     @property
@@ -100,9 +100,9 @@ class Unquantized:
 
 
 def tiled(codec: Codec, encoded: Encoded, activations: Activations) -> Tiled:
-    """A stored weight `[E, N, K]` on its GPU, converted where it is: `encoded` is overwritten, one expert at a time.
+    """A stored weight `[E, N, K]` on its GPU, converted in place: `encoded` is overwritten, one expert at a time.
 
-    Elsewhere it would be held twice for a moment, and leave a hole in torch's memory that the next one does not fit.
+    A copy would hold the weight twice for a moment, and leave a hole in torch's memory that the next one does not fit.
     """
     experts, rows, groups = encoded.scales.shape
     is_nf4, last = codec.codes_per_byte == 2, GROUP // codec.codes_per_byte
@@ -116,7 +116,7 @@ def tiled(codec: Codec, encoded: Encoded, activations: Activations) -> Tiled:
             by_groups = of_expert.transpose(0, 1)
             codes[expert] = _pairs_by_lanes(by_groups) if is_nf4 else _by_lanes(by_groups)
         else:
-            # What is only transposed is the memory that is written to.
+            # A mere transpose is a view of the memory that is written to: hence the copy.
             in_order = _halves(of_expert) if is_nf4 else of_expert
             codes[expert] = in_order.transpose(0, 1).clone(memory_format=torch.contiguous_format)
         scales[expert] = _paired(encoded.scales[expert].T)

@@ -1,9 +1,9 @@
 """Linear layers on a GPU: one kernel launch that decodes the weight tile by tile inside the GEMM.
 
 The plain path writes every weight out in bf16 and reads it back: five bytes moved for each stored one, which is much
-next to a GEMM over a step's rows. Next to a GEMM over a prompt's many rows it is little, and torch's own GEMM is
-faster: those go through torch (`docs/decisions/0022-dense-weights-from-their-codes.md` estimates both). Weights are
-converted to the order of `layout` once, except for the embedding's, whose rows are looked up.
+compared to a GEMM over a step's rows. Compared to a GEMM over a prompt's many rows it is little, and torch's own GEMM
+is faster, so prompts go through torch (`docs/decisions/0022-dense-weights-from-their-codes.md` estimates both). Weights
+are converted to the order of `layout` once, except for the embedding's, whose rows are looked up.
 Shape letters: M rows, N rows of a weight, K its input, S parts of a sum.
 """
 
@@ -30,8 +30,8 @@ from quant.modules.tensor import QuantTensor
 
 COLUMNS = 64
 GATED_REGISTERS: dict[Activations, int] = {"a16": 128, "a8": 168}
-"""Of a thread at most. Left to itself, the assembler settles for fewer on some GPUs, and spills; there are too few
-programs for that to let more of them run."""
+"""Most registers per thread. Left to itself, the assembler settles for fewer on some GPUs, and spills, to no avail:
+there are too few programs for more of them to run at a time."""
 MAX_ROWS = 512
 """With activations in their own type, more rows than this are multiplied through torch, by the fully decoded weight; a
 step with a commit has this many."""
@@ -50,7 +50,7 @@ class Weight:
         codes, scales: in the order of `layout`, of one expert, scales [K/64, N]; or int8 as it is stored, [N, K] and
             [N, K/64].
         activations: type of the GEMM's inputs.
-        is_tiled: whether they are in the order of `layout`.
+        is_tiled: whether codes and scales are in the order of `layout`.
         by_lanes: whether the bytes are in the order of lanes (`layout`).
     """
 
@@ -67,7 +67,7 @@ class Weight:
 
     @classmethod
     def of(cls, tensor: QuantTensor, activations: Activations) -> Weight:
-        """A weight that is converted where it is; `tensor` is left without parts."""
+        """A weight that is converted in place; `tensor` is left empty."""
         part = tiled(tensor.codec, tensor.take()[None], activations)
         return cls(codes=part.codes[0], scales=part.scales[0], activations=activations, by_lanes=part.by_lanes)
 
@@ -112,9 +112,9 @@ class Weight:
         return self._through_torch(x) if self._is_decoded_for(x) else self._product(x, self.rows, gated=False)
 
     def parts(self, x: Tensor) -> Tensor | None:
-        """Parts [S, M, N] of the product in fp32, whose sum `times` rounds, each over a share of K.
+        """Parts [S, M, N] of the product in fp32, each over a share of K; `times` rounds their sum.
 
-        A weight of few rows makes too few programs for a large GPU; parts are more. None where they do not help.
+        A weight of few rows makes too few programs for a large GPU; parts make more. None where that does not help.
         """
         if self._is_decoded_for(x) or not len(x):
             return None
@@ -122,7 +122,7 @@ class Weight:
         programs = -(-len(x) // tile.rows) * (self.rows // tile.columns)
         groups = self.scales.shape[1 - self.axis]
         share = -(-groups // (tile.parts or tiles.parts_of(programs, groups, x.device)))
-        count = -(-groups // share)  # of parts that have any group; others would begin behind the last scale
+        count = -(-groups // share)  # only parts with at least a group; another would begin after the last scale
         return None if count == 1 else self._product(x, self.rows, gated=False, parts=count)
 
     def gated(self, x: Tensor) -> Tensor | None:

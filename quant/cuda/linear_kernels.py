@@ -43,7 +43,7 @@ def linear_kernel(
 ):
     """Parts `out` [S, M, N] of x [M, K] times the weight, each the sum over a share of K, in fp32.
 
-    Grid: (M / ROWS rounded up, N / COLUMNS, S). With a single part that is the product. Programs of the same columns
+    Grid: (M / ROWS rounded up, N / COLUMNS, S). A single part is the product. Programs of the same columns
     run next to each other, so that a weight is read from memory once. If GATED, the weight has 2 N rows, and `out` is
     `gelu(gate) * up` of the products with the first and with the second half of them, both rounded first, as two
     separate layers would; there is one part then.
@@ -51,7 +51,7 @@ def linear_kernel(
     Args:
         codes, scales: in the order of `layout`, scales two in a word; or int8 as it is stored, with scales in bf16.
         share: groups of 64 inputs of a program.
-        second_half: from the first to the second half of a group of codes that are not nf4.
+        second_half: offset from the first to the second half of a group of codes that are not nf4.
     """
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     valid = row < rows
@@ -60,7 +60,7 @@ def linear_kernel(
     N: tl.constexpr = 2 * COLUMNS if GATED else COLUMNS
     WORDS: tl.constexpr = codes.dtype.element_ty == tl.int32
     IN_WORDS: tl.constexpr = scales.dtype.element_ty == tl.int32
-    # Of a group: all of it where a product is waited for, if a lane can have all of its weights.
+    # Inputs of a group per product: all 64 where a product is waited for, if a lane can have all of its weights.
     AT_ONCE: tl.constexpr = 64 if BY_LANES or (PACK == 2 and not IN_WORDS and not INT8) else 32
     first_row = tl.program_id(1).to(tl.int64) * COLUMNS
     jump = out_width - COLUMNS if GATED else 0
@@ -81,8 +81,8 @@ def linear_kernel(
     table = load_table(levels, NF4, INT8, PACK)
     first = tl.program_id(2) * share
     last = tl.minimum(first + share, groups)
-    # Triton copies ahead what a product takes, if it is at least a word. Other scales are loaded a group ahead; so is
-    # everything of a weight whose codes are words, which go straight to registers.
+    # Triton copies ahead what a product takes, if it is at least a word. Other scales are loaded a group ahead here; so
+    # are codes and scales of a weight whose codes are words, which go straight to registers.
     AHEAD: tl.constexpr = INT8 or not IN_WORDS
     if AHEAD:
         next_scale = load_scales(weight_scales + first * scale_group_stride, pair_stride, N)

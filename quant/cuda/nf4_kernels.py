@@ -8,8 +8,8 @@
                     rounded twice
     memory          two loads per byte, in Triton's interpreter, which has no inline assembly
 
-Shuffles and loads from shared memory take the same unit, which serves one warp per clock, and on an H100 shuffles keep
-it busy (`docs/gpu-measured.md`). The table of bytes takes half as many loads, and fewer instructions besides.
+Shuffles and loads from shared memory use the same unit, which serves one warp per clock, and on an H100 shuffles keep
+it busy (`docs/gpu-measured.md`). The table of bytes takes half as many loads, and fewer instructions.
 Shape letters: N rows of a weight.
 """
 
@@ -54,7 +54,7 @@ code up in either half of the table, and `side` picks the half by the code's fou
 
 
 def _exchange(targets: list[int]) -> str:
-    """Shuffles that bring the level of each code of a word, from the lowest on, to the operand that is named for it."""
+    """Shuffles that bring the level of each code of a word, the lowest code first, to its operand in `targets`."""
     word, table = len(targets), len(targets) + 1
     lines = [".reg .b32 code;"]
     for place, target in enumerate(targets):
@@ -70,7 +70,7 @@ EXCHANGE = {count: _exchange([place // 2 + count * (place % 2) for place in rang
 """Two or four bytes of two codes each to the levels of the low and of the high codes, shuffled from other lanes."""
 
 EXCHANGE_BY_LANES = _exchange([1, 0, 3, 2, 5, 4, 7, 6])
-"""Four bytes of two codes each to their levels, two of each byte, first of the code in its high half."""
+"""Four bytes of two codes each to their levels, two of each byte, that of the code in its high half first."""
 
 
 def _fill(warps: int) -> str:
@@ -98,11 +98,11 @@ def _fill(warps: int) -> str:
 
 
 FILL = {warps: _fill(warps) for warps in (4, 8)}
-"""By the warps of a program: copies 256 words from global to 32 KiB of shared memory, each to 32 places, and gives a
-lane the address of its own.
+"""By the warps of a program: copies 256 words from global to 32 KiB of shared memory, each to 32 places, and gives each
+lane the address of its own copies.
 
 A lane reads from a bank that no other lane reads from, whatever the byte. Triton offers no memory that lasts for a
-program, so the code declares its own. Triton's begins behind it, at a multiple of 1,024 bytes still, as its matrices
+program, so the code declares its own. Triton's begins after it, still at a multiple of 1,024 bytes, as its matrices
 need, and the driver grants both together 48 KiB.
 """
 
@@ -124,7 +124,7 @@ def _look_up() -> str:
 LOOK_UP = _look_up()
 """A word of four bytes to eight weights in bf16, two of each byte.
 
-The operands behind the word are the lane's address in the table, and two scales in a word: the first one for the first
+The operands after the word are the lane's address in the table, and two scales in a word: the first one for the first
 two bytes, the second one for the others.
 """
 
@@ -144,12 +144,12 @@ def load_table(levels, NF4: tl.constexpr, INT8: tl.constexpr, PACK: tl.constexpr
     decode in another layout and go through shared memory.
 
     Args:
-        levels: the sixteen of them; or the table of bytes, int32 [256], for programs of four or eight warps.
+        levels: the sixteen levels; or the table of bytes, int32 [256], for programs of four or eight warps.
     """
     if NF4 and levels.dtype.element_ty == tl.int32:
         tl.static_assert(num_warps() == 4 or num_warps() == 8)
         FILL: tl.constexpr = _FILL_4 if num_warps() == 4 else _FILL_8
-        # Not pure: what it stores is no result, and whoever reads it must stay behind it.
+        # Not pure: what it stores is not its result, and reads of the table must stay after it.
         levels = tl.inline_asm_elementwise(FILL, "=r,l", [levels.to(tl.int64)], dtype=tl.int32, is_pure=False, pack=1)
     elif NF4 and not INT8 and PACK > 0:
         lane = tl.inline_asm_elementwise(_LANE, "=r", [], dtype=tl.int32, is_pure=True, pack=1)

@@ -1,10 +1,10 @@
-"""Device code in Gluon, for Hopper: the next weights are decoded while the tensor cores multiply by the last ones.
+"""Device code in Gluon, for Hopper: the next weights are decoded while the tensor cores multiply by the previous ones.
 
-Triton waits for each product whose weights come from registers (`weight_kernels.add_product`), so that a program there
-decodes and multiplies by turns. Gluon, an experimental part of Triton, says when a product is waited for. Activations,
-codes and scales go through shared memory, as many groups ahead as there are stages; weights go to registers.
-Nobody has timed these kernels, and no tile is chosen that has them. Parameters are those of `linear_kernels` and
-`expert_kernels`, with the number of STAGES besides.
+Triton waits for each product whose weights come from registers (`weight_kernels.add_product`), so there a program
+decodes and multiplies in turn. In Gluon, an experimental part of Triton, the code says when to wait for a product.
+Activations, codes and scales go through shared memory, as many groups ahead as there are stages; weights go to
+registers. These kernels have not been timed, and no tile that is chosen uses them. Parameters are those of
+`linear_kernels` and `expert_kernels`, plus the number of STAGES.
 Shape letters: M rows of activations, N rows of a weight, K its input, S parts of a sum.
 """
 
@@ -50,9 +50,9 @@ scales."""
 _LOOK_UP = gl.constexpr(LOOK_UP)
 _IN_TIME_16, _OF_16 = gl.constexpr(_in_time_of(16)), gl.constexpr(",".join(["=&r"] * 16 + ["r"] * 16))
 _IN_TIME_32, _OF_32 = gl.constexpr(_in_time_of(32)), gl.constexpr(",".join(["=&r"] * 32 + ["r"] * 32))
-"""Registers as they are, from here on. The assembler moves decoding behind the wait for the product that it should
-overlap with, unless something before the wait takes its results: here, an instruction that takes no time, and is left
-out unless all bits of all weights are set."""
+"""Passes registers on unchanged. The assembler moves decoding after the wait for the product that it should overlap
+with, unless something before the wait uses its results: here, an instruction that takes no time, and is skipped unless
+all bits of all weights are set."""
 
 
 @gluon.jit
@@ -86,7 +86,7 @@ def _decoded(codes, scales, is_inside, table, NF4: gl.constexpr, N: gl.constexpr
 
 @gluon.jit
 def _in_time(weights, REGISTERS: gl.constexpr):
-    """Weights, decoded before what follows."""
+    """The same weights, which the assembler must decode before what follows."""
     gl.static_assert(REGISTERS == 16 or REGISTERS == 32)
     if REGISTERS == 16:
         weights = gl.inline_asm_elementwise(_IN_TIME_16, _OF_16, [weights], gl.bfloat16, is_pure=False, pack=32)
@@ -100,7 +100,7 @@ def word_pointers(words, COUNT: gl.constexpr, jump, second, HALVES: gl.constexpr
     """Pointers [COUNT] to words that each thread copies; in each of HALVES, the second half of them `jump` further.
 
     Args:
-        second: from one of the HALVES to the other.
+        second: offset from one of the HALVES to the other.
     """
     PART: gl.constexpr = COUNT // HALVES
     COPY: gl.constexpr = gl.BlockedLayout([4 if PART > 128 else 1], [32], [gl.num_warps()], [0])
@@ -137,7 +137,7 @@ def overlapped_product(
     code_ring = gl.allocate_shared_memory(gl.int32, [STAGES, codes.shape[0]], IN_ORDER)
     scale_ring = gl.allocate_shared_memory(gl.int32, [STAGES, N // 2], IN_ORDER)
     for stage in gl.static_range(-1, STAGES - 1):
-        # Each group of copies is of the activations of a group and of the codes of the next one.
+        # Each group of copies has the activations of one group of inputs, and the codes of the next.
         if stage >= 0:
             async_copy.async_copy_global_to_shared(x_ring.index(stage), x + gl.minimum(first + stage, last - 1) * 64)
         group = gl.minimum(first + stage + 1, last - 1)
@@ -157,8 +157,8 @@ def overlapped_product(
             before = gl.where(place == 0, STAGES - 1, place - 1)
             fence_async_shared()
             sums = warpgroup_mma(weights, x_ring.index(place).permute((1, 0)), acc, is_async=True)
-            # All warps have decoded these codes. Behind the barrier, all have been through the product before; and what
-            # follows it, the assembler does not put ahead of this product.
+            # All warps have decoded these codes. After the barrier, all have finished the previous product, and the
+            # assembler does not move what follows the barrier ahead of this product.
             ahead = gl.minimum(group + STAGES, last - 1)
             async_copy.async_copy_global_to_shared(code_ring.index(place), codes + ahead * code_group_stride)
             async_copy.async_copy_global_to_shared(scale_ring.index(place), scales + ahead * scale_group_stride)
@@ -166,7 +166,7 @@ def overlapped_product(
             ahead = gl.minimum(group + STAGES - 1, last - 1)
             async_copy.async_copy_global_to_shared(x_ring.index(before), x + ahead * 64)
             async_copy.commit_group()
-            # Behind the last group are zeros.
+            # After the last group come zeros.
             weights = _decoded(
                 code_ring.index(following), scale_ring.index(following), group + 1 < last, table, NF4, N, OPERAND
             )
@@ -181,7 +181,7 @@ def overlapped_product(
 
 @gluon.jit
 def x_pointers(x, rows, width):
-    """Pointers [M, 64] to rows of activations, each thread those that it copies, 16 bytes at once."""
+    """Pointers [M, 64] to rows of activations; each thread has those that it copies, 16 bytes at a time."""
     COPY: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [gl.num_warps(), 1], [1, 0])
     k = gl.arange(0, 64, gl.SliceLayout(0, COPY))
     return x + gl.expand_dims(rows, 1).to(gl.int64) * width + gl.expand_dims(k, 0)

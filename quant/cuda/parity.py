@@ -1,8 +1,8 @@
 """Whether fast modules and kernels compute what plain ones do, on the GPU and with the weights of a user.
 
-A compiler can make a wrong program of a right kernel, for one kind of GPU or in one version, and no test elsewhere sees
-it (https://github.com/triton-lang/triton/pull/8554, https://github.com/triton-lang/triton/pull/9756). So a few plain
-results are computed while a model is loaded, and what replaces the plain modules is held against them.
+A compiler can make a wrong program from a correct kernel, for one kind of GPU or in one version, and tests elsewhere do
+not notice (https://github.com/triton-lang/triton/pull/8554, https://github.com/triton-lang/triton/pull/9756). So a few
+plain results are computed while a model is loaded, and the modules that replace plain ones are checked against them.
 Shape letters: N rows, D width, E experts, K experts per row, V vocabulary.
 """
 
@@ -24,13 +24,13 @@ from quant.modules.linear import QuantLinear
 Present: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 ABSOLUTE, RELATIVE = 0.25, 0.1
-"""Largest error of a number: so much of the root mean square of its column, plus so much of itself.
+"""Largest error of a number, as fractions of the root mean square of its column and of the number itself, added.
 
-Roundings to bf16 stay under a tenth of that, and activations in int8 under a half. One of forty groups of 64 inputs
-that is left out does not.
+Rounding to bf16 stays under a tenth of that, and activations in int8 under a half. Leaving out one of forty groups of
+64 inputs exceeds it.
 """
 FEWEST = 12
-"""Rows at least that say by how much a column's numbers vary, which is what they may be off by."""
+"""Fewest rows that show by how much a column's numbers vary, and so by how much they may be off."""
 _COLUMNS = 4096
 """Columns that are compared at a time: an fp32 copy of all logits would take 268 MB."""
 _DRAWN = 1_000_003
@@ -42,7 +42,7 @@ _SEED = 0
 
 
 class Draws:
-    """Random numbers for a device, drawn on the host: the same everywhere. Of a large tensor, most are repeated.
+    """Random numbers for a device, drawn on the host: the same everywhere. In a large tensor, most are repetitions.
 
     Args:
         dtype: of normal numbers; uniform ones are fp32.
@@ -85,7 +85,7 @@ class Call:
 
     @classmethod
     def of(cls, plain: nn.Module, method: str, *arguments: Tensor) -> Call:
-        """Calls it."""
+        """Calls the method and keeps its result."""
         expected: Tensor = getattr(plain, method)(*arguments)
         return cls(method=method, arguments=tuple(one.cpu() for one in arguments), expected=expected.cpu())
 
@@ -97,7 +97,7 @@ class Expectation:
     Attributes:
         name: of the fast module, for messages.
         device: where it computes.
-        present: makes the context in which its weights are on the device, where they come and go.
+        present: makes the context in which its weights are on the device, if they come and go.
     """
 
     name: str
@@ -111,7 +111,7 @@ class Expectation:
         """The relative error of the fast module.
 
         Raises:
-            ParityError: it is too large, or the result is not the same twice.
+            ParityError: the error is too large, or a second call gives another result.
         """
         with self.present():
             return self._error()
@@ -131,13 +131,13 @@ class Expectation:
 
 @torch.inference_mode()
 def plain_calls(plain: Any, rows: Sequence[int], dtype: torch.dtype, *, canvas: int) -> list[Call]:
-    """Calls of a plain module, to be made before its weights are given up for a fast one.
+    """Calls of a plain module, to be made before its weights are passed to a fast one.
 
     Args:
         plain: a quantized linear layer or embedding, or the experts of a layer.
-        rows: how many random ones each call takes; of fewer than `FEWEST` a right module may be taken for a wrong one.
+        rows: how many random rows each call takes; with fewer than `FEWEST`, a correct module may be judged wrong.
         dtype: type of the activations.
-        canvas: rows that an embedding takes, which a step asks for no others.
+        canvas: rows that an embedding takes: a step passes it no other number.
     """
     draws = Draws(next(iter(plain.state_dict().values())).device, dtype)
     if isinstance(plain, QuantEmbedding):
@@ -159,14 +159,13 @@ def plain_calls(plain: Any, rows: Sequence[int], dtype: torch.dtype, *, canvas: 
 def assert_parity(name: str, compute: Callable[[], Sequence[Tensor]], expected: Sequence[Tensor]) -> float:
     """The largest relative error of what a fast path computes, ‖actual - expected‖ / ‖expected‖.
 
-    It computes twice: no result of a kernel depends on which of its programs is first, so a second one that differs
-    shows a race.
+    It computes twice: no kernel's result depends on the order in which its programs run, so a difference shows a race.
 
     Args:
         expected: what the plain path computes, each [N, ...], on any device.
 
     Raises:
-        ParityError: numbers differ by more than roundings explain, or from one time to the next.
+        ParityError: numbers differ by more than rounding explains, or from one time to the next.
     """
     errors = []
     for actual, again, right in zip(compute(), compute(), expected, strict=True):
@@ -179,7 +178,7 @@ def assert_parity(name: str, compute: Callable[[], Sequence[Tensor]], expected: 
 
 
 def _relative_error(name: str, actual: Tensor, expected: Tensor) -> float:
-    """Of all columns in which the plain path has numbers: where it has NaN or infinity, the weights are at fault."""
+    """The error over columns where the plain path is finite: where it has NaN or infinity, the weights are at fault."""
     parts = (torch.split(result.reshape(len(expected), -1), _COLUMNS, dim=1) for result in (actual, expected))
     error = norm = 0.0
     for found_part, expected_part in zip(*parts, strict=True):
@@ -188,7 +187,7 @@ def _relative_error(name: str, actual: Tensor, expected: Tensor) -> float:
         right = right[:, has_numbers]
         difference = (found_part[:, has_numbers].float() - right).abs()
         is_right = difference <= ABSOLUTE * right.square().mean(dim=0).sqrt() + RELATIVE * right.abs()
-        if not bool(is_right.all()):  # NaN is not
+        if not bool(is_right.all()):  # false for NaN
             wrong = is_right.numel() - int(is_right.sum())
             raise ParityError(f"{name}: {wrong} of {is_right.numel()} numbers differ from those of the plain path")
         error += float(difference.square().sum())

@@ -15,7 +15,7 @@ def to_int8(values):
 
     A row with a NaN gets an infinite scale, with which every product is infinite or NaN: damaged weights must show.
     """
-    # A maximum leaves NaN out.
+    # `tl.max` ignores NaN.
     scale = tl.max(tl.where(values == values, tl.abs(values), float("inf")), axis=1) / 127.0
     inverse = tl.where(scale > 0.0, 1.0 / scale, 0.0)
     scaled = values * inverse[:, None]

@@ -24,7 +24,7 @@ class Rows:
 
     Attributes:
         codes: [M, K], in int8 or in the activations' own type.
-        scales: fp32 [M, K/64] of int8; otherwise any tensor, since kernels are given one and read none.
+        scales: fp32 [M, K/64] of int8; otherwise any tensor, since kernels take one but do not read it.
     """
 
     codes: Tensor

@@ -1,9 +1,9 @@
 """The soft embedding over probable ids: Σ p·e over those above a threshold, and the matrix's mean row for the rest.
 
 The probability that is left out of a row, its tail, makes an error of at most the tail times the largest distance of an
-embedding from the mean row. It is returned with every result, as is whether a row had more probable ids than there is
-room for; the caller decides whether to use the row. The tail on a small vocabulary says nothing about that on 262,144
-ids.
+embedding from the mean row. The tail is returned with every result, as is whether a row had more probable ids than
+there is room for; the caller decides whether to use the row. Tails on a small vocabulary say nothing about those on
+262,144 ids.
 Shape letters: L rows, V vocabulary, D width.
 """
 
@@ -115,6 +115,6 @@ class SparseSoft:
                 ENTRIES=ENTRIES,
                 COLUMNS=COLUMNS,
                 num_warps=4,
-                enable_fp_fusion=False,  # fused, lanes' copies of a sum differ in the last bits, and any one is stored
+                enable_fp_fusion=False,  # when fused, lanes' copies of a sum differ in the last bits, and any is stored
             )
         return Soft(embedding=soft, tail=tails, overflow=totals > CAPACITY)

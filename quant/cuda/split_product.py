@@ -1,7 +1,7 @@
-"""The product of a step's rows and an unquantized weight of few rows, as a router's, in parts of K.
+"""The product of a step's rows and an unquantized weight of few rows, such as a router's, in parts of K.
 
 For 256 rows and 128 outputs there are eight tiles, so torch's GEMM splits K, too, and adds the parts in a launch of its
-own. Here they are left to whatever reads the product.
+own. Here adding them is left to whatever reads the product.
 Shape letters: M rows of activations, N rows of the weight, K its input, S parts.
 """
 
@@ -16,13 +16,13 @@ from quant.cuda.linear import MAX_ROWS
 SHARE = 256
 """Inputs of a part. The released router has 2,816, hence 11 parts, and 88 programs for 256 rows."""
 ROWS, COLUMNS = 64, 64
-"""Of a program."""
+"""Rows and columns of a program."""
 
 
 def can_split(x: Tensor, weight: Tensor) -> bool:
     """Whether `split_product` takes rows [M, K] and a weight [N, K], and there is more than one part.
 
-    A prompt has more rows than it takes, and tiles enough for torch.
+    A prompt has more rows than `split_product` takes, and enough tiles for torch.
     """
     outputs, inputs = weight.shape
     divides = outputs % COLUMNS == 0 and inputs % SHARE == 0 and inputs > SHARE

@@ -29,10 +29,10 @@ LEAST = (8, 0)
 """Lowest compute capability with bf16 tensor cores."""
 HOPPER = 9
 HOPPER_TRITON = (3, 6)
-"""Lowest version of Triton there.
+"""Lowest version of Triton for Hopper.
 
 3.4 and 3.5 overwrite rows of activations that two products share while the second one still reads them: such operands
-of `wgmma` get a buffer too few (https://github.com/triton-lang/triton/pull/8554). `make kernels-ptx` sees it.
+of `wgmma` get one buffer too few (https://github.com/triton-lang/triton/pull/8554). `make kernels-ptx` detects it.
 """
 
 _VERSIONS = "another version of Triton, torch or the driver may help"
@@ -40,13 +40,13 @@ _SKIP = "`LOCALDIFF_CUDA_PLAIN=all` does without kernels from the start"
 _LIBRARY = "run `sudo ldconfig`, or have `TRITON_LIBCUDA_PATH` name its folder (in WSL2 `/usr/lib/wsl/lib`)"
 _NO_EXEC = "have `TRITON_CACHE_DIR` name a directory on a file system that is not mounted with `noexec`"
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
-"""File system errors of a directory that takes no file."""
+"""Errors where a directory cannot be written to."""
 
 _REFUSAL = re.compile(r"^ptxas\b.*?\b(?:fatal|error)\s*: (.+)$", re.MULTILINE)
 """What the assembler says, behind the name of its input."""
 
 _failed: dict[torch.device, Unsupported] = {}
-"""What `exclude` was told."""
+"""Devices that `exclude` has excluded, and why."""
 
 
 def why_unsupported(device: torch.device) -> Unsupported | None:
@@ -58,7 +58,7 @@ def why_unsupported(device: torch.device) -> Unsupported | None:
 
 
 def exclude(device: torch.device, error: Exception) -> None:
-    """Excludes a device from kernels, for models loaded from now on, because one failed there."""
+    """Excludes a device from kernels, for models loaded from now on, because a kernel failed there."""
     if _is_of_files(error):
         _failed[device] = _unwritable_cache(error)
         return
@@ -70,14 +70,14 @@ def exclude(device: torch.device, error: Exception) -> None:
 
 
 def readmit(device: torch.device) -> None:
-    """Takes `exclude` back, because it was no kernel that failed."""
+    """Undoes `exclude`, because it was not a kernel that failed."""
     _failed.pop(device, None)
 
 
 def forget_unloaded_kernels() -> None:
-    """Has kernels loaded anew whose machine code found no room on a GPU: all those in modules named `…_kernels`.
+    """Makes Triton reload kernels whose machine code found no room on a GPU: all those in modules named `…_kernels`.
 
-    Triton keeps them as if they were loaded, from 3.5 to 3.9.0 at least, and their next launch would be a TypeError
+    Triton, from 3.5 to 3.9.0 at least, keeps them as if they were loaded, and their next launch would be a TypeError
     (https://github.com/triton-lang/triton/pull/11518 is about the same lines).
     """
     if (jit := sys.modules.get("triton.runtime.jit")) is None:
@@ -108,9 +108,9 @@ def _tried(device: torch.device) -> Unsupported | None:
 
 
 def _trial(device: torch.device, *, is_hopper: bool = False) -> Unsupported | None:
-    """Runs kernels: they need a driver, and where launchers are built a C compiler too.
+    """Runs kernels: they need a driver and, where launchers are built, a C compiler.
 
-    First the smallest one there is. Then an nf4 and an int8 weight times the identity, which must give the decoded
+    The smallest kernel comes first, then an nf4 and an int8 weight times the identity, which must give the decoded
     weights bit for bit: no interpreter runs the machine instructions that decode them on a GPU.
     """
     _have_triton_print_no_input()
@@ -120,7 +120,7 @@ def _trial(device: torch.device, *, is_hopper: bool = False) -> Unsupported | No
             reason = f"Triton {version[0]}.{version[1]} compiles matrix products wrongly for {name}"
             return Unsupported(reason, "install torch 2.10 or newer, which brings Triton 3.6")
         exact = _computes_exactly(device)
-    except Exception as error:  # any of the compiler's, whose errors have no class in common with others
+    except Exception as error:  # including those of the compiler, which share no class with others
         if _is_out_of_memory(error):
             forget_unloaded_kernels()
             raise torch.OutOfMemoryError(str(error)) from error
@@ -144,7 +144,7 @@ def _computes_exactly(device: torch.device) -> bool:
 
 
 def triton_version() -> tuple[int, int]:
-    """Major and minor version of the one that is installed."""
+    """Major and minor version of the installed Triton."""
     import triton
 
     major, minor = triton.__version__.split(".")[:2]
@@ -168,24 +168,24 @@ def _have_triton_print_no_input() -> None:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether the GPU has no room; Triton says so for a kernel's machine code by the message alone."""
+    """Whether the GPU has no room; for a kernel's machine code, only the message of Triton's error says so."""
     return isinstance(error, torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError) and "out of memory" in str(error).lower()
     )
 
 
 def _is_of_files(error: Exception) -> TypeGuard[OSError]:
-    """Whether the directory of compiled kernels takes none, as where a user in a container has no home."""
+    """Whether the directory of compiled kernels cannot be written, as where a user in a container has no home."""
     return isinstance(error, OSError) and error.errno in _REFUSED
 
 
 def _is_of_library(error: Exception) -> bool:
-    """Whether Triton, which asks `ldconfig`, does not find the library of the driver, as in some WSL2 and NixOS."""
+    """Whether Triton, which asks `ldconfig`, does not find the driver's library, as in some WSL2 and on NixOS."""
     return "libcuda.so" in str(error) or (isinstance(error, FileNotFoundError) and error.filename == "/sbin/ldconfig")
 
 
 def _is_of_mount(error: Exception) -> bool:
-    """Whether the directory of compiled kernels is on a file system that runs no programs, as some homes are."""
+    """Whether the directory of compiled kernels is on a file system that runs no programs, as homes may be."""
     return isinstance(error, ImportError) and "failed to map segment" in str(error)
 
 
@@ -211,8 +211,8 @@ def _is_of_tools(error: Exception) -> bool:
 def _tools() -> str:
     """What has to be installed before Triton can build its launcher.
 
-    Debian's `python3-dev` is for the system's Python, which need not be this one: Ubuntu 22.04 comes with 3.10. Those
-    of conda and uv bring their headers along, and there may be no package with their version.
+    Debian's `python3-dev` is for the system's Python, which need not be this one: Ubuntu 22.04 comes with 3.10. Pythons
+    of conda and uv include their headers, and there may be no package for their version.
     """
     scheme = sysconfig.get_default_scheme().replace("posix_local", "posix_prefix")  # as Triton looks for them
     if Path(sysconfig.get_path("include", scheme), "Python.h").is_file():
@@ -238,7 +238,7 @@ def _decodes(codec: str, device: torch.device) -> bool:
     from quant.cuda.linear import Weight
     from quant.cuda.linear_kernels import linear_kernel
 
-    # Other instructions make bf16 of int8 than fp16; the interpreter multiplies fp16 alone correctly.
+    # int8 becomes bf16 by other instructions than fp16; the interpreter multiplies only fp16 correctly.
     dtype = torch.float16 if is_interpreted(linear_kernel) else torch.bfloat16
     # Eight groups, so that copies to shared memory are ahead of the products that take them.
     weight = torch.linspace(-1, 1, 64 * 512, dtype=torch.float32, device=device).sin().view(64, 512)

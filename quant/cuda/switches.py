@@ -2,12 +2,12 @@
 
     LOCALDIFF_CUDA_PLAIN=experts,step     these parts take the plain path; `all` is every part
     LOCALDIFF_CUDA_EXPERTS=a8             activations of the experts in int8 (`a8`) or in their own type (`a16`)
-    LOCALDIFF_CUDA_DENSE=a8               those of the linear layers and the head
+    LOCALDIFF_CUDA_DENSE=a8               the same for the linear layers and the head
     LOCALDIFF_CUDA_SOFT=sparse            self-conditioning over probable ids, the exact sum where they are too many
 
 They are for comparisons. `LOCALDIFF_CUDA_PLAIN` also names parts of the program that runs a model on this package
 (`logits`, `attention`, `layer-ops`, `step`, `graph`, `commit`). All names are in one list, because the variable has one
-value: whoever reads it must refuse a misspelt name, and for that must know them all. Knows the names only.
+value: code that reads it must refuse a misspelt name, and so must know all of them. Knows the names only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from quant.switch import SwitchError, chosen
 
 if TYPE_CHECKING:
-    from quant.cuda.tiles import Activations  # which imports torch; whoever only checks the variables need not
+    from quant.cuda.tiles import Activations  # imports torch, which a check of the variables does not need
 
 Part: TypeAlias = Literal[
     "experts",
@@ -34,9 +34,9 @@ Part: TypeAlias = Literal[
     "graph",
     "commit",
 ]
-"""Of this package: grouped GEMMs of the experts (`experts`); the table of bytes that those in nf4 are decoded from, and
-without which their weights are rounded once (`byte-table`); tiles that were timed on this GPU (`tiles`); linear layers
-and embedding from their codes (`dense`); nf4 decoded in one launch where it is decoded first (`decode`); projections of
+"""Of this package: grouped GEMMs of the experts (`experts`); the table of bytes that experts in nf4 are decoded with,
+and without which weights are rounded only once (`byte-table`); tiles timed on this GPU (`tiles`); linear layers and
+embedding from their codes (`dense`); nf4 decoded in one launch where it is decoded first (`decode`); projections of
 the same rows as one GEMM (`projections`).
 
 Of the program: statistics of logits and the decision in Triton (`logits`); attention in Triton (`attention`); the ops

@@ -1,6 +1,6 @@
-"""Tiles that were timed on a GPU, and are taken there instead of those of the tables.
+"""Tiles that were timed on a GPU, and are used there instead of those of the tables.
 
-A product is what a tile is asked for; only one of exactly that shape takes the tile that was timed for it. Knows
+Tiles are requested for products, and a timed tile is used only for a product of exactly the shape that was timed. Knows
 neither clocks nor files.
 """
 
@@ -19,16 +19,16 @@ TileT = TypeVar("TileT")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Product:
-    """What a tile is asked for.
+    """A product that a tile is requested for.
 
     Attributes:
         kind: `head` is a linear layer that shares the codes of the embedding, in the order in which they are stored.
         weights: how they are stored and multiplied, such as `w4a16`, or `w4a16, no table` where the table of bytes
-            is left out that the GPU would have; empty for attention.
+            that the GPU would use is left out; empty for attention.
         dtype: of the activations, such as `bf16`.
         rows: of the activations; of experts, pairs of a row and an expert.
         columns: of the result; of attention, the size of a head.
-        inputs: that are summed over; of attention, the positions that a row sees, or 0 for all.
+        inputs: summed over; of attention, the positions that a row sees, or 0 for all.
     """
 
     kind: Kind
@@ -43,10 +43,10 @@ _timed: dict[torch.device, Mapping[Product, object]] = {}
 
 
 class Asked(dict[Product, object]):
-    """Products that a tile was asked for, and the usual tile of each.
+    """Products that a tile was requested for, and the usual tile of each.
 
     Attributes:
-        summed: those whose parts of K the next kernel sums; the parts of a tile say nothing for any other.
+        summed: those whose parts of K the next kernel sums; for others, the `parts` of a tile have no meaning.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ def tile_of_product(product: Product, device: torch.device, usual: TileT, *, sum
     """The tile that was timed for a product on a device, or the usual one.
 
     Args:
-        summed: whether it may be left in parts of K.
+        summed: whether the product may be left in parts of K.
     """
     for asked in _listening:
         asked[product] = usual
@@ -72,17 +72,17 @@ def tile_of_product(product: Product, device: torch.device, usual: TileT, *, sum
 
 
 def use_timed(device: torch.device, tiles: Mapping[Product, object]) -> None:
-    """Has a device take these tiles from now on, each of the class that its kind of product has; none, if empty."""
+    """Makes a device use these tiles from now on, each of the class for its kind of product; none if empty."""
     _timed[_indexed(device)] = tiles
 
 
 def timed_count(device: torch.device) -> int:
-    """How many timed tiles a device takes."""
+    """How many timed tiles a device uses."""
     return len(_timed.get(_indexed(device), {}))
 
 
 def give_up_timed() -> bool:
-    """Has every device take its usual tiles from now on; returns whether any of them took others."""
+    """Makes every device use its usual tiles from now on; returns whether any of them used others."""
     took_others = any(_timed.values())
     _timed.clear()
     return took_others
@@ -90,7 +90,7 @@ def give_up_timed() -> bool:
 
 @contextmanager
 def asked_for() -> Iterator[Asked]:
-    """The products that a tile is asked for meanwhile, on any device."""
+    """Records the products that a tile is requested for while the context is open, on any device."""
     asked = Asked()
     _listening.append(asked)
     try:
@@ -100,7 +100,7 @@ def asked_for() -> Iterator[Asked]:
 
 
 def _indexed(device: torch.device) -> torch.device:
-    """As tensors name it, with an index."""
+    """The device as tensors name it, with an index."""
     if device.type == "cuda" and device.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return device

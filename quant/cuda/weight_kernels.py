@@ -15,8 +15,8 @@ _TAKE, _KEEP = tl.constexpr("mov.f32 $0, $1;"), tl.constexpr("mov.b32 $0, $1;")
 _FETCH = tl.constexpr("prefetch.global.L2 [$1]; mov.b32 $0, 0;")
 
 _MIDDLE, _BITS_OF_MIDDLE = tl.constexpr(1.5 * 2**23), tl.constexpr(0x4B400000)
-"""An fp32 number and its bits: up to 2²² from it, adding an integer to the bits adds it to the number. 64 products of
-int8 are at most 2²⁰. Conversions of int32 would run on the few units that compute exponentials."""
+"""An fp32 number and its bits: within 2²² of it, adding an integer to the bits adds it to the number. 64 products of
+int8 sum to at most 2²⁰. Conversions of int32 would run on the few units that compute exponentials."""
 
 
 def _scale(count: int) -> str:
@@ -47,8 +47,8 @@ def int8_weights(codes, scale, COMPUTE: tl.constexpr, PACK: tl.constexpr, DECODE
     """Codes [N, K] times scales, broadcast to them, rounded once to COMPUTE: before that, the products are exact.
 
     Args:
-        DECODE_ONCE: one warp decodes a weight, and the others read it from shared memory. Otherwise every warp that
-            multiplies by it decodes it, since Triton moves pure instructions behind that exchange. Where four warps
+        DECODE_ONCE: whether one warp decodes a weight and the others read it from shared memory. Otherwise every warp
+            that multiplies by it decodes it, since Triton moves pure instructions past that exchange. Where four warps
             share an operand, it goes through shared memory in any case.
     """
     if PACK == 0 or not COMPUTE.is_bf16():
@@ -128,11 +128,11 @@ def load_words(codes, scales, group, code_group_stride, scale_group_stride):
 
 @triton.jit
 def fetch_words(lines, scales, row):
-    """Has the L2 cache fetch what `load_words` will load; nobody waits for it, and no register holds it meanwhile.
+    """Makes the L2 cache fetch what `load_words` will load; nothing waits for it, and no register holds it meanwhile.
 
     Args:
         lines: pointers to the codes of the first group, one to each row's 32 bytes.
-        row: rows from there on to those that are fetched; the rows of each group follow those of the last.
+        row: offset in rows to those that are fetched; the rows of each group follow those of the previous one.
     """
     _fetch(lines + row * 8)
     _fetch(scales + row // 2)
@@ -145,10 +145,10 @@ def _fetch(places):
 
 @triton.jit
 def kept(words):
-    """Words int32, as they are.
+    """Words int32, unchanged.
 
-    What an iteration only hands on to the next would keep Triton from copying anything ahead in that loop: it gives up
-    where a value is two iterations old. A move begins another value.
+    A value that an iteration only hands on to the next would keep Triton from copying anything ahead in that loop: it
+    gives up where a value is two iterations old. A move makes a new value.
     """
     return tl.inline_asm_elementwise(_KEEP, "=r,r", [words], dtype=tl.int32, is_pure=True, pack=1)
 
@@ -179,10 +179,10 @@ def _side_by_side(low, high):
 def _add_by_warp(acc, weights, x):
     """`acc` [N, M] plus the product of `weights` [N, 64] and `x` [64, M], by `mma.sync` on Hopper, too.
 
-    A warp goes on while its product is computed; `wgmma`, of four warps, is waited for. Triton takes `mma.sync` for
-    what has a batch axis, and gives each warp a part of the batch: here, of every 64 rows of the weight, the 16 that it
-    has of them for `wgmma`. Lanes hold the same weights for both. Triton would have them hold others if it saw that
-    weights were joined, but it does not look behind what is not pure.
+    With `mma.sync` a warp goes on while its product is computed; `wgmma`, of four warps, is waited for. Triton takes
+    `mma.sync` for products with a batch axis, and gives each warp a part of the batch: here, of every 64 rows of the
+    weight, the 16 that it has for `wgmma`. Lanes hold the same weights for both. Triton would make them hold others if
+    it saw that weights were joined, but it does not look past an instruction that is not pure.
     """
     N: tl.constexpr = acc.shape[0]
     M: tl.constexpr = acc.shape[1]
@@ -217,12 +217,12 @@ def add_product(
     Args:
         x: pointers [M, 32] to the first half of the group, which the second half follows; or [M, 64] to all of it, for
             one product in place of two: `wgmma` is waited for after each.
-        x_scale: [M], of int8 activations; of others, anything.
+        x_scale: [M], for int8 activations; anything for others.
         codes: pointers [N, 32] to the group's bytes (nf4), to the first half of its codes (int8), or to the first half
             of its weights if they are unquantized. For one product, pointers [N, 64] to int8; or in the order of
             lanes, pointers [32 N] to bytes of the first half (int8), or words int32 [8 N] themselves (nf4).
-        second_half: from there to the second half of what is not nf4.
-        scale: [N]; of words, words int32 [N/2] of two; of unquantized weights, anything.
+        second_half: offset from there to the second half of what is not nf4.
+        scale: [N]; for codes in words, words int32 [N/2] of two scales; for unquantized weights, anything.
         table: nf4's (`nf4_kernels.load_table`).
         valid_rows: [M, 1].
         PACK: adjacent bytes that a lane holds of a matrix instruction's operand; with 0 there is no inline assembly.
@@ -263,9 +263,9 @@ def add_product(
         acc = tl.dot(low, first, acc, input_precision="ieee")
         acc = tl.dot(high, second, acc, input_precision="ieee")
     if PACK == 2 and not UNQUANTIZED and not INT8 and not ALONE:
-        # `wgmma` reads a decoded weight from registers after it was issued: unless it is waited for, the next iteration
-        # may load into them before it has (https://github.com/triton-lang/triton/issues/9433; the assembler's part is
-        # fixed in CUDA 13.3). Triton waits for a sum that an instruction takes. A B200, which is packed alike, need not
-        # wait; it has the same code.
+        # `wgmma` reads a decoded weight from registers after it was issued: without a wait, the next iteration may
+        # load into them first (https://github.com/triton-lang/triton/issues/9433; the assembler's part is fixed in
+        # CUDA 13.3). Triton waits for a sum that an instruction takes. A B200, with the same PACK, need not wait, but
+        # runs the same code.
         acc = tl.inline_asm_elementwise(_TAKE, "=f,f", [acc], dtype=tl.float32, is_pure=True, pack=1)
     return acc
