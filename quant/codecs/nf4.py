@@ -7,8 +7,8 @@ Levels and their normal-quantile construction: Dettmers et al., QLoRA (arXiv 230
 
 Fit of one group `w[64]`: for codes chosen at a trial scale, with `y = LEVELS[codes]`, the best scale is `a/b` where
 `a = Σ w·y` and `b = Σ y²`, and it leaves the error `Σ w² - a²/b`. So each trial is a table lookup and two sums, the
-trial with the largest `a²/b` wins, the codes are chosen once more at the winner's `a/b` (a refit), and finally
-for the scale rounded to bf16.
+trial with the largest `a²/b` wins, the codes are chosen once more at the winner's `a/b` (a refit), and finally for the
+scale rounded to bf16.
 
     w ─► w / max|w| ─► [six trials: ±0.90 ±0.97 ±1.04] ─► winner's a/b ─► refit ─► bf16 ─► codes
 """

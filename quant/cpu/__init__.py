@@ -9,7 +9,7 @@
     experts, linear, embedding    the modules
     parallel               small products distributed over threads
     memory                 pages of converted weights released, freed memory kept for the next pass
-    switches, choice       which module is replaced by which on this machine, and what attends
+    switches, choice       which module is replaced by which on this machine, and what computes attention
 
 Each computes what its plain counterpart computes, within an error that its module states, and describes how in `path`.
 They know modules and shapes; they know no names, files or canvases.

@@ -29,7 +29,7 @@ _CHECKED_SHAPE = (48, 4 * GROUP)
 
 
 class Nf4Library:
-    """Decodes NF4 with groups of 64. Uses the threads of the OpenMP runtime that torch uses, where they share one.
+    """Decodes NF4 with groups of 64. Uses torch's OpenMP threads, if both share one runtime.
 
     Args:
         file: the shared library.
@@ -61,7 +61,7 @@ class Nf4Library:
             dtype: of the result, bf16 or fp32.
 
         Raises:
-            ValueError: a tensor is of another shape or type, or has gaps.
+            ValueError: a tensor has another shape or type, or is not contiguous.
         """
         if codes.dtype != torch.uint8 or not codes.is_contiguous():
             raise ValueError(f"codes {list(codes.shape)} of {codes.dtype} should be uint8, contiguous")

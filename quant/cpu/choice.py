@@ -7,10 +7,10 @@
     linear, int8   int8 by rows, oneDNN       the native kernel          stays plain
     embedding      the native kernel          decoded to bf16 once       stays plain
 
-The kernel is taken where it compiles and computes what it should (`native.support`), oneDNN's int8 where the CPU has
-instructions for it, and they are exact. For many rows and no decoding, which is what linear layers have, oneDNN is the
-faster of the two. The embedding is multiplied in bf16 only on CPUs with instructions for that; with AMX, which does it
-in tiles, that is the first choice unless the kernel has them, too. Attention in bf16, and statistics of logits, are not
+The kernel is used where it compiles and computes what it should (`native.support`), oneDNN's int8 where the CPU has
+instructions for it and they are exact. For many rows and no decoding, as in linear layers, oneDNN is the faster of the
+two. The embedding is multiplied in bf16 only on CPUs with instructions for that; with AMX, which multiplies bf16 in
+tiles, this is the first choice unless the kernel uses tiles, too. Attention in bf16 and statistics of logits are not
 modules: `native_attention` and `native_logits` say what computes them.
 
 A weight is never held twice: a module's stored parts are freed before the next module is replaced. The kernel reads the
@@ -62,7 +62,7 @@ def use_cpu_modules(
     min_weights: int = MIN_WEIGHTS,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> str | None:
-    """Replaces the quantized modules of a model that lies on the CPU, with its weights assigned.
+    """Replaces the quantized modules of a model whose weights are on the CPU and assigned.
 
     Modules on other devices, or without their weights yet, are left alone.
 
@@ -78,7 +78,7 @@ def use_cpu_modules(
         SwitchError: the environment variable has an invalid value.
     """
     path = cpu_path()
-    is_native_off()  # an invalid value is an error for small models, too, which have no use for a kernel
+    is_native_off()  # an invalid value is an error even for small models, which use no kernel
     if path == "plain":
         return None
     keep_freed_memory()
@@ -98,12 +98,12 @@ def use_cpu_modules(
 
 
 def native_attention(head_sizes: Iterable[int], weights: int) -> NativeAttention | None:
-    """What computes a model's attention in bf16, or None where torch is to.
+    """What computes a model's attention in bf16, or None if torch should.
 
     Args:
         head_sizes: those of all layers.
-        weights: number of weights in a layer's projection of queries; models with smaller ones are left to torch, like
-            small modules.
+        weights: number of weights in a layer's projection of queries; models with small projections are left to torch,
+            like small modules.
 
     Raises:
         SwitchError: an environment variable has an invalid value.
@@ -118,10 +118,10 @@ def native_attention(head_sizes: Iterable[int], weights: int) -> NativeAttention
 
 
 def native_logits(vocabulary: int, weights: int) -> NativeLogits | None:
-    """What takes statistics of a model's logits, or None where torch is to.
+    """What computes statistics of a model's logits, or None if torch should.
 
     Args:
-        weights: number of weights in the embedding; models with smaller ones are left to torch, like small modules.
+        weights: number of weights in the embedding; models with small ones are left to torch, like small modules.
 
     Raises:
         SwitchError: an environment variable has an invalid value.
@@ -135,7 +135,7 @@ def native_logits(vocabulary: int, weights: int) -> NativeLogits | None:
 
 
 def _is_left_to_torch(weights: int) -> bool:
-    """Whether the path, and the size of a model's matrices, say to do without kernels for what is no module."""
+    """Whether the path or the size of a model's matrices leaves to torch what is not a module."""
     path = cpu_path()
     return path == "plain" or (path == "auto" and weights < MIN_WEIGHTS)
 
@@ -153,7 +153,7 @@ class _Fast:
 
     Attributes:
         extra_bytes: what its weights take beyond their stored size; may be negative.
-        converted: those of which it reads the stored parts no more.
+        converted: tensors whose stored parts the fast module no longer reads.
     """
 
     make: Callable[[], nn.Module]
@@ -215,7 +215,7 @@ def _takes_rows(tensor: QuantTensor) -> bool:
 def _fast_embedding(embedding: QuantEmbedding) -> _Fast | None:
     weight, is_bf16 = embedding.weight, embedding.dtype == torch.bfloat16
     library = _native(weight) if weight.codec.name == "int8" else None
-    # With AMX torch multiplies bf16 faster than vectors do int8, but no faster than tiles.
+    # With AMX torch multiplies bf16 faster than the kernel's vectors multiply int8, but not faster than its tiles.
     if library is not None and (library.has_tiles or not (has_amx() and is_bf16)):
         return _Fast(partial(NativeEmbedding, embedding, library))
     if is_bf16 and has_bf16_matmul():

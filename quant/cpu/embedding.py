@@ -1,8 +1,8 @@
 """The tied embedding over one quantized matrix, optimized for the CPU.
 
-Two implementations: from the stored int8 codes, with a kernel, and over the matrix decoded once to bf16, because it is
-multiplied whole in every step, and decoding it takes as long as multiplying it. In both, self-conditioning leaves out a
-row's smallest probabilities, as long as their sum is below `TAIL`; rows that still need many ids use all of them.
+Two implementations: with a kernel from the stored int8 codes, and over the matrix decoded once to bf16, since each step
+multiplies all of it and decoding takes as long as multiplying. In both, self-conditioning leaves out a row's smallest
+probabilities, as long as their sum is below `TAIL`; rows that still need many ids use all of them.
 Shape letters: N rows, M of them, K ids of each, V vocabulary, D width.
 """
 

@@ -44,7 +44,7 @@ class RowWeight:
 
     @classmethod
     def of(cls, weight: Tensor) -> RowWeight:
-        """The nearest such weight to one in fp32."""
+        """The nearest such weight to an fp32 weight."""
         scales = weight.abs().amax(dim=-1) / MAX_CODE
         inverse = torch.where(scales > 0, 1 / scales, 0.0)
         return cls(codes=torch.mul(weight, inverse[:, None]).round_().to(torch.int8), scales=scales)
@@ -55,9 +55,9 @@ class RowWeight:
 
 
 def requantized(codec: Codec, encoded: Encoded) -> RowWeight:
-    """A stored weight `[out, in]` by rows.
+    """A stored weight `[out, in]` as int8 by rows.
 
-    A few rows at a time, which stay in a core's cache: the whole matrix at once takes four times as long.
+    Converts a few rows at a time, which stay in a core's cache: the whole matrix at once takes four times as long.
     """
     out, width = len(encoded.scales), encoded.scales.shape[-1] * GROUP
     codes, scales = torch.empty(out, width, dtype=torch.int8), torch.empty(out, dtype=torch.float32)
@@ -152,14 +152,14 @@ def is_reference_code() -> bool:
 
 
 def _trial(codes: Tensor) -> Callable[[], Tensor]:
-    """Codes [R, in] times themselves."""
+    """A function that multiplies codes [R, in] by themselves, transposed."""
     packed = torch.ops.onednn.qlinear_prepack(codes, None)
     scales, zeros = torch.ones(len(codes), dtype=torch.float32), torch.zeros(len(codes), dtype=torch.int32)
     return partial(_multiplied, codes, packed, scales, zeros)
 
 
 def _min_seconds(work: Callable[[], object]) -> float:
-    clock = time.perf_counter if sys.platform == "win32" else time.thread_time  # whose ticks are too long there
+    clock = time.perf_counter if sys.platform == "win32" else time.thread_time  # its ticks are too long on Windows
     seconds = []
     for _ in range(_RUNS):
         began = clock()

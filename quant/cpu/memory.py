@@ -1,4 +1,4 @@
-"""Memory that the process keeps and gives back: freed memory stays for the next pass, and mapped pages go once read.
+"""Memory that the process keeps and returns: freed memory stays for the next pass, mapped pages are released once read.
 
 Knows Linux and glibc; does nothing elsewhere.
 """
@@ -23,7 +23,7 @@ _DONTNEED = 4
 _MMAP_THRESHOLD = (-3, 32 << 20)
 """`M_MMAP_THRESHOLD` and the largest value that glibc takes: anything smaller comes from memory that is kept."""
 _TRIM_THRESHOLD = (-1, 1 << 30)
-"""`M_TRIM_THRESHOLD`: this much is kept at most."""
+"""`M_TRIM_THRESHOLD`: at most this much is kept."""
 _CHOSEN = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
 
 
@@ -46,7 +46,7 @@ def keep_freed_memory() -> bool:
 def release_pages(tensors: Iterable[Tensor]) -> int:
     """Returns the pages within contiguous tensors to the system, where they are mapped from a file.
 
-    A weight that was converted has been read from a mapped checkpoint once. Its pages would count as the process'
+    A converted weight has been read once from a mapped checkpoint. Its pages would count as the process'
     memory until the system runs short, as if the weight were held twice. Later reads of such a tensor read the file
     again, so it must not have been written to.
 
@@ -83,6 +83,6 @@ class _FileMappings:
                     self._stops.append(int(stop, 16))
 
     def hold(self, start: int, stop: int) -> bool:
-        """Whether one of them holds all of these addresses."""
+        """Whether one mapping holds all of these addresses."""
         last = bisect_right(self._starts, start) - 1
         return last >= 0 and stop <= self._stops[last]

@@ -21,13 +21,13 @@ import torch
 T = TypeVar("T")
 
 MAX_THREADS = 32
-"""Maximum number of threads; Python wakes them one after the other, and some have memory for a decoded weight each."""
+"""Maximum number of threads; Python wakes them one after the other, and some each hold memory for a decoded weight."""
 
 
 def thread_count(max_threads: int = MAX_THREADS) -> int:
-    """Threads that share work of which so many may take a part: all, or a power of two of them.
+    """Number of threads for work that at most `max_threads` may share: all of torch's, or a power of two.
 
-    Each number has a pool of threads of its own, which stays: with any number there would be hundreds of threads.
+    Each number has its own pool of threads, which is kept: if any number were possible, there would be hundreds.
     """
     every = min(torch.get_num_threads(), MAX_THREADS)
     return every if max_threads >= every else 1 << (max(1, max_threads).bit_length() - 1)
@@ -38,8 +38,8 @@ def parallel_for(works: Sequence[Callable[[T], None]], items: Iterable[T], libra
 
     Args:
         works: each is called in one thread only, and stores its own results. A single one is called in this thread,
-            and its operations have as many threads as torch is set to; of several, each operation has one.
-        items: their results must not depend on which work does them.
+            and its operations use as many threads as torch is set to; with several, each operation uses one.
+        items: their results must not depend on which of the `works` processes them.
         library: a library that `works` call and that may bring an OpenMP runtime other than torch's.
     """
     queue = iter(list(items))  # the iterator of a list gives an item to one thread only
@@ -55,7 +55,7 @@ def parallel_for(works: Sequence[Callable[[T], None]], items: Iterable[T], libra
 
 
 def _do(work: Callable[[T], None], queue: Iterator[T], *, inference: bool) -> None:
-    with torch.inference_mode(inference), torch.no_grad():  # both belong to a thread
+    with torch.inference_mode(inference), torch.no_grad():  # both settings are per thread
         for item in queue:
             work(item)
 

@@ -2,7 +2,7 @@
 
 The error of rounding a row to 127 steps of its largest value is that value over `127 · √12` in units of the row's root
 mean square: 1 % where the largest is 4.4 times the root mean square, as in 2816 draws from a normal distribution, but 9
-% where one channel is 40 times as large, and such channels are known of language models (arXiv 2508.14896). A row whose
+% where one channel is 40 times as large, and such channels are known in language models (arXiv 2508.14896). A row whose
 error would pass `LIMIT` is therefore the sum of two int8 rows: the residual of the first is rounded to 127 steps again.
 Shape letters: R rows, K columns.
 """

@@ -1,7 +1,7 @@
 """The environment variables that select CPU code paths.
 
     LOCALDIFF_CPU_PATH=plain     all modules stay plain; `fast` replaces small ones too, `auto` is the default
-    LOCALDIFF_CPU_NATIVE=off     no kernel is compiled; torch attends, and products go through torch and bitsandbytes
+    LOCALDIFF_CPU_NATIVE=off     no kernel is compiled; torch and, for products, bitsandbytes do its work
 
 They are for comparisons. Knows their values; knows nothing about what they turn on.
 """

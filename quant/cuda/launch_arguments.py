@@ -59,7 +59,7 @@ def is_interpreted(kernel: object) -> bool:
 
 
 def pack(kernel: object, device: torch.device) -> int:
-    """Adjacent bytes that a lane holds of a matrix instruction's operand: `PACK` of `weight_kernels`; 0 for none."""
+    """Adjacent bytes that a lane holds of a matrix operand: `PACK` of `weight_kernels`; 0 in the interpreter."""
     if is_interpreted(kernel):
         return 0
     return 4 if tiles.mma_kind(device) == "mma.sync" else 2

@@ -11,9 +11,9 @@ statistics of logits.
     stored.h, counter.h                  how quantized weights are stored; how threads share work
     build                                compiles them with the system's C compiler, once
     library                              calls the products; the layouts of their arguments
-    attention, soft_embedding, logits    call the others, the same
-    calls                                what they share: functions of the library, in several threads
-    support                              whether they run here, by trying
+    attention, soft_embedding, logits    do the same for the other kernels
+    calls                                what these share: functions of the library, called in several threads
+    support                              whether the kernels run here, by trying them
 
 The weights stay as they are stored, and mapped from their files; nothing is converted when a model is loaded.
 Activations are rounded to int8 with one scale per row and group of 64, nf4's levels to steps of 1/127.

@@ -17,7 +17,7 @@ from torch import Tensor
 from quant.cpu.native.calls import addresses, function_of, integers, number_of, pointers, run, text_of
 
 KeysValues: TypeAlias = tuple[Tensor, Tensor]
-"""Keys and values [K, T, d] that lie together."""
+"""Keys and values [K, T, d] of the same positions."""
 
 MAX_PARTS = 2
 MIN_PRODUCTS_PER_THREAD = 1 << 24
@@ -61,7 +61,7 @@ class NativeAttention:
         return d % self._panel == 0 and 0 < d <= self._max_head
 
     def takes(self, q: Tensor, parts: Sequence[KeysValues]) -> bool:
-        """Whether tensors can be read as they are: bf16 in host memory, numbers of a head together, no gradients."""
+        """Whether tensors can be read as they are: bf16 in host memory, contiguous within a head, no gradients."""
         tensors = [q, *(tensor for part in parts for tensor in part)]
         return self.supports(q.shape[-1]) and all(map(_is_readable, tensors))
 
@@ -76,7 +76,7 @@ class NativeAttention:
             [H, N, d], a view of a contiguous [N, H, d]; zeros for a row that sees no key.
 
         Raises:
-            ValueError: arguments that do not belong together, or that `takes` is false for.
+            ValueError: the arguments do not fit together, or `takes` is false for them.
         """
         heads, rows, d = q.shape
         total = sum(keys.shape[1] for keys, _ in parts)
@@ -113,7 +113,7 @@ def _part(keys: Tensor, values: Tensor) -> _Part:
 
 
 def _check(q: Tensor, parts: Sequence[KeysValues], mask: Tensor | None, total: int) -> None:
-    """The kernel reads where it is told to."""
+    """Refuses arguments that do not fit together: the kernel reads wherever they point."""
     heads, rows, d = q.shape
     if not 1 <= len(parts) <= MAX_PARTS:
         raise ValueError(f"keys should come in 1 to {MAX_PARTS} parts, not {len(parts)}")

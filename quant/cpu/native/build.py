@@ -19,14 +19,14 @@ from pathlib import Path
 
 SOURCES = tuple(sorted(Path(__file__).parent.glob("*.[ch]")))
 FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC")
-"""Without contraction a number is rounded as the expression says, by every compiler alike."""
+"""Without contraction, all compilers round numbers alike, as the expressions say."""
 NAMES = ("cc", "gcc", "clang")
 TIMEOUT = 90
 """Time limit of the compiler in seconds. It usually takes three; on a machine that is busy with other work, thirty.
 
-It is shorter than the time that `localdiff doctor` gives a check, which is to say that the compiler hangs."""
+It is shorter than the time limit of `localdiff doctor` for a check, which can then say that the compiler hangs."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Errors of a folder about which a linker complains, and which are not the sources'."""
+"""Errors that a linker reports for a full folder, and that are not due to the sources."""
 MAX_QUOTE = 200
 """Maximum number of characters that are quoted from a compiler's output."""
 
@@ -39,7 +39,7 @@ def compiler(env: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
     """The C compiler of this machine, a command: what `CC` says, or the first that is installed.
 
     Raises:
-        BuildError: `CC` names none.
+        BuildError: `CC` names no program.
     """
     if named := env.get("CC", "").strip():
         try:
@@ -61,17 +61,17 @@ def build_library(command: Sequence[str], folder: Path, flags: Sequence[str] = F
         OSError: the folder is not ours alone, cannot be written or is full, or the compiler does not start.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not _is_ours(folder):  # what lies there is run
+    if not _is_ours(folder):  # its files are executed
         raise PermissionError(f"others may write to `{folder}`")
     options = (*_defined(), *flags)
     path = folder / f"kernel-{_fingerprint(command, options)}.so"
     if not _is_intact(path):
-        with tempfile.TemporaryDirectory(dir=folder) as beside:  # of the same file system, so that it can be renamed
+        with tempfile.TemporaryDirectory(dir=folder) as beside:  # on the same file system, for the rename
             unfinished = Path(beside, path.name)
             sources = [str(path) for path in SOURCES if path.suffix == ".c"]
             _compile([*command, *options, *sources, "-lm", "-o", str(unfinished)])
             _seal(unfinished)
-            unfinished.replace(path)  # at once, whoever else is compiling
+            unfinished.replace(path)  # atomic, even if others are compiling
     return path
 
 
@@ -91,7 +91,7 @@ def _defined() -> tuple[str, ...]:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether nobody else may write to a file or folder."""
+    """Whether only this user may write to a file or folder."""
     status = path.stat()
     return (
         sys.platform != "win32" and status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
@@ -99,7 +99,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _seal(path: Path) -> None:
-    """Closes a library to others, and appends its hash, which the system's loader does not mind, for `_is_intact`."""
+    """Closes a library to others, and appends its hash for `_is_intact`; the system's loader ignores it."""
     path.chmod(0o700)
     with path.open("ab") as file:
         file.write(hashlib.sha256(path.read_bytes()).digest())
@@ -108,7 +108,7 @@ def _seal(path: Path) -> None:
 
 
 def _is_intact(path: Path) -> bool:
-    """Whether a library is there as it was made: of one that was cut off, the system's loader may die."""
+    """Whether a library exists as it was made: a truncated one may crash the system's loader."""
     try:
         content = path.read_bytes() if _is_ours(path) else b""
     except OSError:
@@ -125,7 +125,7 @@ def _compile(command: list[str]) -> None:
             text=True,
             errors="replace",
             stdin=subprocess.DEVNULL,
-            # Its errors in English, as they are looked for, and its own files where there is room for the library.
+            # Errors in English, for the searches below, and temporary files where there is room for the library.
             env={**os.environ, "LC_ALL": "C", "TMPDIR": str(Path(command[-1]).parent)},
             timeout=TIMEOUT,
         )
@@ -147,7 +147,7 @@ def _reason(stderr: str, returncode: int) -> str:
 
 
 def _fingerprint(command: Sequence[str], options: Sequence[str]) -> str:
-    """Of all that the library depends on. A home directory may be shared by machines with different CPUs."""
+    """A hash of all that the library depends on. A home directory may be shared by machines with different CPUs."""
     version = os.stat(command[0])
     parts = [*command, str(version.st_size), str(version.st_mtime_ns), *options, _cpu_info()]
     fingerprint = hashlib.sha256("\n".join(parts).encode())

@@ -57,12 +57,12 @@ def text_of(function: Any) -> str:
 def run(
     function: Function, arguments: ctypes.Structure, tensors: tuple[object, ...], max_threads: int = MAX_THREADS
 ) -> None:
-    """Calls a function in as many threads as torch has, or no more than are allowed.
+    """Calls a function in as many threads as torch has, but at most `max_threads`.
 
     Args:
-        arguments: with a counter of 0, which is what a field holds that is not given.
-        tensors: what the arguments point to. Threads hold them too: after Ctrl-C they are still computing when the
-            caller is gone.
+        arguments: with a counter of 0, the value of fields that are not given.
+        tensors: what the arguments point to. Threads hold references, too: after Ctrl-C they are still computing when
+            the caller is gone.
     """
 
     def work(_: int, held: tuple[object, ...] = tensors) -> None:

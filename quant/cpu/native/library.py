@@ -2,8 +2,8 @@
 
 Knows the layouts of its arguments, which are those of the structures in `product.h`. Rounds more than what is stored:
 activations to int8, with one scale per row and group of 64, which changes normally distributed rows by 0.6 % of their
-norm; and nf4's levels to steps of 1/127, which moves the error of normally distributed weights from 8.31 to 8.33 %. One
-value that dwarfs a group costs the rest of that group, and no other.
+norm; and nf4's levels to steps of 1/127, which moves the error of normally distributed weights from 8.31 to 8.33 %. A
+value that dwarfs the rest of its group costs precision in that group only.
 Shape letters: R rows, P products of a row with a weight, E weights, in, out.
 """
 
@@ -27,7 +27,7 @@ from quant.cpu.native.soft_embedding import NativeSoftEmbedding
 STEPS = 127
 """Levels of nf4 are rounded to this many steps on each side of zero, activations as well."""
 GROUP_BYTES = GROUP + 8
-"""Of a row's activations in a group: codes, a scale and an offset."""
+"""Bytes of a row's activations in a group: codes, a scale and an offset."""
 MIN_ACTIVATIONS_PER_THREAD = 1 << 20
 """Fewer take less time than it takes to wake up a thread."""
 
@@ -44,7 +44,7 @@ class _Product(ctypes.Structure):
 
 
 class NativeLibrary:
-    """The kernels, compiled: products, and as attributes all others.
+    """The compiled kernels: products as a method, all others as attributes.
 
     Args:
         path: of the shared library.
@@ -89,14 +89,14 @@ class NativeLibrary:
         Args:
             x: [R, in] rows of any float type.
             weights: [E, out, in], contiguous, of a shape that `supports` is true for.
-            chosen: int64 [P], a row's number for each product, in the order of weights; None where each has its own.
+            chosen: int64 [P], the row of each product, in the order of weights; None where product n is with row n.
             counts: [E] how many of the products are with each weight.
 
         Returns:
             [P, out] in the type of `x`.
 
         Raises:
-            ValueError: arguments that do not belong together.
+            ValueError: the arguments do not fit together.
         """
         codes, scales = weights.codes, weights.scales
         is_nf4 = codes.dtype == torch.uint8
@@ -133,7 +133,7 @@ class NativeLibrary:
 def _check(
     x: Tensor, weights: Encoded, chosen: Tensor | None, counts: Sequence[int], shape: tuple[int, int, int]
 ) -> None:
-    """The kernel reads where it is told to."""
+    """Refuses arguments that do not fit together: the kernel reads wherever they point."""
     number, out, width = shape
     if not (weights.codes.is_contiguous() and weights.scales.is_contiguous()):
         raise ValueError("codes and scales should be contiguous")

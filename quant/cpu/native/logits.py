@@ -70,17 +70,17 @@ class NativeLogits:
         Args:
             logits: [N, V] in bf16 or fp32, contiguous, of a vocabulary that `supports` is true for. What replaces them
                 is `softcap · tanh(logit / softcap) / temperature`, rounded to their type; statistics are taken before
-                that rounding, but for `log_normalizer`.
+                that rounding, except `log_normalizer`.
             softcap: None caps nothing.
             uniforms: [N] fp32 in [0, 1), each of which draws an id through the cumulative distribution of its row; with
                 None the most probable ids are drawn.
 
         Returns:
-            Statistics; the entropy of a row with a NaN is not finite, and its ids mean nothing; without a cap, which
-            makes a number of an infinity, the same holds for a row with one.
+            Statistics. For a row with a NaN the entropy is not finite and the ids mean nothing; the same holds for a
+            row with an infinity, unless a cap makes that finite.
 
         Raises:
-            ValueError: arguments that do not belong together.
+            ValueError: the arguments do not fit together.
         """
         count, vocabulary = logits.shape
         if logits.dtype not in DTYPES or not logits.is_contiguous() or not self.supports(vocabulary):

@@ -66,7 +66,7 @@ class NativeSoftEmbedding:
             Sums, fp32 [N, D], and the sizes [N] of the nuclei. Where a size is above `max_ids`, the sums are 0.
 
         Raises:
-            ValueError: arguments that do not belong together.
+            ValueError: the arguments do not fit together.
         """
         _check(table, logits, log_normalizer)
         sizes, starts, ids, probs = self._nuclei(logits, log_normalizer, tail, max_ids)
@@ -75,13 +75,13 @@ class NativeSoftEmbedding:
     def _nuclei(
         self, logits: Tensor, log_normalizer: Tensor, tail: float, max_ids: int
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The most probable ids of rows, without the last ones, whose probabilities sum to less than the tail.
+        """The most probable ids of rows, without the least probable, whose probabilities sum to less than the tail.
 
-        Of fp32 logits, of which the upper half is looked at, a few more than necessary stay.
+        Of fp32 logits only the upper 16 bits are compared, so a few more ids than necessary stay.
 
         Returns:
-            How many they are, int64 [N]; where those of each row begin in the next two, int64 [N + 1], rows of more
-            than `max_ids` without any; ids, int32 [P], ascending within a row; and their probabilities, fp32 [P].
+            The number of ids of each row, int64 [N]; where each row begins in the next two, int64 [N + 1], rows with
+            more than `max_ids` being empty; ids, int32 [P], ascending within a row; their probabilities, fp32 [P].
         """
         count, vocabulary = logits.shape
         settings = (count, vocabulary, logits.dtype == torch.bfloat16, tail)
@@ -98,7 +98,7 @@ class NativeSoftEmbedding:
         return sizes, starts, ids, log_probs.exp_()
 
     def _sums(self, table: Encoded, starts: Tensor, ids: Tensor, probs: Tensor) -> Tensor:
-        """[N, D] fp32."""
+        """The sums [N, D] in fp32."""
         count, width = len(starts) - 1, table.codes.shape[1]
         sums = torch.empty(count, width, dtype=torch.float32)
         tensors = (table.codes, table.scales, starts, ids, probs, sums)
@@ -114,7 +114,7 @@ class NativeSoftEmbedding:
 
 
 def _check(table: Encoded, logits: Tensor, log_normalizer: Tensor) -> None:
-    """The kernel reads where it is told to."""
+    """Refuses arguments that do not fit together: the kernel reads wherever they point."""
     if not all(tensor.is_contiguous() for tensor in (table.codes, table.scales, logits)):
         raise ValueError("codes, scales and logits should be contiguous")
     rows, width = table.codes.shape

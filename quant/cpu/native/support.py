@@ -32,7 +32,7 @@ LIMIT = 1e-5
 """Maximum relative difference from the same sums in fp64."""
 
 ATTENTION_LIMIT = 5e-3
-"""The same of attention, which is rounded to bf16 once or twice: the result, and perhaps `p`."""
+"""The same for attention, which is rounded to bf16 once or twice: the result, and perhaps `p`."""
 
 _INSTALL = "install a C compiler (`sudo apt install gcc` on Debian and Ubuntu, `sudo dnf install gcc` on Fedora)"
 _HEADERS = "install the headers of the C library (`sudo apt install libc6-dev` on Debian and Ubuntu)"
@@ -75,7 +75,7 @@ def _tried() -> NativeLibrary | Unsupported:
 def _opened(command: Sequence[str]) -> NativeLibrary:
     try:
         return NativeLibrary(build.build_library(command, build.cache_dir()))
-    except (OSError, RuntimeError):  # no home, or one that takes no file, or runs none; not what does not compile
+    except (OSError, RuntimeError):  # no home, or one that is not writable or runs no programs; not a compiler error
         with tempfile.TemporaryDirectory() as folder:
             return NativeLibrary(build.build_library(command, Path(folder)))  # stays open when its file is gone
 
@@ -102,7 +102,7 @@ def are_products_correct(library: NativeLibrary, codec: str) -> bool:
 
 
 def is_soft_embedding_correct(library: NativeLibrary) -> bool:
-    """Whether soft embeddings are those of the decoded rows, and of the ids that they should be."""
+    """Whether soft embeddings equal those of the decoded rows, over the right ids."""
     generator = torch.Generator().manual_seed(0)
     table = random_weights("int8", (1, 700, 5 * GROUP), generator)  # several tiles, and a panel that is not full
     logits = torch.randint(0, 4, (5, 700), generator=generator).float()
@@ -120,7 +120,7 @@ def is_soft_embedding_correct(library: NativeLibrary) -> bool:
 
 
 def are_statistics_correct(library: NativeLibrary) -> bool:
-    """Whether statistics of logits, and what replaces them, are those in fp64."""
+    """Whether statistics of logits, and the scores that replace logits, equal those in fp64."""
     generator = torch.Generator().manual_seed(0)
     softcap, temperature, rows, vocabulary = 30.0, 0.5, 9, 1024
     logits = torch.randn(rows, vocabulary, dtype=torch.float32, generator=generator)
@@ -170,7 +170,7 @@ def attended(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def random_weights(codec: str, shape: tuple[int, int, int], generator: torch.Generator) -> Encoded:
-    """Any codes and scales of both signs."""
+    """Random codes, and scales of both signs."""
     number, out, width = shape
     of_scales = torch.randn(number, out, width // GROUP, dtype=torch.float32, generator=generator)
     if codec == "nf4":
