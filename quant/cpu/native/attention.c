@@ -6,8 +6,8 @@
 //     scores           [KEYS, ROWS]: a row keeps its lane, so maxima and sums need no sums across lanes
 //     p                exp(score - row_max), of one key or, in bf16, of two keys in a word
 //
-// `words.h` says what a word is. Those of queries are made once for each block of rows, those of keys and values once
-// for each block of both. Threads take the next block of rows from one counter; each block is computed in the same
+// `words.h` says what a word is. Words of queries are made once for each block of rows, words of keys and values once
+// for each pair of blocks. Threads take the next block of rows from one counter; each block is computed in the same
 // order by whichever thread takes it, so the same inputs give the same bits.
 
 #include <float.h>
@@ -24,7 +24,7 @@ enum {
     ROWS = 48,
     VECTORS = LANES == 16 ? 3 : 2,
     SCORED = LANES == 16 ? 8 : 6,  // keys whose scores stay in registers: with VECTORS, 24 sums, or 12 of 256 bits
-    SUMMED = 6,                    // rows whose outputs do: with PANEL_VECTORS, as many
+    SUMMED = 6,                    // rows whose outputs stay in registers: with PANEL_VECTORS, as many sums
     PANEL_VECTORS = LANES / 4,
     KEYS = 8 * SCORED * IN_WORD,
     PANEL = 64,  // columns of values, whose words for a block of keys stay in an L1 cache
@@ -37,7 +37,7 @@ int64_t attention_is_in_bf16(void) { return IN_WORD == 2; }
 int64_t attention_panel(void) { return PANEL; }
 int64_t attention_max_head(void) { return MAX_HEAD; }
 
-// Keys and values that lie together; strides in numbers. The same layout as `_Part` in Python, and so below.
+// Keys and values of the same positions; strides count numbers. Layouts as in Python: of `_Part`, then `_Attention`.
 struct part {
     const uint16_t *keys, *values;  // bf16 [K, count, d]
     int64_t count, key_head, key_row, value_head, value_row;
@@ -63,7 +63,7 @@ struct block {
     float row_max[ROWS], row_sum[ROWS], alpha[ROWS];
     const uint16_t *key[KEYS], *value[KEYS];
     uint64_t seen[KEYS];  // a bit for each row
-    int count;            // of keys so far, in this block of them
+    int count;            // keys so far in this block of keys
     int rows;
     int64_t first_row, kv_head, group, d;
 } __attribute__((aligned(64)));
@@ -121,7 +121,7 @@ static void softmax(struct block *b) {
     }
 }
 
-// Adds p times columns of a panel of values to the outputs of SUMMED rows; `out` is the first of them in the first row.
+// Adds p times columns of a panel of values to the outputs of SUMMED rows; `out` points to the first of these outputs.
 static void add_values(const struct block *b, int row, int column, float *out) {
     real sum[SUMMED][PANEL_VECTORS];
 #pragma GCC unroll 6
@@ -146,10 +146,10 @@ static void add_values(const struct block *b, int row, int column, float *out) {
         for (int v = 0; v < PANEL_VECTORS; ++v) store_real(out + i * MAX_HEAD + v * LANES, sum[i][v]);
 }
 
-// Attends to the keys that have been taken into the block, and empties it of them.
+// Attends to the keys in the block, and removes them from it.
 static void attend_keys(struct block *b) {
     if (!b->count) return;
-    for (; b->count % SCORED; ++b->count) {  // the last one again, which no row sees
+    for (; b->count % SCORED; ++b->count) {  // the last key again, seen by no row
         b->key[b->count] = b->key[b->count - 1];
         b->value[b->count] = b->value[b->count - 1];
         b->seen[b->count] = 0;
@@ -185,7 +185,7 @@ static inline uint64_t bits_of(const uint8_t *mask, int64_t count) {
     return bits;
 }
 
-// Takes those of the next MASKED keys of a part that a row sees; `mask` points to the first of them.
+// Takes the keys that any row sees of the next MASKED keys of a part; `mask` points to the first of the MASKED.
 static void take_seen(struct block *b, const struct attention *a, const struct part *part, int64_t first,
                       const uint8_t *mask) {
     uint64_t by_row[ROWS], any = 0, all = ~(uint64_t)0;
@@ -212,11 +212,11 @@ static inline int64_t head_of(const struct block *b, int row, int64_t *position)
 static void begin(struct block *b, const struct attention *a) {
     for (int row = 0; row < ROWS; ++row) {
         int64_t position;
-        const int64_t head = head_of(b, row < b->rows ? row : 0, &position);  // rows that are missing: the first again
+        const int64_t head = head_of(b, row < b->rows ? row : 0, &position);  // missing rows repeat the first
         const uint16_t *q = a->q + head * a->q_head + position * a->q_row;
         for (int64_t at = 0; at < b->d / IN_WORD; ++at) b->q[at][row] = word_of(q + at * IN_WORD);
         memset(b->out[row], 0, (size_t)b->d * sizeof(float));
-        b->row_max[row] = -FLT_MAX;  // not -inf, whose difference from itself is no number
+        b->row_max[row] = -FLT_MAX;  // not -inf, whose difference from itself is NaN
         b->row_sum[row] = 0;
     }
     b->count = 0;
@@ -228,12 +228,12 @@ static void end(const struct block *b, const struct attention *a) {
         const int64_t head = head_of(b, row, &position);
         uint16_t *out = a->out + (position * a->heads + head) * b->d;
         const float sum = b->row_sum[row];
-        const real factor = real_of(sum == 0 ? 0 : 1 / sum);  // 0: it sees no key
+        const real factor = real_of(sum == 0 ? 0 : 1 / sum);  // 0: the row sees no key
         for (int64_t at = 0; at < b->d; at += LANES) store_bf16(out + at, times(load_real(&b->out[row][at]), factor));
     }
 }
 
-// Computes blocks of rows until none is left; any number of threads may be in here for the same attention.
+// Computes blocks of rows until none is left; any number of threads may run this for the same attention.
 void attend(struct attention *a) {
     struct block b;
     b.group = a->heads / a->kv_heads;

@@ -1,4 +1,4 @@
-// Vectors of 256 bits: eight rows of a weight side by side, products by VNNI where there is (Alder Lake and newer
+// Vectors of 256 bits: eight rows of a weight side by side, products by VNNI if available (Alder Lake and newer
 // Core CPUs), else by multiplications of bytes (Haswell and Zen, and newer).
 
 #include <immintrin.h>
@@ -10,11 +10,11 @@ enum { LANES = 8 };
 typedef __m256i whole;  // LANES sums, or LANES times four bytes
 typedef __m256 real;
 
-// A `level` is four bytes of each row as `dot` takes them. What `dot` leaves out of sums, the same for whatever x it is
-// given, `level_of` adds up in `left_out`, and `completed` makes up for.
+// A `level` is four bytes of each row as `dot` takes them. `dot` leaves an amount out of sums that does not depend on
+// x: `level_of` adds it up in `left_out`, and `completed` adds it to the sum.
 #ifdef __AVXVNNI__
 #define INSTRUCTIONS "AVX-VNNI"
-enum { SHIFT = 128, MAX_ROWS = 128, UNROLLED = 16 };  // SHIFT: the levels are unsigned, and this much too large
+enum { SHIFT = 128, MAX_ROWS = 128, UNROLLED = 16 };  // SHIFT: added to the levels, which are unsigned
 typedef whole level;
 static inline level level_of(whole bytes, whole *left_out) { return (void)left_out, bytes; }
 static inline whole completed(whole sum, whole left_out) { return (void)left_out, sum; }
@@ -25,9 +25,9 @@ static inline whole dot(whole sum, level four, const int32_t *x) {
 #define INSTRUCTIONS "AVX2"
 enum { SHIFT = 0, MAX_ROWS = 64, UNROLLED = 8 };  // 64 rows of 2,816 codes leave room in an L2 cache of 512 KB
 // The first factor of `maddubs` is unsigned, so the level's sign goes to the other one. Where a level is negative, all
-// bits of x are turned. That makes -x - 1, and so leaves out the level's magnitude; `sign` would make -x, but competes
-// with the products for units of the CPU (of Zen 3, for both). Sums of two products stay within 16 bits: no level is
-// beyond 128, and no activation beyond 127, or -128 where it is turned.
+// bits of x are inverted. That gives -x - 1 and so leaves out the level's magnitude; `sign` would give -x, but competes
+// with the products for execution units (on Zen 3, for both). Sums of two products stay within 16 bits: no level is
+// beyond 128, and no activation beyond 127, or -128 where it is inverted.
 typedef struct {
     whole magnitude, is_negative;
 } level;
@@ -39,8 +39,8 @@ static inline level level_of(whole bytes, whole *left_out) {
 static inline whole completed(whole sum, whole left_out) {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(left_out, _mm256_set1_epi16(1)));
 }
-// Were GCC free to add up in another order, it would keep products for later that do not fit into registers; so it is
-// told that the sum is changed here, by nothing.
+// If GCC were free to reorder the additions, it would keep more products for later than fit into registers; so an empty
+// instruction claims to change the sum here.
 static inline whole dot(whole sum, level four, const int32_t *x) {
     const whole turned = _mm256_xor_si256(_mm256_set1_epi32(*x), four.is_negative);
     const whole pairs = _mm256_maddubs_epi16(four.magnitude, turned);

@@ -5,7 +5,7 @@
 #define FMA_INSTRUCTIONS "AVX-512 FMA"
 
 #define INSTRUCTIONS "AVX-512 VNNI"
-enum { LANES = 16, SHIFT = 128, MAX_ROWS = 128, UNROLLED = 16 };  // SHIFT: the levels are unsigned, and this much too large
+enum { LANES = 16, SHIFT = 128, MAX_ROWS = 128, UNROLLED = 16 };  // SHIFT: added to the levels, which are unsigned
 
 typedef __m512i whole;  // LANES sums, or LANES times four bytes
 typedef __m512 real;
@@ -16,7 +16,7 @@ typedef whole level;
 static inline level level_of(whole bytes, whole *left_out) { return (void)left_out, bytes; }
 static inline whole completed(whole sum, whole left_out) { return (void)left_out, sum; }
 #ifdef __AVX512VNNI__
-// GCC would load and spread x in an instruction of its own, and take about a tenth longer for a product.
+// GCC would load and broadcast x in a separate instruction, and a product would take about a tenth longer.
 static inline whole dot(whole sum, level four, const int32_t *x) {
     __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(four), "m"(*x));
     return sum;

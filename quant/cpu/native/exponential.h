@@ -1,8 +1,8 @@
-// exp(x) for x <= 87; 0 below -87.3, where it is less than the smallest normal float; NaN of NaN. Range reduction and
+// exp(x) for x <= 87; 0 below -87.3, where it is less than the smallest normal float; NaN for NaN. Range reduction and
 // polynomial are those of `expf` in Moshier's Cephes library, which states a relative error of at most 1.7e-7.
 static inline real exponential(real x) {
     const real least = real_of(-87.3F);
-    const real inside = larger(least, x);  // of a number and a NaN, this takes the second
+    const real inside = larger(least, x);  // NaN if x is
     const real n = nearest(times(inside, real_of(1.44269504088896341F)));
     const real r = plus_product(plus_product(inside, n, real_of(-0.693359375F)), n, real_of(2.12194440e-4F));
     real y = real_of(1.9875691500e-4F);

@@ -33,8 +33,8 @@ struct reading {
     int64_t next;                 // the first row that nobody has taken; 0 at first
 };
 
-// tanh(x), NaN of NaN: a quotient of polynomials, with the coefficients of Eigen's `ptanh`. Beyond the limit it is 1 but
-// for a rounding.
+// tanh(x), NaN for NaN: a quotient of polynomials, with the coefficients of Eigen's `ptanh`. Beyond the limit, it is 1
+// or -1 up to rounding.
 static inline real hyperbolic_tangent(real x) {
     const real limit = real_of(7.90531110763549805F);
     x = larger(minus(real_of(0), limit), smaller(limit, x));
@@ -85,7 +85,7 @@ static inline float sum_of(real value) {
     return sum;
 }
 
-// The place of the first of the largest logits; of any logit where one is NaN.
+// The index of the first of the largest logits; of any logit if one is NaN.
 static int64_t find_largest(const struct row *r, int64_t chunks) {
     float largest = -INFINITY;
     int64_t best = 0;
@@ -109,8 +109,8 @@ static int64_t find_largest(const struct row *r, int64_t chunks) {
     return best * CHUNK;
 }
 
-// The id at which the running sum of weights first exceeds `target`. Sums by lanes may round below it: then the last id
-// of any weight before is meant.
+// The id at which the running sum of weights first exceeds `target`. A running sum may round to less than the chunk's
+// sum by lanes: then it is the last id of the chunk with any weight.
 static int64_t draw(const struct row *r, const float *sums, int64_t chunks, real peak, double target) {
     double before = 0;
     int64_t found = 0;
@@ -134,7 +134,7 @@ static int64_t draw(const struct row *r, const float *sums, int64_t chunks, real
     return found;
 }
 
-// Overwrites the logits of a row with their scores; returns the log-sum-exp of these as they are stored.
+// Overwrites the logits of a row with their scores; returns the log-sum-exp of the scores as stored.
 static double store_scores(const struct row *r, int64_t chunks, float top) {
     float place[LANES], lanes[LANES];
     const real peak = stored(r, place, real_of(top));  // the largest of them: rounding does not change the order
@@ -178,7 +178,7 @@ static void read_row(const struct reading *g, const struct row *r, int64_t numbe
     g->log_normalizer[number] = (float)store_scores(r, g->chunks, top);
 }
 
-// Reads rows until none is left; any number of threads may be in here for the same ones.
+// Reads rows until none is left; any number of threads may run this for the same rows.
 void read_logits(struct reading *g) {
     const double cap = g->softcap;
     const int64_t size = g->chunks * CHUNK * (g->is_bf16 ? sizeof(uint16_t) : sizeof(float));

@@ -9,7 +9,7 @@
 // The products of a group are summed as whole numbers, exactly. That sum is multiplied by both scales and added in fp32,
 // group after group, so the same rows give the same bits however the work was shared out. Threads take the next block
 // of tiles from one counter, and a core with less time takes fewer of them. Where there are tile registers, `tiles.c`
-// computes the same from MIN_ROWS_OF_TILES rows on.
+// computes the same for MIN_ROWS_OF_TILES rows or more.
 
 #include <string.h>
 
@@ -23,17 +23,17 @@ const char *instructions(void) { return INSTRUCTIONS; }
 int64_t lanes(void) { return LANES; }
 int64_t max_inputs(void) { return MAX_GROUPS * GROUP; }
 
-// What is to be quantized. The same layout as `_Rows` in Python, and so below.
+// Rows to be quantized. The same layout as `_Rows` in Python.
 struct rows {
     const void *x;         // [count, in], fp32 or bf16
     struct group *groups;  // [count, in / 64]
     int64_t count, in;
     int64_t is_bf16;
-    int64_t is_nf4;  // whether they will meet nf4 codes, two in a byte
-    int64_t next;    // the first CHUNK rows that nobody has taken; 0 at first
+    int64_t is_nf4;  // whether they will be multiplied by nf4 codes, two in a byte
+    int64_t next;    // the first chunk of CHUNK rows that nobody has taken; 0 at first
 };
 
-// Whole numbers next to values within ±2^22, halves to even, by adding 1.5 · 2^23.
+// The whole number nearest to a value within ±2^22, halves to even, by adding 1.5 · 2^23.
 static inline int32_t rounded(float value) {
     const float moved = value + 12582912.0F;
     int32_t bits;
@@ -41,8 +41,8 @@ static inline int32_t rounded(float value) {
     return bits - 0x4b400000;
 }
 
-// A group as codes of -127 to 127 and their scale. Where a value is not finite, the scale is not a number, as all
-// products with it are then.
+// A group as codes of -127 to 127 and their scale. If a value is not finite, the scale is NaN, and so are all products
+// with the group.
 static void quantize_group(const float values[GROUP], int is_nf4, struct group *to) {
     uint32_t peak_bits = 0;
     for (int k = 0; k < GROUP; ++k) {
@@ -76,7 +76,7 @@ static void quantize_group(const float values[GROUP], int is_nf4, struct group *
     }
 }
 
-// Quantizes rows until none is left; any number of threads may be in here for the same ones.
+// Quantizes rows until none is left; any number of threads may run this for the same rows.
 void quantize(struct rows *rows) {
     const int64_t groups = rows->in / GROUP;
     for (int64_t first; (first = CHUNK * taken_from(&rows->next)) < rows->count;) {
@@ -110,7 +110,7 @@ static inline void decode_int8(const uint8_t *codes, int64_t stride, level level
     }
 }
 
-// Adds a group of a tile times `count` rows to their sums; `count` is a constant wherever this is compiled into.
+// Adds a group of a tile times `count` rows to their sums; `count` is a constant wherever this is inlined.
 static inline __attribute__((always_inline)) void strip(const level levels[QUADS], whole left_out, real scale,
                                                         const struct group *const *rows, int64_t group, real *sums,
                                                         const int count) {
@@ -189,7 +189,7 @@ static void block(const struct product *p, int64_t weight, int64_t first, int64_
     }
 }
 
-// Computes blocks of a product until none is left; any number of threads may be in here for the same one.
+// Computes blocks of a product until none is left; any number of threads may run this for the same product.
 void multiply(struct product *p) {
     const int64_t blocks = (p->out + BLOCK - 1) / BLOCK;
     struct tiles *tiles = begin_tiles(p);

@@ -11,7 +11,7 @@ enum { QUADS = GROUP / 4 };
 struct group {
     int32_t codes[QUADS];
     float scale;
-    int32_t offset;  // what takes SHIFT off all levels again: -SHIFT times the sum of the codes
+    int32_t offset;  // undoes the SHIFT of all levels: -SHIFT times the sum of the codes
 };
 
 // Rows times the weights that they are routed to. The same layout as `_Product` in Python.
@@ -28,7 +28,7 @@ struct product {
     int64_t next;  // the first block of a weight that nobody has taken; 0 at first
 };
 
-// Bytes of the codes of so many inputs.
+// Bytes of the codes of `inputs` inputs.
 static inline int64_t code_bytes(const struct product *p, int64_t inputs) { return p->levels ? inputs / 2 : inputs; }
 
 // The groups of the row of a product.
@@ -41,7 +41,7 @@ static inline void prefetch(const uint8_t *codes, int64_t bytes) {
     for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(codes + at, 0, 2);
 }
 
-// LANES results from `at` on.
+// Stores LANES results from `at` on.
 static inline void store(const struct product *p, int64_t at, real value) {
     if (p->is_bf16)
         store_bf16((uint16_t *)p->result + at, value);

@@ -1,14 +1,14 @@
 // Soft embeddings: means of the rows of an int8 table under the softmax of logits, over the nucleus of each canvas row,
-// that is, its most probable ids, less the last ones whose probabilities sum to less than a tail. `soft_embedding.py`
-// calls this.
+// that is, all ids but the least probable ones, whose probabilities sum to less than a tail. `soft_embedding.py` calls
+// this.
 //
-//     key      the upper 16 bits of a logit, reordered so that a larger key is a larger logit; of a bf16 one, all of it
+//     key      the upper 16 bits of a logit, reordered so that a larger key is a larger logit; all of a bf16 logit
 //     panel    PANEL columns of the table, whose sums for a row stay in registers
-//     tile     a panel of TILE consecutive rows of the table, of which those that a nucleus has are decoded to fp32
+//     tile     a panel of TILE consecutive rows of the table, of which those in a nucleus are decoded to fp32
 //
-// Most rows of a canvas need other ids than their neighbours, but many of them together need most of the table. So it
-// is read tile by tile, once for all rows of a canvas, or once for each part of them where threads would be without
-// work otherwise. A row adds up its ids in ascending order, whichever thread does it: the same inputs give the same
+// Most rows of a canvas need other ids than their neighbours, but many of them together need most of the table. So the
+// table is read tile by tile, once for all rows of a canvas, or once for each part of them where threads would be idle
+// otherwise. A row adds up its ids in ascending order, whichever thread does it: the same inputs give the same
 // bits. A thread needs about half a megabyte of stack.
 
 #include <math.h>
@@ -20,7 +20,7 @@
 enum {
     KEYS = 1 << 16,
     CHUNK = 64,             // logits whose keys are read at once
-    PANEL_VECTORS = LANES,  // the sums of a row, which stay in registers: half of them
+    PANEL_VECTORS = LANES,  // the sums of a row, which stay in half of the registers
     PANEL = PANEL_VECTORS * LANES,
     TILE = 256,
     ROWS = 256,
@@ -60,7 +60,7 @@ struct sums {
 
 static inline uint16_t key_of(uint16_t bits) { return bits ^ (bits & 0x8000 ? 0xffff : 0x8000); }
 
-// The largest logit that has a key.
+// The largest logit with this key.
 static inline double logit_of(const struct nuclei *n, int64_t key) {
     const int is_negative = key < KEYS / 2;
     const uint32_t upper = (uint32_t)(is_negative ? ~key & (KEYS - 1) : key ^ (KEYS / 2));
@@ -95,7 +95,7 @@ static void measure(const struct nuclei *n, int64_t row, uint32_t counts[KEYS]) 
     for (; key < KEYS - 1; ++key) {
         if (!counts[key]) continue;
         const double with = left_out + counts[key] * exp(logit_of(n, key) - n->log_normalizer[row]);
-        if (!(with < n->tail)) break;  // also where it is no number
+        if (!(with < n->tail)) break;  // also if it is NaN
         left_out = with;
         size -= counts[key];
     }
@@ -103,7 +103,7 @@ static void measure(const struct nuclei *n, int64_t row, uint32_t counts[KEYS]) 
     n->sizes[row] = size;
 }
 
-// Finds the nuclei of rows until none is left; any number of threads may be in here, and below, for the same ones.
+// Finds the nuclei of rows until none is left; any number of threads may run this, and those below, for the same rows.
 void measure_nuclei(struct nuclei *n) {
     uint32_t counts[KEYS];
     for (int64_t row; (row = taken_from(&n->next)) < n->count;) measure(n, row, counts);
@@ -152,7 +152,7 @@ static void decode_row(const struct sums *s, int64_t id, int64_t column, int64_t
     }
 }
 
-// Fills the tile with those rows of the table from `first` on that ids name; returns the number of these ids.
+// Fills the tile with the rows of the table, from `first` on, that ids name; returns the number of these ids.
 static int64_t fill_tile(const struct sums *s, struct panel *p, int64_t first) {
     uint8_t is_named[TILE] = {0};
     int64_t sum = 0;
@@ -209,7 +209,7 @@ static void add_panel(const struct sums *s, struct panel *p) {
 void add_rows(struct sums *s) {
     struct panel p;
     const int64_t panels = (s->width + PANEL - 1) / PANEL, parts = (s->count + s->part - 1) / s->part;
-    memset(p.tile, 0, sizeof p.tile);  // of a panel that is not full, the rest stays so
+    memset(p.tile, 0, sizeof p.tile);  // in a panel that is not full, the rest stays 0
     for (int64_t taken; (taken = taken_from(&s->next)) < parts * panels;) {
         p.column = taken % panels * PANEL;
         p.columns = s->width - p.column < PANEL ? s->width - p.column : PANEL;

@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// GCC's own functions for these do not tell it what memory they read and write.
+// GCC's intrinsics for these do not tell it what memory they read and write.
 #define CONFIGURE(shapes) __asm__ volatile("ldtilecfg %0" ::"m"(*(shapes)) : "memory")
 #define SAVE_SHAPES(shapes) __asm__ volatile("sttilecfg %0" : "=m"(*(shapes))::"memory")
 #define RELEASE() __asm__ volatile("tilerelease" ::: "memory")
@@ -44,7 +44,7 @@ struct shapes {
 };
 
 struct tiles {
-    struct shapes before;   // of this thread, which others may count on
+    struct shapes before;   // of this thread, on which other code may rely
     int64_t weight, start;  // of the rows in the strips
     struct strip *strips;   // [in / 64, strips]
     float *scales;          // [16, in / 64], of a tile of the weight
@@ -92,7 +92,7 @@ void end_tiles(struct tiles *tiles) {
     free(tiles);
 }
 
-// Sixteen vectors of sixteen words, rows to lanes.
+// Transposes sixteen vectors of sixteen words.
 static inline void transpose(whole v[SIDE]) {
     whole a[SIDE], b[SIDE];
     for (int i = 0; i < SIDE; i += 2) {
@@ -119,7 +119,7 @@ static inline void transpose(whole v[SIDE]) {
 
 static int strips_of(int count) { return (count + SIDE - 1) / SIDE; }
 
-// `count` rows from `start` on as strips, unless they are; lanes without a row get zeros.
+// Packs `count` rows from `start` on into strips, unless they are there; lanes without a row get zeros.
 static void pack(struct tiles *tiles, const struct product *p, int64_t weight, int64_t start, int count) {
     if (tiles->weight == weight && tiles->start == start) return;
     const int64_t groups = p->in / GROUP;
@@ -159,7 +159,7 @@ static inline __attribute__((always_inline)) void add(const whole of_group[SIDE]
         sums[n] = plus_product(sums[n], times(to_real(of_group[n]), real_of(scales[n * groups])), scale);
 }
 
-// Sixteen rows of a weight times `strips` strips, which is a constant wherever this is compiled into.
+// Sixteen rows of a weight times `strips` strips, which is a constant wherever this is inlined.
 static inline __attribute__((always_inline)) void tile(const struct tiles *tiles, const struct product *p,
                                                        const uint8_t *codes, real sums[][SIDE], const int strips) {
     const int64_t groups = p->in / GROUP, group_bytes = code_bytes(p, GROUP), stride = groups * group_bytes;
@@ -189,7 +189,7 @@ static inline __attribute__((always_inline)) void tile(const struct tiles *tiles
     }
 }
 
-// Results [count, 16] from their rows in lanes.
+// Stores results [count, 16] from sums with a row in each lane.
 static void store_all(const struct product *p, int64_t at, int count, real sums[SIDE]) {
     whole words[SIDE];
     for (int n = 0; n < SIDE; ++n) words[n] = _mm512_castps_si512(sums[n]);

@@ -4,10 +4,10 @@
 
 struct tiles;  // what a thread needs for them
 
-// Asks the system for the registers, once for all threads of the process; whether they are used from now on.
+// Asks the system for the registers, once for all threads of the process; returns whether they are used from now on.
 int64_t use_tiles(void);
 
-// For one thread and one product; null where there are none, or there is no memory.
+// State for one thread and one product; null if there are no tiles or no memory.
 struct tiles *begin_tiles(const struct product *p);
 
 // Rows `first` up to `last` of a weight, sixteen at a time.

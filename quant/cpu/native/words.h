@@ -4,7 +4,7 @@
 
 #pragma once
 
-#ifdef __AVX512BW__  // products of int8 need more than that, but there are none here
+#ifdef __AVX512BW__  // int8 products would need more than that, but there are none here
 #include "avx512.h"
 #else
 #include "vectors.h"
@@ -28,13 +28,13 @@ static inline word word_of(const void *numbers) {
 static inline words everywhere(const void *at) { return (words)_mm512_set1_epi32((int32_t)word_of(at)); }
 static inline real plus_words(real sum, words a, words b) { return _mm512_dpbf16_ps(sum, a, b); }
 
-// The words of a row of `d` numbers: where they are, or made in `scratch`.
+// The words of a row of `d` numbers: in place, or made in `scratch`.
 static inline const void *words_of(const uint16_t *row, int64_t d, word *scratch) {
     (void)d, (void)scratch;
     return row;
 }
 
-// The numbers of two keys to LANES words, or to as many of each key, `next` words apart.
+// Stores the numbers of two keys as LANES words, or as LANES words for each key, `next` words apart.
 static inline void store_words(word *to, int64_t next, real even, real odd) {
     const __m512i interleaved =
         _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8,  //
@@ -44,7 +44,7 @@ static inline void store_words(word *to, int64_t next, real even, real odd) {
     _mm512_store_si512(to, _mm512_permutexvar_epi16(interleaved, both));
 }
 
-// The same of `next` numbers that are stored in bf16.
+// The same for `next` numbers of each key that are stored in bf16.
 static inline void copy_words(word *to, int64_t next, const uint16_t *even, const uint16_t *odd) {
     const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8,  //
                                          39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
