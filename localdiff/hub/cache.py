@@ -1,6 +1,6 @@
-"""The names that the Hub's cache gives to files, how one is found by them, and how one is deleted.
+"""The names that the Hub's cache gives to files, and how a file is found by name and deleted.
 
-Knows how the cache is laid out; asks nobody.
+Knows how the cache is laid out; sends no requests.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from localdiff.errors import WeightsError
 from localdiff.model_reference import KINDS
 
 MAIN = "main"
-"""The branch that is meant where none is named."""
+"""The default branch."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def is_sha256(name: str) -> bool:
-    """Whether a name is that of a large file, which is its SHA-256; small ones have git's hash, which is shorter."""
+    """Whether a name is a SHA-256, by which large files are named; small files have git's hash, which is shorter."""
     return _SHA256.fullmatch(name) is not None
 
 
 def linked_sha256(file: Path) -> str | None:
-    """The SHA-256 by which the cache names a large file; None where the file is small, or no link into the cache."""
+    """The SHA-256 by which the cache names a large file; None if the file is small, or not a link into the cache."""
     if not file.is_symlink():
         return None
-    name = os.path.basename(os.readlink(file))  # which may be a link itself, to what several repositories share
+    name = os.path.basename(os.readlink(file))  # may be a link itself, to what several repositories share
     return name if is_sha256(name) else None
 
 
 def folder_of(repository: str) -> Path:
-    """Where the cache has what belongs to a repository: `blobs`, `snapshots`, `refs`."""
+    """The cache's folder of a repository, with `blobs`, `snapshots` and `refs`."""
     from huggingface_hub import constants
     from huggingface_hub.file_download import repo_folder_name
 
@@ -40,7 +40,7 @@ def folder_of(repository: str) -> Path:
 
 
 def cached_path(repository: str, name: str, revision: str | None) -> Path | None:
-    """Where the cache has a file of a repository at a branch, tag or commit; None where it has not.
+    """Where the cache has a file of a repository at a branch, tag or commit; None if it does not have it.
 
     Raises:
         WeightsError: no repository can have this name, or the cache is damaged.
@@ -61,12 +61,12 @@ def cached_path(repository: str, name: str, revision: str | None) -> Path | None
 
 
 def unfinished_file(folder: Path, sha256: str) -> Path:
-    """Where a large file is until it is whole; the name ends as those do that `hf cache prune` deletes."""
+    """Where a large file is until it is complete; `hf cache prune` deletes files whose names end like this."""
     return folder / f"{sha256}.localdiff.incomplete"
 
 
 def size_of(file: Path) -> int:
-    """Bytes of a file; none where there is no such file."""
+    """Bytes of a file; 0 if there is no such file."""
     return file.stat().st_size if file.is_file() else 0
 
 
@@ -77,13 +77,13 @@ def delete(file: Path) -> None:
 
 
 def delete_hint(file: Path) -> str:
-    """The hint for a damaged file of the cache: were its link alone deleted, the client would make it again."""
+    """The hint for a damaged file of the cache: if only its link were deleted, the client would make the link again."""
     return f"delete `{file.resolve()}`, then run the same command again"
 
 
 def delete_abandoned(file: Path) -> None:
-    """Delete what downloads of a file have left that were killed, those of the client among them; it is here by now."""
+    """Delete what killed downloads of a file have left, those of the client included; the file is complete by now."""
     stored = file.resolve()
     for unfinished in stored.parent.glob(f"{stored.name}.*.incomplete"):
-        with suppress(OSError):  # another user's, or open on Windows: nobody misses the space more than the file
+        with suppress(OSError):  # another user's, or open on Windows: its space is not worth an error
             unfinished.unlink()

@@ -1,7 +1,7 @@
 """Background downloads of a repository's files, a few at a time.
 
 Knows processes that fetch (`localdiff.hub.worker`) and the state of every file; knows nothing about what the files are
-for. What has come is kept, in the Hub's cache or where it should go: an unfinished file goes on from there.
+for. What has arrived is kept, in the Hub's cache or at its destination: an unfinished file continues from there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from localdiff.hub.repository import Repository
 from localdiff.sizes import shown_size
 
 WORKERS = 2
-"""Files fetched at a time: one still comes while another one is hashed."""
+"""Files fetched at a time: one arrives while another is hashed."""
 _STOP_TIMEOUT = 5.0
 _POLL = 0.1
 
@@ -35,18 +35,18 @@ class DownloadObserver(Protocol):
     """Observes downloads; called from threads other than the one that waits for them."""
 
     def on_bytes(self, name: str, done: int) -> None:
-        """`done` bytes of a file have come, besides what was here; fewer than before if it started over."""
+        """`done` bytes of a file have arrived, not counting what was here; fewer than before if it started over."""
 
     def on_fetched(self, name: str) -> None:
         """A file is complete."""
 
     def on_note(self, text: str) -> None:
-        """The Hub's client reports something, such as that it tries again."""
+        """The Hub's client reports something, such as a retry."""
 
 
 @dataclass(slots=True)
 class _Fetch:
-    """One requested file; one of the two is set when it ends."""
+    """One requested file; `path` or `error` is set when the fetch ends."""
 
     path: Path | None = None
     error: LocaldiffError | None = None
@@ -59,7 +59,7 @@ class Downloads:
     Args:
         directory: where files go; None for the Hub's cache.
         workers: files at a time.
-        hashed: whether what arrives is compared with the hash that the Hub publishes; not for those who read it all.
+        hashed: whether what arrives is compared with the hash that the Hub publishes; no need if the caller does that.
     """
 
     def __init__(
@@ -108,14 +108,14 @@ class Downloads:
     def wait(
         self, name: str, stopped: Callable[[], bool] = lambda: False, *, meanwhile: Callable[[], None] = lambda: None
     ) -> Path | None:
-        """Wait for a file, requesting it before all others if it was not yet.
+        """Wait for a file, requesting it before all others if it was not requested yet.
 
         Args:
-            stopped: asked from time to time whether to go on waiting.
+            stopped: called from time to time; True ends the wait.
             meanwhile: called as often.
 
         Returns:
-            Where it is; None if `stopped` returned True before it was there.
+            Where it is; None if `stopped` returned True before it arrived.
 
         Raises:
             WeightsError: access to it is refused, or the network failed.
@@ -147,7 +147,7 @@ class Downloads:
                 self._observer.on_fetched(name)
             except LocaldiffError as error:
                 fetch.error = error
-            except Exception as error:  # whatever it is, somebody waits for this file
+            except Exception as error:  # whatever the error, somebody waits for this file
                 fetch.error = LocaldiffError(f"`{name}` could not be fetched: {error!r}")
             fetch.done.set()
 
@@ -169,7 +169,7 @@ class Downloads:
                 encoding="utf-8",
                 env=os.environ
                 | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "HF_HUB_DISABLE_TELEMETRY": "1"},
-                # Ctrl-C is for this process, which decides what happens to the other.
+                # Ctrl-C is for this process, which decides what happens to the worker.
                 start_new_session=True,
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # the same on Windows
             )
@@ -208,10 +208,10 @@ class Downloads:
 
 
 def require_transferable(repository: Repository, names: Iterable[str]) -> None:
-    """Refuse files that are too large to come by plain HTTP, where the package for the other way is missing.
+    """Refuse files that are too large for plain HTTP, if the package for the other protocol is missing.
 
     Raises:
-        WeightsError: there is one.
+        WeightsError: there is such a file.
     """
     from huggingface_hub import constants
 

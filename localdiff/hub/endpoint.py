@@ -1,6 +1,6 @@
-"""The Hub's client before it asks anything: the variables that it reads, and passwords that its log would show.
+"""The Hub's client before its first request: the variables that it reads, and passwords that its log would show.
 
-Knows its address, `HF_ENDPOINT`, its time limits, and where its token is; asks nothing.
+Knows the Hub's address, `HF_ENDPOINT`, the client's time limits, and where its token is; sends no requests.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from localdiff.errors import UsageError, without_password
 PUBLIC_ENDPOINT = "https://huggingface.co"
 """The Hub itself; any other endpoint is a mirror."""
 ADDRESS = "it is `https://HOST` or `http://HOST:PORT`; without it the Hub itself is asked"
-"""The hint for an endpoint that is no address."""
+"""The hint for an endpoint that is not an address."""
 US: dict[str, Any] = {"library_name": "localdiff", "library_version": __version__}
-"""Who asks, for every function of the client that tells the Hub."""
+"""How functions of the client name this program to the Hub."""
 _MAX_TOKEN = 100_000
 _TIME_LIMITS = ("HF_HUB_ETAG_TIMEOUT", "HF_HUB_DOWNLOAD_TIMEOUT")
 
 
 def is_address(endpoint: str) -> bool:
-    """Whether an endpoint can be asked at all: it has a scheme of the web, a host, and a port if any."""
+    """Whether an endpoint can be asked at all: it has a scheme of the web, a host, and, if any, a valid port."""
     if not is_readable(endpoint):
         return False
     parts = urlsplit(endpoint)
@@ -35,10 +35,10 @@ def is_address(endpoint: str) -> bool:
 
 
 def prepare_client() -> None:
-    """Import `huggingface_hub`: without telemetry, and with no password of an address in what it logs.
+    """Import `huggingface_hub`, without telemetry, and keep the passwords of addresses out of its log.
 
     Raises:
-        UsageError: a variable is such that it cannot be imported, or that its first request fails.
+        UsageError: a variable prevents the import, or would make the first request fail.
     """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     _require_usable_variables()
@@ -57,11 +57,11 @@ def _hide_password(record: logging.LogRecord) -> bool:
 
 
 def _require_usable_variables() -> None:
-    """Refuse variables that `huggingface_hub` cannot be imported with, or that its first request fails for.
+    """Refuse variables that prevent the import of `huggingface_hub`, or would make its first request fail.
 
     Raises:
-        UsageError: `HF_ENDPOINT` has a port or a host that cannot be; a time limit is no number of seconds that can be
-            waited; or `HF_TOKEN_PATH` names what is too large for a token, or has no end.
+        UsageError: `HF_ENDPOINT` has an impossible port or host; a time limit is not a possible number of seconds; or
+            `HF_TOKEN_PATH` names a file that is too large for a token or has no end.
     """
     endpoint = os.environ.get("HF_ENDPOINT", "")
     if not is_readable(endpoint):
@@ -82,7 +82,7 @@ def _require_usable_variables() -> None:
 
 
 def _is_too_large(token: str) -> bool:
-    """Whether a file holds more than a token, which the client would read whole; a device has no end, but for null."""
+    """Whether a file, which the client would read whole, exceeds any token; devices have no end, except for null."""
     try:
         status = os.stat(os.path.expandvars(os.path.expanduser(token)))
     except (OSError, ValueError):  # the client says so when it looks for it
@@ -98,7 +98,7 @@ def _is_time_limit(text: str) -> bool:
 
 
 def no_address(endpoint: str) -> UsageError:
-    """The error that an endpoint is no address."""
+    """The error that an endpoint is not an address."""
     return UsageError(f"`HF_ENDPOINT={shown(endpoint)}` is no address", ADDRESS)
 
 
@@ -108,11 +108,11 @@ def shown(endpoint: str) -> str:
 
 
 def is_readable(endpoint: str) -> bool:
-    """Whether an address has parts at all: a port that is a number, and a host that can be asked for."""
+    """Whether an address can be parsed: its port is a number, and its host can be looked up."""
     try:
         parts = urlsplit(endpoint)
         parts.port  # noqa: B018  (a property that checks)
         (parts.hostname or "").encode("idna")
     except ValueError:
         return False
-    return endpoint.isprintable()  # of a line break urlsplit says nothing
+    return endpoint.isprintable()  # urlsplit ignores line breaks

@@ -1,8 +1,8 @@
-"""A large file of the Hub, fetched so that the next process goes on where this one ended, however it ended.
+"""A large file of the Hub, fetched so that the next process continues where this one ended, however it ended.
 
-The Hub's client writes each try into a file of its own, and deletes that where the try fails. Here a file that is not
-whole yet is named by the hash that it will have, in the folder of the cache where it will be. It gets its final name
-once it is whole, and the client finds it there.
+The Hub's client writes each try into a file of its own, and deletes that file if the try fails. Here an incomplete file
+is named by the hash that it will have, in the folder of the cache where it will be. It gets its final name once it is
+complete, and the client finds it there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 OUTAGE_WAITS = (1.0, 5.0, 10.0, 20.0, 40.0, 80.0)
-"""Seconds before each further try where the line breaks down; the first one again once more of the file has come."""
+"""Seconds before each retry after the connection broke; they start over once more of the file has arrived."""
 
 
 def has_xet() -> bool:
@@ -37,7 +37,7 @@ def has_xet() -> bool:
 
 
 def xet_remedy() -> str | None:
-    """What to do so that large files come through `hf_xet`; None where they do."""
+    """What to do so that large files come through `hf_xet`; None if they do."""
     from huggingface_hub import constants
 
     steps = [] if find_spec("hf_xet") else ["`pip install hf-xet`"]
@@ -46,13 +46,13 @@ def xet_remedy() -> str | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LargeFile:
-    """A file that the Hub states a SHA-256 of.
+    """A file whose SHA-256 the Hub states.
 
     Attributes:
         repository: `owner/name`.
         revision: its commit.
         directory: where it goes, if nobody else writes there; None for the Hub's cache.
-        hashed: whether its hash is compared even if no earlier process has begun with it.
+        hashed: whether its hash is compared even if no earlier process has begun the file.
         bar: a class with the interface of `tqdm`, which is told how much of it is here.
     """
 
@@ -66,11 +66,11 @@ class LargeFile:
     bar: type
 
     def fetch(self) -> Path:
-        """Fetch it, unless it is there already.
+        """Fetch the file, unless it is there already.
 
         Raises:
-            WeightsError: it is not what was published, and was deleted.
-            Exception: what the client raises where the Hub refuses it, or `hf_xet` where it gives up.
+            WeightsError: the file is not the published one, and was deleted.
+            Exception: what the client raises if the Hub refuses the file, or `hf_xet` if it gives up.
         """
         if self.directory is None:
             return self._fetch_into_cache()
@@ -86,13 +86,13 @@ class LargeFile:
         wanted: dict[str, Any] = {"repo_id": self.repository, "filename": self.name, "revision": self.revision}
         seen = hf_hub_download(**wanted, **US, dry_run=True)
         asked = self._asked() if seen.will_download else None
-        # Some mirrors have other names for what they store: the client would not find it by this one, and fetches it.
+        # Some mirrors name stored files otherwise: the client would not find a file by its SHA-256, so it fetches it.
         by_client = asked is not None and asked.etag != self.sha256
         if asked is not None and not by_client:
             folder = folder_of(self.repository)
             lock = folder.parent / ".locks" / folder.name / f"{self.sha256}.lock"  # the client's own
             lock.parent.mkdir(parents=True, exist_ok=True)
-            # Without symlinks the client has files in their places, and would copy this one there.
+            # Without symlinks the client keeps files at their final paths, and would copy this one there.
             has_links = are_symlinks_supported(folder.parent)
             place = folder / "blobs" / self.sha256 if has_links else Path(seen.local_path)
             with WeakFileLock(lock):
@@ -118,11 +118,11 @@ class LargeFile:
     def _headers(self) -> dict[str, str]:
         from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
-        # A server that compresses what it sends has no ranges.
+        # A server that compresses what it sends offers no ranges.
         return build_hf_headers(**US) | {"Accept-Encoding": "identity"}
 
     def _fetch(self, asked: HfFileMetadata, folder: Path, place: Path) -> None:
-        """Have it in its place; until it is whole, it lies in the folder."""
+        """Fetch the file to `place`; until it is complete, it is in `folder`."""
         unfinished = unfinished_file(folder, self.sha256)
         for directory in (folder, place.parent):
             directory.mkdir(parents=True, exist_ok=True)
@@ -133,14 +133,14 @@ class LargeFile:
                 unfinished.replace(place)
                 return
             unfinished.unlink()
-            if not had:  # else what an earlier process had left may have been wrong, and it is fetched once more
+            if not had:  # else what an earlier process left may have been wrong: once more
                 raise self._damaged()
 
     def _damaged(self) -> WeightsError:
         return WeightsError(f"`{self.name}` of `{self.repository}` is damaged", deleted(self.name))
 
     def _complete(self, xet: XetFileData | None, unfinished: Path) -> None:
-        """Fetch what is missing of it."""
+        """Fetch what is missing of the file."""
         if size_of(unfinished) > self.nbytes:
             unfinished.unlink()
         if xet is None:
@@ -150,7 +150,7 @@ class LargeFile:
                 for piece in self._streamed(xet, had):
                     file.write(piece)
                     bar.update(len(piece))
-            if size_of(unfinished) < self.nbytes:  # `hf_xet` says nothing where nobody answers at first
+            if size_of(unfinished) < self.nbytes:  # `hf_xet` raises nothing if there is no answer at first
                 raise ConnectionError("its storage does not answer")
 
     def _streamed(self, xet: XetFileData, start: int) -> Iterator[bytes]:
@@ -161,7 +161,7 @@ class LargeFile:
         try:
             with group:
                 yield from group.download_stream(XetFileInfo(xet.file_hash, self.nbytes), start=start)
-        except RuntimeError as error:  # what most of its errors are: all that they say is in their words
+        except RuntimeError as error:  # the type of most of its errors, which differ in their texts only
             raise OSError(f"hf_xet: {error}") from error
 
     def _get(self, unfinished: Path) -> None:
@@ -181,16 +181,16 @@ class LargeFile:
 
 
 def wait_out_outages() -> None:
-    """Have the client wait for a line that breaks down, as `hf_xet` does, in its own downloads, too.
+    """Make the client's own downloads wait when the connection breaks, as `hf_xet` does.
 
-    It would give up within seconds, or at once, and delete what it has of a file.
+    The client would give up within seconds, or at once, and delete what it has of a file.
     """
     from huggingface_hub import file_download
 
     get = file_download.http_get
 
     def patient(url: str, temp_file: BinaryIO, *, resume_size: int = 0, **options: Any) -> None:
-        if "_nb_retries" in options:  # a further try of the client's own, within the first
+        if "_nb_retries" in options:  # a retry by the client itself, within the first call
             return get(url, temp_file, resume_size=resume_size, **options)
         waits, start = iter(OUTAGE_WAITS), temp_file.tell() - resume_size
         while True:

@@ -1,6 +1,6 @@
 """What a repository holds now, as the Hub lists it, or as the cache has it where the Hub may not or cannot be asked.
 
-Knows listings, and how long they are waited for; reads no file.
+Knows listings, and how long to wait for them; reads no file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NEEDED = (*TEXT_FILES, MANIFEST_FILE, "*.safetensors", "*.safetensors.index.json
 """The files that a model needs; only those at the top level are considered."""
 LEGAL_FILES = ("LICENSE*", "LICENCE*", "NOTICE*")
 _SHORT_TIMEOUT = 3.0
-"""Seconds where what the cache has will do as well."""
+"""Seconds to wait if what the cache has will do as well."""
 _PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
 """Names allowed in a listing: nothing with a path in it, and nothing that could control a terminal or a page."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -82,11 +82,11 @@ def look_up(
 def model_info(
     reference: str, *, timeout: float, revision: str | None = None, files_metadata: bool = False
 ) -> ModelInfo:
-    """What the Hub says of a model, in the words of its client.
+    """What the Hub says of a model, as an object of its client.
 
     Raises:
         UnreachableError: something else answers in its place.
-        Exception: what the client raises where the Hub refuses, or does not answer.
+        Exception: what the client raises if the Hub refuses or does not answer.
     """
     from huggingface_hub import HfApi
 
@@ -94,7 +94,7 @@ def model_info(
     try:
         return api.model_info(reference, revision=revision, files_metadata=files_metadata, timeout=timeout)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        if explain(error, reference, revision) is not None:  # it was not asked at all
+        if explain(error, reference, revision) is not None:  # the Hub was not asked at all
             raise
         raise not_the_hub() from error  # a page, or JSON of another kind
 
@@ -106,7 +106,7 @@ def _on_hub(reference: str, revision: str, *, patient: bool) -> Repository:
         info = model_info(reference, revision=revision, files_metadata=True, timeout=timeout)
         try:
             return _described(info, reference, revision)
-        except (TypeError, AttributeError) as error:  # the client takes on trust what is in the JSON
+        except (TypeError, AttributeError) as error:  # the client does not check what is in the JSON
             raise not_the_hub() from error
 
     return with_retries(ask, reference, revision, waits=WAITS if patient else ())
@@ -149,9 +149,9 @@ def _described_file(reference: str, commit: str, sibling: RepoSibling) -> Remote
 
 
 def _size_and_sha256(reference: str, commit: str, file: RepoSibling, here: Path | None) -> tuple[int, str | None]:
-    """Bytes of a file, and its SHA-256 if it is stated; a mirror is asked for what its listing may lack.
+    """Bytes of a file, and its SHA-256 if it is stated; what the listing of a mirror may lack is requested.
 
-    It is not asked for the hash of a file that is here, by which the cache may name it.
+    The hash of a file that is here is not requested: the cache may name the file by it.
     """
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
 
@@ -170,8 +170,8 @@ def _hash(text: str | None) -> str | None:
     """A hash as the listing states it, if it states one.
 
     Raises:
-        UnreachableError: it is none.
-        TypeError: it is no text.
+        UnreachableError: it is not a hash.
+        TypeError: it is not text.
     """
     if text and not _HASH.fullmatch(text):
         raise not_the_hub()
@@ -179,7 +179,7 @@ def _hash(text: str | None) -> str | None:
 
 
 def _usable(repository: Repository) -> Repository:
-    """The same repository, if the files of it that are here have their sizes, and none is too large to be read."""
+    """The same repository, if its files that are here have the right sizes, and none is too large to be read."""
     for file in repository.files.values():
         if not file.name.endswith(".safetensors"):
             require_small(file, repository.name)

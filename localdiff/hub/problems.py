@@ -35,7 +35,7 @@ class UnreachableError(WeightsError):
 
 
 class ConnectionBarredError(UnreachableError):
-    """A proxy or a certificate, as this machine names them, keeps the Hub's client from asking anything."""
+    """A proxy or certificate that is configured on this machine keeps the Hub's client from asking anything."""
 
 
 def explain(
@@ -55,7 +55,7 @@ def explain(
     from huggingface_hub import constants, errors
 
     page = f"{shown(constants.ENDPOINT)}/{reference}"
-    # Where its folder is none, neither is the one of the downloads, and that is said below.
+    # If the token's folder is not a directory, neither is that of the downloads, which is reported below.
     if not isinstance(error, NotADirectoryError) and (unread := unreadable_token()) is not None:
         return unread
     for cause in _causes(error):
@@ -86,7 +86,7 @@ def explain(
             return _explain_network(cause, reference)
     if (barred := _bad_proxy() or _bad_certificates()) is not None:
         return barred
-    if isinstance(error, OSError) and error.errno is None:  # the client's own: a file has not the size it should have
+    if isinstance(error, OSError) and error.errno is None:  # the client's own: a file has the wrong size
         reason = one_line(error).partition(". ")[0]
         return WeightsError(f"`{reference}` could not be fetched: {reason}", _CAN_GO_ON)
     if isinstance(error, OSError):
@@ -98,7 +98,7 @@ def explain(
 
 
 def unreadable_token() -> WeightsError | None:
-    """The error about a token that cannot be read where it is stored, or sent; None without one."""
+    """The error that the token cannot be read where it is stored, or cannot be sent; None if it can, or if none is."""
     from huggingface_hub import constants, get_token
 
     try:
@@ -131,7 +131,7 @@ def deleted(name: str) -> str:
 
 
 def another_commit(reference: str) -> WeightsError:
-    """The error that a commit is asked for, and something else comes."""
+    """The error that another commit is delivered than the one requested."""
     from huggingface_hub import constants
 
     return WeightsError(
@@ -142,7 +142,7 @@ def another_commit(reference: str) -> WeightsError:
 
 
 def changed_meanwhile(reference: str) -> WeightsError:
-    """The error that its branch is at another commit by now."""
+    """The error that the repository's branch has moved to another commit."""
     return WeightsError(
         f"`{reference}` was changed on the Hub while it was downloaded",
         "run the same command again: what has not changed is not downloaded again",
@@ -160,7 +160,7 @@ def not_the_hub() -> UnreachableError:
 
 
 def _no_room(error: OSError, reference: str, place: Path | None) -> ResourceError:
-    """A disk that is full, or a limit on files or users, of which the disk may know nothing."""
+    """The error that the disk is full, or that a limit on files or users is reached, whatever the disk has free."""
     from huggingface_hub import constants
 
     full = error.errno == errno.ENOSPC
@@ -173,9 +173,9 @@ def _no_room(error: OSError, reference: str, place: Path | None) -> ResourceErro
 
 
 def refused_by_mirror(error: HfHubHTTPError, reference: str) -> WeightsError | None:
-    """What is said where a mirror wants an account of its own, of which the client says that the model is private.
+    """The error that a mirror wants an account of its own, where the client says that the model is private.
 
-    A mirror that hands on what the Hub answers also hands on the code that the Hub gives its errors.
+    A mirror that forwards the Hub's answers also forwards the code that the Hub gives its errors.
     """
     from huggingface_hub import constants
 
@@ -217,14 +217,14 @@ def _explain_status(status: int, reference: str, *, host: str) -> WeightsError:
 
 
 def _is_of_the_hub(host: str) -> bool:
-    """Not a host of files: that is shown no token, knows nothing of rights, and refuses an address that has expired."""
+    """Whether a host is not one of files, which gets no token, knows no rights, and refuses addresses that expired."""
     from huggingface_hub import constants
 
     return host == urlsplit(constants.ENDPOINT).hostname
 
 
 def has_expired(error: Exception) -> bool:
-    """Whether the address of a file is refused, in whose place the Hub gives another one."""
+    """Whether a host of files refuses an address, in which case the Hub gives out a new one."""
     from huggingface_hub.errors import HfHubHTTPError
 
     if not isinstance(error, HfHubHTTPError) or error.response.status_code not in (401, 403):
@@ -238,7 +238,7 @@ def _explain_network(error: BaseException, reference: str) -> LocaldiffError:
     if not is_address(constants.ENDPOINT):
         return no_address(constants.ENDPOINT)
     where = shown(constants.ENDPOINT)
-    # The client's HTTP library hands on the words of the error, not the error.
+    # The client's HTTP library passes on the text of the error, not the error.
     if untrusted := _UNTRUSTED.search(str(error)):
         return ConnectionBarredError(
             f"the certificate of {where} is not trusted: {untrusted[1]}",
@@ -255,10 +255,10 @@ def _explain_network(error: BaseException, reference: str) -> LocaldiffError:
 
 
 def _bad_proxy() -> ConnectionBarredError | None:
-    """The error that the client cannot be made with a proxy of the environment or the system; None where it can."""
+    """The error that a proxy of the environment or system keeps the client from being created; None if none does."""
     proxies = getproxies()
     if "*" in (host.strip() for host in proxies.get("no", "").split(",")):
-        return None  # none of them is used; where only some hosts are named, the client makes all nevertheless
+        return None  # no proxy is used; if only some hosts are excluded, the client sets all up nevertheless
     for kind, address in proxies.items():
         name = f"{kind.upper()}_PROXY"
         if kind not in ("http", "https", "all") or not address:
@@ -276,7 +276,7 @@ def _bad_proxy() -> ConnectionBarredError | None:
 
 
 def _bad_certificates() -> ConnectionBarredError | None:
-    """The error that `SSL_CERT_FILE` names no certificates; None where it does, or is not set."""
+    """The error that `SSL_CERT_FILE` names no certificates; None if it does, or is not set."""
     file = os.environ.get("SSL_CERT_FILE")
     if not file:
         return None
@@ -299,13 +299,13 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def is_of_the_network(error: BaseException) -> bool:
-    """Whether an error is no answer but one of the way there: of the client's HTTP library, or of a socket."""
+    """Whether an error is one of the connection, not an answer: from the client's HTTP library, or from a socket."""
     modules = {kind.__module__.split(".")[0] for kind in type(error).__mro__ if kind.__name__ == "RequestError"}
     return bool(modules & {"httpx", "httpx2"}) or isinstance(error, (ConnectionError, TimeoutError))
 
 
 def _is_no_answer(error: BaseException) -> bool:
-    """Whether nobody answered, or no longer."""
+    """Whether no answer came, or it stopped coming."""
     return bool(_family(error) & {"ConnectError", "TimeoutException", "ConnectionError", "TimeoutError"})
 
 

@@ -25,14 +25,14 @@ class Reach:
     Attributes:
         endpoint: the URL that was asked, without a password.
         state: `reachable`, `unreachable`, `refused` (it rejects the token), `broken` (it answers with an error),
-            `offline` (it may not be asked), `misnamed` (the endpoint is no address, and nobody was asked),
-            `unread` (the token cannot be read or sent, and nobody was asked), or `barred` (a proxy or a certificate of
+            `offline` (it may not be asked), `misnamed` (the endpoint is not an address, and nothing was asked),
+            `unread` (the token cannot be read or sent, and nothing was asked), or `barred` (a proxy or a certificate of
             this machine is in the way).
         problem: the error in words.
         advice: what to do about it.
         seconds: how long the answer took.
         has_token: whether there is a token; never the token itself.
-        xet_remedy: what to do so that the faster protocol is used; None where it is.
+        xet_remedy: what to do so that the faster protocol is used; None if it is.
     """
 
     endpoint: str
@@ -51,7 +51,7 @@ def reach(model: str) -> Reach:
         model: `owner/name`; the Hub is also fine if it knows no such model.
 
     Raises:
-        UsageError: `HF_ENDPOINT` or a time limit is such that `huggingface_hub` cannot be imported.
+        UsageError: `HF_ENDPOINT` or another variable keeps `huggingface_hub` from being imported or used.
     """
     prepare_client()
     from huggingface_hub import constants, get_token

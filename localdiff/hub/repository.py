@@ -25,7 +25,7 @@ TIMEOUT = 30.0
 
 
 class NoRangesError(WeightsError):
-    """A part of a file is asked for, and the server would send all that is before it, too."""
+    """The server cannot send a part of a file without everything before that part."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,8 +38,8 @@ class RemoteFile:
         sha256: its SHA-256, where the Hub or the cache states it, as for every large file.
         blob: git's hash of it, where the Hub states it.
         local_path: where it is on this machine, or None.
-        is_stored: whether the cache has its bytes, if only of another commit so far.
-        unfinished: how many bytes of it the cache has of a download that did not end.
+        is_stored: whether the cache has its bytes, even if only for another commit so far.
+        unfinished: how many bytes of it the cache has from an unfinished download.
     """
 
     name: str
@@ -52,7 +52,7 @@ class RemoteFile:
 
     @property
     def missing(self) -> int:
-        """How many bytes of it have yet to come into the cache."""
+        """How many of its bytes are not in the cache yet."""
         return 0 if self.local_path or self.is_stored else max(0, self.nbytes - self.unfinished)
 
     def matches(self, content: bytes) -> bool:
@@ -76,7 +76,7 @@ class Repository:
         commit: the commit that it was at.
         files: by name, those that a model may need.
         license: the licence id of its model card, or None where it states none.
-        offline_reason: why the Hub was not asked, or None; if it was not, only files in the cache are known.
+        offline_reason: why the Hub was not asked, or None; without the Hub, only files in the cache are known.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Repository:
 
     @property
     def cached_directory(self) -> Path | None:
-        """The directory of what is here; None where the cache does not know it by the revision that was asked for."""
+        """The directory of the cached files; None if the cache does not know the commit by the requested revision."""
         config = cached_path(self.name, CONFIG, self.revision)
         return config.parent if config is not None and config.parent.name == self.commit else None
 
@@ -127,7 +127,7 @@ class Repository:
 
         Raises:
             NoRangesError: the server hands out files from their start only.
-            WeightsError: there is no such file, access to it is refused, or it ends before that.
+            WeightsError: there is no such file, access to it is refused, or the file ends before that.
         """
         file = self._file(name)
         if file.local_path:
@@ -170,15 +170,15 @@ class Repository:
 
 
 def require_small(file: RemoteFile, repository: str) -> None:
-    """Refuse a file that would be read as a whole, before it is downloaded for that.
+    """Refuse a file that is too large to be read whole, before it is downloaded.
 
     Raises:
-        WeightsError: it is too large to be what its name says.
+        WeightsError: the file is too large to be what its name says.
     """
     if file.nbytes > MAX_SMALL:
         raise WeightsError(f"`{file.name}` of `{repository}` is too large: it has {shown_size(file.nbytes)}", KINDS)
 
 
 def damaged(file: RemoteFile, message: str) -> WeightsError:
-    """The error about a file that is not the published one; one that is here is to be deleted."""
+    """The error about a file that is not the published one; a copy that is here should be deleted."""
     return WeightsError(message, delete_hint(file.local_path) if file.local_path else "run the same command again")

@@ -1,4 +1,4 @@
-"""Requests that are made again where the Hub is busy or failing.
+"""Requests that are repeated while the Hub is busy or failing.
 
 Knows statuses and waits; knows nothing about what is asked for.
 """
@@ -16,9 +16,9 @@ from localdiff.hub.problems import explain, has_expired
 _log = logging.getLogger(__name__)
 
 WAITS = (1.0, 3.0)
-"""Seconds before each further try."""
+"""Seconds before each retry."""
 FAILURES = frozenset({500, 502, 503, 504})
-"""Statuses of a server that fails, and may not the next time."""
+"""Statuses of a server whose failure may be temporary."""
 _BUSY = frozenset({408, 429})
 
 T = TypeVar("T")
@@ -33,9 +33,9 @@ def with_retries(
     statuses: frozenset[int] = FAILURES | _BUSY,
     place: Path | None = None,
 ) -> T:
-    """Make a request, and again where the Hub is busy or failing, or an address has expired on the way.
+    """Make a request, and repeat it if the Hub is busy or failing, or if the address of a file has expired.
 
-    Each further try is logged; refusals become error messages, as by `explain`.
+    Each retry is logged; refusals become error messages, by `explain`.
     """
     from huggingface_hub.errors import HfHubHTTPError
 

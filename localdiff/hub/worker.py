@@ -3,7 +3,7 @@
     stdin   one JSON object per line: the attributes of a `LargeFile` but its `bar`; `sha256` is null for a small file
     stdout  one JSON object per line: `bytes` so far, a `note`, and at the end of a file its `path` or an `error`
 
-A separate process, because nothing else can be ended while the Hub's client waits for a connection. It ends at once
+A separate process, because only a process can be ended while the Hub's client waits for a connection. It ends at once
 when stdin is closed, or the parent process is gone.
 """
 
@@ -47,7 +47,7 @@ class Reports:
 
 
 class Notes(logging.Handler):
-    """Forwards messages of the Hub's client and of this package to the user, such as that it tries again."""
+    """Forwards messages of the Hub's client and of this package to the user, such as those about retries."""
 
     def __init__(self, reports: Reports) -> None:
         super().__init__(logging.WARNING)
@@ -76,16 +76,16 @@ def progress_bar(reports: Reports) -> type:
             self._report()
 
         def update(self, count: float = 1) -> None:
-            """More bytes of the file are there; fewer, where the client starts over."""
+            """More bytes of the file have arrived; a negative number if the client starts over."""
             self.n += int(count)
             if time.monotonic() - self._reported_at >= INTERVAL:
                 self._report()
 
         def update_transfer(self, count: float = 1) -> None:
-            """Bytes on the wire, which are not those of the file."""
+            """Ignores bytes on the wire, which are not those of the file."""
 
         def set_postfix_str(self, *_: Any, **__: Any) -> None:
-            """The client's own wording of its rate."""
+            """Ignores the client's own text about its rate."""
 
         set_transfer_postfix_str = set_postfix_str
 
@@ -115,7 +115,7 @@ def main() -> None:
 
 
 def _require_names() -> None:
-    """Have the client refuse a file whose hash or commit is a path, as the server says them: it would write there."""
+    """Make the client refuse a file for which the server gives a path as hash or commit: it would write there."""
     from huggingface_hub import HfFileMetadata, file_download
 
     ask = file_download.get_hf_file_metadata
@@ -133,7 +133,7 @@ def _require_names() -> None:
 def _listen(requests: queue.SimpleQueue[str]) -> None:
     for line in sys.stdin:
         requests.put(line)
-    os._exit(0)  # whatever is on its way: the next process goes on with what is here
+    os._exit(0)  # whatever is in progress: the next process continues with what is here
 
 
 def _fetch(request: dict[str, Any], reports: Reports) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _fetch(request: dict[str, Any], reports: Reports) -> dict[str, Any]:
         logging.getLogger(name).handlers = [Notes(reports)]
     place = request["directory"]
     try:
-        # Where the Hub is busy the client itself tries again; where it fails to hand out a file, it does not.
+        # The client itself retries if the Hub is busy, but not if the Hub fails to hand out a file.
         path = with_retries(
             partial(_download, request, progress_bar(reports)),
             request["repository"],
