@@ -39,7 +39,7 @@ def model_config(reference: str, content: bytes) -> Mapping[str, Any]:
     """A `config.json`, parsed.
 
     Raises:
-        WeightsError: it is not one, or that of another kind of model.
+        WeightsError: it is not a JSON object, or belongs to another kind of model.
     """
     try:
         config = json.loads(content.decode("utf-8"))
@@ -72,7 +72,7 @@ def weight_files(weight_map: Mapping[str, str]) -> tuple[str, ...]:
 def headers(repository: Repository, names: Iterable[str]) -> tuple[SourceFile, ...]:
     """Weight files of a repository, described by their headers, which are fetched a few at a time.
 
-    Ctrl-C waits for none that is on its way: a server that says nothing would hold it up for half a minute.
+    Ctrl-C does not wait for requests in progress: a server that does not answer would delay it by half a minute.
 
     Raises:
         SourceError: a header is damaged.
@@ -82,7 +82,7 @@ def headers(repository: Repository, names: Iterable[str]) -> tuple[SourceFile, .
 
 
 def tensor_ends(repository: Repository, tensors: Iterable[StoredTensor]) -> dict[str, tuple[bytes, bytes]]:
-    """The first and the last elements of tensors, by name; without those that come only with all that is before them.
+    """The first and the last elements of tensors, by name; none where the server cannot send a part of a file.
 
     Raises:
         WeightsError: access is refused, or the network failed.

@@ -1,4 +1,4 @@
-"""Finds a model's directory by the user's name of it, and fetches it from the Hub where it is not here.
+"""Finds a model's directory by the name that the user gives, and fetches it from the Hub if it is not here.
 
     name ─► here? ─► listing ─► config, headers ─► memory ─► disk ─► question ─► files
 
@@ -47,7 +47,7 @@ def find_source(
             `./demo` is a directory called demo.
         revision: branch, tag or commit of a Hub repository.
         offline: use only what is in the cache.
-        plan_memory: says where the model would be held, from its headers, or refuses it; None where nobody loads it.
+        plan_memory: says where the model would be held, from its headers, or refuses it; None if it is not loaded.
         confirm: is told what would be fetched, and may refuse it, too.
         progress: is told how much has been fetched.
 
@@ -69,7 +69,7 @@ def find_source(
     except QuantError as error:
         raise WeightsError(error.message, error.hint) from error
     directory = repository.cached_directory
-    if directory is None:  # its `config.json` is fetched by the name of the branch, so that the cache knows that
+    if directory is None:  # `config.json` is fetched by the name of the branch, so that the cache knows the branch
         raise changed_meanwhile(repository.name)
     return ModelSource(directory=directory, name=reference, revision=repository.commit)
 
@@ -102,7 +102,7 @@ def _absent(repository: Repository) -> dict[str, int]:
     small = [name for name in files if name in TEXT_FILES or name == MANIFEST_FILE or name.endswith(".index.json")]
     absent = [name for name in dict.fromkeys((*small, *required)) if files[name].local_path is None]
     if repository.cached_directory is None and CONFIG not in absent:
-        absent.insert(0, CONFIG)  # by the name of its branch, which nobody has asked for yet
+        absent.insert(0, CONFIG)  # by the name of its branch, by which it was not fetched yet
     return {name: files[name].missing for name in absent}
 
 
@@ -116,11 +116,11 @@ def _require_room(absent: Mapping[str, int]) -> None:
 def _plan(
     repository: Repository, absent: Mapping[str, int], plan_memory: Callable[[StoredWeights], MemoryPlan] | None
 ) -> DownloadPlan:
-    """What would be fetched, and what it needs then.
+    """What would be fetched, and what running it needs.
 
     Raises:
-        WeightsError: it is not complete.
-        ResourceError: it does not fit the device.
+        WeightsError: the model is not complete.
+        ResourceError: the model does not fit the device.
     """
     index = weight_map(repository)
     names = weight_files(index)
@@ -129,7 +129,7 @@ def _plan(
     tensors = [tensor for file in files for tensor in file.tensors]
     manifest = None
     if MANIFEST_FILE in repository.files:
-        # Bytes that are not UTF-8 are damage, too: with others in their place the checksum does not match.
+        # Bytes that are not UTF-8 are damage, too: they are replaced, and then the checksum does not match.
         manifest = Manifest.from_text(repository.read(MANIFEST_FILE).decode("utf-8", "replace"))
     weights = described_weights(repository.name, config, tensors, manifest)
     memory = None if weights is None or plan_memory is None else plan_memory(weights)

@@ -1,4 +1,4 @@
-"""Files of a repository on their way into the Hub's cache, and how far that is.
+"""Downloads of a repository's files into the Hub's cache, and their progress.
 
 Knows names and bytes; draws nothing. Progress and notes are passed on by the thread that waits.
 """
@@ -27,7 +27,7 @@ def transfer(repository: Repository, sizes: Mapping[str, int], progress: LoadPro
         progress: is told the share of all their bytes that is here.
 
     Raises:
-        WeightsError: access to one is refused, it is damaged or of another commit, or the network failed.
+        WeightsError: access to a file is refused, a file is damaged or of another commit, or the network failed.
         ResourceError: the disk is full.
     """
     tally = _Tally(sizes)
@@ -42,7 +42,7 @@ def transfer(repository: Repository, sizes: Mapping[str, int], progress: LoadPro
         for name in sizes:
             path = downloads.wait(name, meanwhile=tell)
             if path is not None and path.parent.name != repository.commit:
-                # `config.json` is asked for by the name of its branch, so that the cache knows that.
+                # `config.json` is requested by the name of its branch, so that the cache knows the branch.
                 by_branch = name == CONFIG and repository.revision != repository.commit
                 raise changed_meanwhile(repository.name) if by_branch else another_commit(repository.name)
     tell()

@@ -42,7 +42,7 @@ def documents(origin: Origin, plan: Plan, accounts: dict[int, MemoryAccount], to
 
 
 def example_prompt(*, is_demo: bool) -> str:
-    """A prompt to try a model with; the demo model knows little beside its own skills."""
+    """A prompt to try a model with; the demo model knows little besides its own skills."""
     return "Spell the word canvas." if is_demo else "Why is the sky blue?"
 
 

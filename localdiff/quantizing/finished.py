@@ -42,18 +42,18 @@ def difference(manifest: Manifest, request: QuantizeRequest, show: Show = lambda
 
 
 def recipe_difference(manifest: Manifest, recipe: str) -> str | None:
-    """How the recipe of an output differs from the one of that name, as of `difference`; or None."""
+    """How the recipe of an output differs from the one of that name, in the form of `difference`; or None."""
     made = Identity.of_manifest(manifest)
     return _words(made.difference(replace(made, recipe=recipe)))
 
 
 def source_difference(manifest: Manifest, model: str, revision: str | None, show: Show) -> str | None:
-    """How the weights that an output was made from differ from those of a model, as of `difference`; or None.
+    """How the weights that an output was made from differ from a model's, in the form of `difference`; or None.
 
     Args:
         model: `demo`, a directory or a Hub id.
         revision: that of a model on the Hub; None for any.
-        show: as of `difference`.
+        show: as for `difference`.
 
     Raises:
         LocaldiffError: the model is missing.
@@ -78,7 +78,7 @@ def copied_files(request: QuantizeRequest) -> dict[str, bytes]:
 
 
 def _changed_config(manifest: Manifest, source: Path) -> str | None:
-    """Whether `config.json` has changed, which says what the weights mean."""
+    """How an output differs if `config.json`, which says what the weights mean, has changed; or None."""
     path = source / CONFIG
     if not path.is_file() or CONFIG not in manifest.files or file_sha256(path) == manifest.files[CONFIG].sha256:
         return None
@@ -86,7 +86,7 @@ def _changed_config(manifest: Manifest, source: Path) -> str | None:
 
 
 def _lost(manifest: Manifest, source: Path) -> str | None:
-    """A file of the output that its source no longer has. Nothing is deleted here: the output may be all there is."""
+    """A file of the output that its source no longer has. Nothing is deleted: the output may be the only copy."""
     lost = [name for name in TEXT_FILES if name in manifest.files and not (source / name).exists()]
     return _made_while_there_was(source / lost[0]) if lost else None
 
@@ -96,9 +96,9 @@ def _made_while_there_was(path: Path) -> str:
 
 
 def _changed_weights(manifest: Manifest, source: Path, show: Show) -> str | None:
-    """How the weight files of a directory are not those that the output was made from.
+    """How the weight files of a directory differ from those that the output was made from; or None.
 
-    Other weights may have the same names and sizes, and older times: only their hashes tell.
+    Other weights may have the same names and sizes, and older times: only hashes tell them apart.
     """
     lost = [name for name in manifest.sources if not (source / name).is_file()]
     if lost:

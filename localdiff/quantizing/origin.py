@@ -48,7 +48,7 @@ class Origin:
         config: its `config.json`.
         files: its weight files.
         small_files: the other files that belong in the output.
-        read: returns the content of one of those.
+        read: returns the content of one of the small files.
         license: the id of its licence, or None where it is not stated.
         place: where it is: a directory, or a repository of the Hub.
     """
@@ -89,7 +89,7 @@ class Origin:
         return {} if self.directory is None else hashes(self.directory, names, show)
 
     def tensor_ends(self, names: Container[str]) -> dict[str, tuple[bytes, bytes]]:
-        """Both ends of tensors of a repository, by name, as of `fetching.contents.tensor_ends`."""
+        """Both ends of tensors of a repository, by name, as from `fetching.contents.tensor_ends`."""
         if self.repository is None:
             raise AssertionError("those of a directory are read where they are")
         tensors = [tensor for file in self.files for tensor in file.tensors if tensor.name in names]
@@ -101,7 +101,7 @@ def find_origin(reference: str, recipe: Recipe, *, revision: str | None = None, 
 
     Args:
         reference: `demo`, a directory or a Hub id.
-        recipe: what it is needed for; what that drops need not be here where the Hub is not asked.
+        recipe: the recipe to apply; files that it drops altogether need not be here if the Hub is not asked.
         revision: branch, tag or commit of a Hub repository.
         offline: do not ask the Hub.
 
@@ -118,7 +118,7 @@ def find_origin(reference: str, recipe: Recipe, *, revision: str | None = None, 
 
 
 def _require_text_model(files: tuple[SourceFile, ...], reference: str) -> tuple[SourceFile, ...]:
-    """The same files, if a text model is in them that is not quantized."""
+    """The same files, if they hold a text model that is not quantized."""
     names = {tensor.name for file in files for tensor in file.tensors}
     if bitsandbytes_names(names):
         raise _already_quantized(reference)
@@ -187,9 +187,9 @@ def _from_hub(repository: Repository, recipe: Recipe) -> Origin:
 
 
 def name_of(reference: str, directory: Path) -> str:
-    """What the weights of a directory are called where its path does not belong: `demo`, or the directory's name.
+    """The name of a directory's weights for texts that must not have its path: `demo`, or the directory's name.
 
-    A directory of that name is `./demo`: `demo` is the model of this package, whose licence is known, and nothing else.
+    A directory called demo becomes `./demo`: `demo` is only the model of this package, whose licence is known.
     """
     if reference == DEMO:
         return reference
@@ -222,7 +222,7 @@ def _already_quantized(reference: str) -> UsageError:
 
 
 def small_files(names: Iterable[str]) -> tuple[str, ...]:
-    """Those of a checkpoint's files that are copied as they are, sorted."""
+    """The files of a checkpoint that are copied unchanged, sorted."""
     return tuple(
         sorted(name for name in names if name in TEXT_FILES or any(fnmatchcase(name, legal) for legal in LEGAL_FILES))
     )

@@ -49,13 +49,13 @@ class PlanSummary:
         output: where the result goes.
         download: None where nothing is fetched.
         mounts: disks and what must fit on them.
-        finished: shards that an earlier run has left.
+        finished: shards that an earlier run has finished.
         working: peak of memory while working.
         device: what encodes the weights, in words.
         accounts: context → memory to run.
-        gpu: the one that the result will run on.
-        others: how many more it may use.
-        alternative: a recipe that fits it where this one does not.
+        gpu: the GPU that the result will run on.
+        others: how many more GPUs the result may use.
+        alternative: a recipe that fits the GPU if this one does not.
         remarks: sentences that must not be missed.
     """
 

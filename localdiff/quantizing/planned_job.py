@@ -73,7 +73,7 @@ class PlannedJob:
 
     @cached_property
     def job(self) -> Job:
-        """The job, but for what only a run can open: weight files, and small files of the Hub on their way."""
+        """The job, except for what only a run can open: weight files, and small files of the Hub being fetched."""
         return Job(
             plan=self.plan,
             output=self.target,
@@ -93,10 +93,10 @@ class PlannedJob:
         )
 
     def require_possible(self) -> None:
-        """Refuse what the job itself would refuse once it runs, as far as that is known before.
+        """Refuse what the job itself would refuse once it runs, as far as that is known in advance.
 
         Raises:
-            OutputError: it would.
+            OutputError: the job would raise it.
             WeightsError: a file cannot be downloaded with the packages that are here.
         """
         Output(self.job, Disk()).require_possible()
@@ -128,10 +128,10 @@ class PlannedJob:
 
     @cached_property
     def mounts(self) -> tuple[Mount, ...]:
-        """What must fit on each disk; of what is written, only what is more than an earlier run left in its place."""
+        """What must fit on each disk, less what is freed or overwritten of an earlier run's files."""
         output_bytes = sum(shard.nbytes for shard in self.unfinished) + self.origin.small_bytes + _DOCUMENT_BYTES
         directory, left = partial_directory(self.target), {*Output(self.job, Disk()).dropped()}
-        if directory not in left:  # the job goes on, and writes over what it was writing
+        if directory not in left:  # the job continues, and overwrites what it was writing
             left |= {directory / (shard.file + PARTIAL) for shard in self.unfinished}
             left |= set(self._begun()) if self.streams else set()
         cache = []
@@ -142,7 +142,7 @@ class PlannedJob:
         return mounts([(self.target, max(0, output_bytes - sum(map(freed_by, left)))), *cache])
 
     def _begun(self) -> Iterator[Path]:
-        """Files in the scratch folder with which the download goes on, if an earlier run has left them there."""
+        """Files in the scratch folder from which the download continues, if an earlier run has left them there."""
         for name in self.to_fetch:
             yield self.scratch / name
             if self.origin.repository is not None and (sha256 := self.origin.repository.files[name].sha256):
@@ -245,7 +245,7 @@ def offline_summary(
 def accounts(plan: Plan, config: Mapping[str, object]) -> dict[int, MemoryAccount]:
     """Context → what a GPU must hold; sizes missing in `config.json` are those of the released model.
 
-    No context is longer than the model takes.
+    No context is longer than the model allows.
     """
     text = config.get("text_config")
     text = text if isinstance(text, Mapping) else {}
@@ -278,7 +278,7 @@ def _alternative(plan: Plan, config: Mapping[str, object], gpu: Gpu | None) -> s
 
 
 def _fits(plan: Plan, config: Mapping[str, object], gpu: Gpu) -> bool:
-    """Whether a GPU has room for it with the shortest context."""
+    """Whether a GPU has room for a plan's result with the shortest context."""
     return any(account.fits(gpu.free) for account in accounts(plan, config).values())
 
 

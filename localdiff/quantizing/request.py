@@ -46,7 +46,7 @@ class QuantizeRequest:
     def target(self) -> Path:
         """The directory of the result; not a link to it, because it gets its name by being renamed.
 
-        Nor has it `..` in it: a folder that is not there would be made only to be left again.
+        The path has no `..` in it either: a missing folder would be created only to be left again.
         """
         directory = paths.models_dir() / output_name(self.model, self.recipe)
         if self.output is not None:

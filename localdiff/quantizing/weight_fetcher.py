@@ -1,4 +1,4 @@
-"""Fetches weight files for a job: from a directory, or from the Hub while the job works on the file before.
+"""Fetches weight files for a job: from a directory, or from the Hub while the job works on the previous file.
 
 Knows when a file is fetched and when it may be deleted: only what this run has fetched for itself, and only where
 nobody else would look for it.
@@ -27,7 +27,7 @@ class WeightFetcher:
     """The weight files of an origin.
 
     Args:
-        origin: the one whose files they are.
+        origin: the checkpoint whose files they are.
         downloads: fetches them; None where all of them are here.
         scratch: folder of files that are deleted once read; None where they go into the Hub's cache.
         stopped: whether waiting for a file should end.
@@ -64,7 +64,7 @@ class WeightFetcher:
         here = self._origin.local_path(file)
         path = here or self._fetch(file.name)
         if self._origin.directory is not None:
-            with suppress(OSError):  # reading it will say so
+            with suppress(OSError):  # reading it will report the error
                 self._states[file.name] = file_state(path)
         try:
             yield path
@@ -98,7 +98,7 @@ class WeightFetcher:
         raise WeightsError(f"`{name}` of `{repository.name}` is damaged", deleted(name))
 
     def record(self, name: str, sha256: str) -> None:
-        """Record what a file of a directory, as it was opened, was found to hash to."""
+        """Record the hash that was found for a file of a directory, in the state in which it was opened."""
         if self._origin.directory is not None and name in self._states:
             weight_hashes.record(self._origin.directory, {name: (self._states[name], sha256)})
 
