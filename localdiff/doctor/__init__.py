@@ -8,5 +8,5 @@
     product, denoise, kernels      compute, and compare with what is right
     field_report                   the findings without anything that names a person, a machine or a private model
 
-Knows what to ask of whom; knows nothing about options. "It can be imported" is never taken for "it works".
+Knows what to ask of which part; knows nothing about options. "It can be imported" is never taken for "it works".
 """

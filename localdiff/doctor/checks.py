@@ -44,7 +44,7 @@ LOOKING, COMPUTING = 5.0, 120.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """One check: what is shown while it runs, what runs, its time limit, and what its time begins anew with.
+    """One check: what is shown while it runs, what runs, its time limit, and a value whose change restarts the time.
 
     None for `seconds` runs it on the main thread, where Ctrl-C reaches it: for checks that must restore a terminal.
     """
@@ -75,7 +75,7 @@ class Examination:
         self._settings = read_settings(self.env)
         self._gpus: list[Finding] = []
         self._recipe = str(self._setting("recipe"))
-        self._torch_devices: list[Device] = []  # until torch has been asked, and where it does not work
+        self._torch_devices: list[Device] = []  # empty until torch has been asked, or if it does not work
 
     def checks(self) -> list[Check]:
         """The checks, in order."""
@@ -90,7 +90,7 @@ class Examination:
         return [
             Check(name="versions", run=check_versions),
             Check(name="cpu", run=check_host),
-            # Where nothing holds a GPU, as without a display, the driver begins anew for each of two questions.
+            # If nothing holds a GPU, as without a display, the driver starts again for each of two queries.
             Check(name="GPUs", run=self._nvidia, seconds=3 * LOOKING),
             *([Check(name="devices", run=_left_out)] if self.quick else computing),
             Check(name="disks", run=self._disk),
@@ -128,13 +128,13 @@ class Examination:
         """A check of the devices that torch has, which finds nothing where torch does not work."""
 
         def run() -> list[Finding]:
-            with shielded_children():  # kernels are compiled, and what an interrupted assembler was given is printed
+            with shielded_children():  # kernels are compiled; an interrupted assembler's input would be printed
                 return check(self._torch_devices) if self._torch_devices else []
 
         return Check(name=name, run=run, seconds=COMPUTING, progress=_last_compilation)
 
     def _on_each(self, name: str, check: Callable[[torch.device], list[Finding]]) -> Check:
-        """A check of one device after the other: one that fails keeps nobody from knowing what the others do."""
+        """A check of one device after the other: a failure of one does not hide the findings for the others."""
 
         def run(devices: list[Device]) -> list[Finding]:
             found: list[Finding] = []
@@ -191,9 +191,9 @@ class Examination:
 
 
 def outcome(check: Check, env: Mapping[str, str]) -> list[Finding]:
-    """What a check found; one that takes too long or crashes is a finding itself.
+    """What a check found; a check that takes too long or crashes is a finding itself.
 
-    Of a variable that keeps it from running, the finding is that of the settings.
+    A variable that keeps the check from running is reported with the settings instead.
     """
     try:
         return check.run() if check.seconds is None else limited(check.run, check.seconds, progress=check.progress)
@@ -224,9 +224,9 @@ def _kernels(device: torch.device) -> list[Finding]:
 
 
 def _last_compilation() -> int | None:
-    """When Triton last began to compile a kernel: each gets a folder beside those of the others.
+    """When Triton last began to compile a kernel: each kernel gets a folder in the same directory.
 
-    The first run on a machine compiles so many that a slow one would seem to hang.
+    The first run on a machine compiles so many kernels that a slow machine would seem to hang.
     """
     with suppress(KeyError, AttributeError, OSError):  # no Triton, an older one, or nothing is compiled yet
         return os.stat(sys.modules["triton"].knobs.cache.dir).st_mtime_ns
@@ -252,7 +252,7 @@ def _failed(check: Check, error: Exception) -> Finding:
             public="it failed",
             exit_code=error.exit_code,
         )
-    words = gpu_failure(error) or _kernel_failure(error)  # CUDA's and Triton's, which name nobody
+    words = gpu_failure(error) or _kernel_failure(error)  # CUDA's and Triton's words, which contain no private names
     if (broken := broken_package(error)) is not None:
         _, reason, advice = broken
     else:

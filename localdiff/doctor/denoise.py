@@ -1,8 +1,8 @@
 """One real denoise step of the demo model, through the engine that users run.
 
-Knows a prompt, fixed noise, and the stored draft of that step; knows nothing about how a step works. To store it,
-`python -m localdiff.doctor.denoise` has to be run again whenever the demo model is replaced: the engine computes it on
-the CPU, and the tests compare that with the reference implementation.
+Knows a prompt, fixed noise, and the stored draft of that step; knows nothing about how a step works. Whenever the
+demo model is replaced, `python -m localdiff.doctor.denoise` has to be run to store the draft again: the engine computes
+it on the CPU, and the tests compare that with the reference implementation.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def load_values(path: Path = VALUES_FILE) -> Values:
 
 
 def demo_digest(directory: Path) -> str:
-    """SHA-256 over the files of the demo that decide what it computes.
+    """SHA-256 over the files of the demo that determine what it computes.
 
     Raises:
         OSError: one of them cannot be read.

@@ -1,6 +1,6 @@
 """Devices of this machine, as reported by the system and by NVIDIA's own tool.
 
-Knows `nvidia-smi`; imports no torch. What torch sees of it is in `torch_devices`.
+Knows `nvidia-smi`; imports no torch. What torch sees is in `torch_devices`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def check_gpus(env: Mapping[str, str], root: Path = Path("/")) -> list[Finding]:
 
 
 def _without_driver(root: Path) -> list[Finding]:
-    """A finding where the system has an NVIDIA GPU and none of NVIDIA's drivers for it: Linux alone can be asked."""
+    """A finding if the system has an NVIDIA GPU and NVIDIA's driver is not loaded for it; only Linux tells."""
     devices = root / "sys/bus/pci/devices"
     has_gpu = any(
         vendor.read_text().strip() == _NVIDIA and (vendor.parent / "class").read_text().startswith(_DISPLAY)
@@ -142,7 +142,7 @@ def _query(env: Mapping[str, str], query: str) -> list[list[str]]:
 
 
 def _bytes(mib: str) -> int | None:
-    """A size in the words of `nvidia-smi`, which says `[N/A]` of one that it does not know."""
+    """A size from the text of `nvidia-smi`, which is `[N/A]` for a size that it does not know."""
     return None if mib.startswith("[") else int(mib) * _MIB
 
 

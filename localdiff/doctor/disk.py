@@ -1,6 +1,6 @@
 """Free space on the disks that weights go to.
 
-Knows two directories, free bytes, and what each recipe writes; imports no torch, which would plan it.
+Knows two directories, free bytes, and what each recipe writes; imports no torch, as planning would.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OUTPUT_BYTES: Mapping[str, int] = {
     "int8": 26_051_236_984,
     "bf16": 50_501_973_624,
 }
-"""What each recipe makes of the released weights."""
+"""Bytes that each recipe writes for the released weights."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

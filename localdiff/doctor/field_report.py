@@ -41,7 +41,7 @@ def without_names(text: str, env: Mapping[str, str]) -> str:
         if value := env.get(name):
             text = text.replace(value, "(token)")
     text = _TOKEN.sub("(token)", text)
-    # Some shells of Windows set `HOME`, where Python has another home directory.
+    # Some shells on Windows set `HOME`, while Python uses another home directory.
     for home in (env.get("HOME"), env.get("USERPROFILE"), os.path.expanduser("~")):
         if home and len(home) > 1:
             text = text.replace(home, "~")

@@ -1,7 +1,7 @@
 """The fast paths: the kernel in C on a CPU; a GPU's kernels, and whether captured steps compute what launched ones do.
 
-Knows the demo model and its steps as CUDA graphs; knows nothing about kernels. Layers and a first step are compared
-with what is right elsewhere.
+Knows the demo model and its steps as CUDA graphs; knows nothing about kernels. Other modules compare layers and a first
+step with what is right.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from quant.unsupported import Unsupported
 
 PROMPT = "Write a long story about a queen and a mill."
 OPTIONS = GenerateOptions(max_tokens=288, seed=0, context_size=512)
-"""Three blocks, if the answer is as long on this GPU. A step is captured on its second run: one without a commit in the
-first block, and one with a commit, which begins each of the others, in the third."""
+"""Three blocks, if the answer is as long on this GPU. A step is captured on its second run: the one without a commit in
+the first block, and the one with a commit, which begins each later block, in the third."""
 GRAPHS = 2
 NATIVE = "native kernel on cpu"
 
@@ -67,7 +67,7 @@ def _finding(device: torch.device) -> Finding:
     subject = f"GPU kernels on {device}"
     if why_unsupported(device) is None:
         engine = Engine.load(DEMO, device=str(device), dtype="bf16", offline=True, context_size=512)
-        if why_unsupported(device) is None:  # else one failed in the steps that loading takes
+        if why_unsupported(device) is None:  # else a kernel failed in the steps that loading takes
             finding = compare_captured(engine, subject)
             return replace(finding, details=(*finding.details, f"tiles: {_tiles(timed_count(device))}"))
     unsupported = why_unsupported(device)

@@ -78,8 +78,7 @@ PRODUCTS = (
 def integers(count: int, seed: int) -> Tensor:
     """[count] int64 on the CPU: integers from 0 to 2**32 - 1, a hash of their index and the seed.
 
-    They are the same on every machine and with every version of torch, to whose version a generator would tie stored
-    values.
+    They are the same on every machine and with every version of torch; a generator ties stored values to a version.
     """
     value = (torch.arange(count, dtype=torch.int64) + seed * 1_000_003) & _MASK
     for factor, shift in ((0x2C1B3C6D, 15), (0x297A2D39, 12), (0x1B873593, 16)):
@@ -144,7 +143,7 @@ def decoded(codec: str, encoded: Encoded) -> Tensor:
 def modules_of(product: Product, device: torch.device, dtype: torch.dtype) -> Iterator[nn.Module]:
     """The quantized module with its weights, as the loader would leave it, and the fast one, if there is one.
 
-    The fast one may take over the weights of the first, which must be used before.
+    The fast one may take over the weights of the first, which must be used before the fast one is requested.
     """
     with torch.device("meta"):
         holder = nn.Module()

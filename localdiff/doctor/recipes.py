@@ -27,7 +27,7 @@ _SMALL_GPU = (
 
 
 def account_of(plan: Plan, context: int, device: torch.device) -> MemoryAccount:
-    """What a model of the released size needs of a kind of device's free memory, as the loader sees both."""
+    """The free memory that a model of the released size needs on a kind of device, as the loader counts it."""
     slack = SLACK_BESIDES_CONTEXT if device.type == "cuda" else 0
     return MemoryAccount.of(held_by_plan(plan), context=context, slack=slack)
 
@@ -51,7 +51,7 @@ def check_recipes(devices: Sequence[Device], *, context: int, limit: int | None 
 
 
 def recipe_to_make(recipe: str, findings: Sequence[Finding]) -> str:
-    """The recipe that `localdiff quantize` should make here: `recipe`, unless only others fit, or none a GPU.
+    """The recipe that `localdiff quantize` should make here: `recipe`, unless only others fit, or none fits a GPU.
 
     Args:
         findings: those of `check_recipes`; where there is a GPU, what fits the CPU does not count.

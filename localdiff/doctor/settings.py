@@ -1,6 +1,6 @@
 """The settings, as a finding: whether the file and the variables are valid, and what they change.
 
-Knows how to word it; `localdiff.config` defines what a setting is.
+Knows the wording; `localdiff.config` defines what a setting is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def read_settings(env: Mapping[str, str]) -> Settings | UsageError:
 
 
 def check_settings(settings: Settings | UsageError, env: Mapping[str, str]) -> list[Finding]:
-    """One finding for the settings, one for every variable that nobody reads."""
+    """One finding for the settings, and one for every variable that is never read."""
     findings = [_settings(_switch_error() or settings)]
     for name, suggestion in strange_variables(env):
         findings.append(
@@ -44,7 +44,7 @@ def check_settings(settings: Settings | UsageError, env: Mapping[str, str]) -> l
 
 
 def unusable(name: str, settings: Settings, error: LocaldiffError) -> Finding:
-    """The finding about a setting whose value is valid, and of no use on this machine."""
+    """The finding about a setting whose value is valid but of no use on this machine."""
     place = f"`{name}` is set in {settings[name].where}"
     return Finding(
         subject="settings",

@@ -26,8 +26,8 @@ from localdiff.view.palette import resolve_palette
 if TYPE_CHECKING or sys.platform != "win32":
     import termios
 
-# DECRQM for mode 2026, synchronized output, and then DA1, which every terminal answers, so that nobody waits for an
-# answer that will not come.
+# DECRQM for mode 2026, synchronized output, and then DA1, which every terminal answers: its answer ends the wait even
+# if the first one never comes.
 QUESTION = "\x1b[?2026$p\x1b[c"
 _ANSWER = re.compile(rb"\x1b\[\?2026;(\d)\$y")
 _END = re.compile(rb"\x1b\[\?[\d;]*c")
@@ -45,7 +45,7 @@ class TerminalCapabilities:
         moving: whether its cursor can be moved, as drawing a canvas requires.
         colors: `none`, `16`, `256` or `truecolor`.
         unicode: whether its encoding has more than ASCII.
-        synchronized: whether it shows a frame only when that is complete; None where it did not answer.
+        synchronized: whether it shows a frame only once the frame is complete; None if it did not answer.
         name: value of `TERM`.
     """
 

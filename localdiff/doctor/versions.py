@@ -28,7 +28,7 @@ NEEDED = (
 )
 OPTIONAL = ("hf-xet", "triton", "triton-windows")
 _SHOWN = ("torch", "triton", "triton-windows", "bitsandbytes", "huggingface-hub")
-"""Also in a public report: on the version of Triton depends what is known of a kernel that fails."""
+"""Also in a public report: what is known about a kernel that fails depends on the version of Triton."""
 
 
 def check_versions() -> list[Finding]:

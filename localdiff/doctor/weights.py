@@ -25,7 +25,7 @@ def check_weights(models: Sequence[StoredModel], make: str = "localdiff quantize
     """A finding for every quantized model, and one for the released weights.
 
     Args:
-        make: the command that makes the one which this machine should have.
+        make: the command that makes the model that this machine should have.
     """
     findings = [_model(model) for model in models]
     finished = [model for model in models if model.state == "finished"]
@@ -43,7 +43,7 @@ def check_weights(models: Sequence[StoredModel], make: str = "localdiff quantize
 
 
 def _none_to_run(models: Sequence[StoredModel]) -> str:
-    """What is said where no quantized model but the demo's is finished; the others have findings of their own."""
+    """The text where no quantized model but the demo's is finished; unfinished models have findings of their own."""
     demos = [model for model in models if is_demo(model.directory)]
     which = "quantized model" if len(demos) == len(models) else "quantized model that is finished"
     return f"there is no {which} " + ("but the demo's here" if demos else "here")
