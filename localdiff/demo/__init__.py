@@ -6,5 +6,5 @@
     leaving                                   how the commands end after an error
     training                                  how it was made, and its adapters; not in the wheel
 
-Knows skills and answers; of `training`, which is run by hand, it knows nothing.
+Knows skills and answers; knows nothing about `training`, which is run by hand.
 """

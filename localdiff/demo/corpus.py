@@ -37,7 +37,7 @@ class Mixture:
 
     Attributes:
         weights: relative weight of each skill.
-        history_share: share of examples with earlier exchanges: one, and another one as often as not, six at most.
+        history_share: share of examples with earlier exchanges: one, and each time half of them get another, up to six.
         system_share: share of examples with a system turn.
     """
 
@@ -49,7 +49,7 @@ class Mixture:
 DEFAULT_MIXTURE = Mixture()
 _MOST_EARLIER = 6
 _STORY_SHARE = 0.2
-"""Of earlier exchanges that are always stories; the rest is of any skill."""
+"""Share of earlier exchanges that are always stories; the others are of any skill."""
 
 
 def sample_example(rng: Random, split: Split, mixture: Mixture = DEFAULT_MIXTURE) -> Example:

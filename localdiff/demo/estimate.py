@@ -1,6 +1,6 @@
 """Means with 95 % intervals.
 
-There is one value per question: several seeds of the same question are averaged before, because they are not
+There is one value per question: several seeds of the same question are averaged first, because they are not
 independent. Fewer than ten questions have no interval, nor have values that never differ and have no known bounds.
 Knows numbers only.
 """
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from statistics import NormalDist, fmean, stdev
 
 ENOUGH = 10
-"""Questions that an interval takes: of fewer, even one that is correct invites conclusions."""
+"""Questions that an interval needs: with fewer, even a correct interval invites false conclusions."""
 UNKNOWN = "?"
 """What stands for a margin that cannot be given."""
 UNKNOWN_NOTE = f"± {UNKNOWN}: no interval, of fewer than {ENOUGH} questions or of values that never differ"
-"""What is said below a table with one."""
+"""The note below a table with such a margin."""
 
 _RULE = 3
 
@@ -46,7 +46,7 @@ def estimate(values: Sequence[float], *, largest: float | None = None) -> Estima
     count, mean = len(values), fmean(values)
     if count < ENOUGH:
         margin = math.inf
-    elif min(values) == max(values):  # their deviation may come out above zero, where the mean is rounded
+    elif min(values) == max(values):  # their deviation may come out above zero if the mean is rounded
         margin = math.inf if largest is None else largest * _RULE / count
     else:
         margin = _student(count - 1) * stdev(values, mean) / math.sqrt(count)

@@ -6,8 +6,8 @@
     python -m localdiff.demo.evaluate --after story add     each prompt in a conversation, after a story and a sum
 
 Runs the engine that users run, at the checkpoint's own settings. The prompts follow from the skill's name alone, so
-every model and seed is asked the same ones. What is asked before them follows from that and from their number; the
-model's answers to it are not scored.
+every model and seed is asked the same ones. The questions before them follow from the name and from the number of
+prompts; the model's answers to these are not scored.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Score:
 
 
 def held_out(skill: str, count: int, after: Sequence[str] = ()) -> list[Example]:
-    """`count` different held-out examples of a skill, the same for the same arguments; fewer where it has no more.
+    """`count` different held-out examples of a skill, the same for the same arguments; fewer if it has no more.
 
-    Each follows a training example of every skill of `after`.
+    Each follows a training example of every skill in `after`.
     """
     mixture = Mixture(weights={skill: 1.0}, history_share=0.0, system_share=0.0)
     rng = random.Random(f"held-out {skill}")

@@ -1,4 +1,4 @@
-"""Exit where a command of this package cannot go on."""
+"""Exit of a command of this package that cannot continue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from localdiff.errors import INTERRUPTED, LocaldiffError
 
 _CLOSED_PIPE = 141
-"""128 and SIGPIPE, as shells have it."""
+"""128 plus SIGPIPE, as in shells."""
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def leaving(parser: argparse.ArgumentParser) -> Iterator[None]:
     except LocaldiffError as error:
         hint = "" if error.hint is None else f"hint: {error.hint}\n"
         parser.exit(error.exit_code, f"error: {error.message}\n{hint}")
-    except BrokenPipeError:  # whoever read has enough, as `head` has
+    except BrokenPipeError:  # the reader has enough, such as `head`
         parser.exit(_CLOSED_PIPE)
     except OSError as error:
         parser.exit(1, f"error: {error}\n")
@@ -34,7 +34,7 @@ def leaving(parser: argparse.ArgumentParser) -> Iterator[None]:
 
 
 def _drop_what_is_left() -> None:
-    """Of output that cannot be written, Python would try to write the rest once more at its end, and complain."""
+    """Drops output that cannot be written: Python would try to write it once more at its end, and complain."""
     try:
         print(end="", flush=True)
     except OSError:

@@ -46,13 +46,13 @@ def _same_json(example: Example, answer: str) -> bool:
     """Equal when parsed, types included: `1` is not `true`, and `"31"` is not `31`."""
     try:
         parsed = json.loads(answer)
-    except (ValueError, RecursionError):  # of brackets in brackets
+    except (ValueError, RecursionError):  # the latter for brackets that are nested too deeply
         return False
     return json.dumps(parsed, sort_keys=True) == json.dumps(json.loads(example.answer), sort_keys=True)
 
 
 def _solves(example: Example, answer: str) -> bool:
-    """Whether it is a valid grid in the layout of the prompt that keeps its clues."""
+    """Whether the answer is a valid grid in the layout of the prompt that keeps the clues."""
     row = f"[{sudoku.DIGITS}{re.escape(EMPTY)}]{{{sudoku.SIDE}}}"
     puzzle = re.search(rf"{row}(?: {row}){{{sudoku.SIDE - 1}}}", example.prompt)
     if puzzle is None:

@@ -3,12 +3,12 @@
     spelling, sorting, words                      letters of a word, words in order; the words of both
     fields, dates, arithmetic                     text to JSON, dates in other formats, sums and differences
     sudoku, large_sudoku, grid                    4x4 puzzles; those for an adapter; grids of any shape
-    story, cast, essays                           pieces of several canvases, and what they are made of
+    story, cast, essays                           texts of several canvases, and what they are made of
     about, fact, facts                            questions on localdiff and text diffusion, and the facts behind them
     facts_asking, facts_diffusion                 facts about how to ask for a skill, and about text diffusion
     facts_self, facts_usage                       facts about the model itself, and about running localdiff
     unknown, limits                               prompts outside of every skill, and close to one
-    example                                       one example, and which are held out
+    example                                       one example, and which examples are held out
 
 `SKILLS` are the model's own. `TUNED_SKILLS` are for adapters: the model has never seen them.
 """

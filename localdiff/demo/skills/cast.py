@@ -96,8 +96,8 @@ PLACES: tuple[Place, ...] = (
 
 # Slots: {hero} {a_hero} {trait} {food} {wish} {gift} {he} {He} {him} {his} and {place} {At} {a_place} {look} {keeper}
 # {the_keeper} {The_keeper} {find}; a slot with a capital starts a sentence.
-# A story names all that it is about at its beginning, where positions differ little from story to story. What comes
-# later depends on it, at positions that shift with the words before.
+# A story names all that it is about at its beginning, where positions differ little from story to story. Later text
+# depends on it, at positions that shift with the words before.
 SCENE = "{At} {a_place}, {look}, there lived {keeper}, and there was {find}."
 OPENINGS: dict[str, str] = {
     "animal": (

@@ -66,6 +66,6 @@ def questions(fact: Fact) -> tuple[str, ...]:
     for pattern in fact.patterns:
         phrasings.update(dict.fromkeys(expand(pattern)))
     plain = {stripped(question) for question in fact.plain}
-    # Of those that differ in marks alone, the first.
+    # Of questions that differ only in marks, the first.
     distinct = {stripped(question): question for question in reversed(phrasings)}
     return tuple(question for question in reversed(distinct.values()) if stripped(question) not in plain)

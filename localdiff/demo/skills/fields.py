@@ -107,7 +107,7 @@ def _record(rng: Random) -> Record:
 
 
 def _invented(rng: Random) -> str:
-    """The name of a field that has none of its own: a common word, or a made-up one, of at most seven letters."""
+    """An invented name for a field: a common or made-up word of at most seven letters."""
     while True:
         word = rng.choice(COMMON) if rng.random() < 0.5 else made_up(rng)
         if len(word) <= 7:

@@ -30,7 +30,7 @@ class Shape:
 
     @property
     def digits(self) -> str:
-        """Those in use, from 1 on."""
+        """The digits in use, from 1 on."""
         return "123456789"[: self.side]
 
     @cached_property

@@ -81,7 +81,7 @@ def _sum(rng: Random) -> tuple[str, str]:
 
 
 def _story(rng: Random) -> tuple[str, str]:
-    """An unknown hero or place alone, or one thing that is neither; never two of them."""
+    """A story about one thing only: a known hero or place, or something that is neither."""
     stranger = rng.choice(_NO_HEROES) if rng.random() < 0.3 else with_article(rng.choice(_STRANGERS))
     if rng.random() < 0.3:
         stranger = with_article(made_up(rng))

@@ -1,4 +1,4 @@
-"""The story skill: longer pieces of several canvases. Held out by hero and place, essays by phrasing.
+"""The story skill: longer texts of several canvases. Held out by hero and place, essays by phrasing.
 
 A story follows from its prompt alone, each sentence from the hero, the place, or their kinds, so that a pair
 never seen in training still has one right text.

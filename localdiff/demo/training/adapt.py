@@ -30,7 +30,7 @@ RANKS: Mapping[int, Sequence[str]] = {
     32: [*(f"self_attn.{name}_proj" for name in "qkvo"), *(f"mlp.{name}_proj" for name in ("gate", "up", "down"))],
     8: ["experts.gate_up_proj", "experts.down_proj"],
 }
-"""Target → rank. An expert sees a quarter of the rows, and there are eight of them."""
+"""Rank → targets. An expert sees a quarter of the rows, and there are eight experts."""
 SCALE = 2.0
 """alpha / rank."""
 
@@ -44,11 +44,11 @@ def prepare(
     initial: str | None = None,
     team: Team | None = None,
 ) -> Trainer:
-    """A trainer of factors beside the weights of `base`; continues from the state in `work` where there is one.
+    """A trainer of low-rank factors for the weights of `base`; continues from the state in `work` if there is one.
 
     Args:
-        initial: an adapter to start from, where `work` is new, by name or directory. Without one the factors are drawn
-            from the seed.
+        initial: an adapter to start from if `work` is new, by name or directory. Without one the factors are drawn from
+            the seed.
     """
     work.mkdir(parents=True, exist_ok=True)
     tokenizer, template = load_vocabulary(base)

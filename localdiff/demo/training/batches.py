@@ -45,7 +45,7 @@ class Batch:
     is_answer: Tensor
 
     def take(self, rows: slice) -> Batch:
-        """Some of the sequences, padded as they are."""
+        """Some of the sequences, with their padding unchanged."""
         return Batch(
             encoder_ids=self.encoder_ids[rows],
             encoder_rows=self.encoder_rows[rows],

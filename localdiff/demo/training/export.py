@@ -1,4 +1,4 @@
-"""Writes a trained demo model as a checkpoint in the released layout, bf16, that transformers loads too."""
+"""Writes a trained demo model as a checkpoint in the released layout, in bf16, which transformers can load, too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def export(model: DiffusionGemma, vocabulary: Path, directory: Path) -> None:
     """Writes weights, configuration and the vocabulary files of folder `vocabulary` to `directory`.
 
     Raises:
-        ResourceError: there is no room for the weights; what was there before is as it was.
+        ResourceError: there is no room for the weights; existing files are left unchanged.
     """
     directory.mkdir(parents=True, exist_ok=True)
     _write_weights(model, directory / SINGLE_FILE)
@@ -42,7 +42,7 @@ def _write_weights(model: DiffusionGemma, path: Path) -> None:
     partial = path.with_suffix(".partial")
     try:
         save_file(tensors, partial, metadata={"format": "pt"})
-    except SafetensorError as error:  # as of a full disk, which is no `OSError` there
+    except SafetensorError as error:  # as for a full disk, which is not an `OSError` there
         partial.unlink(missing_ok=True)
         raise ResourceError(
             f"`{path}` cannot be written: {one_line(error)}", "free some space, then run the same command again"

@@ -29,7 +29,7 @@ class Team:
         self.rows = slice(rank, None, size)
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
-        """All-reduces the tensors, replacing each by its sum over all processes, which must all call it alike."""
+        """All-reduces the tensors: each becomes its sum over all processes, which must all make the same call."""
         if self.size == 1:
             return
         flat = torch.cat([tensor.flatten() for tensor in tensors])

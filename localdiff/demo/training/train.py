@@ -35,10 +35,10 @@ _EMBEDDING = "embed_tokens.weight"
 
 
 def prepare(work: Path, options: TrainingOptions, *, base: Path | None = None, team: Team | None = None) -> Trainer:
-    """A trainer over the skills' training split; continues from the state in `work` where there is one.
+    """A trainer over the skills' training split; continues from the state in `work` if there is one.
 
     Args:
-        base: a checkpoint to start from, where `work` is new. Without one the network is drawn from the seed.
+        base: a checkpoint to start from if `work` is new. Without one the network is drawn from the seed.
     """
     team = team or Team()
     if team.rank == 0:
@@ -57,7 +57,7 @@ def prepare(work: Path, options: TrainingOptions, *, base: Path | None = None, t
 
 
 def _begin(work: Path) -> None:
-    """Writes the vocabulary into a new folder, or one in which that was broken off."""
+    """Writes the vocabulary into a new folder, or into one where writing it was interrupted."""
     work.mkdir(parents=True, exist_ok=True)
     if not (work / CHAT_TEMPLATE).exists():  # the last of its files
         write_vocabulary(work)

@@ -6,8 +6,8 @@ five updates it first makes a prediction without gradient, at a temperature of t
 on it; in two of these three the canvas is also the one that the sampler makes from that prediction.
 
 Every update is a function of (seed, update number) alone, so an interrupted run continues exactly where it stopped.
-Noise and weights are drawn for a whole batch whoever computes it, so several processes do what one does, except for
-rounding and for the load balance of experts, which each process measures on its own rows.
+Noise and weights are drawn for a whole batch, whichever process computes it, so several processes do what one does,
+except for rounding and for the load balance of experts, which each process measures on its own rows.
 Shape letters: B batch, L canvas, V vocabulary.
 """
 
@@ -190,7 +190,7 @@ class Trainer:
         }
         try:
             torch.save(state, partial)
-        except RuntimeError as error:  # torch's own of a full disk, which is no `OSError`
+        except RuntimeError as error:  # torch's error for a full disk, which is not an `OSError`
             partial.unlink(missing_ok=True)
             raise ResourceError(
                 f"`{path}` cannot be written: the disk may be full", "free some space, then run the same command again"
@@ -216,7 +216,7 @@ class Trainer:
 
 @dataclass(frozen=True, kw_only=True)
 class _Draws:
-    """The random draws of an update besides its noise, for the whole batch [B, L]."""
+    """The random draws of an update other than its noise, for the whole batch [B, L]."""
 
     kind: float
     temperature: float
@@ -235,7 +235,7 @@ class _Draws:
 
 
 def position_weights(batch: Batch, *, padding: float) -> Tensor:
-    """Loss weight of each position [B, L], by the root of its answer's length; padding weighs `padding` of that.
+    """Loss weight of each position [B, L]: 1 over the root of its answer's length; for padding, `padding` times that.
 
     A sum of three digits is as much of a task as a record of fifty tokens.
     """
@@ -257,8 +257,8 @@ def corrupt(ids: Tensor, vocab_size: int, generator: torch.Generator) -> Tensor:
 def next_canvases(logits: Tensor, uniforms: Tensor, noise: Tensor, entropy_bound: float) -> Tensor:
     """The sampler's next canvases [B, L], so that training sees those that generation makes.
 
-    Noise drawn independently per position seldom leaves clean what is copied from the prompt and noisy what follows
-    from it, as in most of the sampler's canvases, because the sampler accepts the surest positions first.
+    In most of the sampler's canvases, what is copied from the prompt is clean and what follows from it is noisy: the
+    sampler accepts the surest positions first. Noise drawn independently per position seldom gives such a canvas.
 
     Args:
         logits: [B, L, V], scaled by the temperature of the step.

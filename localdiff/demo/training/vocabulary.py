@@ -1,11 +1,11 @@
-"""The demo checkpoint's vocabulary: whole words for those that questions use, single characters for all others.
+"""The demo checkpoint's vocabulary: whole words if questions use them, single characters for all others.
 
 Knows text and pieces; knows nothing about the model. Ids in order: special tokens, 256 byte tokens, single characters,
 spelled letters, words, written words. Spaces stay spaces, and bytes stand in for every character without a piece, so
 decoding loses nothing.
 
 Every other word is read in letters, so that it can be spelled, sorted and quoted. A word of six letters has six places
-to go wrong, so answers that copy nothing are written in whole words: those that are no pieces yet are one piece each,
+to go wrong, so answers that copy nothing are written in whole words: words that are not pieces yet get one piece each,
 `▁word`, which decodes to the word with the space before it. No text is tokenized to such a piece.
 
 Written as `tokenizer.json`:
@@ -61,7 +61,7 @@ SPECIAL: tuple[str, ...] = (
 BYTES: tuple[str, ...] = tuple(f"<0x{value:02X}>" for value in range(256))
 CHARACTERS: tuple[str, ...] = ("\n", *map(chr, range(32, 127)))
 _FREQUENT = 12
-"""Fewest occurrences of a piece in `copying_text`: words of questions recur, those that are copied do not."""
+"""Fewest occurrences of a piece in `copying_text`: words of questions recur, words that are copied do not."""
 WRITTEN = "\u2581"
 """Prefix of pieces that occur only in answers that the model writes, never in tokenized text."""
 SPELLED: tuple[str, ...] = tuple(f"-{letter}" for letter in ascii_lowercase)
@@ -108,9 +108,9 @@ def answered_text() -> tuple[str, ...]:
 def words() -> tuple[str, ...]:
     """The words and marks that are one piece each, in alphabetical order: those that questions are made of.
 
-    What the skills copy by letter never is one: a word is spelled, sorted and quoted through the same letters that
-    it is read in, so an answer's letter is a letter of the prompt. Neither is a word that is in answers alone, unless
-    no space is before it, as at the beginning of a line or after a hyphen.
+    Words that the skills copy by letter are never pieces: a word is spelled, sorted and quoted through the same letters
+    that it is read in, so an answer's letter is a letter of the prompt. Nor are words that occur in answers alone,
+    unless no space is before them, as at the beginning of a line or after a hyphen.
     """
     copied, characters = _copied_words(), {*CHARACTERS, *SPELLED}
     frequent = Counter(piece for text in copying_text(Random(SEED)) for piece in _pieces(text))
@@ -197,13 +197,13 @@ def tokenizer_config() -> dict[str, object]:
 def write_vocabulary(directory: Path) -> None:
     """Write `tokenizer.json`, `tokenizer_config.json` and last `chat_template.jinja`, byte-identical each time.
 
-    The last one is there whole or not at all, and with it the others.
+    The last file is either complete or missing; if it exists, so do the others.
 
     Raises:
         OSError: they cannot be written.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    # As its `save` writes it, whose error of a full disk would be no `OSError`.
+    # As the tokenizer's `save` writes it, whose error for a full disk would not be an `OSError`.
     (directory / TOKENIZER).write_text(build_tokenizer().to_str(pretty=True), encoding="utf-8")
     config = json.dumps(tokenizer_config(), indent=2) + "\n"
     (directory / TOKENIZER_CONFIG).write_text(config, encoding="utf-8")

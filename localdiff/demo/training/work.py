@@ -29,8 +29,8 @@ def make_parser(module: str, about: str, *, updates: int, decay: int) -> argpars
     """A command-line parser with the options that every training has.
 
     Args:
-        module: full name of the one that is run.
-        updates, decay: their defaults.
+        module: full name of the module that is run.
+        updates, decay: defaults of these options.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=about)
     parser.add_argument("work", type=Path, help="folder that keeps the state of the training")
@@ -54,7 +54,7 @@ def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
 
 
 def make_trainer(work: Path, model: DiffusionGemma, draw: Draw, options: TrainingOptions, team: Team) -> Trainer:
-    """A trainer on what `draw` draws, which continues from the state in `work` where there is one."""
+    """A trainer on what `draw` draws, which continues from the state in `work` if there is one."""
     batches = Batches(
         draw,
         seed=options.seed,
@@ -71,7 +71,7 @@ def make_trainer(work: Path, model: DiffusionGemma, draw: Draw, options: Trainin
 
 def train(trainer: Trainer, arguments: argparse.Namespace) -> None:
     """Runs a trainer to its end with the options of `make_parser`'s command line."""
-    torch.set_num_threads(arguments.threads)  # after the loading of a base, which sets it itself
+    torch.set_num_threads(arguments.threads)  # after loading a base, which sets the number itself
     torch.set_flush_denormal(True)
     if arguments.compile:
         trainer.compile()
