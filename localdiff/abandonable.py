@@ -100,9 +100,10 @@ def _awaited(future: Future[T], seconds: float = math.inf) -> T:
 def leave(code: int) -> NoReturn:
     """Ends the process with an exit code, once everything is flushed.
 
-    The interpreter is not finalized while an abandoned thread runs: the thread's native code would abort that. Nor is
-    it with torch loaded, unless a non-daemon thread is still running: tearing down torch's modules can delay the
-    shell's prompt by a second. From here on, Ctrl-C ends the process silently: nothing is left to stop in good order.
+    The interpreter is not finalized while an abandoned thread runs, whose native code would abort the process. With
+    torch loaded it is not finalized either, unless a non-daemon thread still runs: tearing down torch's modules can
+    delay the shell's prompt by a second. From here on, Ctrl-C ends the process silently: nothing is left to stop in
+    good order.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -2,11 +2,11 @@
 
     messages ─► template ─► ids ─► own ids where the text is the same ─► engine, after what is cached
 
-Knows messages and ids; keeps no messages, only what the model has encoded of the last ones. A conversation is
-defined by its ids: those that the template gives, and, for replies whose text the template leaves unchanged, the very
-ids that the model wrote. Where a reply looks different once it is history (its thoughts are stripped, its text is
-trimmed, the empty thought before it is left out), the model reads the template's ids in its place. Undoing or changing
-turns needs no call to this class: whatever messages come next, the cache is rewound to where they diverge from it.
+Knows messages and ids; keeps no messages, only the model's encoding of the last ones. A conversation is defined by
+its ids: those that the template gives, and, for replies whose text the template leaves unchanged, the very ids that
+the model wrote. Where a reply looks different once it is history (its thoughts are stripped, its text is trimmed, the
+empty thought before it is left out), the model reads the template's ids in its place. Undoing or changing turns needs
+no call to this class: whatever messages come next, the cache is rewound to where they diverge from it.
 """
 
 from __future__ import annotations

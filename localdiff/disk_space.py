@@ -36,7 +36,7 @@ class Mount:
 
     @property
     def short(self) -> bool:
-        """Whether it is too small for what is to be written."""
+        """Whether the disk is too small for what is to be written."""
         return self.needed > self.free
 
 

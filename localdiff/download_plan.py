@@ -24,7 +24,7 @@ class DownloadPlan:
         continues: whether weight files of an earlier download are here already, or a part of one.
         needed: bytes of memory that the model takes; None where only its weights could tell.
         free: bytes of memory that are free for it on `device`; None where that is unknown.
-        device: where it will compute.
+        device: where the model will compute.
         remark: the cost of a model that does not fit on the device as a whole; None where it fits.
         quantized: bytes of the same weights in the default recipe; None where they are quantized already.
     """

@@ -40,7 +40,7 @@ _NO_THREAD = "can't start new thread"
 
 
 def out_of_resources(error: BaseException) -> ResourceError | None:
-    """What the user is told where memory or threads have run out; None for any other error."""
+    """The error to report if memory or threads have run out; None for any other error."""
     if is_out_of_memory(error):
         return ResourceError(
             "out of memory",

@@ -21,14 +21,14 @@ from quant.names import discarded_directory, output_directory
 from quant.released import MODEL
 
 _LOOKS = 3
-"""How often a directory is inspected if it is renamed meanwhile, as a job does when it ends."""
+"""How many times a directory is inspected if it is renamed meanwhile, as a job does when it ends."""
 
 
 def default_model(env: Mapping[str, str] = os.environ) -> str:
     """The default: the quantized released model, else the only other quantized model here; never one made from demo.
 
     Of several recipes of the released model it is the first in the order of `quant.RECIPES`; weights of another
-    origin under its name count as another model. Why it is never demo is in `docs/decisions/0005`.
+    origin under its name count as another model. `docs/decisions/0005` says why it is never demo.
 
     Raises:
         WeightsError: there is none, or more than one candidate; or the folder of models, or a model that could be it,

@@ -107,7 +107,7 @@ class GenerateOptions:
         value = whole(raw)
         if value is None:
             raise _bad(name, raw, "a whole number")
-        object.__setattr__(self, name, value)  # numpy's would fail where it is written as JSON
+        object.__setattr__(self, name, value)  # a numpy number would fail when written as JSON
         if value < at_least:
             raise _bad(name, value, f">= {at_least}")
         if value > at_most:
@@ -121,7 +121,7 @@ class GenerateOptions:
             return
         if not isinstance(value, Real) or isinstance(value, bool):
             raise _bad(name, value, "a number")
-        try:  # numpy's would fail where it is written as JSON
+        try:  # a numpy number would fail when written as JSON
             value = for_torch(value) if isinstance(value, (int, float)) else float(value)
         except OverflowError:
             raise _bad(name, value, "a finite number") from None

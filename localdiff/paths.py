@@ -49,7 +49,7 @@ def hub_cache_dir(env: Mapping[str, str] = os.environ) -> Path:
 
 def is_same(one: str | Path, other: str | Path) -> bool:
     """Whether two names, as typed, refer to one file; symbolic links are followed, and hard links are the same file."""
-    with suppress(OSError):  # one of them is new, or cannot be looked at
+    with suppress(OSError):  # one of them does not exist, or cannot be inspected
         return os.path.samefile(expanded(one), expanded(other))
     # Unlike `Path.resolve`, this does not raise for a link that leads to itself.
     return os.path.realpath(expanded(one)) == os.path.realpath(expanded(other))

@@ -1,4 +1,4 @@
-"""One quantized model on this machine: what its directory says of itself, whether it is sound, what to do about it.
+"""One quantized model on this machine: what its directory says, whether it is sound, what to do about it.
 
 Knows names, manifests and unfinished jobs; reads no weights, and needs no torch. `model_store` lists them all.
 """

@@ -89,7 +89,7 @@ class TimedOn:
     kernels: str
 
     def require(self, device: torch.device) -> None:
-        """Raises StaleTiles if `device` is another GPU, or Triton or the kernels are other ones."""
+        """Raises StaleTiles if `device` is another GPU, or Triton or the kernels have changed."""
         if self.triton != _triton():
             raise StaleTiles(f"they were timed with Triton {self.triton}")
         if self.gpu != torch.cuda.get_device_name(device) or self.kernels != _kernels():

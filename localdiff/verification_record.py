@@ -106,7 +106,7 @@ def recorded_damage(directory: Path, *, env: Mapping[str, str] = os.environ) -> 
 
 
 def listed_files(directory: Path) -> Iterator[tuple[str, object]]:
-    """Every file that a readable manifest lists, and what it says of it."""
+    """Every file that a readable manifest lists, and what the manifest says about it."""
     manifest = json.loads(_manifest(directory))
     for section in ("shards", "files"):
         entries = manifest.get(section)

@@ -33,7 +33,7 @@ def file_state(path: Path) -> FileState:
     """Size, inode number and times of a file; they change once it is written, or another file takes its name.
 
     Raises:
-        OSError: it cannot be looked at.
+        OSError: its status cannot be read.
     """
     status = path.stat()
     return status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
@@ -44,7 +44,7 @@ def hashes(directory: Path, names: Iterable[str], show: Show = lambda done, tota
 
     Raises:
         SourceError: a file cannot be read.
-        OSError: it cannot be looked at.
+        OSError: its status cannot be read.
     """
     states = {name: file_state(directory / name) for name in names}
     known = _recorded(directory)
