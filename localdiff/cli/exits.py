@@ -96,7 +96,7 @@ class Invocation:
         except BrokenPipeError:
             raise
         except Exception as error:
-            # Nothing can be written to a closed terminal: that is why whatever failed while the stack unwound did so.
+            # Nothing can be written to a closed terminal, which explains any failure while the stack unwound.
             return HUNG_UP if self._hung_up else self._report(error)
 
     def _terminate(self, _signal: int, _frame: FrameType | None) -> None:

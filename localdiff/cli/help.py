@@ -170,7 +170,7 @@ class Command(_Page, TyperCommand):
             if getattr(error, "ctx", None) is None:  # a missing value: the hint still names the command
                 vars(error)["ctx"] = ctx
             raise
-        if not any(parameter.is_eager for parameter in typed):  # `--help` has the last word
+        if not any(parameter.is_eager for parameter in typed):  # `--help` takes precedence
             _refuse_repeated(typed)
         return super().parse_args(ctx, args)
 

@@ -15,7 +15,7 @@ from localdiff.cli.help import Command, Group
 
 
 class LazyCommand(Command):
-    """Placeholder of a command until it is needed.
+    """Placeholder for a command until it is needed.
 
     Args:
         summary: the first sentence of its help; a test checks that.

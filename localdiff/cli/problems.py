@@ -90,7 +90,7 @@ def worded(error: Exception) -> LocaldiffError:
 
 
 def _is_of_triton(error: Exception) -> bool:
-    """Whether Triton raised it, whose C++ compiler has no error class of its own; failing files and imports aside."""
+    """Whether Triton raised it, file and import errors aside; its C++ compiler has no error class of its own."""
     if isinstance(error, OSError | ImportError):
         return False
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
