@@ -6,9 +6,9 @@
     bench_step, bench_quality                    `bench`
 
     model_choice, loading                        which model is loaded, and what is shown meanwhile
-    prompt                                       what comes from the user, and what is shown until it is there
+    prompt                                       the user's prompt, and what is shown while it is read
     live                                         the canvas that options ask for
-    output_file, run_file                        files of `-o`; of a run as it happens, those of `--events` among them
+    output_file, run_file                        files of `-o`; files written as a run happens, such as `--events`
     delivery                                     where an answer goes: the file of `-o`, or stdout in its place
     record                                       `--record`, and the header of a trace
 

@@ -82,7 +82,7 @@ class Delivery:
         self.note(f"{'is unchanged' if self.file.replaces else 'was not written'}: nothing was finished.")
 
     def note(self, words: str) -> None:
-        """Say something about the file, where remarks belong."""
+        """Print a remark about the file, if remarks are wanted."""
         if self.output.notes and takes(self.output.stderr, hurried=self.hurried):
             self.output.stderr.write(f"{printable(str(self.name))} {words}\n")
 

@@ -2,7 +2,7 @@
 
     command     the command
     request     what the command line asks for: which session is continued, and with which model
-    streams     where it is held: streams, and the keyboard
+    streams     where the chat takes place: streams, and the keyboard
     trace       traces of replies
 
 They know files and streams; the conversation itself is in `localdiff.chat`.

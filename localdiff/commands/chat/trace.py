@@ -57,7 +57,7 @@ class ReplyTraces:
         self.record: RecordReply | None = None if file is None else self._recorder_in(file)
 
     def _recorder_in(self, file: TraceFile) -> RecordReply:
-        """Records replies in an open file, each replacing the one before."""
+        """Records replies in an open file, each replacing the previous one."""
         engine, _ = self._model.engine, self._digests
         return lambda messages, options: file.recorder(engine, self._header_of(messages, options))
 
@@ -110,7 +110,7 @@ class ReplyTraces:
 def _recorded_prompt_ids(
     model: RecordableChatModel, messages: Sequence[Mapping[str, Any]], options: GenerateOptions
 ) -> tuple[int, ...] | None:
-    """The ids of the prompt, if replies in it are tokenized otherwise than the tokenizer would; else None."""
+    """The ids of the prompt, if the model tokenized replies in it otherwise than the tokenizer does; else None."""
     ids = model.prompt_ids(messages, options)
     text = [{"role": message["role"], "content": message["content"]} for message in messages]
     return None if ids == model.prompt_ids(text, options) else tuple(ids)

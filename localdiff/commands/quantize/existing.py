@@ -70,7 +70,7 @@ def bring_up_to_date(request: QuantizeRequest, output: Output) -> tuple[str, ...
     Raises:
         OutputError: it was made from something else, or in another way; or a file that is not the model's has the
             name of a file to copy.
-        WeightsError: it cannot be run, and was made when nothing checked that it can.
+        WeightsError: it cannot be run, and was made without a check that it can.
     """
     target = request.target
     manifest = read_manifest(target)

@@ -110,6 +110,6 @@ def lacked_by(origin: Origin) -> tuple[str, ...]:
 
 
 def _described(origin: Origin, name: str) -> StoredWeights | None:
-    """The weights of an origin, as their headers describe them."""
+    """The weights of an origin, as their headers describe them; without what a recipe drops, which need not be here."""
     tensors = [tensor for file in origin.files if file.nbytes for tensor in file.tensors]
     return described_weights(name, origin.config, tensors, None)
