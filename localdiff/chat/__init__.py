@@ -5,8 +5,8 @@
     slash, actions, help                          which command a line is, what each does, the page of `/help`
     interfaces                                    of the model that answers, of what draws and of what reads keys
     reply_runner, reply_printer                   a reply while it grows, and its text on the screen
-    markdown, markdown_blocks, verbatim           how it is rendered
-    highlighting, remarks                         colours of code in it; remarks on it
+    markdown, markdown_blocks, verbatim           how the text is rendered
+    highlighting, remarks                         colours of code in it; remarks below it
     session, session_file, session_store          turns, their lines of JSON, the folder of such files
     settings, session_text                        what `/set` changes; what is shown of sessions
     keyboard, pastes, typeahead                   terminal input, folded pastes, keys typed early

@@ -25,7 +25,7 @@ MAX_LINE = 500
 MAX_BLANKS = 500
 """Maximum blanks between two words, newlines included: some lexers take time quadratic in them within one match."""
 MAX_SECONDS = 1.0
-"""Time limit, after which a block stays plain, whatever makes its lexer quadratic, such as an unclosed comment."""
+"""Seconds after which a block stays plain, whatever makes its lexer quadratic, such as an unclosed comment."""
 
 _TEXTS = ("Text only", "Text output")
 """Pygments' lexers of plain text, which is no language."""

@@ -91,7 +91,7 @@ def render(text: str, columns: int, *, color: bool, unicode: bool = True) -> str
 
     Args:
         text: whole paragraphs; a blank line at their end is kept.
-        columns: of the terminal; no rendered line reaches the last one, except for longer code and addresses.
+        columns: of the terminal; no rendered line reaches the last one, except for code and addresses that are longer.
         color: whether to use escape codes.
         unicode: whether the terminal can show `DRAWN`; otherwise ASCII is used.
     """
