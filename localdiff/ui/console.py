@@ -1,7 +1,7 @@
 """The Windows console: what counts as one, and escape codes, which it prints as text until they are switched on.
 
-Knows a console's modes; on other systems every terminal counts, and acts on escape codes. The mode belongs to the
-window, which the shell goes on using, so it is restored at the end of the process.
+Knows a console's modes; on other systems every terminal counts as one, and acts on escape codes. The mode belongs to
+the window, which the shell goes on using, so it is restored at the end of the process.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class ProgressDisplay:
                 self._update(name, amount, detail)
 
     def end(self, name: str) -> None:
-        """What has this name is over."""
+        """Stop following what has this name."""
         with self._lock:
             if self._amounts.pop(name, None) is not None:
                 self._remove(name)
