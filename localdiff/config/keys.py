@@ -23,7 +23,7 @@ Kind: TypeAlias = Literal["text", "choice", "whole", "number", "switch", "size",
 PREFIX = "LOCALDIFF_"
 SWITCHES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 MIN_FPS = 0.1
-"""Minimum of the canvas: nobody watches fewer frames than one in ten seconds, and no clock waits for ever."""
+"""Minimum for the canvas: nobody watches less than a frame every ten seconds, and no clock waits for ever."""
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
 

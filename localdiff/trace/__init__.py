@@ -6,7 +6,7 @@
     opening                             by the name that a user gives; `example` ships with the package
     hashing                             of weights, vocabulary and adapters
     repeat, runs                        what a rerun must give; the rerun, and runs with the same noise
-    timeline, player, replay_view       moments of a run, playback, and the screen of it
+    timeline, player, replay_view       moments of a run, playback, and its screen
     exports, page, comparison           other forms: text, animations, pages; two traces side by side
 
 Knows events; only `runs` knows an engine, and so needs torch.
