@@ -1,7 +1,7 @@
 """The released checkpoint: every tensor's name and shape, from the numbers in its `config.json`.
 
-Knows the published layout of google/diffusiongemma-26B-A4B-it; reads no file. From it a plan can be made
-without a network, and a checkpoint of the same widths with fewer layers can be described.
+Knows the published layout of google/diffusiongemma-26B-A4B-it; reads no file. From it a plan can be made without a
+network, and a checkpoint of the same widths with fewer layers can be described.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ _CLOSED_PIPE = 141
 
 @contextmanager
 def leaving(parser: argparse.ArgumentParser) -> Iterator[None]:
-    """Ends the command after Ctrl-C, a closed pipe, or an error, which prints itself and its hint to stderr."""
+    """Ends the command after Ctrl-C, a closed pipe, or an error, whose message and hint are printed to stderr."""
     try:
         yield
         print(end="", flush=True)  # now, while a closed pipe can still be caught

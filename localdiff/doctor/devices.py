@@ -81,7 +81,7 @@ def check_gpus(env: Mapping[str, str], root: Path = Path("/")) -> list[Finding]:
 
 
 def _without_driver(root: Path) -> list[Finding]:
-    """A finding if the system has an NVIDIA GPU and NVIDIA's driver is not loaded for it; only Linux tells."""
+    """A finding if the system has an NVIDIA GPU and NVIDIA's driver is not loaded for it; only Linux can tell."""
     devices = root / "sys/bus/pci/devices"
     has_gpu = any(
         vendor.read_text().strip() == _NVIDIA and (vendor.parent / "class").read_text().startswith(_DISPLAY)

@@ -1,6 +1,6 @@
 """Free space on the disks that weights go to.
 
-Knows two directories, free bytes, and what each recipe writes; imports no torch, as planning would.
+Knows two directories, free bytes, and what each recipe writes; imports no torch, which planning would need.
 """
 
 from __future__ import annotations

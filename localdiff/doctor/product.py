@@ -78,7 +78,7 @@ PRODUCTS = (
 def integers(count: int, seed: int) -> Tensor:
     """[count] int64 on the CPU: integers from 0 to 2**32 - 1, a hash of their index and the seed.
 
-    They are the same on every machine and with every version of torch; a generator ties stored values to a version.
+    They are the same on every machine and with every version of torch; a generator's numbers depend on the version.
     """
     value = (torch.arange(count, dtype=torch.int64) + seed * 1_000_003) & _MASK
     for factor, shift in ((0x2C1B3C6D, 15), (0x297A2D39, 12), (0x1B873593, 16)):

@@ -86,7 +86,7 @@ class LargeFile:
         wanted: dict[str, Any] = {"repo_id": self.repository, "filename": self.name, "revision": self.revision}
         seen = hf_hub_download(**wanted, **US, dry_run=True)
         asked = self._asked() if seen.will_download else None
-        # Some mirrors name stored files otherwise: the client would not find a file by its SHA-256, so it fetches it.
+        # Some mirrors name stored files otherwise: the client would not find one by its SHA-256, so it fetches it.
         by_client = asked is not None and asked.etag != self.sha256
         if asked is not None and not by_client:
             folder = folder_of(self.repository)

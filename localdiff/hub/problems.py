@@ -98,7 +98,7 @@ def explain(
 
 
 def unreadable_token() -> WeightsError | None:
-    """The error that the token cannot be read where it is stored, or cannot be sent; None if it can, or if none is."""
+    """The error that the stored token cannot be read, or that the token cannot be sent; None if there is neither."""
     from huggingface_hub import constants, get_token
 
     try:
@@ -217,14 +217,14 @@ def _explain_status(status: int, reference: str, *, host: str) -> WeightsError:
 
 
 def _is_of_the_hub(host: str) -> bool:
-    """Whether a host is not one of files, which gets no token, knows no rights, and refuses addresses that expired."""
+    """Whether a host is the Hub's, not a file host, which gets no token, knows no rights, and refuses old addresses."""
     from huggingface_hub import constants
 
     return host == urlsplit(constants.ENDPOINT).hostname
 
 
 def has_expired(error: Exception) -> bool:
-    """Whether a host of files refuses an address, in which case the Hub gives out a new one."""
+    """Whether a file host refuses an address because it has expired; the Hub then gives out a new one."""
     from huggingface_hub.errors import HfHubHTTPError
 
     if not isinstance(error, HfHubHTTPError) or error.response.status_code not in (401, 403):
@@ -258,7 +258,7 @@ def _bad_proxy() -> ConnectionBarredError | None:
     """The error that a proxy of the environment or system keeps the client from being created; None if none does."""
     proxies = getproxies()
     if "*" in (host.strip() for host in proxies.get("no", "").split(",")):
-        return None  # no proxy is used; if only some hosts are excluded, the client sets all up nevertheless
+        return None  # no proxy is used; if only some hosts are excluded, the client sets up all proxies anyway
     for kind, address in proxies.items():
         name = f"{kind.upper()}_PROXY"
         if kind not in ("http", "https", "all") or not address:

@@ -76,7 +76,7 @@ def progress_bar(reports: Reports) -> type:
             self._report()
 
         def update(self, count: float = 1) -> None:
-            """More bytes of the file have arrived; a negative number if the client starts over."""
+            """`count` more bytes of the file have arrived; negative if the client starts over."""
             self.n += int(count)
             if time.monotonic() - self._reported_at >= INTERVAL:
                 self._report()

@@ -1,7 +1,7 @@
 """Documents of a quantized model: model card, notice of changes, licence.
 
-Knows wording; everything follows from the plan and the origin, so that the same job writes the same text. It contains
-no time and no path of this machine.
+Knows wording; everything follows from the plan and the origin, so that the same job writes the same text. The text
+has no time and no path of this machine.
 """
 
 from __future__ import annotations

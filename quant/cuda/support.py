@@ -77,7 +77,7 @@ def readmit(device: torch.device) -> None:
 def forget_unloaded_kernels() -> None:
     """Makes Triton reload kernels whose machine code found no room on a GPU: all those in modules named `…_kernels`.
 
-    Triton, from 3.5 to 3.9.0 at least, keeps them as if they were loaded, and their next launch would be a TypeError
+    Triton, from 3.5 to 3.9.0 at least, keeps them as if they were loaded, and their next launch would raise a TypeError
     (https://github.com/triton-lang/triton/pull/11518 is about the same lines).
     """
     if (jit := sys.modules.get("triton.runtime.jit")) is None:

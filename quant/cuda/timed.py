@@ -72,7 +72,7 @@ def tile_of_product(product: Product, device: torch.device, usual: TileT, *, sum
 
 
 def use_timed(device: torch.device, tiles: Mapping[Product, object]) -> None:
-    """Makes a device use these tiles from now on, each of the class for its kind of product; none if empty."""
+    """Makes a device use these tiles from now on, each of the class for its kind of product; no timed ones if empty."""
     _timed[_indexed(device)] = tiles
 
 

@@ -161,7 +161,7 @@ def read_source(directory: Path) -> tuple[SourceFile, ...]:
 
 
 def unreadable(file: str, error: OSError) -> SourceError:
-    """The error that a file, given in words, cannot be read; only other causes than permissions suggest a download."""
+    """The error that a file, named in words, cannot be read; the hint is a download, or permissions if they are why."""
     hint = "check its permissions" if isinstance(error, PermissionError) else HINT
     return SourceError(f"{file} cannot be read ({error.strerror})", hint)
 

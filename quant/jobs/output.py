@@ -169,7 +169,7 @@ class Output:
         self._disk.remove(self._garbage)
 
     def _require_replaceable(self) -> None:
-        """Refuse to replace anything but a quantized model, and even that without `force`."""
+        """Refuse to replace anything but a quantized model, and also a quantized model unless `force` is set."""
         require_free(self._target, force=self._job.force, names=self._job.files)
         if _occupied(self._target) and not self._job.force:
             raise self._already_there()

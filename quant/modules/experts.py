@@ -140,6 +140,6 @@ def rows_by_expert(expert_ids: Tensor, num_experts: int) -> Iterator[tuple[int, 
 
 
 def pairs_by_expert(expert_ids: Tensor, num_experts: int) -> tuple[Tensor, list[int]]:
-    """Flat indices [N · K] of the row-slot pairs in `expert_ids`, sorted by expert, and the pairs of each expert."""
+    """Flat indices [N · K] of the row-slot pairs in `expert_ids`, sorted by expert, and how many each expert has."""
     flat = expert_ids.flatten()
     return flat.argsort(stable=True), torch.bincount(flat, minlength=num_experts).tolist()

@@ -60,7 +60,7 @@ class Batches:
     def __init__(
         self, draw: Draw, *, seed: int, batch_size: int, batch_rows: int, canvas_length: int, pad_id: int
     ) -> None:
-        """Takes how examples are drawn, and how many.
+        """Sets how examples are drawn, and how many.
 
         Args:
             batch_size: mean number of sequences that are drawn for a batch.
