@@ -158,7 +158,7 @@ def directories(env: Mapping[str, str]) -> Iterator[Path]:
             "move it elsewhere; or `LOCALDIFF_HOME` chooses another folder",
         )
     try:
-        if folder.is_dir():
+        with suppress(FileNotFoundError):
             names = sorted(os.listdir(folder))
             os.stat(os.path.join(folder, "."))  # fails for a folder that may be listed, but not searched
             yield from (folder / name for name in names if os.path.isdir(folder / name) and not name.startswith("."))

@@ -26,7 +26,8 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setattr(torch.cuda, "device_count", lambda: len(free))
         monkeypatch.setattr(torch.cuda, "init", lambda: None)
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda index: (free[index], 24 * 10**9))
-        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(is_integrated=0))
+        properties = SimpleNamespace(is_integrated=0, major=8, minor=6)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: f"RTX {index}")
 
     monkeypatch.setattr(pool, "usable_cores", lambda: 2)

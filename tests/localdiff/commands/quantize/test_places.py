@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from localdiff.model_store import find
+from localdiff.paths import shown
 from localdiff.quantizing.request import QuantizeRequest
 from tests.checkpoints.quantized import tree
 from tests.screens.processes import Cli
@@ -107,7 +108,7 @@ def test_a_home_that_nobody_has(cli: Cli, source: Path) -> None:
     assert "no such directory: `~nobody-of-that-name/x`" in cli("quantize", "~nobody-of-that-name/x", stdin=b"").stderr
     plan = cli("quantize", str(source), "-o", "~nobody-of-that-name/x", "--dry-run", stdin=b"")
     assert plan.code == 0
-    assert f"into {Path.cwd() / '~nobody-of-that-name/x'}" in plan.stdout
+    assert f"into {shown(Path.cwd() / '~nobody-of-that-name/x')}" in plan.stdout
 
 
 def test_a_path_that_a_shell_would_take_apart(cli: Cli, source: Path, tmp_path: Path) -> None:
