@@ -71,4 +71,4 @@ def reason(error: Exception) -> str:
             return "it is not text in UTF-8"
         case RecursionError():
             return "it is nested too deeply"
-    return "it does not have the form that it should have"
+    return "it does not have the required form"

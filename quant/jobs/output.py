@@ -253,7 +253,10 @@ class Output:
         """Refuse a directory in the place of an unfinished one that no job began."""
         is_ours = self.directory.is_dir() and all(path.suffix == PARTIAL for path in self.directory.iterdir())
         if begun is None and not is_ours:
-            raise OutputError(f"`{self.directory}` is in the way", "move it, or choose another directory")
+            raise OutputError(
+                f"`{self.directory}` exists and is not an unfinished quantized model",
+                "move it, or choose another directory",
+            )
 
     def _finished_notes(self) -> dict[str, Note]:
         """Notes of the shards that are finished in the unfinished directory."""
@@ -290,7 +293,7 @@ class Output:
             written = path.name.endswith(_WRITTEN) and not path.is_dir()
             if path.name not in own and not written:
                 raise OutputError(
-                    f"`{path}` is not of a quantization, and would be deleted with one",
+                    f"`{path}` was not written by `localdiff quantize`, and would be deleted",
                     "move it elsewhere, or choose another directory",
                 )
 

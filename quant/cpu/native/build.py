@@ -45,10 +45,10 @@ def compiler(env: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
         try:
             name, *arguments = shlex.split(named)
         except ValueError:  # an open quote, or nothing between quotes
-            raise BuildError(f"`CC` is no command (`{named}`)") from None
+            raise BuildError(f"`CC` is not a valid command (`{named}`)") from None
         program = shutil.which(name)
         if program is None:
-            raise BuildError(f"`CC` names `{name}`, which is no program here")
+            raise BuildError(f"`CC` names `{name}`, and there is no such program")
         return program, *arguments
     return next(((program,) for name in NAMES if (program := shutil.which(name))), None)
 

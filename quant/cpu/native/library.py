@@ -145,7 +145,7 @@ def _check(
         raise ValueError(f"counts should be {number} numbers of products")
     pairs = sum(counts)
     if chosen is None and pairs != len(x):
-        raise ValueError(f"{pairs} products of {len(x)} rows need to be told which")
+        raise ValueError(f"chosen should be given for {pairs} products of {len(x)} rows")
     if chosen is not None and (chosen.shape != (pairs,) or chosen.dtype != torch.int64 or not chosen.is_contiguous()):
         raise ValueError(f"chosen should be int64 [{pairs}], contiguous")
     if chosen is not None and pairs and not 0 <= int(chosen.min()) <= int(chosen.max()) < len(x):

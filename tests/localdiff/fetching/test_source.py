@@ -165,7 +165,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, str], str, str | None]] = [
         "`owner/adapter` is an adapter, not a model",
         "`hf download owner/adapter --local-dir DIR`, then `-m MODEL --adapter DIR` adds it to one",
     ),
-    ("owner/garbled", {}, {}, "`quant.json` is damaged (it does not have the form that it should have)", None),
+    ("owner/garbled", {}, {}, "`quant.json` is damaged (it does not have the required form)", None),
     (
         "owner/model",
         {"offline": True},

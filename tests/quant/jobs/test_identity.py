@@ -269,5 +269,5 @@ def test_what_a_job_would_refuse_is_refused_before_it_runs(source: Path, tmp_pat
     Output(job, Disk()).require_possible()
     refuses(replace(job, plan=int8), "an unfinished job, begun as `4bit`, not as `int8`")
     (tmp_path / "out.partial" / JOB_FILE).unlink()
-    with pytest.raises(OutputError, match="is in the way"):
+    with pytest.raises(OutputError, match="exists and is not an unfinished quantized model"):
         Output(job, Disk()).require_possible()

@@ -97,18 +97,18 @@ def test_what_no_job_wrote_is_not_deleted(
 
 def test_a_file_or_a_folder_in_the_place_of_what_is_deleted_is_not_deleted(source: Path, tmp_path: Path) -> None:
     (tmp_path / "out.discarded").write_text("precious")
-    with pytest.raises(OutputError, match="is not of a quantization"):
+    with pytest.raises(OutputError, match="was not written by `localdiff quantize`"):
         finish(make_job(source, tmp_path / "out"))
     assert (tmp_path / "out.discarded").read_text() == "precious"
     (tmp_path / "out.discarded").unlink()
     (tmp_path / "out.discarded" / "folder.safetensors").mkdir(parents=True)
-    with pytest.raises(OutputError, match="is not of a quantization"):
+    with pytest.raises(OutputError, match="was not written by `localdiff quantize`"):
         finish(make_job(source, tmp_path / "out"))
 
 
 def test_a_file_in_the_place_of_the_unfinished_output_is_in_the_way(source: Path, tmp_path: Path) -> None:
     (tmp_path / "out.partial").write_text("precious")
-    with pytest.raises(OutputError, match="`.*out.partial` is in the way"):
+    with pytest.raises(OutputError, match="`.*out.partial` exists and is not an unfinished quantized model"):
         finish(make_job(source, tmp_path / "out"))
     assert (tmp_path / "out.partial").read_text() == "precious"
 

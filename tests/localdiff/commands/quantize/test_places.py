@@ -33,7 +33,8 @@ def test_a_broken_link_in_the_place_of_the_unfinished_output_is_in_the_way(
     output.parent.mkdir(parents=True)
     partial.symlink_to("nowhere")
     refused = cli("quantize", str(source), "--yes", stdin=b"")
-    assert (refused.code, refused.stderr.splitlines()[0]) == (2, f"error: `{partial}` is in the way")
+    message = f"error: `{partial}` exists and is not an unfinished quantized model"
+    assert (refused.code, refused.stderr.splitlines()[0]) == (2, message)
     assert partial.is_symlink()
 
 

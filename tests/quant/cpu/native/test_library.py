@@ -262,7 +262,7 @@ def _narrow(weights: Encoded) -> Encoded:
         (lambda a: a | {"counts": [4]}, "counts should be 2 numbers of products"),
         (lambda a: a | {"counts": [6, -2]}, "counts should be 2 numbers of products"),
         (lambda a: a | {"width": 2 * GROUP + 1}, "rows of 129 inputs do not belong to weights of 64"),
-        (lambda a: a | {"counts": [1, 2]}, "3 products of 4 rows need to be told which"),
+        (lambda a: a | {"counts": [1, 2]}, "chosen should be given for 3 products of 4 rows"),
         (lambda a: a | {"chosen": torch.zeros(3, dtype=torch.int64)}, "chosen should be int64 .4."),
         (lambda a: a | {"chosen": torch.zeros(4, dtype=torch.int32)}, "chosen should be int64"),
         (lambda a: a | {"chosen": torch.tensor([0, 1, 2, 4])}, "chosen should name rows from 0 to 3"),
