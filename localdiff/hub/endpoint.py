@@ -70,13 +70,13 @@ def _require_usable_variables() -> None:
         text = os.environ.get(name, "0")
         if not _is_time_limit(text):
             raise UsageError(
-                f"`{name}={text}` is no time limit",
+                f"`{name}={text}` is not a valid time limit",
                 "it is a whole number of seconds; without it the Hub's client waits 10",
             )
     token = os.environ.get("HF_TOKEN_PATH", "")
     if _is_too_large(token):
         raise UsageError(
-            f"`HF_TOKEN_PATH={token}` names no file of a token: it has no end, or is too large",
+            f"`HF_TOKEN_PATH={token}` does not name a token file: the file is too large or endless",
             "it names a file with nothing but the token; `HF_TOKEN` takes the token itself",
         )
 
@@ -99,7 +99,7 @@ def _is_time_limit(text: str) -> bool:
 
 def no_address(endpoint: str) -> UsageError:
     """The error that an endpoint is not an address."""
-    return UsageError(f"`HF_ENDPOINT={shown(endpoint)}` is no address", ADDRESS)
+    return UsageError(f"`HF_ENDPOINT={shown(endpoint)}` is not a valid address", ADDRESS)
 
 
 def shown(endpoint: str) -> str:

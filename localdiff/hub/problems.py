@@ -266,7 +266,7 @@ def _bad_proxy() -> ConnectionBarredError | None:
         address = address if "://" in address else f"http://{address}"
         scheme = urlsplit(address).scheme if is_readable(address) else ""
         if scheme not in ("http", "https", "socks5", "socks5h"):
-            return ConnectionBarredError(f"`{name}` names no proxy that can be used", _PROXY)
+            return ConnectionBarredError(f"`{name}` does not name a usable proxy", _PROXY)
         if scheme.startswith("socks5") and find_spec("socksio") is None:
             return ConnectionBarredError(
                 f"`{name}` names a SOCKS proxy, and the package for these is not installed",

@@ -159,7 +159,7 @@ class Repository:
             with get_session().stream("GET", url, headers=headers, timeout=TIMEOUT) as response:
                 hf_raise_for_status(response)
                 if start and response.status_code != 206:
-                    raise NoRangesError(f"what hands out `{name}` knows no ranges")
+                    raise NoRangesError(f"the server that sends `{name}` does not support range requests")
                 for chunk in response.iter_bytes():
                     content += chunk
                     if len(content) >= count:

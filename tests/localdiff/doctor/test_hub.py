@@ -207,8 +207,8 @@ def test_a_run_says_what_is_wrong_with_a_token(server: Hub, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("variable", "value", "problem", "advice"),
     [
-        ("ALL_PROXY", "socks://127.0.0.1:9", "`ALL_PROXY` names no proxy that can be used", "`socks5://HOST:PORT`"),
-        ("HTTPS_PROXY", "http://proxy:port", "`HTTPS_PROXY` names no proxy that can be used", "`http://HOST:PORT`"),
+        ("ALL_PROXY", "socks://127.0.0.1:9", "`ALL_PROXY` does not name a usable proxy", "`socks5://HOST:PORT`"),
+        ("HTTPS_PROXY", "http://proxy:port", "`HTTPS_PROXY` does not name a usable proxy", "`http://HOST:PORT`"),
         pytest.param(
             *("all_proxy", "SOCKS5://user:secret@127.0.0.1:9"),
             "`ALL_PROXY` names a SOCKS proxy, and the package for these is not installed",

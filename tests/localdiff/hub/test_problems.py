@@ -66,4 +66,4 @@ def test_a_proxy_without_a_scheme_is_checked_as_the_client_reads_it(monkeypatch:
     monkeypatch.delenv("NO_PROXY", raising=False)
     found = explain(ValueError("Invalid port: 'port'"), "owner/model", None)
     assert isinstance(found, ConnectionBarredError)
-    assert found.message == "`HTTPS_PROXY` names no proxy that can be used"
+    assert found.message == "`HTTPS_PROXY` does not name a usable proxy"

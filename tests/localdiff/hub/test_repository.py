@@ -429,7 +429,7 @@ QUANTIZE, RUN = ["quantize", "owner/model"], ["run", "-m", "owner/model", "Hi."]
 def test_an_endpoint_that_is_no_address_is_named(cli: Cli, use_hub: UseHub, command: list[str], endpoint: str) -> None:
     use_hub(endpoint)
     done = cli(*command, stdin=b"")
-    message = printable(f"error: `HF_ENDPOINT={endpoint}` is no address")
+    message = printable(f"error: `HF_ENDPOINT={endpoint}` is not a valid address")
     assert (done.code, done.stderr.splitlines()[0]) == (2, message)
 
 
@@ -441,7 +441,7 @@ def test_a_time_limit_that_is_none_is_named(
     """The Hub's client raises an error where it is imported, or fetches something, which was called a bug."""
     monkeypatch.setenv(variable, value)
     done = cli(*QUANTIZE, stdin=b"")
-    message = f"error: `{variable}={value}` is no time limit"
+    message = f"error: `{variable}={value}` is not a valid time limit"
     assert (done.code, done.stderr.splitlines()[0]) == (2, message)
 
 
@@ -455,7 +455,7 @@ def test_a_token_without_an_end_is_not_read(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_TOKEN_PATH", name)
     done = cli(*QUANTIZE, stdin=b"")
-    message = f"error: `HF_TOKEN_PATH={name}` names no file of a token: it has no end, or is too large"
+    message = f"error: `HF_TOKEN_PATH={name}` does not name a token file: the file is too large or endless"
     assert (done.code, done.stderr.splitlines()[0]) == (2, message)
 
 
