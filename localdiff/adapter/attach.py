@@ -29,7 +29,7 @@ def attach(network: DiffusionGemma, terms: Mapping[tuple[Side, str], LowRank]) -
     by_module: dict[str, list[Target]] = {}
     for side, path in terms:
         if path not in by_path or side not in by_path[path].sides:
-            raise ValueError(f"{path=} of {side=} is no target")
+            raise ValueError(f"{path=} is not a target for {side=}")
         of_module = by_module.setdefault(by_path[path].module, [])
         if by_path[path] not in of_module:
             of_module.append(by_path[path])

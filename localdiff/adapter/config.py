@@ -132,7 +132,7 @@ class AdapterConfig:
 def _refuse_features(data: Mapping[str, Any], path: Path) -> None:
     kind = data.get("peft_type")
     if kind != "LORA":
-        raise WeightsError(f"`{path}` describes {kind or 'no kind of adapter'}, and localdiff reads LORA alone", HINT)
+        raise WeightsError(f"`{path}` describes {kind or 'no kind of adapter'}, and localdiff reads only LORA", HINT)
     if (initialization := data.get("init_lora_weights", True)) not in _PLAIN_INITIALIZATIONS:
         raise WeightsError(
             f"the adapter was initialized as `{initialization}`, which changes the weights of its base",

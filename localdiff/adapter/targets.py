@@ -89,6 +89,6 @@ def choose(by_path: Mapping[str, Target], names: Iterable[str]) -> list[Target]:
         matching = {path: target for path, target in by_path.items() if matches(path, name)}
         if not matching:
             ends = sorted({path.rpartition(".")[2] for path in by_path})
-            raise UsageError(f"`{name}` cannot be adapted", f"what can be in this model is {', '.join(ends)}")
+            raise UsageError(f"`{name}` cannot be adapted", f"the targets in this model are {', '.join(ends)}")
         chosen |= matching
     return list(chosen.values())

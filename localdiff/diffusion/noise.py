@@ -53,7 +53,7 @@ class SeededNoise:
     def __init_subclass__(cls) -> None:
         """Raises: TypeError, for a subclass with a `sample` of its own."""
         if "sample" in vars(cls):
-            raise TypeError(f"`{cls.__name__}` is no `SeededNoise`: another `sample` needs a class of its own")
+            raise TypeError(f"`{cls.__name__}` has its own `sample`, so it must not derive from `SeededNoise`")
 
     def __init__(self, seed: int) -> None:
         self._generator = torch.Generator().manual_seed(seed)

@@ -108,7 +108,7 @@ class SamplerSettings:
         if sampler.get("_cls_name", _SAMPLER) != _SAMPLER or set(sampler) - {"_cls_name", "entropy_bound"}:
             raise WeightsError(
                 f"generation_config.json: sampler_config={dict(sampler)!r} describes another sampler",
-                "localdiff has the sampler with the entropy bound, and no other",
+                "localdiff has only the entropy-bound sampler",
             )
         entries = {
             "schedule_steps": _whole(config, "max_denoising_steps"),

@@ -68,7 +68,7 @@ def prompt_ids(
         if options.system is not None or options.think:
             raise UsageError("`system` and `think` shape messages, and this prompt is token ids already")
         if (strange := _beyond(ids, vocab_size)) is not None:
-            raise UsageError(f"{strange} is no token id of this model", f"its ids are 0 to {vocab_size - 1}")
+            raise UsageError(f"{strange} is not a token id of this model", f"its ids are 0 to {vocab_size - 1}")
         return ids
     if isinstance(prompt, str):
         prompt = [{"role": "user", "content": prompt}] if prompt.strip() else []
@@ -94,7 +94,7 @@ def as_messages(prompt: Sequence[Any]) -> list[Mapping[str, Any]]:
             would read as a different one or ignore.
     """
     if not isinstance(prompt, Sequence) or isinstance(prompt, str | bytes | bytearray):
-        raise UsageError(f"messages are a list of them, not {kind_of(prompt)}", _MESSAGE)
+        raise UsageError(f"messages must be a list, not {kind_of(prompt)}", _MESSAGE)
     for message in prompt:
         if not isinstance(message, Mapping):
             raise UsageError(f"a prompt is text, messages or token ids; this one contains {kind_of(message)}", _MESSAGE)

@@ -43,7 +43,7 @@ _MORE_TOKENS = ("extra_special_tokens", "model_specific_special_tokens")
 _MARKERS = ("<|turn>", "<turn|>", "<|channel>", "<channel|>")
 
 _REPLACE = f"replace it with the `{CHAT_TEMPLATE}` of the checkpoint it belongs to"
-_UNUSUAL = "it may not take a message that is not just a role and a text as `content`"
+_UNUSUAL = "it may accept only messages that consist of a role and a text as `content`"
 
 _SYSTEM = ("system", "developer")
 
@@ -118,9 +118,9 @@ class ChatTemplate:
                 add_generation_prompt=True,
             )
         except RefusedError as error:
-            hint = f"`{self._path}` decides what the model is asked"
+            hint = f"`{self._path}` decides which conversations are allowed"
             if any(turn["role"] in _SYSTEM for turn in turns):
-                hint += "; it may take no system prompt: leave that out"
+                hint += "; it may not allow a system prompt: leave it out"
             raise UsageError(f"the chat template refuses the conversation: {one_line(error)}", hint) from error
         except Exception as error:  # any error is the template's fault, as above
             hint = _REPLACE if all(map(_is_plain, turns)) else f"{_UNUSUAL}; otherwise {_REPLACE}"
@@ -198,7 +198,9 @@ def _read_text(path: Path) -> str:
     try:
         data = read_small(path)
         if len(data) > MAX_FILE_BYTES:
-            raise WeightsError(f"`{path}` is no chat template: it has {len(data):,} bytes", hint="fetch it again")
+            raise WeightsError(
+                f"`{path}` is too large for a chat template: it has {len(data):,} bytes", hint="fetch it again"
+            )
         return data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise WeightsError(f"`{path}` cannot be read: {one_line(error)}", hint="fetch it again") from error

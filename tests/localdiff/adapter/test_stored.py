@@ -152,7 +152,7 @@ def test_factors_take_the_type_of_the_activations(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"peft_type": "LOHA"}, "describes LOHA, and localdiff reads LORA alone"),
+        ({"peft_type": "LOHA"}, "describes LOHA, and localdiff reads only LORA"),
         ({"peft_type": None}, "describes no kind of adapter"),
         ({"use_dora": True}, "uses DoRA"),
         ({"modules_to_save": ["lm_head"]}, "`modules_to_save`"),

@@ -240,5 +240,5 @@ def test_reference_noise_is_refused_where_it_would_not_be_the_reference(
 
 def test_seeded_noise_has_one_way_to_sample() -> None:
     """Kernels take its numbers alone: a `sample` of a subclass would be used on some devices, and not on others."""
-    with pytest.raises(TypeError, match="another `sample` needs a class of its own"):
+    with pytest.raises(TypeError, match="has its own `sample`, so it must not derive from `SeededNoise`"):
         type("Greedy", (SeededNoise,), {"sample": lambda self, probs, first_row: probs.argmax(dim=-1)})

@@ -67,7 +67,7 @@ def test_a_prefix_cache_of_another_engine_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("messages", "kind"), [(None, "`NoneType`"), ("hi", "`str`"), (iter([]), "iterator")])
 def test_messages_of_a_conversation_are_a_list(tmp_path: Path, messages: Any, kind: str) -> None:
-    with pytest.raises(UsageError, match=f"messages are a list of them, not .*{kind}"):
+    with pytest.raises(UsageError, match=f"messages must be a list, not .*{kind}"):
         next(Conversation(tiny.engine(tmp_path)).answer(messages))
 
 

@@ -257,7 +257,7 @@ def test_ids_may_be_numbers_of_numpy(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("beyond", [64, -1])
 def test_ids_beyond_the_embeddings_are_refused(tmp_path: Path, beyond: int) -> None:
-    with pytest.raises(UsageError, match=f"{beyond} is no token id of this model"):
+    with pytest.raises(UsageError, match=f"{beyond} is not a token id of this model"):
         list(tiny.engine(tmp_path).generate([2, beyond, 3], options()))
 
 

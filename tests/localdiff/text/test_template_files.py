@@ -182,7 +182,7 @@ def test_a_template_that_fails_is_not_blamed_alone_for_an_unusual_message(tmp_pa
     with pytest.raises(WeightsError) as unusual:
         render(tmp_path, source, USER, message)
     assert unusual.value.hint == (
-        f"it may not take a message that is not just a role and a text as `content`; otherwise {replace}"
+        f"it may accept only messages that consist of a role and a text as `content`; otherwise {replace}"
     )
 
 
@@ -195,11 +195,11 @@ def test_a_template_may_refuse_a_conversation(tmp_path: Path) -> None:
     source = "{{ raise_exception('Roles must\\n alternate,\x1b user first.') }}"
     with pytest.raises(UsageError, match="(?m)refuses the conversation: Roles must alternate, user first$") as refused:
         render(tmp_path, source)
-    assert refused.value.hint == f"`{tmp_path / 'chat_template.jinja'}` decides what the model is asked"
+    assert refused.value.hint == f"`{tmp_path / 'chat_template.jinja'}` decides which conversations are allowed"
     for role in ("system", "developer"):
         with pytest.raises(UsageError) as refused:
             render(tmp_path, source, {"role": role, "content": "Be terse."}, USER)
-        assert str(refused.value.hint).endswith("; it may take no system prompt: leave that out")
+        assert str(refused.value.hint).endswith("; it may not allow a system prompt: leave it out")
 
 
 def test_a_failure_does_not_spoil_the_next_rendering(tmp_path: Path) -> None:
