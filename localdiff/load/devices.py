@@ -49,7 +49,7 @@ def resolve_device(name: str) -> torch.device:
         raise ResourceError(f"there is no `cuda:{index}` here", f"the last of {count} is `cuda:{count - 1}`{numbered}")
     device = torch.device("cuda", index)
     if (unusable := why_unusable(device)) is not None:
-        raise ResourceError(unusable.reason, f"{unusable.remedy}; `--device cpu` does without")
+        raise ResourceError(unusable.reason, f"{unusable.remedy}; otherwise use `--device cpu`")
     return device
 
 

@@ -209,7 +209,7 @@ def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement, host_f
         if host_free is not None and nbytes > host_free:
             how += f"; only {shown_size(host_free)} of it is free, so the rest is read from the disk every time"
         if placement.main.type == "cuda" and not placement.streamed:
-            how += "; besides, these layers compute their experts one by one"
+            how += "; these layers also compute their experts one by one"
     return f"{_needs(demand, budgets)}: {what} {how}"
 
 
@@ -255,7 +255,7 @@ def _on_main(demand: Demand, head: Sequence[LayerDemand], resident: int) -> int:
 
 
 def _budget_text(budget: Budget) -> str:
-    return f"`{budget.device}` has {shown_size(budget.nbytes or 0)} for it"
+    return f"`{budget.device}` has {shown_size(budget.nbytes or 0)} available"
 
 
 def _size_argument(nbytes: int) -> str:
@@ -277,7 +277,7 @@ def _too_large(demand: Demand, main: Budget, min_bytes: int, may_offload: bool) 
         f"({sizes}), and {_budget_text(main)}"
     )
     if may_offload:
-        without = "; `--device cpu` does without it" if main.device.type == "cuda" else ""
+        without = "; otherwise use `--device cpu`" if main.device.type == "cuda" else ""
         return ResourceError(
             f"{message}; even with every layer offloaded, it needs {shown_size(min_bytes)} there",
             "free memory of the device, lower `--context`, use a smaller recipe, or raise `--max-memory` if it is set"

@@ -38,7 +38,7 @@ BITSANDBYTES_RECIPE = "bitsandbytes"
 _AGAIN = "run the `localdiff quantize` command that made it again"
 _NO_WEIGHTS = "quantized weights are read from what `localdiff quantize` or bitsandbytes wrote"
 _DAMAGED = f"{_AGAIN}: from the same source, only what is damaged is rebuilt"
-_SAME_IN_SOURCE = f"the checkpoint that it was made from has the same fault: mend that one, then {_AGAIN}"
+_SAME_IN_SOURCE = f"its source checkpoint has the same fault: repair the source, then {_AGAIN}"
 
 
 class StoredWeights:

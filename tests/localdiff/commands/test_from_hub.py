@@ -75,7 +75,7 @@ def test_a_disk_that_is_too_small(cli: Cli, server: Hub, set_free: SetFree) -> N
 def test_memory_that_is_too_small(cli: Cli, server: Hub) -> None:
     result = cli(*RUN, "--max-memory", "1MB", stdin=b"")
     assert result.code == 4
-    assert "`cpu` has 1 MB for it" in result.stderr
+    assert "`cpu` has 1 MB available" in result.stderr
     assert WEIGHTS not in server.fetched()
 
 

@@ -254,7 +254,7 @@ def test_untied_weights_are_refused(edited: Callable[..., Path]) -> None:
 def test_weights_that_do_not_fit_the_device(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needed = sum(parameter.numel() for parameter in network_of(written).parameters()) * 2
     monkeypatch.setattr(memory_plan, "free_bytes", lambda device: 500_000)
-    sizes = rf"`bf16` takes .*\({needed / 1e3:.0f} KB weights, .*`cpu` has 500 KB for it"
+    sizes = rf"`bf16` takes .*\({needed / 1e3:.0f} KB weights, .*`cpu` has 500 KB available"
     with pytest.raises(ResourceError, match=sizes) as caught:
         network_of(written, torch.bfloat16)
     assert caught.value.exit_code == 4
@@ -267,7 +267,7 @@ def test_every_device_gives_what_is_free_there_up_to_the_limit(
 ) -> None:
     monkeypatch.setattr(memory_plan, "free_bytes", lambda device: free if device.type == "cuda" else None)
     first, second = torch.device("cuda", 0), torch.device("cuda", 1)
-    with pytest.raises(ResourceError, match="`cuda:0` has 500 KB for it"):
+    with pytest.raises(ResourceError, match="`cuda:0` has 500 KB available"):
         plan_memory(open_weights(written), first, torch.bfloat16, further=(second,), context=64, max_memory=limit)
 
 

@@ -154,7 +154,7 @@ def test_refused_with_the_numbers() -> None:
     assert caught.value.exit_code == 4
     assert caught.value.message == (
         "`int8` takes 71 MB at a context of 8,192 tokens (60 MB weights, 4 MB keys and values, 5 MB buffers, "
-        "2 MB slack), and `cuda:0` has 60 MB for it"
+        "2 MB slack), and `cuda:0` has 60 MB available"
     )
     assert "`--max-memory 60MB`" in (caught.value.hint or "")
     with pytest.raises(ResourceError) as caught:
@@ -166,7 +166,7 @@ def test_refused_although_everything_may_lie_outside() -> None:
     with pytest.raises(ResourceError, match="it needs 41 MB there") as caught:
         place(FOUR, budgets(40), may_offload=True)
     assert "`--context`" in (caught.value.hint or "")
-    assert str(caught.value.hint).endswith("; `--device cpu` does without it"), "on a GPU of a laptop, say"
+    assert str(caught.value.hint).endswith("; otherwise use `--device cpu`"), "on a GPU of a laptop, say"
     with pytest.raises(ResourceError, match="it needs 40 MB there"):  # without the keys of the layer on the other one
         place(FOUR, budgets(39, 18), may_offload=True)
 
@@ -183,10 +183,10 @@ def test_the_cost_is_told() -> None:
     big = demand(10_000, 10_000, 10_000, outside=20_000 * MB)
     placement = Placement(main=CARD, layers=(CARD,) * 3, offloaded=(1, 2))
     expected = (
-        "`int8` takes 50.0 GB at a context of 8,192 tokens, and `cuda:0` has 50 MB for it: 2 of 3 layers (20.0 GB) "
+        "`int8` takes 50.0 GB at a context of 8,192 tokens, and `cuda:0` has 50 MB available: 2 of 3 layers (20.0 GB) "
         "stay in host memory and are copied to `cuda:0` in every pass, which takes about 2 s each time at 10 GB/s"
     )
-    slower = "; besides, these layers compute their experts one by one"
+    slower = "; these layers also compute their experts one by one"
     assert cost(big, given_, placement, None) == cost(big, given_, placement, 20_000 * MB) == expected + slower
     little = "; only 5.0 GB of it is free, so the rest is read from the disk every time"
     assert cost(big, given_, placement, 5_000 * MB) == expected + little + slower

@@ -86,7 +86,7 @@ def test_a_model_made_of_what_cannot_be_run_leads_to_its_source(
         assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
     for command in (["run", "-m", NAME, "w4"], ["quantize", str(source)]):
         result = cli(*command, stdin=b"")
-        refused(result, 3, "cannot be read as JSON", "the checkpoint that it was made from has the same fault")
+        refused(result, 3, "cannot be read as JSON", "its source checkpoint has the same fault")
     (output / "generation_config.json").write_text("[")
     refused(cli("run", "-m", NAME, "w4", stdin=b""), 3, "the `localdiff quantize` that made it rebuilds")
 
