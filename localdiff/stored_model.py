@@ -130,7 +130,7 @@ def _damage(directory: Path) -> str | None:
         except OSError as error:
             return f"`{name}` cannot be read: {error.strerror}"
         except ValueError:  # a null byte, or half of a surrogate pair
-            return f"its manifest lists {name!r}, which is no name of a file"
+            return f"its manifest lists {name!r}, which is not a file name"
         if nbytes != expected:
             return f"`{name}` has {nbytes} bytes instead of {expected}"
     return None

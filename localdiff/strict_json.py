@@ -93,7 +93,7 @@ def _value(hint: Any, value: object, where: str) -> object:
         # `True == 1`, so the types are compared as well.
         if any(value == choice and type(value) is type(choice) for choice in arguments):
             return value
-        raise Malformed(f"`{where}` is none of {', '.join(map(repr, arguments))}")
+        raise Malformed(f"`{where}` must be one of {', '.join(map(repr, arguments))}")
     if origin is tuple:
         if not isinstance(value, list):
             raise Malformed(f"`{where}` is not a list")

@@ -90,7 +90,7 @@ class Order:
         _require(1 <= event.canvas_length <= MAX_CANVAS, f"canvas_length={event.canvas_length}")
         _require(1 <= event.vocab_size <= 2**31, f"vocab_size={event.vocab_size}")
         _require(event.max_steps >= 1, f"max_steps={event.max_steps}")
-        _require(event.seed == self._seed, "the seed is another one than in the header")
+        _require(event.seed == self._seed, "the seed is not the one in the header")
         self._run = event
 
     def _block_started(self, event: BlockStarted) -> None:
@@ -133,12 +133,12 @@ class Order:
         assert self._run is not None
         expected = self._run.canvas_length if length is None else length
         _require(len(ids) == expected, f"`{name}` has {len(ids)} entries, not {expected}")
-        _require(min(ids) >= 0 and max(ids) < self._run.vocab_size, f"`{name}` has an id outside of the vocabulary")
+        _require(min(ids) >= 0 and max(ids) < self._run.vocab_size, f"`{name}` has an id outside the vocabulary")
 
     @staticmethod
     def _numbers(name: str, values: Iterable[float], maximum: float) -> None:
         # Written so that a NaN, for which every comparison is false, is refused too.
-        _require(all(0 <= value <= maximum for value in values), f"`{name}` has a number that cannot be")
+        _require(all(0 <= value <= maximum for value in values), f"`{name}` has an impossible number")
 
 
 def _require(holds: bool, message: str) -> None:

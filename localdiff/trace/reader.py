@@ -166,7 +166,7 @@ class _Body:
             raise Malformed("`pieces` is not an object, or `special` not a list")
         for key, piece in pieces.items():
             if not _ID.fullmatch(key) or not isinstance(piece, str):
-                raise Malformed(f"{key!r:.60} is no id, or its piece is no text")
+                raise Malformed(f"{key!r:.60} is not an id, or its piece is not text")
             if int(key) in self.pieces:
                 raise Malformed(f"id {key} had a piece already")
             self.pieces[int(key)] = piece
@@ -176,7 +176,7 @@ class _Body:
 
     def _take_footer(self, sha256: object, lines: object, number: int) -> None:
         if not isinstance(sha256, str) or type(lines) is not int:
-            raise Malformed("the footer holds no hash and no number of lines")
+            raise Malformed("the footer must hold a hash and a number of lines")
         if lines != number - 1:
             raise Malformed(f"the footer counts {lines} lines, and there are {number - 1}")
         self.footer = sha256
@@ -187,7 +187,7 @@ def _no_trace(name: str) -> TraceError:
 
 
 def _too_large(name: str) -> TraceError:
-    return TraceError(f"`{name}` is larger than {shown_size(MAX_BYTES)}, the most that is read of a trace")
+    return TraceError(f"`{name}` is larger than {shown_size(MAX_BYTES)}, the limit for a trace")
 
 
 def _damaged(name: str, number: int, reason: str) -> TraceError:

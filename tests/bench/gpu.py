@@ -397,7 +397,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     if options.until is None:
         options.until = float("inf") if options.total is None else time.time() + 60 * options.total
     if unknown := set(options.parts) - set(PARTS):
-        parser.error(f"{unknown.pop()} is none of {', '.join(PARTS)}")
+        parser.error(f"{unknown.pop()} must be one of {', '.join(PARTS)}")
     return options
 
 

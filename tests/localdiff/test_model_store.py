@@ -195,7 +195,7 @@ def test_a_manifest_that_lists_what_no_file_can_be_called_is_damage(env: dict[st
     listed = {"recipe": {"name": "4bit"}, "shards": {name: {"bytes": 1}}}
     (make(env, "a-4bit") / "quant.json").write_text(json.dumps(listed))
     (found,) = stored_models(env)
-    assert (found.state, found.problem) == ("damaged", f"its manifest lists {name!r}, which is no name of a file")
+    assert (found.state, found.problem) == ("damaged", f"its manifest lists {name!r}, which is not a file name")
 
 
 def test_a_manifest_that_says_no_size_of_a_file_is_damage(env: dict[str, str]) -> None:

@@ -45,7 +45,7 @@ def test_an_object_becomes_its_dataclass() -> None:
         ({"number": float("inf")}, "`o.number` is not a finite number"),
         ({"number": 10**400}, "`o.number` is not a finite number"),
         ({"flag": 1}, "`o.flag` is not true or false"),
-        ({"kind": "c"}, "`o.kind` is none of 'a', 'b'"),
+        ({"kind": "c"}, "`o.kind` must be one of 'a', 'b'"),
         ({"maybe": "3"}, "`o.maybe` is not a whole number"),
         ({"items": {}}, "`o.items` is not a list"),
         ({"items": [{"word": "x"}, {"word": 1}]}, "`o.items[1].word` is not text"),

@@ -55,7 +55,9 @@ def gold(trace: Trace) -> str:
     plain, target = (" ".join(text.split()) for text in (trace.text(), expected))
     is_right = bool(target) and target in plain
     verdict = (
-        '<span class="yes">✓ the answer has it</span>' if is_right else '<span class="no">the answer lacks it</span>'
+        '<span class="yes">✓ the answer contains it</span>'
+        if is_right
+        else '<span class="no">the answer lacks it</span>'
     )
     return f'<p class="gold"><span class="quiet">Expected</span> <b>{safe(expected)}</b> {verdict}</p>'
 
@@ -93,9 +95,9 @@ def _passes(stats: RunStats) -> list[str]:
     return [
         _card("forward passes", f"{stats.denoise_passes:,}", f"{both:,} with commit passes"),
         _card(
-            "one token at a time takes",
+            "one token at a time would take",
             f"{stats.tokens_per_step:,.1f}×",
-            f"as many; {each_of_both:,.1f}× with commit passes",
+            f"as many passes; {each_of_both:,.1f}× with commit passes",
         ),
     ]
 

@@ -50,7 +50,7 @@ def test_without_a_header_there_is_no_session(data: bytes, words: str) -> None:
             "in line 2, `turn.seed` is not a seed: 9223372036854775808",
         ),
         (b"[5,6,7]", b"[5,-1,7]", 0, "in line 2, `turn.ids` has a number below 0; 3 turns are lost"),
-        (b'"end_of_turn"', b'"bored"', 0, "in line 2, `turn.reason` is none of"),
+        (b'"end_of_turn"', b'"bored"', 0, "in line 2, `turn.reason` must be one of"),
     ],
 )
 def test_damage_costs_what_is_behind_it(replace: bytes, by: bytes, turns: int, words: str) -> None:

@@ -73,7 +73,7 @@ def test_cards_say_what_the_run_did() -> None:
     for said in (
         "blocks 3 32 positions each; ended by itself",
         "forward passes 15 17 with commit passes",
-        f"one token at a time takes {tokens / 15:,.1f}× as many; {tokens / 17:,.1f}× with commit passes",
+        f"one token at a time would take {tokens / 15:,.1f}× as many passes; {tokens / 17:,.1f}× with commit passes",
         "steps per block 5 median 5, at most 48",
         f"{tokens} tokens in {TRACE.finished.stats.seconds:.2f} s",
         "recipe bf16 computed in fp32",
@@ -105,7 +105,7 @@ def test_a_speed_is_a_plain_number(speed: float, said: str) -> None:
     [
         ("the  of", None),
         (None, None),
-        ("Hello.", "✓ the answer has it"),
+        ("Hello.", "✓ the answer contains it"),
         ("42", "the answer lacks it"),
         ("", "lacks it"),
     ],

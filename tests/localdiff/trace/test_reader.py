@@ -140,11 +140,11 @@ def test_a_damaged_line_is_named_by_its_number(number: int) -> None:
     [
         ("run_started", {"canvas_length": 0}, "canvas_length=0"),
         ("run_started", {"max_steps": 0}, "max_steps=0"),
-        ("run_started", {"seed": 8}, "the seed is another one than in the header"),
-        ("run_started", {"vocab_size": 200_000}, "`canvas_ids` has an id outside of the vocabulary"),
+        ("run_started", {"seed": 8}, "the seed is not the one in the header"),
+        ("run_started", {"vocab_size": 200_000}, "`canvas_ids` has an id outside the vocabulary"),
         ("prefilled", {"done": 21}, "done=21 of total=20"),
         ("prefilled", {"cached_tokens": 21}, "cached_tokens=21 of done=20"),
-        ("prefilled", {"seconds": -1.0}, "`seconds` has a number that cannot be"),
+        ("prefilled", {"seconds": -1.0}, "`seconds` has an impossible number"),
         ("block_started", {"block": 2}, "block 2 cannot follow block 0"),
         ("block_started", {"canvas_ids": 7}, "`canvas_ids` is not text"),
         ("denoise_step", {"step": 2}, "step 2 cannot follow step 0"),
@@ -152,12 +152,12 @@ def test_a_damaged_line_is_named_by_its_number(number: int) -> None:
         ("denoise_step", {"entropies": "AAAA"}, "`entropies` is not packed data"),
         ("denoise_step", {"temperature": None}, "`denoise_step.temperature` is not a number"),
         ("denoise_step", {"top_ids": ""}, "`denoise_step` has an unknown field 'top_ids'"),
-        ("denoise_step", {"mean_entropy": -1.0}, "`mean_entropy` has a number that cannot be"),
-        ("denoise_step", {"elapsed": 1e308}, "`elapsed` has a number that cannot be"),
-        ("denoise_step", {"seconds": -1.0}, "`seconds` has a number that cannot be"),
+        ("denoise_step", {"mean_entropy": -1.0}, "`mean_entropy` has an impossible number"),
+        ("denoise_step", {"elapsed": 1e308}, "`elapsed` has an impossible number"),
+        ("denoise_step", {"seconds": -1.0}, "`seconds` has an impossible number"),
         ("denoise_step", {"event": "what"}, "there is no event 'what'"),
         ("block_committed", {"steps": 1}, "steps=1, and there were 6"),
-        ("block_committed", {"reason": "tired"}, "is none of 'converged'"),
+        ("block_committed", {"reason": "tired"}, "must be one of 'converged'"),
         ("block_committed", {"token_ids": [3]}, "`token_ids` is not the draft of the last step"),
         ("text_committed", {"block": 9}, "it names block 9, and this is block 1"),
         ("run_finished", {"token_ids": []}, "`token_ids` is not what the blocks committed"),
@@ -175,7 +175,7 @@ def test_times_of_a_whole_run_that_cannot_be_are_refused(block: bool) -> None:
         stats = line["stats"]
         stats["blocks"][0].update(seconds=-1.0) if block else stats.update(prompt_seconds=1e10)
 
-    assert "`stats` has a number that cannot be" in refusal(edited(line_of("run_finished"), change))
+    assert "`stats` has an impossible number" in refusal(edited(line_of("run_finished"), change))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, 1.5])
@@ -183,7 +183,7 @@ def test_probabilities_that_are_none_are_refused(value: float) -> None:
     from localdiff.trace.packing import pack_floats
 
     change = {"argmax_probs": pack_floats([value] * 32)}
-    assert "`argmax_probs` has a number that cannot be" in refusal(
+    assert "`argmax_probs` has an impossible number" in refusal(
         edited(line_of("denoise_step"), lambda line: line.update(change))
     )
 
@@ -195,7 +195,7 @@ def test_probabilities_of_other_ids_that_are_none_are_refused() -> None:
         else event
         for event in condensing(record_top_k=3)
     ]
-    with pytest.raises(TraceError, match="`top_probs` has a number that cannot be"):
+    with pytest.raises(TraceError, match="`top_probs` has an impossible number"):
         trace_of(events, dataclasses.replace(HEADER, record_top_k=3, seed=0), pieces=word_pieces())
 
 
@@ -316,7 +316,7 @@ def test_what_has_no_end_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr("localdiff.trace.reader.MAX_BYTES", 1000)
     endless = Endless()
-    with pytest.raises(TraceError, match=r"`standard input` is larger than 1 KB, the most that is read of a trace"):
+    with pytest.raises(TraceError, match=r"`standard input` is larger than 1 KB, the limit for a trace"):
         read_stream(io.BufferedReader(endless, 100), "standard input")
     assert endless.given < 3000
     (tmp_path / "t.jsonl").write_bytes(b"{" * 1001)
