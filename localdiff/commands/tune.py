@@ -72,7 +72,7 @@ def tune_tiles(request: TuneRequest, output: Output) -> int:
     if request.forget:
         files = forget(request.device)
         what = f"Deleted {' and '.join(map(shown, files))}" if files else "No tiles were kept"
-        output.stdout.write(f"{what}: the usual ones are taken.\n")
+        output.stdout.write(f"{what}: the usual tiles are used.\n")
         return 0
     require_gpu(resolve_device(request.device))
     with status_line(output) as status:

@@ -55,7 +55,8 @@ def try_kernels(
                 raise
             if give_up_timed():
                 _log.warning(
-                    "a GPU kernel fails with the tiles that were timed here (%s): the usual ones are taken", error
+                    "a GPU kernel fails with the tiles that were timed here (%s): the usual tiles are used instead",
+                    error,
                 )
                 shares = _trial(denoiser, expectations)
                 continue

@@ -36,7 +36,7 @@ of `wgmma` get one buffer too few (https://github.com/triton-lang/triton/pull/85
 """
 
 _VERSIONS = "another version of Triton, torch or the driver may help"
-_SKIP = "`LOCALDIFF_CUDA_PLAIN=all` does without kernels from the start"
+_SKIP = "`LOCALDIFF_CUDA_PLAIN=all` turns kernels off from the start"
 _LIBRARY = "run `sudo ldconfig`, or have `TRITON_LIBCUDA_PATH` name its folder (in WSL2 `/usr/lib/wsl/lib`)"
 _NO_EXEC = "have `TRITON_CACHE_DIR` name a directory on a file system that is not mounted with `noexec`"
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}

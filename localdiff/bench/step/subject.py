@@ -282,7 +282,7 @@ def _require_kernels(denoiser: Denoiser, device: torch.device, expectations: Seq
         what = f"a kernel fails here ({type(error).__name__}: {one_line(error)})"
         if isinstance(error, ParityError):
             what = f"kernels compute wrong numbers here: {error}"
-        hint = "`LOCALDIFF_CUDA_PLAIN=all` does without kernels; please report it with `localdiff doctor --report`"
+        hint = "`LOCALDIFF_CUDA_PLAIN=all` turns kernels off; please report it with `localdiff doctor --report`"
         if timed_count(device):
             hint = f"`localdiff tune --forget` goes back to the usual tiles; {hint}"
         raise ResourceError(what, hint) from error

@@ -19,7 +19,7 @@ def table(tuning: Tuning, model: str, width: int | None = None) -> str:
         width: cells of a line; None for as many as it takes.
     """
     outcome = tuning.outcome
-    left = f"; the same command goes on with {outcome.left} more, for which there was no time" if outcome.left else ""
+    left = f"; run the same command again for {outcome.left} more" if outcome.left else ""
     lines = [f"{tuning.gpu}, {model}", f"Tiles of {counted(len(outcome.tried), 'product')} were timed{left}."]
     if tuning.earlier:
         lines.append(f"{counted(tuning.earlier, 'tile')} had been timed by a search that had not finished.")

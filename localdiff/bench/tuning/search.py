@@ -161,7 +161,7 @@ def _require_right(machine: Machine, note: Note) -> None:
             raise  # another program may have the memory, which says nothing about the tiles
         note.clear()
         machine.require()
-        _log.warning("what an unfinished search has found is left out: %s", error)
+        _log.warning("the results of an unfinished search are dropped: %s", error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,6 @@ def require_gpu(device: torch.device) -> None:
     """Raises a `ResourceError` for a device that is not a GPU; to be called first, before sizes are checked."""
     if device.type != "cuda":
         raise ResourceError(
-            f"tiles are those of GPU kernels, and `{device}` has none",
+            f"tiles are for GPU kernels, and `{device}` has none",
             "use an NVIDIA GPU; if there is one here, `localdiff doctor` says why torch does not use it",
         )

@@ -47,9 +47,7 @@ def test_without_a_gpu_it_says_so_ahead_of_what_the_weights_would_take(
     for arguments in ([], ["--device", "cpu"], ["--forget"]):
         result = cli("tune", *arguments)
         assert (result.code, result.stdout) == (4, "")
-        assert result.stderr.startswith(
-            "error: tiles are those of GPU kernels, and `cpu` has none\nhint: use an NVIDIA"
-        )
+        assert result.stderr.startswith("error: tiles are for GPU kernels, and `cpu` has none\nhint: use an NVIDIA")
         assert "`localdiff doctor` says why" in result.stderr
 
 
@@ -118,9 +116,7 @@ def test_kernels_of_int8_activations_have_tiles_of_their_own(cli: Cli, asked: di
 def test_where_nothing_is_faster_the_usual_tiles_stay(cli: Cli, asked: dict[str, Any]) -> None:
     asked["answer"] = tuning(found=False, tuned=0.0101, left=3)
     lines = cli("tune", "--device", "cpu").stdout.splitlines()
-    assert lines[1] == (
-        "Tiles of 1 product were timed; the same command goes on with 3 more, for which there was no time."
-    )
+    assert lines[1] == ("Tiles of 1 product were timed; run the same command again for 3 more.")
     assert lines[-1] == "Steps are not faster with other tiles: the usual ones stay."
     asked["answer"] = tuning(found=True, tuned=0.0101)
     assert "the usual ones stay" in cli("tune", "--device", "cpu").stdout
@@ -149,7 +145,7 @@ def test_forgetting(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     files = iter([[Path("/somewhere/x.json"), Path("/somewhere/x.unfinished.json")], [Path("/somewhere/x.json")], []])
     monkeypatch.setattr(tuning_module, "forget", lambda _: next(files))
     assert cli("tune", "--forget").stdout == (
-        "Deleted /somewhere/x.json and /somewhere/x.unfinished.json: the usual ones are taken.\n"
+        "Deleted /somewhere/x.json and /somewhere/x.unfinished.json: the usual tiles are used.\n"
     )
-    assert cli("tune", "--forget").stdout == "Deleted /somewhere/x.json: the usual ones are taken.\n"
-    assert cli("tune", "--forget").stdout == "No tiles were kept: the usual ones are taken.\n"
+    assert cli("tune", "--forget").stdout == "Deleted /somewhere/x.json: the usual tiles are used.\n"
+    assert cli("tune", "--forget").stdout == "No tiles were kept: the usual tiles are used.\n"

@@ -113,8 +113,8 @@ def test_where_kernels_fail_with_timed_tiles_they_are_tried_with_the_usual_ones(
     monkeypatch.setattr(Program, "run", run)
     assert load().denoiser.path.static and why_unsupported(CPU) is None
     assert caplog.messages == [
-        "a GPU kernel fails with the tiles that were timed here (out of resource: shared memory): the usual ones are "
-        "taken"
+        "a GPU kernel fails with the tiles that were timed here (out of resource: shared memory): the usual tiles are "
+        "used instead"
     ]
 
 

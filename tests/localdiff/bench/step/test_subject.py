@@ -58,7 +58,7 @@ def test_a_model_that_does_not_fit_is_not_to_be_kept_in_host_memory(monkeypatch:
     with pytest.raises(ResourceError) as error:
         plan_memory(weights, cpu, torch.float32, context=16)
     assert "--max-memory" in str(error.value.hint)
-    with pytest.raises(ResourceError, match="`cpu` has .* for it") as error:
+    with pytest.raises(ResourceError, match="`cpu` has .* available") as error:
         real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")
     assert error.value.hint == "free memory of the device; a smaller recipe or `--context` takes less"
 
@@ -112,7 +112,10 @@ def test_kernels_that_compute_wrong_numbers_are_not_timed(where: str, monkeypatc
 
         monkeypatch.setattr(subjects, "load_model", load_model)
     make = real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")
-    for count, hint in ((0, "`LOCALDIFF_CUDA_PLAIN=all` does without"), (1, "`localdiff tune --forget` goes back")):
+    for count, hint in (
+        (0, "`LOCALDIFF_CUDA_PLAIN=all` turns kernels off"),
+        (1, "`localdiff tune --forget` goes back"),
+    ):
         monkeypatch.setattr(subjects, "timed_count", lambda _, count=count: count)
         with pytest.raises(ResourceError, match="kernels compute wrong numbers here: experts: 13 of 512") as error:
             run(context=16, steps=1, make=make, ceilings_of=lambda device: CEILINGS)
@@ -140,7 +143,7 @@ def test_a_kernel_that_fails_is_named_and_a_gpu_or_a_disk_that_does_is_left_to_o
         make(lambda _: None)
     if isinstance(caught.value, ResourceError):
         assert caught.value.message == f"a kernel fails here (TypeError: {words})"
-        assert (caught.value.hint or "").startswith("`LOCALDIFF_CUDA_PLAIN=all` does without")
+        assert (caught.value.hint or "").startswith("`LOCALDIFF_CUDA_PLAIN=all` turns kernels off")
         monkeypatch.setattr(subjects, "timed_count", lambda _: 1)
         with pytest.raises(ResourceError) as caught:
             make(lambda _: None)

@@ -206,7 +206,7 @@ def test_tiles_that_compute_wrong_numbers_by_now_are_found_out(caplog: pytest.Lo
     second = Steps(GAINS, wrong=(BEST,))
     found = second.search(read()).found
     assert not found and timed(second, WIDE) >= {*tiles_for(WIDE, USUAL, "mma.sync")} - {SECOND}
-    assert "what an unfinished search has found is left out: numbers differ" in caplog.messages
+    assert "the results of an unfinished search are dropped: numbers differ" in caplog.messages
 
 
 def test_where_memory_runs_out_before_the_first_tile_nothing_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -236,7 +236,7 @@ def test_steps_that_are_not_captured_are_not_timed(queue: Queue, found: Callable
 
 def test_without_a_gpu_there_are_no_tiles() -> None:
     cpu = Make(torch.device("cpu"), lambda _: pytest.fail("nothing is made"))
-    with pytest.raises(ResourceError, match="tiles are those of GPU kernels, and `cpu` has none"):
+    with pytest.raises(ResourceError, match="tiles are for GPU kernels, and `cpu` has none"):
         tune(cpu, context=CONTEXT, seconds=60)
     with pytest.raises(ResourceError, match="and `cpu` has none"):
         forget("cpu")
