@@ -140,7 +140,7 @@ def quality_command(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Ask these instead, one prompt per line; the answers are not scored then.",
+            help="Ask the prompts in FILE instead, one per line; the answers are not scored then.",
             rich_help_panel=_QUESTIONS,
         ),
     ] = None,
@@ -154,7 +154,7 @@ def quality_command(
         int,
         typer.Option(
             metavar="N",
-            help="How many times each is asked, each time with different noise.",
+            help="How many times to ask each question, each time with different noise.",
             rich_help_panel=_QUESTIONS,
         ),
     ] = 5,
@@ -189,8 +189,8 @@ def quality_command(
     For each skill: how many answers are right, how many denoise steps a block takes, how much the predictions of single
     steps differ where both models see the same canvas (Kullback-Leibler divergence in nats per position, and how often
     the most probable id is the same), and how often the whole answer is the same. Differences are paired by question; ±
-    is half of a 95 % interval, and ? where none can be given: of fewer than ten questions, or of values that never
-    differ. One model is loaded at a time.
+    is half of a 95 % interval, or ? where there is none: with fewer than ten questions, or values that never differ.
+    One model is loaded at a time.
     """
     streams = decide_streams(context, quiet=quiet)
     request = QualityRequest(
@@ -233,7 +233,7 @@ def tune_command(
         float,
         typer.Option(
             metavar="N",
-            help="Begin nothing new after so many minutes; the same command then goes on.",
+            help="Start nothing new after this many minutes; run the same command again to continue.",
             rich_help_panel=_MEASUREMENT,
         ),
     ] = MINUTES,
@@ -241,7 +241,7 @@ def tune_command(
         bool,
         typer.Option(
             "--forget",
-            help="Delete what was found before, by an unfinished search, too; time nothing.",
+            help="Delete all earlier results, including those of an unfinished search, and time nothing.",
             rich_help_panel=_MEASUREMENT,
         ),
     ] = False,
@@ -251,7 +251,7 @@ def tune_command(
 
     Takes random weights of the released size, so nothing is downloaded. Every shape is timed in whole steps; those
     that save time are compared with the plain path, and models loaded on this GPU take them from then on. After an
-    interruption the same command goes on where it was.
+    interruption, the same command continues where it stopped.
     """
     streams = decide_streams(context, quiet=quiet)
     request = TuneRequest(

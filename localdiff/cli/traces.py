@@ -220,7 +220,7 @@ def pair_command(
         typer.Option(
             metavar="DIR",
             parser=options.directory_name,
-            help="Keep both traces in DIR, which exists, as RECIPE.jsonl, or base.jsonl and adapted.jsonl.",
+            help="Keep both traces in DIR, an existing folder, as RECIPE.jsonl, or base.jsonl and adapted.jsonl.",
             rich_help_panel=_RESULT,
         ),
     ] = None,

@@ -61,7 +61,7 @@ class StepRequest:
             require_between("layers", self.layers, MIN_LAYERS, LAYERS, hint)
         if self.choice.model is None:
             if self.choice.revision is not None:
-                raise UsageError("`--revision` is that of a model, and none is named", "`-m` names one")
+                raise UsageError("`--revision` needs a model, and none is named", "`-m` names one")
             recipe_named(self.recipe or DEFAULT_RECIPE)
             return
         if not self.choice.model:

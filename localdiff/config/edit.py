@@ -42,7 +42,7 @@ def edited(text: str, name: str, value: Value | None) -> str:
     except (TOMLKitError, ValueError):  # it is not TOML, or not even text
         is_right = False
     if not is_right:
-        raise UsageError(f"`{name}` cannot be changed alone in this file", "change it in an editor")
+        raise UsageError(f"`{name}` cannot be changed on its own in this file", "change it in an editor")
     return result
 
 

@@ -234,8 +234,8 @@ def _suggestion(key_path: tuple[str, ...]) -> str:
     # `localdiff config` would stumble over the same line.
     name = ".".join(key_path)
     if all(_BARE.fullmatch(part) for part in key_path):
-        return f"`localdiff config unset {name}` takes it out"
-    return "take it out in an editor"
+        return f"`localdiff config unset {name}` removes it"
+    return "remove it in an editor"
 
 
 def _reworded(sentence: str) -> str:

@@ -121,7 +121,7 @@ def check_file(text: str, shown: str, changed: str) -> Settings:
         together = error.__cause__.values if isinstance(error.__cause__, ArgumentError) else {}
         others = [name for name in entries if KEYS[name].option in together and name != changed]
         ways = " or ".join(f"`localdiff config unset {name}`" for name in others)
-        error.hint = f"{ways} takes the other one out of the file" if ways else None
+        error.hint = f"{ways} removes the other setting from the file" if ways else None
         raise
 
 

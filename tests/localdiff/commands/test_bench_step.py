@@ -27,7 +27,7 @@ from tests.screens.processes import Cli
         (["--layers", "31"], "`--layers 31` must be from 6 to 30", "6 is the smallest"),
         (["-m", "demo", "--layers", "6"], "`-m` and `--layers` exclude each other", "`--layers` is about random"),
         (["-m", "demo", "--recipe", "int8"], "`-m` and `--recipe` exclude each other", "`--recipe` is about random"),
-        (["--revision", "v2"], "`--revision` is that of a model, and none is named", "`-m` names one"),
+        (["--revision", "v2"], "`--revision` needs a model, and none is named", "`-m` names one"),
         (["-m", "demo", "--random-weights"], "`-m` and `--random-weights` exclude each other", "`--random-weights`"),
         (["--recipe", "3bit"], "there is no recipe `3bit`", "the recipes are 4bit,"),
         (["--dtype", "fp16"], "`--dtype fp16` cannot hold this model", "use bf16"),
