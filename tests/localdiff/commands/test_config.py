@@ -371,7 +371,7 @@ def test_set_keeps_a_link_and_the_mode_of_the_file(cli: Cli, home: Path, tmp_pat
         (
             ["generate.temperature", "0.5"],
             "temperature=0.5 excludes t_min=0.1",
-            "`localdiff config unset generate.t_min` takes the other",
+            "`localdiff config unset generate.t_min` removes the other",
         ),
         (["model", "\udcff"], "the value of `model` is not text: its character 1", "the file of settings is UTF-8"),
         (["generate.system", "a\udcffb"], "the system prompt is not text: its character 2", "a system prompt is"),
