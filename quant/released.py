@@ -11,7 +11,7 @@ from collections.abc import Iterator
 MODEL = "google/diffusiongemma-26B-A4B-it"
 LAYERS, FULL_EVERY = 30, 6
 MIN_LAYERS = FULL_EVERY
-"""With fewer there is no full layer, or none between the first and the last, which recipes treat separately."""
+"""With fewer there is no full layer, or no layer between the first and the last, which recipes treat separately."""
 MAX_POSITIONS = 262_144
 VISION_LAYERS = 27
 DTYPE_BYTES = 2

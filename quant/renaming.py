@@ -1,4 +1,4 @@
-"""Moves complete files to their final names, even while another program has the file of that name open.
+"""Moves complete files to their final names, where another program may have the file of that name open.
 
 Knows temporary names and renames; knows nothing about what is in a file.
 """

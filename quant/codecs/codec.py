@@ -114,7 +114,7 @@ def finite_absmax(weights: Tensor) -> Tensor:
 
 
 def chunk_groups(device: torch.device) -> int:
-    """Groups that are encoded at a time: on a CPU, three fp32 buffers of 512 KB, about a second-level cache."""
+    """Groups that are encoded at a time: on a CPU, three fp32 buffers of 512 KB, near a second-level cache in size."""
     return 1 << 11 if device.type == "cpu" else 1 << 18
 
 

@@ -43,7 +43,7 @@ _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """Errors where a directory cannot be written to."""
 
 _REFUSAL = re.compile(r"^ptxas\b.*?\b(?:fatal|error)\s*: (.+)$", re.MULTILINE)
-"""What the assembler says, behind the name of its input."""
+"""What the assembler says, after the name of its input."""
 
 _failed: dict[torch.device, Unsupported] = {}
 """Devices that `exclude` has excluded, and why."""

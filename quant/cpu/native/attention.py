@@ -61,7 +61,7 @@ class NativeAttention:
         return d % self._panel == 0 and 0 < d <= self._max_head
 
     def takes(self, q: Tensor, parts: Sequence[KeysValues]) -> bool:
-        """Whether tensors can be read as they are: bf16 in host memory, contiguous within a head, no gradients."""
+        """Whether tensors can be read as they are: bf16 in host memory, each row of a head contiguous, no gradients."""
         tensors = [q, *(tensor for part in parts for tensor in part)]
         return self.supports(q.shape[-1]) and all(map(_is_readable, tensors))
 
