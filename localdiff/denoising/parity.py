@@ -214,7 +214,7 @@ class _Parity:
     def _hold_parts(
         self, name: str, projection: nn.Module, x: Tensor, op: Callable[[Tensor, LayerOps], tuple[Tensor, ...]]
     ) -> None:
-        """Does nothing if a projection leaves no parts. With an adapter it never does, and only runs in layers."""
+        """Does nothing if a projection leaves no parts. With an adapter it leaves none, and only runs in layers."""
         if not can_leave_parts(projection):
             return
         parts = last_projection(projection, x, in_parts=True)

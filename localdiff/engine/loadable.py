@@ -91,7 +91,7 @@ def copies(weights: StoredWeights) -> Mapping[str, str]:
 
 
 def require_same_ends(weights: StoredWeights, pairs: Mapping[str, str], ends: Mapping[str, Sequence[bytes]]) -> None:
-    """Refuses such copies in weights that are not on this machine.
+    """Like the comparison of `require_copies`, for weights that are not on this machine.
 
     Args:
         pairs: some of the `copies` of these weights.

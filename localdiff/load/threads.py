@@ -28,9 +28,9 @@ def limit_threads(weights: int, device: torch.device, env: Mapping[str, str] = o
     (`OMP_NUM_THREADS=2 localdiff run -m demo …` while something keeps a core busy). One thread also sums
     in one order, so that what a seed gives does not depend on the number of cores.
 
-    No model has more threads than a container grants it cores' time, of which torch knows nothing. Which cores the
-    process is bound to is left to torch: where each of torch's threads has a core of its own (`OMP_PROC_BIND`,
-    `OMP_PLACES`), this thread by now sees fewer.
+    No model has more threads than a container grants it cores' time for; torch does not know of such a limit. Which
+    cores the process is bound to is left to torch: where each of torch's threads has a core of its own
+    (`OMP_PROC_BIND`, `OMP_PLACES`), this thread by now sees fewer.
 
     Args:
         weights: how many the model has.

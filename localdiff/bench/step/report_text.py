@@ -49,7 +49,7 @@ def table(report: Report, width: int = WIDTH[1]) -> str:
 
 
 def _flops(rate: float) -> str:
-    """Operations per second with two significant digits, in a unit that suits small matrices, too."""
+    """Operations per second, to two significant digits at least: a small matrix reaches few of them."""
     return f"{rate / 1e12:.2f} TFLOP/s" if rate >= _FEW else f"{rate / 1e9:.2g} GFLOP/s"
 
 
