@@ -93,7 +93,7 @@ def _product_rate(kind: str, device: torch.device, largest: int) -> float | None
 
 
 def _kernel_rate(size: int) -> float | None:
-    """Operations per second of a square product by the C kernel, rounding to int8 included; None without that kernel."""
+    """Operations per second of a square product by the C kernel, rounding to int8 included; None without the kernel."""
     library = native_library()
     if isinstance(library, Unsupported):
         return None
