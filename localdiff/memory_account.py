@@ -109,7 +109,7 @@ class MemoryAccount:
 
     @property
     def total(self) -> int:
-        """The sum of all of them."""
+        """The sum of all parts."""
         return sum(self.weights.values()) + self.cache + self.buffers + self.slack
 
     def fits(self, free: int) -> bool:

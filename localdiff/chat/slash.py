@@ -118,7 +118,7 @@ def parse(line: str) -> Message | Command | Unknown | None:
 
 
 def _is_comment(line: str) -> bool:
-    """Whether a line with two slashes needs only one: without the first it would not be a command either."""
+    """Whether a line keeps both of its slashes: without the first it would not be a command either."""
     rest = line[1:]
     return re.match(r"/+(\s|\Z)", rest) is not None or parse(rest) == Message(rest)
 

@@ -48,7 +48,7 @@ class Delivery:
 
         Raises:
             ResourceError: the file could not be written; the message says where the text is.
-            BrokenPipeError: nobody reads the file, which is a pipe, or stdout.
+            BrokenPipeError: nobody reads the file, which is a pipe, and nobody reads stdout.
         """
         try:
             self.file.save(text(False), waits=not self.hurried)

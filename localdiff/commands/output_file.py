@@ -66,7 +66,7 @@ class OutputFile:
             ) from error
 
     def save_and_say(self, text: str, output: Output) -> None:
-        """As `save`, and say on stderr where the file is: nothing else shows that the command is over.
+        """As `save`; if remarks are wanted, say where the file is: nothing else shows that the command is over.
 
         Raises:
             ResourceError: as `save`.
@@ -146,7 +146,7 @@ def free_path(path: Path) -> Path:
 
 
 def _open_at_once(name: str, flags: int) -> int:
-    """Opens a pipe only if somebody already reads it."""
+    """Opens a pipe only if somebody already reads it; that reader then gets everything."""
     if sys.platform == "win32":  # it has no pipes among its files
         return os.open(name, flags)
     descriptor = os.open(name, flags | os.O_NONBLOCK)

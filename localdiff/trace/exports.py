@@ -22,7 +22,7 @@ from localdiff.view.palette import Palette
 from localdiff.view.style import Row, row_text
 
 SHORTEST = 1 / 30
-"""Shortest duration of a frame in seconds: one refresh of a screen."""
+"""Shortest duration of a frame in seconds, as in a replay on a screen."""
 LAST = 3.0
 """Seconds for which the last frame is shown before the loop restarts."""
 _HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"

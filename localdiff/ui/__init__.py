@@ -1,7 +1,7 @@
 """Observers of a generation, and the terminals, pipes and files that they write to.
 
     watch                                   how a run is watched
-    live, painter, region, mailbox          the live canvas: thread, frames, rows on the screen, queue of frames
+    live, painter, region, mailbox          the live canvas: thread, frames, rows on the screen, hand-over of frames
     reply                                   what a run has produced so far
     run_printer, text_writer                the answer of a run as text, on its way to a stream
     footer                                  the figures of a run, and how it ended, in words

@@ -10,7 +10,7 @@ from localdiff.sizes import counted, rounded, shown_size
 
 NARROW = 76
 CROWDED = 0.8
-"""Share of the context beyond which its use is worth a remark."""
+"""Share of the context from which on its use is worth a remark."""
 
 
 def footer(
