@@ -241,7 +241,7 @@ def tune_command(
         bool,
         typer.Option(
             "--forget",
-            help="Delete all earlier results, including those of an unfinished search, and time nothing.",
+            help="Delete what was found for this GPU, by an unfinished search, too, and time nothing.",
             rich_help_panel=_MEASUREMENT,
         ),
     ] = False,

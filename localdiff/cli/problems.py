@@ -135,7 +135,7 @@ def _usage(error: typer.TyperException) -> UsageError:
     elif message.startswith("no such option") and context and any(p.name == "prompt" for p in context.command.params):
         hint += "; a prompt that begins with `-` goes after `--`"
     if is_unknown_command and context and context.parent is not None and context.command.invoke_without_command:
-        hint += f"{'' if suggestion else ';'} `{context.command_path}` on its own shows the list"
+        hint += f"{'' if suggestion else ';'} `{context.command_path}` on its own lists what there is"
     return UsageError(message, hint)
 
 

@@ -63,12 +63,12 @@ from tests.screens.processes import Cli
         (
             ["config", "get", "model"],
             "no such command `get`",
-            "did you mean `set`? `localdiff config` on its own shows the list",
+            "did you mean `set`? `localdiff config` on its own lists what there is",
         ),
         (
             ["models", "list"],
             "no such command `list`",
-            "`localdiff models --help` shows what it takes; `localdiff models` on its own shows the list",
+            "`localdiff models --help` shows what it takes; `localdiff models` on its own lists what there is",
         ),
         (["trace", "show"], "no such command `show`", "`localdiff trace --help` shows what it takes"),
         (["run", "--steps", "many", "hi"], "`--steps many` must be a whole number", "`localdiff run --help`"),
