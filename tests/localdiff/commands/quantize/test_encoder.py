@@ -83,7 +83,7 @@ def test_a_gpu_that_others_have_filled_is_left_alone_too(
 
     gpus(0)
     monkeypatch.setattr(torch.cuda, "mem_get_info", refuse)
-    properties = SimpleNamespace(total_memory=24 * 10**9)
+    properties = SimpleNamespace(total_memory=24 * 10**9, major=8, minor=6)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
     assert encoder_words(encoder_named("auto")) == "cpu, 2 cores: cuda:0 has only 0 bytes free"
     encoder = encoder_named("cpu")
