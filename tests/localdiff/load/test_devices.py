@@ -231,6 +231,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
         monkeypatch.setattr(torch.cuda, "init", lambda: None)
 
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 6))
     return have
 
 
