@@ -93,7 +93,8 @@ def read_prompt(
         check: called before standard input is read, which may take minutes; raises what would make that useless.
 
     Returns:
-        The argument, the file, or standard input; piped input follows an argument or a file after a blank line.
+        The argument, the file, or standard input; piped input follows an argument or a file after a blank line. Lines
+        of files and of standard input end with a line feed alone.
 
     Raises:
         UsageError: two prompts, an empty one, a missing file, something that is not text, or more than any context
@@ -121,7 +122,7 @@ def read_prompt(
     _require_text(text, "the prompt")
     if not piped.strip():  # `echo` writes an empty line
         return text
-    before = text if file is None else text.rstrip("\r\n")  # the end of its last line, not a blank line
+    before = text if file is None else text.rstrip("\n")  # the end of its last line, not a blank line
     return f"{before}\n\n{_decode_text(piped, 'standard input')}"
 
 
@@ -145,7 +146,7 @@ def _read_file(path: str) -> bytes:
 
 
 def _decode_text(data: bytes, what: str) -> str:
-    text = decoded(data, what, _TEXT)
+    text = decoded(data, what, _TEXT).replace("\r\n", "\n")  # as in chat: Windows' line ends are other tokens
     _require_text(text, what)
     return text
 

@@ -25,8 +25,15 @@ def test_the_argument() -> None:
 
 def test_a_file_is_taken_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "prompt.txt"
-    path.write_bytes("One.\r\n  Two…\n".encode())
-    assert read_prompt(None, str(path), Keyboard()) == "One.\r\n  Two…\n"
+    path.write_bytes("One.\n  Two…\n".encode())
+    assert read_prompt(None, str(path), Keyboard()) == "One.\n  Two…\n"
+
+
+def test_line_ends_of_windows_become_line_feeds(tmp_path: Path) -> None:
+    path = tmp_path / "prompt.txt"
+    path.write_bytes(b"One.\r\nTwo\rand\r\n")
+    assert read_prompt(None, str(path), None) == "One.\nTwo\rand\n"
+    assert read_prompt(None, "-", io.BytesIO(b"One.\r\n")) == "One.\n"
 
 
 def test_the_home_directory_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
