@@ -1,4 +1,4 @@
-"""Several generations on one model: the same numbers as one after the other, and nobody waits for ever."""
+"""Several generations on one model: the same numbers as one after the other, and no task waits for ever."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def task(text: str, seed: int = 1) -> Callable[[Engine], Answer]:
 
 
 TASKS = [*(task(text, seed) for text, seed in zip(TEXTS, cycle((1, 2)), strict=False)), task(TEXTS[0], 2)]
-"""One more than the widest batch that is full, and a text with both seeds."""
+"""One task more than the widest full batch has, and one text with both seeds."""
 
 
 def load_into(directory: Path) -> Engine:
@@ -72,7 +72,7 @@ def test_a_pass_over_many_canvases_is_as_many_passes(load: Callable[[], Engine])
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> list[Answer]:
-    """What each task gets that has a model to itself."""
+    """The answer that each task gets from a model of its own."""
     return [each(load_into(tmp_path_factory.mktemp("alone"))) for each in TASKS]
 
 

@@ -1,4 +1,4 @@
-"""What `make bench-gpu` says of attention: that a right kernel is right, and a wrong one is noticed."""
+"""What `make bench-gpu` says about attention: a correct kernel passes, and a wrong one is noticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What figures of a card are kept under, with stand-ins for its driver."""
+"""The card, versions and commit that figures are kept under, with stand-ins for the driver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _forgotten() -> Iterator[None]:
 
 
 def driver(name: bytes, *, failing: str = "none") -> Callable[[str], Any]:
-    """Loads a driver of one card, in which one function fails."""
+    """A stand-in for `ctypes.CDLL`: the driver of one card, in which the function `failing` fails."""
 
     class Driver:
         def __init__(self, file: str) -> None:
@@ -57,7 +57,7 @@ def test_without_a_card_there_are_versions_alone(monkeypatch: pytest.MonkeyPatch
 
 
 def test_figures_are_those_of_a_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A clone that is brought up to date is measured anew, and a copy without history or git says nothing."""
+    """An updated clone is measured anew; without history, or without git, there is no commit."""
 
     def git(*words: str) -> None:
         identity = ["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"]
@@ -81,6 +81,6 @@ def test_figures_are_those_of_a_commit(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def test_it_takes_no_context(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which would be on the card for as long as a process waits for those that it measures."""
+    """A context would stay on the card while the process waits for the processes that it measures."""
     monkeypatch.setattr(torch.cuda, "_lazy_init", lambda: pytest.fail("torch takes a context"))
     assert "torch" in gpu_card.card()

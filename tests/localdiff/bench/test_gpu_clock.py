@@ -18,13 +18,13 @@ pytestmark = needs_interpreter
 
 
 class Event:
-    """Of a card on which everything takes 2 µs."""
+    """An event of a card on which everything takes 2 µs."""
 
     def __init__(self, **_: bool) -> None:
         """Remembers nothing."""
 
     def record(self) -> None:
-        """Is in the past at once."""
+        """Counts as reached at once."""
 
     def elapsed_time(self, _: Event) -> float:
         return 0.002
@@ -56,7 +56,7 @@ def test_work_is_recorded_and_replayed(graphs: list[Any]) -> None:
 def test_a_card_is_busy_for_a_while_before_anything_is_timed(
     graphs: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An idle one computes at a fraction of its clock: fifty runs of 100 µs would be over before that rises."""
+    """An idle card runs at a fraction of its clock rate: fifty runs of 100 µs would be over before it rises."""
     seconds = itertools.count(step=0.1)
     monkeypatch.setattr(gpu_clock, "WARM_SECONDS", 0.35)
     monkeypatch.setattr(gpu_clock, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
@@ -65,7 +65,7 @@ def test_a_card_is_busy_for_a_while_before_anything_is_timed(
 
 
 def test_what_cannot_be_recorded_is_run_and_keeps_nothing_else_from_being_recorded(graphs: list[Any]) -> None:
-    """Torch's allocator goes on recording where a recording broke off, unless it is told; so does its generator."""
+    """After a recording that failed, torch's allocator and generator go on recording unless told to stop."""
     number = torch.ones(1)
     gpu_clock.clocked(lambda: number.nonzero(), repeats=5)
     assert graphs[0].card.released == [graphs[0].used_pool]

@@ -18,7 +18,7 @@ from tests.localdiff.bench.step.small import small_subject
 
 
 def seen(name: str, microseconds: float, grid: tuple[int, int] = (2, 22), registers: int = 128) -> dict[str, Any]:
-    """A kernel as Kineto writes it down, but for what nobody reads."""
+    """A kernel as Kineto writes it, without the fields that nobody reads."""
     told = {
         "device": 0,
         "stream": 7,
@@ -38,7 +38,7 @@ def kernel(name: str, grid: tuple[int, int] = (2, 22), registers: int = 128) -> 
 def test_shares_are_of_one_step() -> None:
     """Steps are counted by a kernel that each launches once, whatever Triton appends to its name.
 
-    Launches on the host, and annotations of what runs meanwhile, are none of the card's.
+    Launches on the host, and annotations of what runs meanwhile, are not work of the card.
     """
     found = shares_of(
         [
@@ -56,7 +56,7 @@ def test_shares_are_of_one_step() -> None:
 
 
 def test_kernels_of_one_name_are_told_apart_by_what_they_were_compiled_for() -> None:
-    """By their grids, as those of the head and of a projection, and by their registers, as those of nf4 and of int8."""
+    """By grid, as for the head and a projection, and by number of registers, as for nf4 and int8."""
     found = shares_of(
         [
             seen(EACH_STEP, 1),
@@ -76,7 +76,7 @@ def test_kernels_of_one_name_are_told_apart_by_what_they_were_compiled_for() -> 
 
 
 def test_what_has_no_grid_is_counted_all_the_same() -> None:
-    """A copy never has one; neither has a kernel of another profiler, or of one with nothing to say."""
+    """A copy never has a grid, nor does a kernel of a profiler that reports none."""
     copy = {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy DtoH (Device -> Pinned)", "dur": 2, "args": {"bytes": 8}}
     fill = {"ph": "X", "cat": "gpu_memset", "name": "Memset (Device)", "dur": 1.5}
     found = shares_of([seen(EACH_STEP, 1), copy, copy, fill, {"cat": "kernel", "name": "sum", "args": None}])
@@ -89,7 +89,7 @@ def test_what_has_no_grid_is_counted_all_the_same() -> None:
 
 
 def test_a_trace_of_torch_is_read() -> None:
-    """One of a CPU, which has the same form, and no work of a card."""
+    """A trace of a CPU, which has the same form, and no work of a card."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiled:
         torch.ones(2).sum()
     events = gpu_kernels._traced(profiled)
@@ -99,7 +99,7 @@ def test_a_trace_of_torch_is_read() -> None:
 def test_the_steps_of_a_block_behind_a_context_are_profiled(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Without a card the profiler sees nothing, so that what it would see is made up."""
+    """Without a card the profiler sees nothing, so what it would see is made up."""
     blocks: list[tuple[int, int]] = []
     block_of = Stopwatch.block_of
 
@@ -109,7 +109,7 @@ def test_the_steps_of_a_block_behind_a_context_are_profiled(
 
     class Profiled:
         def __init__(self, **_: Any) -> None:
-            """Whatever is asked for."""
+            """Accepts any options."""
 
         def __enter__(self) -> Profiled:
             return self

@@ -1,4 +1,4 @@
-"""What `make bench-gpu` says of what the experts wait for: which blocks are computed without one cost."""
+"""What `make bench-gpu` says about what the experts wait for: which blocks are computed without each cost."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_both_products_are_clocked_without_each_cost(clocked: list[object], tmp_
 
 
 def test_a_cost_is_taken_away_from_blocks_that_are_used() -> None:
-    """Those that are not needed stay so: a program for them would read places that nothing has written."""
+    """Blocks that are not used stay unused: a program for them would read memory that nothing has written."""
     from tests.bench.gpu_limits import _variants
 
     experts = torch.tensor([0, 1, 5, 5, 6, 7, 9, 11, -1, -1])

@@ -1,4 +1,4 @@
-"""Measurements on a card as processes: how each ends, and that one that fails leaves the rest to be done."""
+"""Measurements on a card as processes: how each ends, and that the rest is done even if one fails."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_check_that_takes_longest_comes_last() -> None:
 
 @pytest.mark.slow
 def test_the_checks_need_little_more_than_torch() -> None:
-    """A machine with a card may have neither what the command line imports nor what results are compared with."""
+    """A machine with a card may lack what the command line imports, and what results are compared with."""
     found = python(
         "import sys\n"
         f"for name in {('rich', *BEYOND)}:\n"
@@ -63,7 +63,7 @@ def test_the_checks_need_little_more_than_torch() -> None:
 
 @pytest.mark.slow
 def test_what_the_imports_of_a_test_lack_keeps_no_other_from_being_run(tmp_path: Path) -> None:
-    """Nor without pytest-xdist, which would go on in any case."""
+    """Not even without pytest-xdist, which would go on in any case."""
     ran = tmp_path / "ran"
     (tmp_path / "test_a.py").write_text("import no_such_package")
     (tmp_path / "test_b.py").write_text(f"import pytest\n@pytest.mark.gpu\ndef test(): open({str(ran)!r}, 'w').close()")
@@ -84,7 +84,7 @@ def test_what_the_imports_of_a_test_lack_keeps_no_other_from_being_run(tmp_path:
 def test_without_what_a_part_needs_it_is_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, part: str, lacking: str
 ) -> None:
-    """And it is not done: once the package is there, the same command does it."""
+    """Nor does it count as done: once the package is there, the same command runs it."""
     arguments = [part, "--results", str(tmp_path / "results.jsonl")]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     with monkeypatch.context() as patch:
@@ -104,7 +104,7 @@ def test_without_what_a_part_needs_it_is_left_out(
 
 @pytest.mark.slow
 def test_steps_need_little_more_than_torch() -> None:
-    """Beside it those that are asked for before a process is started."""
+    """Apart from torch, only the packages that are looked for before a process is started."""
     found = python(
         "import sys\n"
         f"for name in {(*BEYOND, 'accelerate', 'huggingface_hub', 'jinja2', 'tokenizers', 'transformers')}:\n"
@@ -143,9 +143,9 @@ def test_the_end_of_an_error_is_told() -> None:
 
 
 def test_parts_come_in_one_order() -> None:
-    """Of the module's first page, of a call without parts, and of the half hour on a rented card.
+    """The same order in the module's docstring, in a call without parts, and in the half hour on a rented card.
 
-    Whether kernels are right on a card matters more than which tiles are fastest there, which takes minutes.
+    Whether kernels are right on a card matters more than which tiles are fastest there, which takes minutes to find.
     """
     assert gpu.PARTS.index("tests") < gpu.PARTS.index("tiles")
     listed = [line.split()[0] for line in (gpu.__doc__ or "").splitlines() if re.match(r"    [a-z]+    ", line)]
@@ -155,7 +155,7 @@ def test_parts_come_in_one_order() -> None:
 
 
 def test_the_half_hour_is_three_calls_of_at_most_ten_minutes() -> None:
-    """Each of them goes on with the steps under a limit of memory, in what is left of their time."""
+    """The first two begin with the same steps under a memory limit, so the second goes on with them."""
     calls = re.split(r"^# (?=\d: )", PAGE.read_text(), flags=re.MULTILINE)[1:]
     minutes = [[float(number) for number in re.findall(r"^bench --total (\d+) ", call, re.MULTILINE)] for call in calls]
     assert len(calls) == 3 and all(0 < sum(several) <= 10 for several in minutes), minutes
@@ -180,7 +180,7 @@ def test_what_never_ends_is_ended_with_all_that_it_started(tmp_path: Path) -> No
 
 
 def test_what_is_measured_ends_with_who_started_it(tmp_path: Path) -> None:
-    """Where all of it is killed from outside, a session of its own would keep the card busy under the next run."""
+    """If it outlived a parent that is killed, it would keep the card busy during the next run."""
     file = tmp_path / "child"
     child = (
         "import os, time\n"
@@ -300,7 +300,7 @@ def test_what_is_ended_by_the_time_of_all_is_not_done_and_the_same_command_goes_
 
 
 def test_tiles_of_one_product_are_not_those_of_all(tmp_path: Path) -> None:
-    """All of them were held to be done after a call for one, and so were those of any other."""
+    """After a call for one product, the tiles of every other product used to count as done, too."""
 
     def tiles(*products: str) -> argparse.Namespace:
         return gpu._options(["--results", str(tmp_path / "results.jsonl"), *products])
@@ -389,7 +389,7 @@ def test_steps_go_on_where_they_were_ended(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 class _Changing:
-    """Limits of which the end comes while they are used."""
+    """Limits whose end comes while they are in use."""
 
     def __init__(self, until: list[float]) -> None:
         self._until = until
@@ -417,7 +417,7 @@ def test_a_recipe_that_does_not_fit_the_card_is_no_failure(
 def test_a_recipe_whose_kernels_are_wrong_or_fail_is_a_failure_that_says_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cause: Exception
 ) -> None:
-    """Where nobody has tried a card, this is what its owner finds out for others."""
+    """On a card that nobody has tried yet, its owner finds this out for everybody else."""
     file = tmp_path / "results.jsonl"
 
     def run(**_: object) -> None:
@@ -448,7 +448,7 @@ def test_the_command_in_a_file_for_others_has_no_path_in_it() -> None:
 def test_what_does_not_fit_a_limit_is_tried_and_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The estimate is held against the whole card, and the limit against what is really taken."""
+    """The estimate is compared with the whole card, and the limit applies to what is really allocated."""
     limits: list[float] = []
 
     def make(**_: object) -> None:
@@ -469,7 +469,7 @@ def test_what_does_not_fit_a_limit_is_tried_and_left_out(
 
 @pytest.mark.slow
 def test_without_a_card_it_says_so_also_where_something_installed_brings_tests_of_its_own(tmp_path: Path) -> None:
-    """Some packages do, and a package of that name anywhere would be taken in place of a folder that is none."""
+    """Some packages do, and Python would prefer their `tests` package to a folder without `__init__.py`."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "__init__.py").touch()
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(tmp_path)}

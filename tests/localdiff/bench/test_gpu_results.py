@@ -1,4 +1,4 @@
-"""The file of what was measured on a card: what it keeps, what it takes for done, and the tables made of it."""
+"""The file of measurements on a card: what it keeps, what counts as done, and the tables made of it."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_one_file_that_is_there_has_to_be_named(names: list[str], capsys: pytest
 
 
 def test_tables_are_made_without_torch(file: Path) -> None:
-    """Wherever the file was copied to; what is computed there with torch is no GPU's."""
+    """The file may have been copied to a machine that has neither torch nor Triton."""
     file.parent.mkdir()
     file.write_text(json.dumps(X | {"part": "checks", "failure": "exit code 1"}))
     program = "import sys, runpy\nsys.modules['torch'] = sys.modules['triton'] = None\n"

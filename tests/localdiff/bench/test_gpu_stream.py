@@ -18,8 +18,8 @@ from tests.localdiff.bench.step.small import small_subject
 def test_steps_are_timed_before_and_after_layers_have_moved(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """One by one, as steps of a streamed model are."""
-    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "")  # which is set, for the whole process
+    """Steps are computed one by one, as those of a streamed model are."""
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "")  # `stream` sets it, for the whole process
     monkeypatch.setattr(streaming, "MIN_BYTES", 1)
     monkeypatch.setattr(gpu_stream, "STREAMED", 2)
     subject, one_by_one = small_subject(), StepPath(ahead=False)

@@ -16,7 +16,7 @@ class cuda:
     is_initialized = lambda: True
     synchronize = lambda: None
 """
-"""All that is asked of it, in place of what takes seconds to load, in each process."""
+"""All that is used of torch, which would take each process seconds to load."""
 
 BREAKING = """
 import torch
@@ -27,7 +27,7 @@ def refuse():
 
 
 def pytest_in(directory: Path, *options: str) -> Ended:
-    """Pytest of its own, also where this test runs in a worker, which tells what it starts that it is one."""
+    """Runs a separate pytest, which must not take itself for a worker even if this test runs in one."""
     (directory / "torch.py").write_text(TORCH)
     path = f"PYTHONPATH={os.pathsep.join((str(directory), str(ROOT)))}"
     command = ["env", "-u", "PYTEST_XDIST_WORKER", path, sys.executable]
@@ -37,7 +37,7 @@ def pytest_in(directory: Path, *options: str) -> Ended:
 
 
 def test_a_failure_is_told_before_the_end(tmp_path: Path) -> None:
-    """What is told at the end alone is never told where the run is ended."""
+    """What is only told at the end is lost if the run is killed."""
     (tmp_path / "test_it.py").write_text(
         "import os\ndef test_a(): assert 1 == 2, 'so it is'\ndef test_b(): os._exit(9)\n"
     )

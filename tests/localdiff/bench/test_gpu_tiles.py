@@ -1,4 +1,4 @@
-"""What `make bench-gpu` says of tiles: each is tried on each product, and one that computes otherwise is named."""
+"""What `make bench-gpu` says about tiles: each is tried on each product, and one with other results is named."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = needs_interpreter
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module with products that the interpreter computes in a moment, in a type that it multiplies rightly."""
+    """The module, with products that take the interpreter a moment, in a type that it multiplies correctly."""
     from tests.bench import gpu_attention, gpu_products, gpu_tiles
     from tests.bench.gpu_clock import Clocked
 
@@ -113,7 +113,7 @@ def test_shapes_are_those_of_the_released_layers() -> None:
 
 
 def test_experts_in_bf16_are_as_wide_as_their_tiles_say() -> None:
-    """They take 64 columns whatever the tile says, so that others would be timed twice under two names."""
+    """They take 64 columns whatever the tile says: other tiles would be timed twice, under two names."""
     from quant.cuda.experts import COLUMNS
     from tests.bench.gpu_tiles import UNQUANTIZED_TILES
 
@@ -122,7 +122,7 @@ def test_experts_in_bf16_are_as_wide_as_their_tiles_say() -> None:
 
 
 def test_each_tile_has_a_name_of_its_own() -> None:
-    """Figures are kept by these names, and what is in the file already is not clocked again."""
+    """Figures are kept by these names, and what is already in the file is not clocked again."""
     from tests.bench import gpu_tiles
 
     for several in (gpu_tiles.EXPERT_TILES + gpu_tiles.BYTE_TABLE_TILES, gpu_tiles.UNQUANTIZED_TILES):
@@ -131,7 +131,7 @@ def test_each_tile_has_a_name_of_its_own() -> None:
 
 @pytest.mark.slow
 def test_the_clock_runs_the_tile_that_is_named(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables are as before when it is over."""
+    """The tables are restored afterwards."""
     from tests.bench.gpu_results import Results
 
     seen: list[ExpertTile] = []
@@ -217,7 +217,7 @@ def test_a_tile_that_does_not_fit_the_card_is_left_out(
 
 
 def test_there_is_a_tile_to_compare_for_each_that_is_chosen(small: Any) -> None:
-    """Each row, column and warp of the tables is among those that are timed."""
+    """Sizes in the tables of experts and of linear layers are among those that are timed."""
     assert {(tile.few_rows, tile.down_columns) for kind in tables.EXPERTS.values() for tile in kind.values()} <= {
         (tile.few_rows, tile.down_columns) for tile in small.EXPERT_TILES
     }

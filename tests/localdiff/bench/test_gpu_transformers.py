@@ -1,4 +1,4 @@
-"""The comparison with `transformers` on a card, as far as it shows without one: its clock, its sizes, its words."""
+"""The comparison with `transformers` on a card, as far as it runs without one: its clock, sizes and words."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_it_times_whole_steps_of_the_last_block(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_reference_is_made_in_the_memory_of_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice of that, as its encoder and its decoder would be for a moment, is more than a card of 80 GB has."""
+    """Its encoder and decoder would briefly take twice as much, which is more than a card of 80 GB has."""
     from tests.bench.reference_weights import random_reference
 
     made, make = list[int](), torch.empty_like
@@ -100,7 +100,7 @@ def test_as_many_layers_as_fit() -> None:
 def said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], free: int, failing: str = "none"
 ) -> tuple[int, str]:
-    """What is printed on a card with so much memory, when every way but one is measured at once."""
+    """Exit code and output on a card with `free` bytes, where every way but `failing` succeeds at once."""
 
     def run(command: list[str], **_: Any) -> Ended:
         way = command[3]

@@ -27,7 +27,7 @@ from tests.models import tiny
 
 OPTIONS = tuple(GenerateOptions(seed=seed, max_tokens=16, context_size=64, steps=3) for seed in (1, 2))
 SIX_STEPS = replace(OPTIONS[0], steps=6)
-"""More than a walk keeps, and enough for a changed model to be right where the first is wrong."""
+"""More steps than a walk keeps, and enough for a changed model to be right where the first is wrong."""
 
 
 def question(text: str, group: str = "g", wanted: str | None = None) -> Question:
@@ -40,7 +40,7 @@ QUESTIONS = [question("hello there", wanted="a"), question("what is 2", "h", wan
 
 @pytest.fixture(scope="module")
 def make(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Callable[[], Engine]]:
-    """Loads a tiny model whose matrices are changed by a share of their spread."""
+    """Makes loaders of a tiny model whose matrices are changed by a share of their spread."""
     directory = tmp_path_factory.mktemp("tiny")
 
     def prepare(change: float = 0.0) -> Callable[[], Engine]:
@@ -74,13 +74,13 @@ def compare(
 
 @pytest.fixture(scope="module")
 def of_two_seeds(make: Callable[..., Callable[[], Engine]]) -> Comparison:
-    """A changed model against the first, several times a question."""
+    """A changed model compared with the first, with two seeds for each question."""
     return compare((make(), make(0.1)), QUESTIONS, OPTIONS, silent)
 
 
 @pytest.fixture(scope="module")
 def much_changed(make: Callable[..., Callable[[], Engine]]) -> tuple[Comparison, list[str]]:
-    """A model changed by a third against the first, once a question, and what is told on the way."""
+    """A model changed by 0.3 compared with the first, once for each question, and the progress messages."""
     told: list[str] = []
     return compare((make(), make(0.3)), QUESTIONS, [SIX_STEPS], told.append), told
 

@@ -1,4 +1,4 @@
-"""The scripts of `tests.bench`: all keep up with what they import, and no package `kernels` is asked for code."""
+"""The scripts of `tests.bench`: all of their imports work, and no package `kernels` is asked for code."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ packed_product(torch.zeros(64, 64, dtype=torch.bfloat16), torch.zeros(2, 64, dty
 
 @pytest.mark.slow
 def test_every_script_can_be_imported_and_no_code_is_asked_of_the_hub(tmp_path: Path) -> None:
-    """In a process of its own: some of them set the environment, and `expert_decode` before anything else is loaded.
+    """In a process of its own: some scripts set the environment, `expert_decode` before anything else is loaded.
 
-    Processors without bf16 instructions never ask for code, with or without this.
+    On processors without bf16 instructions, bitsandbytes never asks for code, whatever `packed_product` does.
     """
     (tmp_path / "kernels.py").write_text(FETCHING)
     names = [f"tests.bench.{path.stem}" for path in sorted(ROOT.glob("tests/bench/*.py"))] if HAS_TRITON else []

@@ -1,4 +1,4 @@
-"""A model with widths that divide into groups, for measurements that take no time."""
+"""A tiny model whose widths divide into groups, for measurements that take no time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CANVAS = tiny.CANVAS
 
 
 def small_config(layers: int = 3) -> ModelConfig:
-    """Every third layer is full; of all layers, the first ones."""
+    """The first `layers` of nine; every third layer is full."""
     kinds = ["sliding_attention", "sliding_attention", "full_attention"] * 3
     whole = tiny.config(
         hidden_size=64,
@@ -31,7 +31,7 @@ def small_config(layers: int = 3) -> ModelConfig:
 
 
 def small_subject(recipe: str = "4bit", *, layers: int = 4, dtype: str = "fp32", context: int = 16) -> Subject:
-    """Four of seven layers are there: the least that holds every kind where the last one is not full."""
+    """Four of seven layers by default: the fewest that hold every kind and do not end in a full one."""
     return random_subject(
         recipe=recipe,
         layers=layers,

@@ -42,7 +42,7 @@ def test_a_cpu_can_copy_and_multiply() -> None:
 
 @pytest.mark.parametrize(("device", "runs"), [("cpu", 1), ("cuda", 10)])
 def test_a_gpu_is_given_several_runs_at_once(device: str, runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launch takes the host as long as a tenth of a copy takes a large GPU; waited for one by one, both count."""
+    """On a large GPU a launch takes a tenth of the time of a copy: waiting for each copy would count both."""
     done, waits = list[int](), list[int]()
     monkeypatch.setattr(ceilings, "waiter", lambda _: lambda: waits.append(len(done)))
     monkeypatch.setattr(ceilings, "time", SimpleNamespace(perf_counter=lambda: float(len(done))))
@@ -69,7 +69,7 @@ def test_memory_that_runs_out_is_no_missing_product(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_the_kernel_multiplies_faster_than_torch_is_the_ceiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a step on a CPU with AVX2 alone takes less than its lower bound."""
+    """Otherwise a step on a CPU with only AVX2 would take less than its lower bound."""
     if isinstance(native_library(), Unsupported):
         pytest.skip("the kernel in C does not run on this machine")
     monkeypatch.setattr(ceilings, "_product_rate", lambda *_: 1.0)

@@ -1,4 +1,4 @@
-"""From a few layers to all: exact where times depend on kinds alone, and refused where a kind is missing."""
+"""Extrapolation to all layers: exact where times depend only on kinds, and refused where a kind is missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ THERE = Layers(
 
 
 def model(layers: Layers) -> dict[Place, float]:
-    """Seconds of a machine whose times depend on the kinds alone."""
+    """Seconds by place on a machine whose times depend only on the kinds of layers."""
     places: dict[Place, float] = {("head", None): 11.0, ("sampling", None): 5.0}
     for index in range(len(layers)):
         for part in IN_LAYERS:

@@ -70,7 +70,7 @@ def test_context_longer_than_a_window_and_a_chunk(monkeypatch: pytest.MonkeyPatc
 
 
 def test_every_number_of_rows_is_warmed_up_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU compiles and tunes kernels for a number of rows when it first meets it."""
+    """Kernels for a GPU are compiled and tuned when a number of rows first occurs."""
     monkeypatch.setattr("localdiff.bench.step.measure.PREFILL_CHUNK", 16)
     subject = small_subject()
     stopwatch = Stopwatch(subject, context=37)
@@ -101,7 +101,7 @@ FUSING = [{"fuses_commits": True}, {"static": True, "fuses_commits": True}]
 
 
 def stopwatch_with(context: int = 16, **how: bool) -> Stopwatch:
-    """One whose steps are computed in a way that this device would not choose."""
+    """A stopwatch whose steps are computed in a way that this device would not choose."""
     subject = small_subject()
     return Stopwatch(dataclasses.replace(subject, denoiser=denoiser_of(subject.network, **how)), context=context)
 
@@ -176,7 +176,7 @@ def test_clocked_steps_are_computed_as_the_timed_ones_but_for_the_recording() ->
 def test_replayed_steps_are_warmed_up_for_longer_and_what_was_not_recorded_is_not_said_to_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """While a step is recorded a GPU does nothing; and these experts, which ask the host, cannot be recorded."""
+    """A GPU idles while a step is recorded; and these experts, which wait for the host, cannot be recorded."""
     from tests.gpu.graphs import imitated
 
     told: list[str] = []
@@ -205,7 +205,7 @@ def test_clocked_steps_are_read_as_the_timed_ones_are(monkeypatch: pytest.Monkey
 
 
 def test_the_timed_steps_are_those_of_an_answer() -> None:
-    """Seconds are a clock's; what is computed under it is what `dynamic_steps` computes."""
+    """Only the seconds vary: the clock runs over the computation of `dynamic_steps`."""
     subject = small_subject()
     entropies = [Stopwatch(subject, context=8).measure(2).steps.mean_entropy for _ in range(2)]
     assert entropies[0] == entropies[1]

@@ -1,4 +1,4 @@
-"""Memory: what the system writes down, and whose peak it is."""
+"""Memory: what the system reports, and whose peak it is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_what_the_system_says(tmp_path: Path) -> None:
 
 
 def test_a_peak_of_the_work_before_is_not_said(tmp_path: Path) -> None:
-    """Where the system does not forget, only what lies above is known to be new."""
+    """Where the system cannot reset its peak, only a higher peak is known to be new."""
     remembered = forget_peak(CPU, status(tmp_path, 20), tmp_path / "no" / "such")
     assert remembered == 20 * 1024
     assert memory_use(CPU, status(tmp_path, 20), remembered=remembered).peak is None
@@ -33,7 +33,7 @@ def test_a_peak_of_the_work_before_is_not_said(tmp_path: Path) -> None:
 
 
 def test_the_peak_of_a_gpu_is_what_its_allocator_held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Of which 3,000 bytes are kept for nobody when the work begins, and 500 are of graphs and no tensor's later."""
+    """When the work begins, 3,000 bytes of that are cached and unused; later, 500 belong to graphs, not to tensors."""
     gpu, held = torch.device("cuda", 1), {"now": 4_000, "peak": 9_000}
 
     def grow(by: int) -> None:

@@ -1,4 +1,4 @@
-"""The clock of parts: every second once, and no trace of it afterwards."""
+"""The clock of parts counts every second once, and leaves no trace afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random weights: what a loader would leave, with numbers that behave."""
+"""Random weights: the state that a loader would leave, with numbers of the right size."""
 
 from __future__ import annotations
 

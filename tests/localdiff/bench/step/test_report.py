@@ -1,4 +1,4 @@
-"""From timings to figures, by hand, and the words they are said in."""
+"""Figures from timings, checked by hand, and the words of the report."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_what_a_block_is_reckoned_from_is_said() -> None:
 
 
 def test_the_version_of_triton_is_that_of_kernels_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It compiles them: another one may take longer, or make them wrong."""
+    """Triton compiles the kernels: another version may make them slower, or wrong."""
     on_cpu = report()
     on_gpu = dataclasses.replace(on_cpu, subject=dataclasses.replace(on_cpu.subject, device=torch.device("cuda", 0)))
     monkeypatch.setitem(sys.modules, "triton", SimpleNamespace(__version__="3.7.1"))
@@ -167,7 +167,7 @@ def test_the_parts_add_up_to_what_is_printed() -> None:
 
 
 def test_a_step_of_all_layers_is_the_one_that_was_measured() -> None:
-    """Layers of a kind that differ under the clock of parts change nothing about the step."""
+    """A layer that is slower than others of its kind under the clock of parts does not change the step."""
     assert report(slow_layer=0).step == pytest.approx(1.2)
     assert report(slow_layer=0).together == pytest.approx(report().together + 5.0)
 
@@ -222,7 +222,7 @@ def test_a_column_of_low_figures_has_a_smaller_unit(
 
 
 def test_a_small_model_has_no_column_of_zeros() -> None:
-    """Sizes and rates of a model as small as the demo are not all rounded away."""
+    """Sizes and rates of a model as small as the demo are not rounded to zero."""
     head, *rows = (line.split("  ") for line in table(report()).split("\n\n")[1].splitlines())
     cells = [[cell.strip() for cell in row if cell.strip()] for row in (head, *rows)]
     assert cells[0] == ["part", "ms", "share", "MB", "MFLOP", "MB/s", "GFLOP/s", "floor ms"]

@@ -1,4 +1,4 @@
-"""Rows by expert: the right numbers, and nothing computed while somebody else's clock runs."""
+"""Rows by expert: the right numbers, and nothing counted while a step is being timed."""
 
 from __future__ import annotations
 

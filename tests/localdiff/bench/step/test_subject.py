@@ -75,7 +75,7 @@ def test_a_device_that_is_not_there_is_not_to_be_helped_by_a_smaller_model(monke
 def test_auto_means_the_gpu_with_most_free_memory_where_the_first_is_too_small(
     monkeypatch: pytest.MonkeyPatch, kind: str, gigabytes: tuple[int, ...], chosen: int | None
 ) -> None:
-    """As in a run, but a model is not spread over several."""
+    """As in a run, except that a model is not spread over several GPUs."""
     scale = 1e9 if kind == "random" else 1e8  # the demo takes 1.1 GB
     free = {torch.device("cuda", index): int(scale * size) for index, size in enumerate(gigabytes)}
     for module in (memory_plan, subjects):
@@ -199,7 +199,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(monkeypatch: pytes
 
 @pytest.mark.parametrize("total", [24_000_000_000, 12_000_000_000])
 def test_other_programs_are_to_be_closed_where_that_makes_room(monkeypatch: pytest.MonkeyPatch, total: int) -> None:
-    """As one that keeps a model of its own on the GPU."""
+    """Such as one that keeps a model of its own on the GPU."""
     monkeypatch.setattr(subjects, "resolve_device", torch.device)
     monkeypatch.setattr(subjects, "free_bytes", lambda device: 8_000_000_000)
     monkeypatch.setattr(subjects, "gpu_memory", lambda device: (8_000_000_000, total))

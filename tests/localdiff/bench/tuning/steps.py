@@ -1,4 +1,4 @@
-"""Steps of known length, over which a search can be watched: products, what their tiles save, and a clock."""
+"""Steps of known length for watching a search: products, what their tiles save, and a clock."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ BEST, SECOND = Tile(64, 64, 4), Tile(128, 64, 4)
 
 @dataclass
 class Steps:
-    """A GPU whose steps take a second, and less or more for some tiles.
+    """A GPU whose steps take one second, or two with a commit; some tiles make them faster or slower.
 
     Attributes:
         gains: seconds that a product's tile saves; None if it does not run.
         wrong: tiles whose numbers are wrong.
-        dead: whether the GPU computes nothing any more after a tile that does not run.
-        noise: by what share a step takes longer or less, whenever it is timed.
+        dead: whether the GPU computes nothing any more once a tile does not run.
+        noise: the share by which a timing of a step is too long, or too short if negative.
     """
 
     gains: Mapping[tuple[Product, AnyTile], float | None]

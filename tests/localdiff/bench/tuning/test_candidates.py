@@ -58,7 +58,7 @@ def test_what_only_an_h100_can_do_is_tried_there_alone() -> None:
 
 
 def test_sums_leave_registers_for_what_is_multiplied() -> None:
-    """A thread has 255 registers, and those of the gate as many as they are given."""
+    """A thread has 255 registers, one of the gated kernel as many as `GATED_REGISTERS` says."""
     from quant.cuda.linear import GATED_REGISTERS
 
     for gated in (*candidates.GATED_TILES, *candidates.OVERLAPPED_GATED_TILES):
@@ -70,7 +70,7 @@ def test_sums_leave_registers_for_what_is_multiplied() -> None:
 
 
 def test_experts_in_bf16_are_as_wide_as_their_tiles_say() -> None:
-    """They take 64 columns whatever the tile says, so that others would be timed twice under two names."""
+    """They take 64 columns whatever the tile says: other tiles would be timed twice, under two names."""
     from quant.cuda.experts import COLUMNS
 
     assert {tile.down_columns for tile in candidates.UNQUANTIZED_TILES} == {COLUMNS}

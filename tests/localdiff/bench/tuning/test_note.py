@@ -1,4 +1,4 @@
-"""A search that was broken off goes on where it was; what the note of it says, and when that does not count."""
+"""An interrupted search goes on where it stopped: what its note says, and when the note does not count."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def a_card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 class Killed(BaseException):
-    """What no code of the process hears of."""
+    """Stands for a kill, which no code of the process can catch."""
 
 
 def read() -> Note:
@@ -49,7 +49,7 @@ def read() -> Note:
 
 
 def stopped(of: Product, at: AnyTile, by: BaseException, *, times: int = 1) -> Steps:
-    """Steps at which a search has ended when a tile was timed so many times."""
+    """Steps whose search was ended by `by` when the tile was timed for the `times`-th time."""
     steps = Steps(GAINS)
     right, seen = steps.seconds, 0
 
@@ -166,7 +166,7 @@ def test_when_the_time_is_over_the_next_search_goes_on_there(monkeypatch: pytest
 
 
 def test_it_has_shares_and_no_seconds() -> None:
-    """A step of a tenth of the length, as with another clock, changes nothing of what is known."""
+    """Steps a tenth as long, as at another clock rate, change nothing of what is known."""
     stopped(WIDE, divisions_of(BEST, summed=True)[0], KeyboardInterrupt())
     assert read().of(WIDE, BEST) == Verdict(share=pytest.approx(0.9), taken=True)
     second = Steps({pair: None if gain is None else gain / 10 for pair, gain in GAINS.items()})
@@ -210,7 +210,7 @@ def test_tiles_that_compute_wrong_numbers_by_now_are_found_out(caplog: pytest.Lo
 
 
 def test_where_memory_runs_out_before_the_first_tile_nothing_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another program may have it; the comparison says nothing then of the tiles that were taken."""
+    """Another program may hold the memory; the comparison then says nothing about the tiles that were taken."""
     stopped(NARROW, SECOND, KeyboardInterrupt())
     before, second = note_file(CARD).read_bytes(), Steps(GAINS)
 

@@ -77,7 +77,7 @@ def test_what_saves_less_than_steps_differ_by_is_not_taken() -> None:
 
 @pytest.mark.parametrize("slow", [range(2, 99), [1 + TURNS]], ids=["after the first time", "in one turn of five"])
 def test_luck_is_not_taken(slow: Sequence[int]) -> None:
-    """A tile that was fast, and is not each time that it is timed again."""
+    """A tile that was fast once is not fast every time that it is timed again."""
     steps = Steps({(WIDE, BEST): 0.1, (WIDE, SECOND): 0.05})
     right, seen = steps.seconds, []
 

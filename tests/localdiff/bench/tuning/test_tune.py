@@ -1,4 +1,4 @@
-"""Tuning from random weights to the file, on a card that is not there."""
+"""Tuning, from random weights to the file, on an imitated card."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def on_card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Queue]:
 
 @pytest.fixture
 def queue(on_card: Queue) -> Iterator[Queue]:
-    """Without the kernels of attention."""
+    """The queue of the card, with the attention kernels replaced by torch."""
     with patched():
         yield on_card
 
 
 def make() -> Make:
-    """Four layers, whose kernels between matmuls are most of the interpreter's time, and are left out by a switch."""
+    """Four layers; their kernels between matmuls take the interpreter the most time, so tests switch them off."""
     return random_subject(
         recipe="int8",
         layers=4,
@@ -93,10 +93,10 @@ def test_each_timing_captures_a_step_anew_and_replays_it(queue: Queue, monkeypat
 def test_what_a_step_asks_a_tile_for_is_compared_with_the_plain_path(
     on_card: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In both kinds of steps; and not only other numbers of rows, which may have other tiles."""
+    """In both kinds of steps, and for the same numbers of rows, since others may have other tiles."""
     monkeypatch.setattr(step_clock, "WARM_UP", 0)
     monkeypatch.setattr(step_clock, "TIMED", 1)
-    monkeypatch.setattr(parity, "_TOP_K", 2)  # as many experts as a row of this small model has; released, it has 8
+    monkeypatch.setattr(parity, "_TOP_K", 2)  # experts of a row of this small model; the released one has 8
     subject = make()(lambda _: None)
     with asked_for() as compared:
         compare_kernels(subject.denoiser, subject.expectations)
@@ -142,7 +142,7 @@ def test_a_step_that_is_not_captured_is_not_timed(queue: Queue, monkeypatch: pyt
 
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome], None]:
-    """Has the search find something, over no model at all."""
+    """Sets what the search finds, without any model."""
 
     def set_outcome(outcome: Outcome) -> None:
         monkeypatch.setattr(module, "search", lambda *_, **__: outcome)
@@ -302,7 +302,7 @@ def test_a_tile_in_whose_time_the_process_was_killed_is_named(
 
 
 def test_one_process_at_a_time_tunes_a_gpu(queue: Queue, found: Callable[[Outcome], None]) -> None:
-    """Two would write over what the other one has found."""
+    """Two would overwrite each other's results."""
     found(outcome(tried=[NEW], tuned=0.9))
     with locked(tiles_file(CARD)):
         for another in (lambda: tune(subject(), context=CONTEXT, seconds=60), lambda: forget("cuda")):
