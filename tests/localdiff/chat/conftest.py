@@ -37,7 +37,7 @@ INTERRUPT = object()
 
 
 class Typist:
-    """Types one line after the other and then Ctrl-D; what stands in the line already is sent as it is.
+    """Types one line after another and then Ctrl-D; text that is already in the line is sent in front of it.
 
     Args:
         lines: to type; `INTERRUPT` is Ctrl-C on an empty line, and an exception is raised.
@@ -82,10 +82,10 @@ class Room:
         ask: AskUser | None = None,
         **request: Any,
     ) -> str:
-        """The paper, from the first line to the last; names that are times are `TIME` on it.
+        """Holds a chat and returns the paper; session names that are times read `TIME` on it.
 
         Args:
-            width: so large that what is said stays on a line, unless a test is about that.
+            width: wide enough by default that no message is broken.
             ask: answers questions, as somebody at a keyboard does.
         """
         paper = self.paper = io.StringIO()
@@ -106,7 +106,7 @@ class Room:
                 stdin=None,
                 load=self._load,
             )
-        # There is no keyboard: whoever types may be a program, which is told of errors by the code.
+        # Without a keyboard the input may come from a program, which learns of errors from the exit code.
         assert (code != 0) == bool(re.search("^(error: |Unknown command)", paper.getvalue(), re.MULTILINE))
         return re.sub(r"\d{4}-\d\d-\d\d-\d{6}(-\d+)?", "TIME", paper.getvalue())
 
@@ -172,7 +172,7 @@ def session(*texts: str, **changes: Any) -> Session:
 
 
 def mode(path: Path) -> int:
-    """Who may read and write a file."""
+    """The permission bits of a file."""
     return stat.S_IMODE(path.stat().st_mode)
 
 

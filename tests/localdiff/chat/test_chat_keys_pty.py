@@ -1,4 +1,4 @@
-"""What is typed and pasted into a real `localdiff chat` on a pseudo-terminal, and edited elsewhere."""
+"""What is typed and pasted into a real `localdiff chat` on a pseudo-terminal, and edited in an editor."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_a_paste_that_a_terminal_does_not_keep_whole_does_not_swallow_the_keys_a
     say(chat, "Hi")
     chat.wait_for("First part")
     chat.type(b"\x1b[200~" + b"word " * 1200 + b"\x1b[201~")
-    chat.read_on(0.4)  # until the system has handed all of it to the terminal, which is full
+    chat.read_on(0.4)  # until the system has handed over all of it, and the terminal is full
     chats.let_go()
     chat.wait_for("word word")
     assert b"the terminal kept only the beginning of this paste" in chat.raw
@@ -182,7 +182,7 @@ def test_a_paste_that_a_terminal_does_not_keep_whole_does_not_swallow_the_keys_a
 
 def test_enter_sends_however_early_it_is_typed(chats: Chats) -> None:
     chat = chats.begin(script=HELLO)
-    say(chat, "Hi")  # the program has not even begun: the terminal itself takes the keys
+    say(chat, "Hi")  # the program has not even started: the terminal itself buffers the keys
     chat.type("and é".encode())
     chat.wait_for("Hello there.")
     chat.wait_for(">>> and é")

@@ -66,7 +66,7 @@ def test_what_is_typed_before_it_is_stopped_is_for_the_next_line_and_not_for_the
 
 @pytest.mark.parametrize("live", ["on", "off"])
 def test_fetched_from_the_background_in_a_reply_it_has_the_keyboard_to_itself(chats: Chats, live: str) -> None:
-    """As `fg` of bash does it: a job that `bg` has made run already gets no SIGCONT, and the shell's echo is on."""
+    """As with `fg` of bash: a job that `bg` already runs gets no SIGCONT, and the shell has turned echo on."""
     line = '"$@"; echo stopped; bg > /dev/null; read -r; echo back; fg > /dev/null'
     over = chats.home.parent / "over"
     script = BLOCKS | {"replies": [[{"text": PARAGRAPH}, {"text": "Second.", "until": str(over)}]]}
@@ -89,7 +89,7 @@ def test_fetched_from_the_background_in_a_reply_it_has_the_keyboard_to_itself(ch
 
 @pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGSTOP])
 def test_an_idle_chat_that_a_signal_stops_goes_on_as_it_was(chats: Chats, number: int) -> None:
-    """`kill -TSTP` is Ctrl-Z; after `kill -STOP`, a shell sets up its own modes, of which the chat has to undo some."""
+    """`kill -TSTP` is Ctrl-Z; after `kill -STOP`, a shell sets up its own modes, some of which the chat has to undo."""
     line = (
         'before=$(stty -g); "$@"; test "$(stty -g)" = "$before" && echo the same; stty sane; echo sane; fg > /dev/null'
     )
@@ -99,7 +99,7 @@ def test_an_idle_chat_that_a_signal_stops_goes_on_as_it_was(chats: Chats, number
     os.killpg(os.tcgetpgrp(chat.master), number)
     chat.wait_for("sane")
     assert ("the same" in chat.lines()) == (number == signal.SIGTSTP)
-    wait_for_last(chat, ">>> Hello, yo")  # after `kill -STOP`, the shell's word stands behind the line it left
+    wait_for_last(chat, ">>> Hello, yo")  # after `kill -STOP`, the shell's output follows the line it left
     assert not mode(chat) & termios.ECHO
     chat.type(b"u" + ENTER)
     chat.wait_for("Hello there.")
@@ -148,7 +148,7 @@ def test_a_terminal_without_a_cursor_to_move_edits_lines_itself_and_gets_text_al
     chat.wait_for("Well.")
     assert '... two"""' in chat.lines()
     chat.type(b'"""one\n')
-    chat.wait_until(lambda: chat.lines()[-1].endswith("..."))  # behind `>>>` if it was typed before that
+    chat.wait_until(lambda: chat.lines()[-1].endswith("..."))  # after `>>>` if it was typed before the prompt came
     chat.type(CTRL_D)
     chat.wait_for("none of it was sent")
     assert any(line.startswith("error: the input ends before") for line in chat.lines())
@@ -224,7 +224,7 @@ def test_ctrl_c_while_the_prompt_is_read(chats: Chats, live: str) -> None:
     chat = chats("--live", live, script=HELLO | LONG_PROMPT)
     say(chat, "Hi, all of you")
     if live == "off":
-        chat.wait_until(lambda: bool(mode(chat) & termios.ISIG))  # nothing is shown, but Ctrl-C is no key any more
+        chat.wait_until(lambda: bool(mode(chat) & termios.ISIG))  # nothing is shown, but Ctrl-C is a signal by now
     else:
         chat.wait_for("reading prompt")
     chat.type(CTRL_C)
@@ -387,7 +387,7 @@ def test_a_question_is_shown_again_after_ctrl_z(chats: Chats) -> None:
     chat.type(b"y\x1a")
     chat.wait_for_bytes(question, times=2)
     chat.type(b"\r")
-    chat.wait_for("Nothing was deleted.")  # what was typed before is forgotten, as terminals do
+    chat.wait_for("Nothing was deleted.")  # what was typed before is discarded, as terminals do
     say(chat, "/exit")
     assert chat.finish() == 0
 

@@ -1,4 +1,4 @@
-"""A real `localdiff chat` of which some streams are no terminals."""
+"""A real `localdiff chat` some of whose streams are not terminals."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_lines_from_a_pipe_are_messages_and_commands(chats: Chats) -> None:
 
 def test_what_reads_answers_from_a_pipe_is_warned_of_one_that_is_not_there(chats: Chats) -> None:
     thought = [{"thought": "Hm."}]
-    replies = {"replies": [thought, thought, thought, [{"text": "Two.\n"}]]}  # it is drawn again twice
+    replies = {"replies": [thought, thought, thought, [{"text": "Two.\n"}]]}  # the message is tried twice more
     done = process("chat", "-m", "demo", script=replies, stdin=b"Hi\nHo\n", env=chats.environment)
     assert (done.code, done.stdout) == (0, "Two.\n")
     assert done.stderr == "warning: the reply ended before its answer began\n"

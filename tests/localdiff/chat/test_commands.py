@@ -133,7 +133,7 @@ def test_answers(room: Room, typed: str, answer: str) -> None:
         ("temperature .5", "t-min .2", "`/set temperature default` takes the other one back"),
         ("t-max .5", "temperature .2", "`/set t-max default` takes the other one back"),
         ("t-max .5", "t-min .6", "`/set t-max default` takes the other one back"),
-        ("steps 5", "t-min .9", "`/set` lists the current settings"),  # above what the model has
+        ("steps 5", "t-min .9", "`/set` lists the current settings"),  # above the `t-max` of the model
     ],
 )
 def test_a_setting_that_excludes_another_says_how_to_take_that_back(

@@ -34,7 +34,7 @@ def press() -> None:
 
 
 def pressing(function: Callable[..., Any], *, after: bool = False) -> Callable[..., Any]:
-    """A function during which Ctrl-C is pressed once, the first time that it is called."""
+    """A function that presses Ctrl-C once: before its first call, or with `after` at the end of that call."""
     presses = iter([press])
 
     def pressed(*arguments: Any, **named: Any) -> Any:
@@ -92,7 +92,7 @@ def test_the_old_handler_comes_back_and_another_thread_installs_none() -> None:
 
 
 def test_where_it_is_ignored_and_nobody_types_it_stays_so(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As behind `&` in a script: Ctrl-C is for the command that the script waits for."""
+    """As in a command started with `&` in a script: Ctrl-C is for the one that the script waits for."""
     monkeypatch.setattr(state, "content_of", pressing(session.content_of))
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -238,7 +238,7 @@ def test_after_enter_it_is_for_the_reply() -> None:
 def test_while_the_loop_of_a_line_is_closed_it_is_kept_for_what_comes_next(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], after: bool
 ) -> None:
-    """After Ctrl-D, for example, which leaves the chat: a loop that handles signals itself complains of each."""
+    """After Ctrl-D, for example, which leaves the chat: a loop that handled signals itself would complain of each."""
     base = asyncio.BaseEventLoop
     monkeypatch.setattr(base, "close", pressing(base.close, after=after))
     keyboard, cancel = Keyboard("\x04"), threading.Event()

@@ -37,7 +37,7 @@ class TypedReader:
     """A reader and the keys that are pressed.
 
     Attributes:
-        on_stop: what the process is told while it is stopped.
+        on_stop: raised while the process is stopped, as by a signal.
         ahead: what was typed before the line is read.
     """
 
@@ -73,7 +73,7 @@ class TypedReader:
         return text.upper()
 
     def suspend(self) -> None:
-        with pytest.raises(RuntimeError):  # where an exception would be lost
+        with pytest.raises(RuntimeError):  # no loop runs here: it would lose an exception
             asyncio.get_running_loop()
         self.stops.append("stop")
         if self.on_stop is not None:
@@ -85,7 +85,7 @@ class TypedReader:
 
 
 class Screen(DummyOutput):
-    """A terminal, of which one mode is noted, and what is written."""
+    """A terminal that notes what is written, and whether pastes are marked."""
 
     marks = False
     written = ""
@@ -301,7 +301,7 @@ def test_what_was_typed_comes_back_by_its_beginning(typed: TypedReader) -> None:
 
 
 def test_the_line_can_be_edited_elsewhere(typed: TypedReader) -> None:
-    """With everything that was folded into it."""
+    """With the full text of folded pastes."""
     text = "one\n" * 30
     assert typed(f"see {pasted(text)}{CTRL_G}!{ENTER}") == "SEE " + "ONE\n" * 30 + "!"
     assert typed(f"two{CTRL_G}{CTRL_G}{ENTER}") == "TWO"
@@ -330,7 +330,7 @@ def test_tab_completes(typed: TypedReader, keys: str, line: str) -> None:
         ("/sessions ", 0, ["all"]),
         ("/SE", 3, ["/set", "/sessions"]),
         ("/load pl", 2, ["plans", "plots"]),
-        ("/save ", 0, []),  # it takes no name that is there already
+        ("/save ", 0, []),  # it takes new names only
         ("/set t-", 2, ["t-min", "t-max"]),
         ("/set think ", 0, ["show", "hide", "off", "default"]),
         ("/set steps ", 0, ["default"]),
@@ -389,7 +389,7 @@ def test_of_very_many_paths_only_what_all_share_is_completed(
 
 
 def test_what_comes_at_once_takes_few_steps(typed: TypedReader) -> None:
-    """Counted in calls: an unmarked paste and what was typed ahead come so, and a line may have a folded paste."""
+    """Counted in calls. Unmarked pastes and keys typed ahead come at once; the line may have a folded paste."""
     long, text, calls = "x\n" * 30, "some words " * 1_000, 0
 
     def count(_frame: object, event: str, _argument: object) -> None:
@@ -452,7 +452,7 @@ def test_a_history_that_cannot_be_kept_is_said_once_and_costs_nothing(tmp_path: 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
 def test_a_history_that_is_no_file_keeps_nothing_and_stays_as_it_is(tmp_path: Path) -> None:
-    """Such as `/dev/null`, which whoever wants no history may link to, and which root could make private."""
+    """Such as `/dev/null`: a user who wants no history may link to it, and root could make it private."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "pipe").chmod(0o666)
     (tmp_path / "history").symlink_to("pipe")

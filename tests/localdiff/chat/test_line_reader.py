@@ -1,4 +1,4 @@
-"""Lines from a pipe: as they are, whole in triple quotes, and refused where they are no text."""
+"""Lines from a pipe: unchanged, joined within triple quotes, and refused if they are not text."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_screens_are_filled_into_their_places() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not here")
 def test_a_chat_in_a_terminal_multiplexer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Started, answered, stopped, undone, saved, left, gone on with: the page's screens, without their times."""
+    """Started, answered, stopped, undone, saved, left, continued: the page's screens, without their times."""
     monkeypatch.delenv("TMUX", raising=False)
     monkeypatch.setenv("LANG", os.environ.get("LANG") or "C.UTF-8")
     with tempfile.TemporaryDirectory() as home:
@@ -66,5 +66,5 @@ def test_a_chat_in_a_terminal_multiplexer(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def words(screen: str) -> str:
-    """A screen without figures that depend on the machine, and without the one that is left out where they are long."""
+    """A screen without figures that depend on the machine, or `prompt …`, which is left out where those are long."""
     return re.sub(r" · prompt \d+ tok in [\d.]+ s|[\d.]+ (steps?|tok/s)", "", screen)

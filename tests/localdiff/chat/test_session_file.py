@@ -1,4 +1,4 @@
-"""A session in the bytes of its file: read whatever has happened to them."""
+"""A session as the bytes of its file: it is read whatever has happened to them."""
 
 from __future__ import annotations
 

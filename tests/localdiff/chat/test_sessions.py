@@ -1,4 +1,4 @@
-"""Sessions of chats: saved as they come, gone on with, private ones, and those that cannot be written."""
+"""Sessions of chats: saved turn by turn, continued, kept private, and impossible to write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chats to the letter: what is typed, what is answered, what is said about it."""
+"""Chats to the letter: what is typed, what the model answers, and what the program says."""
 
 from __future__ import annotations
 
@@ -390,7 +390,7 @@ def test_a_run_that_breaks_off_keeps_what_was_committed(room: Room) -> None:
 
 
 def test_a_device_that_is_full_ends_a_reply_and_not_the_conversation(room: Room) -> None:
-    """As torch's error, which is no error of ours: another program may have taken the memory."""
+    """Such as torch's own error, which is not one of ours: another program may have taken the memory."""
 
     class OutOfMemoryError(RuntimeError):
         pass

@@ -1,4 +1,4 @@
-"""What a terminal does with keys while nobody reads them: its habits change, and come back."""
+"""What a terminal does with keys while nobody reads them: its modes change, and are restored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INPUT, LOCAL, KEYS = 0, 3, 6  # places of their flags in what `tcgetattr` gives
 
 @pytest.fixture
 def terminal() -> Iterator[tuple[int, BinaryIO]]:
-    """What types, and what is typed on."""
+    """The end that types, and the keyboard that a program reads."""
     master, slave = pty.openpty()
     with open(slave, "rb", buffering=0) as keyboard:
         yield master, keyboard  # type: ignore[misc]
@@ -88,7 +88,7 @@ def test_a_key_of_the_user_s_own_edits_again_for_another_program(terminal: tuple
 
 
 def test_a_shell_gets_the_terminal_as_it_was_and_what_was_typed_is_kept(terminal: tuple[int, BinaryIO]) -> None:
-    """Also where another program has it already, such as an editor."""
+    """Even while another program, such as an editor, already has the terminal."""
     master, keyboard = terminal
     before, typed = termios.tcgetattr(keyboard), typed_on(keyboard)
     with typed.typing_ahead():
@@ -96,7 +96,7 @@ def test_a_shell_gets_the_terminal_as_it_was_and_what_was_typed_is_kept(terminal
         os.write(master, b"one\r")
         typed.give_back()
         assert termios.tcgetattr(keyboard) == before
-        for _ in range(2):  # a process may be continued that was not stopped
+        for _ in range(2):  # a process that was not stopped may be continued, too
             typed.take_over()
             assert termios.tcgetattr(keyboard) == during
         with typed.typing_as_usual():
@@ -128,7 +128,7 @@ def test_what_the_user_changes_while_the_chat_is_stopped_outlives_it(
 
 
 def test_what_another_program_leaves_behind_does_not_outlive_the_chat(terminal: tuple[int, BinaryIO]) -> None:
-    """As an editor that was killed leaves a terminal without echo."""
+    """An editor that was killed, for example, leaves a terminal without echo."""
     _, keyboard = terminal
     before, typed = termios.tcgetattr(keyboard), typed_on(keyboard)
     with typed.typing_ahead():
@@ -185,7 +185,7 @@ def test_a_pipe_is_left_alone() -> None:
 def test_a_terminal_that_another_job_has_is_left_alone(
     terminal: tuple[int, BinaryIO], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A change would stop a process that was told to end while it was stopped."""
+    """Changing its modes would stop a process again that was told to end while it was stopped."""
     _, keyboard = terminal
     before = termios.tcgetattr(keyboard)
     monkeypatch.setattr(keyboard_modes, "is_in_background", lambda _keyboard: True)

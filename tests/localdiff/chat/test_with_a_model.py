@@ -1,4 +1,4 @@
-"""A chat with a model behind it: only new tokens are read, and a recording repeats the run."""
+"""A chat with a small model: only new tokens are read, and a recording reproduces the run."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
 
 
 def read_tokens(paper: str) -> list[tuple[int, int]]:
-    """Of every reply: tokens of the prompt that were read, and tokens in the context."""
+    """For every reply: tokens of the prompt that were read, and tokens in the context."""
     found = re.findall(r" tok/s(?: · prompt (\d+) tok .*)? · ctx (\d+)/1,024", paper)
     return [(int(read or 0), int(used)) for read, used in found]
 
@@ -85,9 +85,9 @@ def test_a_session_that_is_gone_on_with_is_read_once(room: Room) -> None:
 
 @pytest.mark.parametrize("think", [False, True])
 def test_a_recording_repeats_the_run(room: Room, tmp_path: Path, think: bool) -> None:
-    """Random weights write ids that no tokenizer would give for their text: the recording has the ids of the prompt.
+    """The tokenizer would not give the ids that random weights write, so the recording has the ids of the prompt.
 
-    The chat has read them in other pieces, so the last bits may differ.
+    The chat has read those ids in other pieces, so the last bits may differ.
     """
     room("one two", "three", f"/trace {tmp_path}/a.jsonl", think=think)
     trace = read_trace(tmp_path / "a.jsonl")
