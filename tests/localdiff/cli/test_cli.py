@@ -29,7 +29,7 @@ def test_python_m_localdiff_is_localdiff() -> None:
 
 
 def test_an_interrupt_while_it_is_imported_is_an_interrupt() -> None:
-    """Ctrl-C in the first tenth of a second: whatever of the command line is being imported, nothing is printed."""
+    """Ctrl-C in the first tenth of a second: whichever module is being imported, nothing is printed."""
     program = """
 import sys
 class Interrupting:
@@ -50,7 +50,7 @@ main()
 def test_idle_threads_of_torch_soon_sleep(
     given: dict[str, str], spins: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unless whoever runs it has said how they wait; torch must not have been imported by then."""
+    """Unless the environment already says how they wait; torch reads the variable once, when it is imported."""
     monkeypatch.setattr(os, "environ", given)
     monkeypatch.setattr(command_line, "main", lambda: None)
     main()
@@ -79,7 +79,7 @@ def test_help_keeps_a_default_and_what_may_be_typed_on_one_line(
     assert page.isascii()
     command = "`localdiff completion powershell | Out-String | Invoke-Expression`"
     lines = [line.strip() for line in cli("completion", "--help").stdout.splitlines()]
-    assert any(line.endswith("`localdiff") or line == command for line in lines)  # where it is too long, between words
+    assert any(line.endswith("`localdiff") or line == command for line in lines)  # broken between words if too long
 
 
 def test_help_is_on_stdout_and_names_the_command(cli: Cli) -> None:
@@ -254,7 +254,7 @@ def test_a_second_request_to_end_does_not_end_what_restores_the_terminal_unless_
             restored.append(True)
 
     assert exits.Invocation().run(command) == code
-    # Of hangups only the first one counts, however late the second is.
+    # Only the first hangup counts, however late the second is.
     assert restored == ([] if is_late and (first, second) != ("SIGHUP", "SIGHUP") else [True])
 
 

@@ -1,4 +1,4 @@
-"""What a Tab offers, and that the scripts of real shells hand it through."""
+"""What Tab offers, and that the scripts of real shells pass it on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GROUP: Any = typer.main.get_command(app)
 
 
 def offers(*words: str, env: dict[str, str] | None = None) -> list[str]:
-    """What could become of the last word: the words, and `<file>` or `<dir>`."""
+    """What the last word could become: words, and `<file>` or `<dir>` for completion of paths."""
     *before, word = words
     found = candidates(GROUP, before, word, env or {"HOME": "/nowhere"})
     return [one.value if one.kind == "plain" else f"<{one.kind}>" for one in found]
@@ -204,7 +204,7 @@ def test_the_script_of_a_shell_that_is_not_there(cli: Cli) -> None:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """`localdiff` as a program of its own, and a folder with files to complete."""
+    """The folder of an executable `localdiff`, beside a folder with files to complete."""
     bin_dir = tmp_path / "bin"
     bin_dir.mkdir()
     script = bin_dir / "localdiff"

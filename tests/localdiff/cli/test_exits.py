@@ -1,4 +1,4 @@
-"""Streams that take nothing any more when a command ends: they cost no words, and no other exit code."""
+"""Streams that take nothing more when a command ends: no complaint is printed, and the exit code is kept."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def ended(body: str, *, stdout: int | IO[bytes], stderr: int | IO[bytes]) -> sub
     """An interpreter that exits as a command with this body does."""
     program = f"import sys\nfrom localdiff.cli.exits import Invocation\ndef command():\n    {body}\n"
     program += "sys.exit(Invocation().run(command))"
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # so that some is left
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # some is still buffered
     return subprocess.run([sys.executable, "-c", program], stdout=stdout, stderr=stderr, env=env, timeout=60)
 
 
 def test_what_nobody_reads_any_more_is_no_complaint() -> None:
-    """The interpreter flushes stdout once more at exit, and would say that it cannot."""
+    """The interpreter flushes stdout once more at exit, and would complain that it cannot."""
     read, write = os.pipe()
     os.close(read)
     done = ended("print('answer')", stdout=write, stderr=subprocess.PIPE)
@@ -40,6 +40,6 @@ def test_words_that_stderr_does_not_take_cost_no_exit_code() -> None:
 @pytest.mark.parametrize("without", ["sys.stdout = sys.stderr = None", "sys.stdout.close(); sys.stderr.close()"])
 @pytest.mark.parametrize(("body", "code"), [("pass", 0), ("raise BrokenPipeError", 141)])
 def test_streams_that_are_not_there(without: str, body: str, code: int) -> None:
-    """As where a program starts localdiff without them, and a pipe that an option names is closed."""
+    """As when a program starts localdiff without them; a pipe that an option names may be closed as well."""
     done = ended(f"{without}; {body}", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     assert done.returncode == code

@@ -1,4 +1,4 @@
-"""Groups of options reach the request, every one of them."""
+"""Groups of options: every option reaches the request."""
 
 from __future__ import annotations
 

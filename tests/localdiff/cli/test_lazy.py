@@ -1,4 +1,4 @@
-"""Commands that are loaded when they are called: known by the right words, and by nothing else until then."""
+"""Commands that are loaded only when they are called: until then only their summaries are known."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ print(json.dumps(found), file=sys.stderr)
 def loaded_by(
     runs: Sequence[Sequence[str]], watched: Sequence[str] = (*HEAVY, *COMMANDS)
 ) -> list[tuple[int, list[str]]]:
-    """The exit code of each run, one after the other in a process of theirs, and what of `watched` is loaded behind it.
+    """The exit code of each run, and what of `watched` is loaded after it; all runs share one new process.
 
-    Modules of commands are forgotten before each; what is heavy stays for the rest of them.
+    Modules of commands are forgotten before each run; heavy modules stay loaded for the runs that follow.
     """
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *map(json.dumps, (runs, watched, COMMANDS))],

@@ -1,4 +1,4 @@
-"""Names that a `Path` would take for others, refused by every option that names what is written."""
+"""Names that `Path` would turn into others, refused by every option that names an output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How every failure ends: what is mistyped, missing, full or broken is a sentence, a hint and an exit code."""
+"""Every failure ends with a sentence, a hint and an exit code, whatever is mistyped, missing, full or broken."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_every_failure_has_its_exit_code(cli: Cli, error: BaseException, code: i
 
 
 def test_an_interrupt_while_a_command_ends_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of somebody who presses Ctrl-C until there is a prompt."""
+    """As when somebody keeps pressing Ctrl-C until there is a prompt."""
 
     def pressed() -> None:
         raise KeyboardInterrupt
@@ -255,7 +255,7 @@ def test_torch_running_out_of_memory_is_no_bug(cli: Cli) -> None:
     ],
 )
 def test_a_gpu_that_fails_is_no_bug_of_the_command(cli: Cli, name: str, words: str) -> None:
-    """Torch has an error of its own for most of its failures, and none for those of CUDA's libraries."""
+    """Torch has a class of its own for most failures of a GPU, and none for those of CUDA's libraries."""
     failure = type(name, (RuntimeError,), {})
     cli.engine = ScriptedEngine(error=failure(f"{words}\nCUDA kernel errors might be reported at some other call"))
     result = cli("run", "-m", "demo", "hi")
@@ -282,7 +282,7 @@ def test_a_kernel_that_is_compiled_in_an_answer_and_fails_is_no_bug_of_the_comma
     ids=["compiler", "disk"],
 )
 def test_what_is_raised_within_triton_is_no_bug(error: Exception, said: str) -> None:
-    """Its compiler, in C++, has no class of its own."""
+    """Errors of Triton's compiler, which is in C++, have no class of their own."""
     within: dict[str, Any] = {"__name__": "triton.backends.nvidia.compiler"}
     exec("def compiled(error): raise error", within)
     with pytest.raises(type(error)) as raised:
@@ -311,7 +311,7 @@ def test_a_gpu_that_another_program_has_to_itself_is_not_helped_without_kernels(
 def test_what_a_gpu_that_failed_had_to_do_with_is_not_freed(
     cli: Cli, words: str, fails: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Torch aborts the process where it frees page-locked memory and every call of CUDA fails."""
+    """Torch aborts the process if it frees page-locked memory when every CUDA call fails."""
     monkeypatch.setattr(failures, "_kept", [])
     cli.engine = ScriptedEngine(error=RuntimeError(words))
     engine = weakref.ref(cli.engine)
