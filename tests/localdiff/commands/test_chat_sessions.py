@@ -17,11 +17,11 @@ from tests.screens.processes import Cli
 
 
 class Loading:
-    """Stands for what loads models.
+    """Stands in for the loading of models.
 
     Attributes:
         model: what it loads.
-        error: makes what is raised in place of that, if there is one.
+        error: makes an exception that is raised instead, unless it is None.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Loading:
 
 @pytest.fixture
 def loading(monkeypatch: pytest.MonkeyPatch) -> Loading:
-    """Loads for every chat of the test."""
+    """Stands in for the loading in every chat of the test."""
     load, real = Loading(), command.chat
 
     def chat(request: ChatRequest, *streams: Any, **inputs: Any) -> int:

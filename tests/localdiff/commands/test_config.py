@@ -28,7 +28,7 @@ from tests.screens.processes import Cli
 
 @pytest.fixture
 def asked(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunRequest]:
-    """Runs `localdiff run` with a configuration file, and gives what the command was asked for."""
+    """Runs `localdiff run` with a configuration file, and returns what the command was asked for."""
     monkeypatch.setattr(model_store, "default_model", lambda: "demo")
 
     def run(text: str, *arguments: str, **streams: str) -> RunRequest:

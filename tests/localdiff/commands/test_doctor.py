@@ -21,7 +21,7 @@ from localdiff.errors import ResourceError, WeightsError
 from tests.fakes.hub import Repository, hub
 from tests.screens.processes import ROOT, Cli, environment, terminal
 
-# A machine may take its time: the terminal, the Hub and a check are waited for longer.
+# A busy machine may take its time: the terminal, the Hub and a check are waited for longer.
 PATIENT = """
 import sys
 from localdiff.doctor import checks
@@ -94,7 +94,7 @@ def test_what_is_being_checked_is_shown_where_no_line_can_be_drawn_over(
 def test_a_warning_is_above_what_is_being_checked_and_only_errors_are_with_q(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of torch, where the driver is too old for it, and of a kernel that failed."""
+    """Such as torch's warning of a driver that is too old for it, and ours of a kernel that failed."""
 
     def findings(_self: Examination, progress: Callable[[str], None]) -> Iterator[Finding]:
         progress("something")
@@ -172,7 +172,7 @@ def test_quick_loads_no_torch_and_says_everything_else(tmp_path: Path) -> None:
 
 
 def examine(*arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """A whole examination in a process of its own, which a busy machine may take its time for."""
+    """A whole examination in a process of its own; a busy machine may take its time."""
     command = [sys.executable, "-m", "localdiff", "doctor", *arguments]
     return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=500)
 

@@ -24,7 +24,7 @@ RUN = ("run", "-m", "owner/demo", "--device", "cpu", "--max-tokens", "16", "--se
 
 
 def huge() -> Repository:
-    """The demo model with a vision tower of more than a gigabyte, of which there is no byte."""
+    """The demo model with a vision tower of more than a gigabyte, of which no byte exists."""
     length = int.from_bytes(FILES[WEIGHTS][:8], "little")
     header = json.loads(FILES[WEIGHTS][8 : 8 + length])
     begin = max(entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__")
@@ -45,7 +45,7 @@ def server(use_hub: UseHub) -> Iterator[Hub]:
 
 
 def env() -> dict[str, str]:
-    """For a process: the server of the test, as `use_hub` has set it."""
+    """The environment for a process, with the server of the test as `use_hub` has set it."""
     names = ("HF_ENDPOINT", "HF_HOME", "NO_PROXY")
     return environment(**{name: os.environ[name] for name in names})
 

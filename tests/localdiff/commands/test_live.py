@@ -1,4 +1,4 @@
-"""Which options for a canvas are met, which are errors, and what it gets to know."""
+"""Which options for the canvas are met, which are errors, and what stays above it."""
 
 from __future__ import annotations
 

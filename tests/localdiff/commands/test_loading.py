@@ -35,7 +35,7 @@ LESS = "`localdiff quantize` makes 15.4 GB of it"
 
 
 class Asked:
-    """Somebody who answers, and what they saw until they were asked."""
+    """A user who answers, and what they had seen when they were asked."""
 
     def __init__(self, answer: bool, columns: int = 200, *, quiet: bool = False) -> None:
         self.terminal = FakeTerminal(columns=columns)

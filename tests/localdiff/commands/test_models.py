@@ -115,7 +115,7 @@ def test_the_list_needs_no_torch() -> None:
 def test_removal_asks_first(cli: Cli) -> None:
     directory = make("mine-4bit")
     result = cli("models", "rm", "mine-4bit", terminals="stderr")
-    # the keyboard of the test gives nothing, which is no
+    # the keyboard of the test sends nothing, which counts as no
     assert result.code == 130
     assert f"Delete {directory} (3 MB)? [y/N]" in result.stderr
     assert result.stderr.endswith("\nNothing was done.\n")

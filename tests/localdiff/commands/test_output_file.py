@@ -150,7 +150,7 @@ def test_what_cannot_be_written_is_found_at_once(tmp_path: Path) -> None:
 def test_a_read_only_file_system_is_said_of_the_file_that_was_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_new: bool
 ) -> None:
-    """It refuses to remove what is not there, too."""
+    """Such a file system even refuses to remove a file that does not exist."""
 
     def refuse(path: Path, *_arguments: object, **_settings: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system", str(path))

@@ -216,7 +216,7 @@ def test_no_torch(file: Path) -> None:
 
 
 def paused_player(file: Path) -> Terminal:
-    """A player that stands still at its first moment, however fast it played until then."""
+    """A player that is paused at its first moment, however far it had played until then."""
     screen = terminal("replay", str(file), "--speed", "0.0625", script={}, columns=100, rows=24)
     screen.wait_for(" playing ")
     screen.type(b"\x1b[H")
@@ -316,7 +316,7 @@ def test_a_terminal_that_is_closed_ends_it(file: Path) -> None:
 
 @pytest.mark.parametrize("continued", [True, False])
 def test_ctrl_z_gives_the_terminal_back_and_takes_it_again(file: Path, continued: bool) -> None:
-    """It leads its session, as under `ssh -t`: the system does not stop it, and keys work with and without SIGCONT."""
+    """The player leads its session, as under `ssh -t`: the system does not stop it; keys work even without SIGCONT."""
     screen = paused_player(file)
     os.kill(screen.child.pid, signal.SIGTSTP)
     screen.wait_for_bytes(b"\x1b[?1049l")

@@ -1,4 +1,4 @@
-"""A run that a signal ends: what was finished by then is kept, whatever the signal and wherever it was to go."""
+"""A run that a signal ends: what was finished by then is kept, whatever the signal and wherever the output goes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def stopped(
     """A run on pipes that gets a signal in a block.
 
     Args:
-        under: a command that gets the run as its arguments, and becomes it.
+        under: a command that gets the run as its arguments, and replaces itself with it.
         reads: whether somebody reads stdout.
     """
     events = folder / "events.jsonl"
@@ -192,7 +192,7 @@ def test_a_finished_run_that_waits_for_a_reader_can_be_stopped(tmp_path: Path, n
     states: list[str] = []
 
     def sleeps() -> bool:
-        """And does not just wait for its turn."""
+        """Whether it was asleep the last 20 times, and did not just wait for a CPU."""
         states.append(Path(f"/proc/{running.pid}/stat").read_text().rpartition(") ")[2][0])
         return states[-20:] == ["S"] * 20
 
@@ -247,14 +247,14 @@ def test_a_second_ctrl_c_keeps_it_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("steps", [10_000, 1], ids=["moving", "still"])
 def test_a_terminal_that_is_held_does_not_keep_it_from_its_file(tmp_path: Path, steps: int) -> None:
-    """With Ctrl-S it takes nothing; the file is written, and nobody waits for the remark about it.
+    """Held by Ctrl-S, it takes nothing; the file is written, and the process does not wait to print a remark.
 
-    A picture that moves keeps its thread waiting for the terminal; one that stands still, as in a long step, does not.
+    A moving picture keeps its thread waiting for the terminal; one that stands still, as in a long step, does not.
     """
     path = tmp_path / "answer.txt"
     blocks = [{"text": "Kept.", "steps": 1}, {"text": "Dropped.", "steps": steps, "until": str(tmp_path / "never")}]
     run = terminal("run", "-m", "demo", "hi", "-o", str(path), script={"pause": 0.05, "blocks": blocks})
-    run.wait_for("block 2/≤2 · step")  # whichever: a busy machine shows not all of them
+    run.wait_for("block 2/≤2 · step")  # any step: a busy machine does not show all of them
     if steps == 1:
         run.wait_for("step  1/48")
     run.hold()

@@ -93,7 +93,7 @@ def test_check_does_not_ignore_what_is_for_a_rerun(cli: Cli, file: Path, option:
 
 
 class Rerun:
-    """A model that repeats a trace, or not."""
+    """A model that repeats a trace, or changes steps of it."""
 
     def __init__(self, identity: ModelIdentity, change: bool = False) -> None:
         self.identity = identity
@@ -114,7 +114,7 @@ class Rerun:
 
 
 def nameless(file: Path) -> None:
-    """The trace without hashes, so that any model will do."""
+    """Writes the trace without hashes, so that any model will do."""
     header = dataclasses.replace(HEADER, model=dataclasses.replace(HEADER.model, weights=None, tokenizer=None))
     file.write_bytes(recorded(header))
 
@@ -255,7 +255,7 @@ def pair_request(**fields: object) -> trace_pair.PairRequest:
 
 @pytest.fixture
 def quantized(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A folder of models in which the demo model stands quantized, as far as its manifest says."""
+    """The folder of a quantized demo model, of which only the manifest exists."""
     home = tmp_path / "home"
     directory = home / "models" / "demo-4bit"
     directory.mkdir(parents=True)
@@ -265,7 +265,7 @@ def quantized(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def write_manifest(directory: Path, model: str, source: Path) -> None:
-    """The manifest of weights that were made from those of `source`, under that name."""
+    """Writes a manifest of weights that were made from those of `source`, with `model` as their name."""
     sources = {
         path.name: FileEntry(nbytes=path.stat().st_size, sha256=file_sha256(path))
         for path in source.glob("*.safetensors")
@@ -275,7 +275,7 @@ def write_manifest(directory: Path, model: str, source: Path) -> None:
 
 
 class PairLoad:
-    """Two scripted models, of which the second says something else."""
+    """Loads two scripted models; the second says something else."""
 
     def __init__(self) -> None:
         self.models: list[str] = []
@@ -327,7 +327,7 @@ def test_pair_runs_a_model_without_an_adapter_and_with_it(streams: Output, tmp_p
 
 
 def test_pair_ends_where_a_trace_cannot_be_written(quantized: Path, streams: Output, tmp_path: Path) -> None:
-    """At once: what it went on to answer would be compared with nothing."""
+    """At once: any further answer would have nothing to be compared with."""
     told: list[Event] = []
 
     class Watched(PairLoad):
@@ -399,7 +399,7 @@ def test_pair_keeps_nothing_unless_asked(quantized: Path, streams: Output, tmp_p
 def test_what_cannot_be_paired(
     quantized: Path, streams: Output, fields: dict[str, object], kind: type[LocaldiffError], words: str
 ) -> None:
-    """It is told before the prompt is read: whatever writes into the pipe may take minutes."""
+    """This is said before the prompt is read: whatever writes into the pipe may take minutes."""
     load = PairLoad()
     with pytest.raises(kind) as caught:
         trace_pair.trace_pair(pair_request(**fields), streams, stdin=io.BytesIO(b"no text: \xff"), load=load)

@@ -1,4 +1,4 @@
-"""A model, where the result is put, and what a test asks of it."""
+"""A source model, the place of the result, and helpers that damage and check results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`localdiff quantize` where a finished or unfinished output of that name is there, and may be of other weights."""
+"""`localdiff quantize` if an output of that name exists, finished or not, and may be of other weights."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_other_weights_of_the_same_name_and_sizes_are_not_taken_for_those_it_was
     assert f"`{output}` already exists, and was made before `{changed}` changed" in result.stderr
     assert "rebuilt" not in result.stderr
     assert tree(output) == before
-    # a copy of what it was made from is as good
+    # a copy of the source is as good as the source
     copy = shutil.copytree(source, tmp_path / "c" / "small")
     assert cli("quantize", str(copy), "--yes", stdin=b"").code == 0
 
@@ -90,7 +90,7 @@ def test_what_is_refused_is_refused_before_anybody_is_asked(
 ) -> None:
     assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
     damage(output / SHARDS[0])
-    with monkeypatch.context() as patch:  # a later version that would store the same weights otherwise
+    with monkeypatch.context() as patch:  # a later version that would store the same weights differently
         patch.setattr(identity, "ENCODING", 2)
         result = cli("quantize", str(source), "--yes", stdin=b"")
     assert (result.code, result.stdout) == (2, "")
@@ -99,7 +99,7 @@ def test_what_is_refused_is_refused_before_anybody_is_asked(
         "hint: another `--output` makes a second one, `--force` rebuilds it\n"
     )
     assert "will be rebuilt" not in result.stderr
-    # one that would store them alike repairs it
+    # a later version that would store them in the same way repairs it
     monkeypatch.setattr(planned_job, "TOOL", "localdiff 99")
     assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
     assert read_manifest(output).tool == "localdiff 99"

@@ -1,4 +1,4 @@
-"""`localdiff quantize` where its result is damaged: found, named, recorded and repaired."""
+"""`localdiff quantize` if its result is damaged: the damage is found, named, recorded and repaired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The device that encodes, on machines with no GPU, with busy ones and with free ones."""
+"""The device that encodes, on machines without GPUs, with busy GPUs and with free ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Makes a machine of two cores whose GPUs have so many free bytes."""
+    """Imitates a machine of two cores whose GPUs have the given numbers of free bytes."""
 
     def have(*free: int) -> None:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(free))
@@ -47,7 +47,7 @@ def test_auto_is_the_first_gpu_if_it_has_room(gpus: Callable[..., None]) -> None
 def test_another_gpu_is_asked_for_its_memory_only_where_the_first_is_too_small(
     gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes a context there, which others may have no room for."""
+    """Asking creates a context on that GPU, which may have no room for one."""
     free = (12 * 10**9, 8 * 10**9, 20 * 10**9)
     asked: list[int] = []
 
@@ -76,7 +76,7 @@ def test_auto_leaves_a_busy_gpu_alone_and_says_so(gpus: Callable[..., None]) -> 
 def test_a_gpu_that_others_have_filled_is_left_alone_too(
     gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
-    """Even to be asked for its memory, it must have room for a context."""
+    """Even asking for its memory takes room for a context."""
 
     def refuse(index: int) -> tuple[int, int]:
         raise RuntimeError(f"CUDA error: {words}")

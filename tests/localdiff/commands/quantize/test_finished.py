@@ -1,4 +1,4 @@
-"""`localdiff quantize` where its result is there already: kept, brought up to date, refused, or replaced."""
+"""`localdiff quantize` if its result already exists: it is kept, brought up to date, refused, or replaced."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.screens.processes import Cli
 def test_a_finished_model_is_not_made_again(cli: Cli, source: Path, output: Path) -> None:
     cli("quantize", str(source), "--yes", stdin=b"")
     before = tree(output)
-    os.utime(min(source.glob("*.safetensors")))  # newer, and the same
+    os.utime(min(source.glob("*.safetensors")))  # newer, but unchanged
     result = cli("quantize", str(source), "--yes", stdin=b"")
     assert (result.code, result.stdout) == (0, f"{output}\n")
     assert "Already here and intact: nothing was made. Run it: localdiff run " in result.stderr

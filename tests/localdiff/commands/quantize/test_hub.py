@@ -99,7 +99,7 @@ def test_a_head_that_differs_from_the_embedding_is_refused_before_it_is_fetched(
 
 
 def test_weights_that_another_program_quantized_are_said_to_be(cli: Cli, server: Hub) -> None:
-    """It is said before a recipe is asked, which knows their tensors as little."""
+    """This is said before a recipe is consulted, which does not know their tensors either."""
     repository = server.repositories["owner/small"]
     tensors = load(repository.files[FIRST])
     name = next(name for name in tensors if name.endswith("experts.down_proj"))
@@ -328,7 +328,7 @@ def shown(stream: Stream) -> str:
 def test_what_streaming_had_of_a_file_needs_no_space_when_it_goes_on(
     cli: Cli, server: Hub, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a job that just fitted would be refused once it was stopped."""
+    """Otherwise a job that only just fits would be refused after it was stopped."""
     needs = []
 
     def needed(*options: str) -> int:

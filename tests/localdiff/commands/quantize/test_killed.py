@@ -24,7 +24,7 @@ from tests.screens.processes import ROOT, TIMEOUT, Cli, Result, environment, ter
 
 FIRST, _, LAST = (f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3))
 
-# A request is given up after half a minute; here it never is, so that whoever ends sooner did not wait for that.
+# Requests time out after half a minute; here only after ten, so a process that ends sooner did not wait for that.
 PATIENT = """
 from localdiff.hub import listing, repository
 listing.TIMEOUT = repository.TIMEOUT = 600
@@ -57,12 +57,12 @@ class Place:
         )
 
     def run(self) -> Result:
-        """The same command, to whatever end."""
+        """Runs the same command until it ends in any way."""
         stdout, stderr = (running := self.start()).communicate(timeout=TIMEOUT)
         return Result(running.returncode, stdout.decode(), stderr.decode())
 
     def finish(self) -> Result:
-        """The same command again, to its end; nobody stops it, and so it needs no process of its own."""
+        """Runs the same command to its end; nothing stops it, so it needs no process of its own."""
         result = in_this_process(self.directory, self.arguments, self.server)
         assert (result.code, result.stdout) == (0, f"{self.output}\n"), result.stderr
         assert {path.name for path in self.models.iterdir()} == {"small-4bit"}
@@ -70,7 +70,7 @@ class Place:
 
 
 def in_this_process(directory: Path, arguments: Sequence[str], server: Hub | None) -> Result:
-    """Run the command with its home in a directory, and there the cache of the Hub."""
+    """Runs the command with its home, and the cache of the Hub, in a directory."""
     with pytest.MonkeyPatch.context() as patch:
         if server is not None:
             point_at(patch, directory, server)
@@ -85,7 +85,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Mapping[str, bytes]]:
-    """What a run that nobody stops writes, from the directory and from the Hub."""
+    """What an uninterrupted run writes, from the directory and from the Hub."""
     results = {}
     with hub(small=Repository(files={path.name: path.read_bytes() for path in source.iterdir()})) as server:
         for model in (str(source), "owner/small"):
@@ -107,7 +107,7 @@ def settings(server: Hub, directory: Path) -> dict[str, str]:
 
 @pytest.fixture
 def server(source: Path) -> Iterator[Hub]:
-    """A Hub that hands out the last file, and nothing else, very slowly."""
+    """A Hub that sends only the last file very slowly."""
     files = {path.name: path.read_bytes() for path in source.iterdir()}
     with hub(small=Repository(files=files, slow={LAST: 2.0})) as running:
         yield running
