@@ -1,4 +1,4 @@
-"""Runs of tokens that two replies have in common: of long ones as of short ones, and in seconds."""
+"""Runs of tokens that two replies have in common, found in long replies as in short ones, and in seconds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def reply(length: int, seed: int, words: int = len(WORDS)) -> list[str]:
 
 
 def edited(tokens: list[str], *, share: float) -> list[str]:
-    """The reply with so many of its tokens replaced, one stretch left out, and another put in."""
+    """The reply with a share of its tokens replaced, one stretch left out, and another put in."""
     source = random.Random(0)
     changed = [" else" if source.random() < share else token for token in tokens]
     return changed[:50] + changed[80:1000] + [" more"] * 20 + changed[1000:]
@@ -35,7 +35,7 @@ def assert_same_and_in_order(runs: list[Match], one: list[str], other: list[str]
 
 
 def test_short_replies_are_compared_token_by_token() -> None:
-    """Of four words, they have rows in common, which longer ones would be cut at."""
+    """Made of four words, they share rows of four tokens, at which long replies would be split first."""
     one, other = reply(300, 1, words=4), reply(400, 2, words=4)
     assert common_runs(one, other) == SequenceMatcher(a=one, b=other, autojunk=False).get_matching_blocks()
 

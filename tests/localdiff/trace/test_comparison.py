@@ -1,4 +1,4 @@
-"""Two traces held against each other: every figure against one that is counted another way."""
+"""Two traces compared: every figure is checked against one that is counted another way."""
 
 from __future__ import annotations
 

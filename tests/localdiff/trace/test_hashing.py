@@ -1,4 +1,4 @@
-"""Hashes of weights and vocabulary, of directories as they come."""
+"""Hashes of weights and vocabulary, for directories of every kind."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_link_into_the_cache_of_the_hub_is_believed_and_not_read(tmp_path: Pat
 
 
 def test_a_file_that_nobody_touched_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each recorded run read all weights of a directory again."""
+    """Each recorded run used to read all weights of a directory again."""
     monkeypatch.setattr(weight_hashes, "_SETTLED_NS", 0)
     for name in "ab":
         (tmp_path / f"{name}.safetensors").write_text(name)
@@ -85,7 +85,7 @@ def test_the_vocabulary_is_one_file(tmp_path: Path) -> None:
 
 
 def test_what_is_no_file_holds_no_weights(tmp_path: Path) -> None:
-    """A link that leads nowhere ended a run that was recorded as a bug, and a pipe held it up for ever."""
+    """A link that leads nowhere used to end a recorded run as if by a bug, and a pipe held it up for ever."""
     (tmp_path / "a.safetensors").write_bytes(b"one")
     (tmp_path / "b.safetensors").mkdir()
     (tmp_path / "c.safetensors").symlink_to("gone")

@@ -51,7 +51,7 @@ def test_its_policy_lets_nothing_run_but_its_own_script() -> None:
 def test_what_has_a_name_for_screen_readers_has_a_role() -> None:
     for tag, attributes in Elements(page(TRACE)).found:
         if tag in {"div", "p", "span"} and "aria-label" in attributes:
-            assert "role" in attributes, attributes  # without one it may have no name, which is then not read
+            assert "role" in attributes, attributes  # without a role it may have no name, and the name is not read
 
 
 def test_hostile_text_is_text() -> None:
@@ -151,7 +151,7 @@ def test_thirty_blocks_stay_under_three_megabytes() -> None:
 
 
 def test_its_head_names_the_adapter_too() -> None:
-    """It named the model alone, as if that had answered without one."""
+    """It used to name only the model, as if that had answered without an adapter."""
     adapted = dataclasses.replace(HEADER.model, adapter=Adapter(name="sudoku", files=None))
     trace = trace_of(list(condensing()), dataclasses.replace(HEADER, model=adapted))
     assert f"A recorded run of {HEADER.model.name} + sudoku" in words_of(page(trace))

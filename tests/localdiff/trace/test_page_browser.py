@@ -237,7 +237,7 @@ def test_looks(show: Show) -> None:
     assert browser.evaluate("getComputedStyle(document.querySelector('.transport')).display") == "none"
     browser.wait_for(f"{token} === {red!r}")
     adjust = "getComputedStyle(document.querySelector('#locked span')).printColorAdjust"
-    assert browser.evaluate(adjust) == "exact"  # or white letters lose their ground
+    assert browser.evaluate(adjust) == "exact"  # otherwise white letters lose their background
 
 
 @pytest.mark.slow

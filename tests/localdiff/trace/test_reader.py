@@ -1,4 +1,4 @@
-"""A trace comes back as it was recorded; a killed run's opens; anything else is refused with the line's number."""
+"""A trace comes back as recorded; that of a killed run can be opened; anything else is refused, naming the line."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def sealed(lines: list[bytes]) -> bytes:
 
 
 def line_of(name: str, *, nth: int = 1) -> int:
-    """Number of the nth line of an event."""
+    """The number of the nth line that holds an event of this name."""
     numbers = [i for i, line in enumerate(DATA.splitlines(), 1) if json.loads(line).get("event") == name]
     return numbers[nth - 1]
 
@@ -122,7 +122,7 @@ def test_no_changed_byte_goes_unnoticed(place: int, change: int) -> None:
     data = bytearray(DATA)
     data[place] ^= change
     if place == len(DATA) - 1:
-        # Without its line end the footer is a line cut short, as a killed run leaves it.
+        # Without its line end the footer counts as cut short, as by a kill.
         assert data[-1:] == b"\n" or not parse_trace(bytes(data), "t.jsonl").complete
         return
     refusal(bytes(data))
@@ -325,7 +325,7 @@ def test_what_has_no_end_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_reading_takes_no_more_memory_than_the_trace() -> None:
-    """Python reserves as much as a read asks for, which a limit on memory may refuse."""
+    """Python reserves as much memory as a read asks for, and a limit on memory may refuse that."""
 
     class Watched(io.BytesIO):
         most = 0

@@ -1,4 +1,4 @@
-"""Paired noise is the same at the same step, whatever came before; recorded runs of every kind come out again."""
+"""Paired noise is the same at the same step, whatever came before; runs with every kind of noise are reproduced."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def canvases(events: list[Event]) -> dict[int, tuple[int, ...]]:
 
 
 def renoised(events: list[Event]) -> dict[tuple[int, int, int], int]:
-    """What the model was shown at the positions that the step before had drawn anew."""
+    """What the model was shown at the positions that the previous step had renoised."""
     found: dict[tuple[int, int, int], int] = {}
     before: DenoiseStep | None = None
     for event in events:
@@ -78,7 +78,7 @@ def test_every_step_block_and_seed_has_noise_of_its_own() -> None:
 
 
 def test_what_renoises_a_canvas_says_nothing_about_what_is_drawn_for_it() -> None:
-    """From one stream, a number in [0, 1) of 24 bits and an id below 2^24 would be the same draw."""
+    """From a single stream, a number in [0, 1) of 24 bits and an id below 2^24 would be the same draw."""
     noise = PairedNoise(3)
     noise.at(1, 2)
     assert not ((noise.uniforms(256) * 2**24).long() == noise.canvas(256, 2**24)).any()

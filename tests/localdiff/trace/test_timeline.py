@@ -1,4 +1,4 @@
-"""Moments of a run in their time."""
+"""The moments of a run and their times."""
 
 from __future__ import annotations
 
