@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def signals_have_no_handlers() -> Iterator[None]:
-    """A script's `&` has some of them ignored, and what is interrupted as it ends leaves the next test its handlers."""
+    """A script's `&` makes tests ignore some signals, and a test that is interrupted as it ends leaves its handlers."""
     names = ("SIGHUP", "SIGQUIT", "SIGTSTP", "SIGCONT")
     before = {
         number: signal.signal(number, signal.SIG_DFL)

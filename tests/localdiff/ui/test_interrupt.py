@@ -63,7 +63,7 @@ def test_ctrl_backslash_may_be_repeated_while_the_program_ends() -> None:
 
 
 def test_where_it_is_ignored_it_stays_so() -> None:
-    """As in what a script of the shell starts with `&`: Ctrl-C is for the command that the script waits for."""
+    """As in a command that a shell script starts with `&`: Ctrl-C is for the one that the script waits for."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with cancel_on_interrupt(cancel := threading.Event()):
@@ -95,7 +95,7 @@ def test_another_thread_installs_nothing() -> None:
 
 
 def test_an_interrupt_that_python_drops_is_neither_lost_nor_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when it comes while a callback runs, of which imports have many."""
+    """As when it comes while a callback of a weak reference runs; imports run many of those."""
     printed: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", printed.append)
 
@@ -110,7 +110,7 @@ def test_an_interrupt_that_python_drops_is_neither_lost_nor_printed(monkeypatch:
 
 
 class _Token:
-    """Something that a callback can wait for the end of."""
+    """An object at whose end a callback can run."""
 
 
 def test_an_interrupt_that_a_library_drops_is_not_lost() -> None:
@@ -125,7 +125,7 @@ def test_an_interrupt_that_a_library_drops_is_not_lost() -> None:
 
 
 def test_an_interrupt_raises_where_outside_it_sets_a_flag() -> None:
-    """As where the second model of a pair is loaded: nothing reads the flag before the model is there."""
+    """As when the second model of a pair is loaded: nothing reads the flag until the model is there."""
     cancel = threading.Event()
     with pytest.raises(KeyboardInterrupt), cancel_on_interrupt(cancel), interruptible():
         signal.raise_signal(signal.SIGINT)
@@ -157,13 +157,13 @@ except KeyboardInterrupt:
 
 
 def test_an_interrupt_while_torch_is_imported_does_not_abort_the_process() -> None:
-    """As it did while torch sets up what it has for several machines: without a word of ours, and without an echo."""
+    """It used to, while torch set up `torch.distributed`: without a message, and with the terminal's echo left off."""
     done = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, env=environment(), cwd=ROOT)
     assert (done.returncode, done.stderr.decode()) == (130, "")
 
 
 def test_an_interrupt_in_what_is_called_from_there_waits_until_that_is_over() -> None:
-    """Torch's C code imports modules there, and Python's own frames are then the innermost ones."""
+    """Torch's C code imports modules there, so the innermost frames may be those of Python's import system."""
     went_on: list[bool] = []
 
     def called_from_c() -> None:
@@ -179,7 +179,7 @@ def test_an_interrupt_in_what_is_called_from_there_waits_until_that_is_over() ->
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no hangups")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_an_end_that_a_library_drops_is_not_lost(name: str) -> None:
-    """As `kill` and a hangup are handled in a command, the latter once."""
+    """With a handler like that of a command for `kill` and for a hangup, the latter only once."""
     number: int = getattr(signal, name)
 
     def end(_number: int, _frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C, or a signal that ends the process, while a terminal is being set up or restored: it ends as it was."""
+"""Ctrl-C, or a signal that ends the process, while a terminal is being set up or restored: its modes end as before."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from localdiff.ui.replay_screen import ALTERNATE_OFF, ALTERNATE_ON, ReplayScreen
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[TextIO]:
-    """A terminal that is this process's own, as far as it asks."""
+    """A terminal that this process takes for its own."""
     master, slave = pty.openpty()
     monkeypatch.setattr(os, "tcgetpgrp", lambda _descriptor: os.getpgrp())
     with open(slave, "w", encoding="utf-8") as stream:
@@ -44,12 +44,12 @@ def at_exit(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
 
 
 def interrupted_after(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, times: int = 1) -> None:
-    """Ctrl-C as soon as a function has done its work, so many times."""
+    """Has Ctrl-C pressed at the end of each of the next `times` calls of a function."""
     _interrupted(monkeypatch, owner, name, times, works=True)
 
 
 def interrupted_before(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, times: int = 1) -> None:
-    """Ctrl-C before a function does anything, so many times."""
+    """Has Ctrl-C pressed before the function does anything, in each of its next `times` calls."""
     _interrupted(monkeypatch, owner, name, times, works=False)
 
 
@@ -104,7 +104,7 @@ def test_a_replay_that_is_stopped_as_it_ends_is_restored_at_exit(
 def test_a_replay_that_is_continued_as_it_ends_takes_the_terminal_no_more(
     terminal: TextIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with `timeout`, which sends SIGCONT right behind SIGTERM."""
+    """As with `timeout`, which sends SIGCONT right after SIGTERM."""
     before = termios.tcgetattr(terminal)
     sent: list[str] = []
     monkeypatch.setattr(ReplayScreen, "_write", lambda _screen, text: sent.append(text))
@@ -156,9 +156,9 @@ def test_an_echo_that_was_not_restored_is_by_the_next_call(terminal: TextIO, mon
 def test_an_echo_that_is_turned_off_anew_while_it_is_restored_comes_back(
     terminal: TextIO, monkeypatch: pytest.MonkeyPatch, is_stopped: bool
 ) -> None:
-    """As by Ctrl-Z, whose handler restores it, stops the process, and turns it off once the process goes on.
+    """As by Ctrl-Z, whose handler restores the echo, stops the process, and turns the echo off when it goes on.
 
-    SIGCONT alone has it turned off, too.
+    SIGCONT alone turns the echo off, too.
     """
     before, echo = termios.tcgetattr(terminal), KeyboardEcho(terminal)
     echo.take_over()

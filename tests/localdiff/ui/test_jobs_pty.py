@@ -20,7 +20,7 @@ RUN = ("run", "-m", "demo", "hi")
 
 
 def play(line: str, **script: object) -> Terminal:
-    """A made-up run in such a line."""
+    """A made-up run as the command of a line for a shell with job control."""
     return terminal(*RUN, script={"canvas": "latin"} | script, under=with_jobs(line), columns=300, rows=40)
 
 
@@ -76,7 +76,7 @@ def test_sent_to_the_background_it_goes_on_without_the_screen(tmp_path: Path) ->
 
 
 def test_fetched_from_there_without_a_signal_it_takes_the_terminal_over_again() -> None:
-    """As `fg` of bash does it: a job that `bg` has made run already gets no SIGCONT, and the shell's echo is on."""
+    """As with `fg` of bash: a job that `bg` already runs gets no SIGCONT, and the shell has turned echo on."""
     run = play('"$@"; echo stopped; bg > /dev/null; read -r; echo back; fg > /dev/null', hold_at=4, rate=100)
     run.wait_for("step  4/48")
     run.type(b"\x1a")
@@ -107,7 +107,7 @@ def test_a_replay_waits_in_the_background_until_it_is_fetched() -> None:
 
 @pytest.mark.parametrize("words", [("replay", "example"), ("chat", "-m", "demo")], ids=["replay", "chat"])
 def test_what_waits_in_the_background_can_be_ended(words: tuple[str, ...]) -> None:
-    """By SIGTERM and the SIGCONT that shells and `timeout` send after it: what it set up for keys it must not undo."""
+    """By SIGTERM and the SIGCONT that shells and `timeout` send after it: its set-up for keys must not be undone."""
     until_it_is_over = "for _ in {1..300}; do kill -0 $! 2> /dev/null || break; sleep 0.1; done"
     line = f'"$@" & wait 2> /dev/null; kill %1; {until_it_is_over}; wait $!; echo "left with $?"; kill -9 $!'
     run = terminal(*words, script={"replies": []}, under=with_jobs(line))

@@ -266,7 +266,7 @@ def test_no_frame_comes_between_giving_the_terminal_back_and_ctrl_z(monkeypatch:
 
     monkeypatch.setattr("localdiff.ui.terminal_signals._PATIENCE", 30.0)
     monkeypatch.setattr("localdiff.ui.terminal_signals.os.kill", stop)
-    signal.signal(signal.SIGTSTP, signal.SIG_DFL)  # whatever has been left there
+    signal.signal(signal.SIGTSTP, signal.SIG_DFL)  # whatever handler was left
     with view_on(terminal, script, size=size) as live:
         for event in script.events():
             live.on_event(event)
@@ -316,7 +316,7 @@ def test_thoughts_are_printed_dim() -> None:
 
 
 def test_the_answer_may_be_laid_out_by_somebody_else() -> None:
-    """With the width of the terminal, and nothing but the answer; what comes of it is printed as it is."""
+    """The renderer gets only the answer, and the width of the terminal; its result is printed unchanged."""
     terminal, script = FakeTerminal(60, 20), Script(text=SCRIPTS["latin"], canvas=64)
     widths: list[int] = []
     laid_out: list[str] = []

@@ -38,9 +38,9 @@ def keeps_output(run: Terminal) -> bool:
 
 
 def pull(run: Terminal, columns: int, rows: int) -> None:
-    """Change the size of the window, behind a whole frame for the old one.
+    """Changes the size of the window after a whole frame for the old size.
 
-    In the middle of one, the terminal itself would scroll rows away that the frame has just drawn.
+    In the middle of a frame, the terminal itself would scroll away rows that the frame has just drawn.
     """
     while run._read(0):
         pass
@@ -121,7 +121,7 @@ def test_terminated(twice: bool) -> None:
     run.wait_until(lambda: run.child.poll() is not None, "its end")
     assert run.echoes()
     assert not keeps_output(run)
-    # The second one may come when the terminal has been given back already, and with it the signal.
+    # The second one may come when the terminal has been given back, and the signal's handler with it.
     assert run.finish() in ((143, -signal.SIGTERM) if twice else (143,))
     assert run.lines() == [""]
     assert_restored(run)
@@ -242,7 +242,7 @@ def test_the_reader_of_the_text_goes_away(tmp_path: Path) -> None:
 def test_a_reader_that_prints_on_the_same_screen(tmp_path: Path) -> None:
     """The canvas steps aside for what comes out of the pipe, and leaves nothing beside it.
 
-    Here it does until the reader has printed; elsewhere for a moment, which a busy machine may not give the reader.
+    Here it waits until the reader has printed; otherwise only for a moment, too short for one on a busy machine.
     """
     printed = tmp_path / "printed"
     printed.touch()
@@ -253,7 +253,7 @@ def test_a_reader_that_prints_on_the_same_screen(tmp_path: Path) -> None:
     assert run.finish() == 0
     shown = everything(run)
     text = torn(TEXT.rsplit("\n", 1)[0])
-    printed = [row for row in shown if "tok/s" not in row]  # a slow reader may print behind the footer
+    printed = [row for row in shown if "tok/s" not in row]  # a slow reader may print after the footer
     assert printed[: len(text)] == text, "whole lines come as they are committed"
     assert "code 0" in shown
     assert not any(mark in row for row in shown for mark in ("┃", "settled)", "nats"))

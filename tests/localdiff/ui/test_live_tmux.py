@@ -1,4 +1,4 @@
-"""The live canvas in a terminal multiplexer, as it is drawn there: no torn frame, and clean text behind it."""
+"""The live canvas in a terminal multiplexer, as it is drawn there: no torn frame, and clean text afterwards."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ class Tmux:
         return self("display-message", "-p", "#{pane_dead}").strip() == "1"
 
     def wait_for(self, words: str) -> None:
-        """Until these words are on the screen."""
+        """Waits until these words are on the screen."""
         wait_until(lambda: any(words in row for row in self.screen()))
 
     def left(self) -> list[str]:
-        """What is above the screen and on it once the program has ended, without what tmux itself writes below."""
+        """Scrollback and screen once the program has ended, without what tmux itself writes below."""
         for _ in self.frames():
             time.sleep(0.05)
         rows = (row for row in self.screen("-S", "-") if not row.startswith("Pane is dead"))
         return "\n".join(rows).rstrip("\n").split("\n")
 
     def frames(self) -> Iterator[list[str]]:
-        """What is on the screen, as often as tmux says it, until the program has ended."""
+        """The screen, again and again, as fast as tmux tells it, until the program has ended."""
         deadline = time.monotonic() + TIMEOUT
         while not self.has_ended():
             assert time.monotonic() < deadline, self.screen()
@@ -125,7 +125,7 @@ def test_text_of_wide_characters_is_left_clean() -> None:
 
 
 def test_resized_in_the_middle_of_a_run() -> None:
-    """Wider, taller and lower; narrower is in `test_live_pty`, since tmux itself scrolls rows away then."""
+    """Wider, taller and lower; getting narrower has tests of its own, since tmux itself scrolls rows away then."""
     with playing(100, 30, rate=20, repeat=2) as tmux:
         tmux.wait_for("settled")
         for columns, rows in ((120, 40), (130, 20), (140, 30), (150, 12), (160, 40)):

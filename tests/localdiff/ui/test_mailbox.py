@@ -1,4 +1,4 @@
-"""Latest wins, kept things stay, and nobody waits who must not."""
+"""The latest item wins, kept items stay, and no thread waits that should not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from localdiff.ui.mailbox import Mailbox
 
 TIMEOUT = 30.0
 HANGING = 600.0
-"""Seconds that nobody waits who is woken."""
+"""Seconds that a wait only takes if nothing wakes the thread."""
 
 
 def in_background(run: Callable[[], object]) -> None:
@@ -50,7 +50,7 @@ def test_whoever_takes_is_woken_by_what_comes() -> None:
 @pytest.mark.parametrize("wait", [Mailbox.pause, Mailbox.take], ids=lambda wait: wait.__name__)
 def test_closing_wakes_whoever_waits(wait: Callable[[Mailbox[int], float], object]) -> None:
     woken: SimpleQueue[object] = SimpleQueue()
-    for _ in range(20):  # of which most wait by the time they are closed
+    for _ in range(20):  # most threads wait by the time that their box is closed
         box: Mailbox[int] = Mailbox()
         in_background(lambda box=box: woken.put(wait(box, HANGING)))
         box.close()

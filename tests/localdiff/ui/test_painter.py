@@ -1,4 +1,4 @@
-"""One scene, one write; and how often."""
+"""Each scene is one write, and how often scenes are painted."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_writing_takes_a_quarter_of_the_time_at_most_unless_it_was_held_up(secon
 
 
 def test_drawing_takes_a_thirtieth_of_the_time_at_most_by_the_faster_of_two_frames() -> None:
-    """A collection of garbage within one frame does not keep the canvas from being drawn."""
+    """A garbage collection during one frame does not keep the canvas from being drawn."""
     view, made = scenes()
     clock = FakeClock()
     work = [0.001, 0.04, 0.001, 0.02, 0.03]
@@ -147,7 +147,7 @@ def test_finishing_what_was_never_drawn_writes_nothing() -> None:
 
 
 def test_no_moment_of_any_frame_shows_a_page_with_missing_rows() -> None:
-    """Terminals that ignore synchronized updates may show any beginning of a write."""
+    """Terminals that ignore synchronized updates may show any prefix of a write."""
     view, made = scenes()
     terminal = FakeTerminal()
     painter = Painter(stream=terminal, view=view, size=lambda: Size(80, 24), clock=FakeClock())

@@ -113,7 +113,7 @@ def test_in_the_background_the_screen_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_fetched_from_there_without_a_signal_no_key_is_echoed(tmp_path: Path) -> None:
-    """As `fg` of bash does it: a job that `bg` has made run already gets no SIGCONT, and the shell's echo is on."""
+    """As with `fg` of bash: a job that `bg` already runs gets no SIGCONT, and the shell has turned echo on."""
     typed = tmp_path / "typed"
     os.mkfifo(typed)
     line = f'"$@" < {shlex.quote(str(typed))}; echo stopped; bg > /dev/null; read -r; echo back; fg > /dev/null'
@@ -133,7 +133,7 @@ def test_fetched_from_there_without_a_signal_no_key_is_echoed(tmp_path: Path) ->
 
 
 def test_a_terminal_that_is_held_does_not_keep_them_from_their_end() -> None:
-    """With Ctrl-S it takes nothing, and the thread that draws waits for it."""
+    """Held by Ctrl-S, the terminal takes nothing, and the thread that draws waits for it."""
     run = terminal(under=(sys.executable, "-c", PROGRAM), columns=100, rows=24)
     before = termios.tcgetattr(run.master)
     run.wait_for("part")

@@ -1,4 +1,4 @@
-"""Rates, and what may be foretold from them."""
+"""Rates, and what may be predicted from them."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def test_final_text_is_written_over_nothing(before: int, line: str) -> None:
     drawing = Drawing(before)
     drawing.frame("x" * 19, "y" * 19, "z" * 19)
     sent = drawing.frame("p", "q", "r", above=f"first\n{line}\nlast\n")
-    # Erased before all of it, and not behind a line: terminals differ in whether its last row is full.
+    # Erased before all of the text, not after a line: terminals differ in whether the last row of a line is full.
     assert f"{ERASE_BELOW}\rfirst\r\n{line}\r\nlast\r\n" in sent
     fresh = FakeTerminal(20, 10)
     fresh.write("".join(f"old {i}\n" for i in range(before)) + f"first\n{line}\nlast\np\nq\nr")
@@ -212,7 +212,7 @@ def test_any_sequence_of_frames_leaves_only_final_text(
 
 
 def assert_nothing_is_erased_first(write: str) -> None:
-    """Erasing happens behind a row that has just been written, to its end or below it, and nowhere else."""
+    """Erasing only happens after a row has just been written: the rest of that row, or what is below it."""
     for erasure in re.finditer(r"\x1b\[(\d*)[JK]", write):
         assert erasure[1] == ""
         # An empty row is erased in two parts, because the first column may be the corner of the screen.
@@ -259,7 +259,7 @@ def test_getting_narrower_leaves_nothing_over_and_eats_nothing(reflows: bool) ->
 
 
 def in_flight(drawing: Drawing, size: Size, *rows: str, above: str = "") -> None:
-    """A frame that was composed before the window got this size, and is read after that."""
+    """Sends a frame that was composed before the window got this size, and is read afterwards."""
     text = drawing.region.frame(rows, drawing.size, above=above)
     drawing.terminal.resize(*size)
     drawing.terminal.write(text)

@@ -67,7 +67,7 @@ def test_stdout_in_a_pipe_and_stderr_on_the_terminal() -> None:
 )
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
 def test_what_follows_an_answer_in_a_pipe_begins_a_line(script: dict[str, object], last: str, term: str) -> None:
-    """Wherever the reader has left the cursor: blanks that do not fit the line behind an answer, or a new one."""
+    """Wherever the reader left the cursor: first come blanks that only fit an empty line, or a newline if `dumb`."""
     run = terminal(*RUN, script=script, stdout=subprocess.PIPE, columns=100, env=environment(TERM=term))
     run.finish()
     assert run.child.stdout is not None

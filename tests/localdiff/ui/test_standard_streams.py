@@ -1,4 +1,4 @@
-"""What is written to stdout arrives whole or is an error, whatever is behind it."""
+"""What is written to stdout arrives whole or is an error, whatever stdout is."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.screens.terminal import FakeTerminal
 
 
 def status_line_of(columns: int = 20, *, shown: bool = True) -> tuple[FakeTerminal, StatusLine]:
-    """A terminal of one's own, and a status line on it."""
+    """A new terminal, and a status line on it."""
     terminal = FakeTerminal(columns)
     return terminal, StatusLine(Stream(file=terminal, terminal=True, moving=True, width=columns), shown=shown)
 

@@ -28,7 +28,7 @@ from tests.screens.terminal import FakeTerminal
 
 @pytest.fixture(autouse=True)
 def _signals_as_in_a_new_process() -> Iterator[None]:
-    """Whoever runs the tests may ignore some of them, as a shell without job control ignores SIGTSTP."""
+    """What runs the tests may ignore some signals, as a shell without job control ignores SIGTSTP."""
     numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT)
     before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
     yield
@@ -84,7 +84,7 @@ def test_the_same_terminal(terminal: tuple[int, TextIO]) -> None:
 
 
 def leads_its_session(stream: TextIO, holds: Callable[[], bool]) -> bool:
-    """What `holds` answers in a process that owns the terminal: no other may change it."""
+    """What `holds` answers in a process that owns the terminal; no other process may change its modes."""
     pid = os.fork()
     if pid == 0:
         held = False

@@ -1,4 +1,4 @@
-"""Who gets a terminal back while a guard gives it up."""
+"""A guard that gives a terminal up while the process is continued: the terminal stays restored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from localdiff.ui.terminal_guard import TerminalGuard
 
 
 class Keys:
-    """Keys that note what is done to them, and a process that is continued just when they have been restored."""
+    """Keys that note what is done to them; with `is_continued`, SIGCONT comes just when they have been restored."""
 
     def __init__(self) -> None:
         self.is_continued = False
@@ -41,7 +41,7 @@ def keys() -> Keys:
 
 @pytest.fixture
 def guard(keys: Keys) -> Iterator[TerminalGuard]:
-    """One that has taken over its terminal once more; what continues the process from now on is too late."""
+    """A guard that has taken over its terminal twice; from now on, what continues the process comes too late."""
     guard = TerminalGuard(stream=io.StringIO(), keys=keys)
     guard.start()
     signal.raise_signal(signal.SIGCONT)
@@ -60,7 +60,7 @@ def test_a_process_that_is_continued_while_it_ends_leaves_the_terminal_restored(
 
 
 def test_one_that_a_signal_ends_does_so_too(guard: TerminalGuard, keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with `timeout -s QUIT`, which sends SIGCONT right behind."""
+    """As with `timeout -s QUIT`, which sends SIGCONT right after it."""
     sent: list[int] = []
     monkeypatch.setattr(os, "kill", lambda _process, number: sent.append(number))
     signal.raise_signal(signal.SIGQUIT)
@@ -70,7 +70,7 @@ def test_one_that_a_signal_ends_does_so_too(guard: TerminalGuard, keys: Keys, mo
 def test_a_view_that_cannot_end_takes_the_terminal_no_more(
     guard: TerminalGuard, keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A terminal that is held with Ctrl-S is restored as far as it can be, while a thread waits to draw on it."""
+    """A terminal that is held with Ctrl-S is restored as far as possible, while a thread waits to draw on it."""
     guard.restore()
     monkeypatch.setattr("localdiff.ui.terminal_guard.is_in_background", lambda _stream: True)
     assert guard.is_away()
