@@ -1,6 +1,6 @@
-"""Random and hostile pieces: nothing but our own sequences reaches the terminal, in any way out.
+"""Random and hostile pieces: nothing but our own sequences reaches the terminal, by any path.
 
-What a terminal shows of a frame is asked of pyte too, so that a piece that moved the cursor would be seen.
+Frames are also drawn on a terminal of pyte, so a piece that moved the cursor would be noticed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.screens.terminal import FakeTerminal
 
 PIECES = 30_000
 DRAWN = 6_000
-"""So many of them are drawn in whole frames too."""
+"""The first pieces, which are drawn in whole frames, too."""
 
 CANVAS = 250
 
@@ -99,7 +99,7 @@ def vocabulary() -> list[str]:
 
 
 def scenes(count: int) -> Iterator[Scene]:
-    """Canvases that show so many ids, each once, at every stage."""
+    """Canvases that show the first `count` ids, each once, and together all stages at each place."""
     run, _, _, block, step = list(Script(canvas=CANVAS).events())[:5]
     assert isinstance(run, RunStarted) and isinstance(block, BlockStarted) and isinstance(step, DenoiseStep)
     entropies = tuple((0.0, 0.5, 2.0, 0.0, 9.0)[place % 5] for place in range(CANVAS))
@@ -124,7 +124,7 @@ def test_no_frame_says_anything_of_its_own_or_is_too_wide(vocabulary: list[str])
     for number, scene in enumerate(scenes(DRAWN)):
         terminal.writes.clear()
         terminal.shown.clear()
-        # A whole page needs more rows than there are: the rest is looked at below.
+        # A whole page needs more rows than there are: the rest is checked by the next test.
         painter.paint(Frame(scene=scene))
         for write in terminal.writes:
             text = OURS.sub("", write)

@@ -1,4 +1,4 @@
-"""What fits."""
+"""Which parts of the live canvas fit a terminal, and how many rows and columns they get."""
 
 from __future__ import annotations
 

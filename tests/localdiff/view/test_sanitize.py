@@ -9,7 +9,7 @@ import pytest
 
 from localdiff.view.sanitize import MISSING, safe_piece, safe_text
 
-# All that is special lies in these blocks; of the rest, letters upon letters, a sample will do.
+# All special characters lie in these blocks; the rest is letters, of which a sample will do.
 BLOCKS = [
     range(0x3200),
     range(0xD7B0, 0xE010),
@@ -26,7 +26,7 @@ def is_control(character: str) -> bool:
 
 
 BIDI = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-# Fillers and selectors, which are no format characters: the first and last of each range.
+# Fillers and selectors, which are not format characters: the first and last of each range.
 INVISIBLE = set("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180d\u180f\u3164\ufe00\ufe0f\uffa0\U000e0100\U000e01ef")
 ZERO_WIDTH = set("\u200b\u200c\u200d\u2060\u2061\u2062\u2063\u2064\ufeff\u00ad\u180e")
 

@@ -1,4 +1,4 @@
-"""Pictures."""
+"""Rows as SVG: still pictures, and films."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Uncertain cells have certain width."""
+"""An uncertain cell shows only characters on whose width terminals agree; other text fits the columns it gets."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_rows_of_an_item_are_indented_as_its_text_unless_that_takes_half_of_them
 
 
 def test_a_word_longer_than_a_row_begins_one_and_is_left_to_the_terminal() -> None:
-    # The terminal fills a row of 11 columns and three of the next one, behind which there is room for two letters.
+    # The terminal fills a row of 11 columns and three of the next one; after ` here,` two are left, too few for ` or`.
     assert wrapped("see localdiff/view here, or not", 11) == "see\nlocaldiff/view here,\nor not"
 
 
