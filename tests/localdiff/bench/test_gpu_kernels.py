@@ -96,7 +96,7 @@ def test_a_trace_of_torch_is_read() -> None:
     assert "aten::sum" in [event["name"] for event in events] and shares_of(events) == []
 
 
-def test_the_steps_of_a_block_behind_a_context_are_profiled(
+def test_the_steps_of_a_block_after_a_context_are_profiled(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """Without a card the profiler sees nothing, so what it would see is made up."""

@@ -62,7 +62,7 @@ def test_the_checks_need_little_more_than_torch() -> None:
 
 
 @pytest.mark.slow
-def test_what_the_imports_of_a_test_lack_keeps_no_other_from_being_run(tmp_path: Path) -> None:
+def test_a_test_that_cannot_be_imported_keeps_no_other_from_being_run(tmp_path: Path) -> None:
     """Not even without pytest-xdist, which would go on in any case."""
     ran = tmp_path / "ran"
     (tmp_path / "test_a.py").write_text("import no_such_package")
@@ -267,7 +267,7 @@ def test_a_product_that_is_called_as_a_part_is_still_a_product() -> None:
     assert gpu._without_parts(["--product", "attention"], []) == ["--product", "attention"]
 
 
-def test_what_is_ended_by_the_time_of_all_is_not_done_and_the_same_command_goes_on_there(
+def test_what_the_total_time_cuts_off_is_not_done_and_the_same_command_goes_on_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     now, done, file = [1000.0], list[str](), tmp_path / "results.jsonl"

@@ -48,7 +48,7 @@ def test_a_failure_is_told_before_the_end(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("xdist") is None, reason="has no workers")
 @pytest.mark.slow
-def test_behind_a_test_that_loses_the_card_others_get_one(tmp_path: Path) -> None:
+def test_after_a_test_that_loses_the_card_others_get_one(tmp_path: Path) -> None:
     """After an illegal access, every call of CUDA fails until the process ends."""
     (tmp_path / "test_it.py").write_text(
         f"{BREAKING}\n"

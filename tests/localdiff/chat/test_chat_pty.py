@@ -392,7 +392,7 @@ def test_a_question_is_shown_again_after_ctrl_z(chats: Chats) -> None:
     assert chat.finish() == 0
 
 
-def test_the_window_may_be_pulled_at(chats: Chats) -> None:
+def test_the_window_may_be_resized(chats: Chats) -> None:
     chat = chats(script=chats.held())
     for columns, rows in ((60, 20), (100, 30), (80, 24)):
         chat.type(b"words ")

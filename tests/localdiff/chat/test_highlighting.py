@@ -111,7 +111,7 @@ def test_what_would_be_waited_for_is_left_plain(monkeypatch: pytest.MonkeyPatch)
     ("code", "language"),
     [("x" + "\n" * 20_000 + "x", "c"), ("x" + f"{' ' * 400}\n" * 50 + "x", "c"), ("/*\n" * 30_000, "chapel")],
 )
-def test_a_lexer_that_takes_the_square_of_some_code_is_not_waited_for(code: str, language: str) -> None:
+def test_a_lexer_that_takes_quadratic_time_is_not_waited_for(code: str, language: str) -> None:
     """A model that repeats itself may write such code."""
     began = time.process_time()
     assert highlighted(code, language) is None

@@ -53,7 +53,7 @@ def test_without_a_header_there_is_no_session(data: bytes, words: str) -> None:
         (b'"end_of_turn"', b'"bored"', 0, "in line 2, `turn.reason` must be one of"),
     ],
 )
-def test_damage_costs_what_is_behind_it(replace: bytes, by: bytes, turns: int, words: str) -> None:
+def test_damage_costs_what_comes_after_it(replace: bytes, by: bytes, turns: int, words: str) -> None:
     opened = read(GOOD.replace(replace, by, 1), "x")
     assert len(opened.session.turns) == turns
     assert opened.damage is not None

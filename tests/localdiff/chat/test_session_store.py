@@ -128,7 +128,7 @@ def test_there_is_nothing_without_a_folder(store: SessionStore) -> None:
 @pytest.mark.parametrize(
     "name", ["", ".", "..", ".x", "-x", "a/b", "a b", "a\nb", "a\0b", "\u0301x", "x" * (MAX_NAME_BYTES + 1)]
 )
-def test_names_that_are_none(store: SessionStore, name: str) -> None:
+def test_names_that_are_refused(store: SessionStore, name: str) -> None:
     with pytest.raises(UsageError, match="cannot name a session"):
         store.path(name)
 

@@ -177,7 +177,7 @@ def test_what_could_not_be_written_is_not_said_to_be_saved(room: Room, monkeypat
     assert "Saved" not in shown
 
 
-def test_an_error_of_saving_stands_once_behind_the_figures(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_saving_stands_once_after_the_figures(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     room("First", session="plans")
     disk_is_full(monkeypatch, times=9)
     shown = room("Second", session="plans", width=100)

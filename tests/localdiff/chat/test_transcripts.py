@@ -99,7 +99,7 @@ def test_undo_takes_back_several(room: Room) -> None:
     assert room.asked[-1] == ["a", "Hello.", "d"]
 
 
-def test_the_seed_behind_the_last_one_is_the_first(room: Room) -> None:
+def test_the_seed_after_the_last_one_is_the_first(room: Room) -> None:
     room("Hi", "/retry", options=GenerateOptions(seed=MAX_SEED))
     assert [options.seed for _, options in room.model.calls] == [MAX_SEED, 0]
 

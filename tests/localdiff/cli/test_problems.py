@@ -308,7 +308,7 @@ def test_a_gpu_that_another_program_has_to_itself_is_not_helped_without_kernels(
         ("no error of CUDA", False),
     ],
 )
-def test_what_a_gpu_that_failed_had_to_do_with_is_not_freed(
+def test_objects_of_a_gpu_that_failed_are_not_freed(
     cli: Cli, words: str, fails: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Torch aborts the process if it frees page-locked memory when every CUDA call fails."""

@@ -197,7 +197,7 @@ def test_an_error_about_a_value_says_where_it_was_set(cli: Cli, home: Path) -> N
     )
 
 
-def test_it_says_so_behind_what_else_helps(cli: Cli, home: Path) -> None:
+def test_it_says_so_after_what_else_helps(cli: Cli, home: Path) -> None:
     (home / "config.toml").write_text("[generate]\nt_min = 0\n")
     result = cli("run", "-m", "demo", "--t-max", "1e-6", "hi")
     hint = f"raise one of the two, or take fewer steps; `t_min` is set in {home / 'config.toml'}:2"

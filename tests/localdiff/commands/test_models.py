@@ -146,7 +146,7 @@ def test_removal_without_a_terminal_needs_a_word(cli: Cli) -> None:
     assert not list(paths.models_dir().iterdir())
 
 
-def test_a_name_that_is_none(cli: Cli) -> None:
+def test_a_name_of_no_model_is_refused(cli: Cli) -> None:
     make("mine-4bit")
     result = cli("models", "rm", "mine", "--yes")
     assert result.code == 2

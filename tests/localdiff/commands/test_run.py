@@ -427,7 +427,7 @@ def test_a_limit_is_no_failure_but_is_said(cli: Cli) -> None:
     assert shown.endswith("hint: the context of 1,200 tokens is full; this model takes no more\n")
 
 
-def test_what_other_rooms_log(cli: Cli) -> None:
+def test_what_other_modules_log(cli: Cli) -> None:
     import logging
 
     def load(_request: object, _progress: object) -> ScriptedEngine:

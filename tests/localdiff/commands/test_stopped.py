@@ -165,7 +165,7 @@ def test_it_is_an_error_where_nothing_can_have_it(tmp_path: Path, quiet: bool, m
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 4), (signal.SIGHUP, 129)])
-def test_nobody_is_waited_for_who_does_not_read_a_pipe(tmp_path: Path, number: int, code: int) -> None:
+def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path: Path, number: int, code: int) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     result = stopped(tmp_path, "-o", str(pipe), by=number)

@@ -441,7 +441,7 @@ def test_what_only_has_the_name_of_a_recipe_of_the_model_is_not_paired_with_it(
         trace_pair.trace_pair(pair_request(model="y/small"), streams, stdin=None, load=PairLoad())
 
 
-def test_both_of_a_pair_are_of_the_commit_that_what_is_here_was_made_from(quantized: Path, streams: Output) -> None:
+def test_both_sides_of_a_pair_have_the_commit_of_the_weights_that_are_here(quantized: Path, streams: Output) -> None:
     directories = {recipe: quantized.with_name(f"small-{recipe}") for recipe in ("4bit", "int8")}
     for recipe, directory in directories.items():
         recipe_of_it = dataclasses.replace(MANIFEST.recipe, name=recipe)

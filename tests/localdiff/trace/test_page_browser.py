@@ -310,7 +310,7 @@ def test_a_chosen_token_keeps_its_box_and_any_other_box_goes_with_its_step(show:
 
 
 @pytest.mark.slow
-def test_a_position_behind_the_end_has_no_box_of_another(show: Show) -> None:
+def test_a_position_after_the_end_has_no_box_of_another(show: Show) -> None:
     browser = show(TRACE)
     last = TRACE.blocks[2].steps[6].argmax_ids.index(END)
     browser.evaluate("location.hash = '#b3s7'")

@@ -179,7 +179,7 @@ def test_times_of_a_whole_run_that_cannot_be_are_refused(block: bool) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, 1.5])
-def test_probabilities_that_are_none_are_refused(value: float) -> None:
+def test_numbers_that_are_no_probabilities_are_refused(value: float) -> None:
     from localdiff.trace.packing import pack_floats
 
     change = {"argmax_probs": pack_floats([value] * 32)}
@@ -188,7 +188,7 @@ def test_probabilities_that_are_none_are_refused(value: float) -> None:
     )
 
 
-def test_probabilities_of_other_ids_that_are_none_are_refused() -> None:
+def test_numbers_of_other_ids_that_are_no_probabilities_are_refused() -> None:
     events = [
         dataclasses.replace(event, top_probs=((1.5,) * 3,) * len(event.top_probs))
         if isinstance(event, DenoiseStep)
@@ -206,7 +206,7 @@ def test_a_line_left_out_or_put_twice_is_refused_even_where_the_hash_fits() -> N
     assert "step 3 cannot follow step 3" in refusal(sealed(lines[:number] + lines[number - 1 :]))
 
 
-def test_nothing_may_stand_behind_the_footer() -> None:
+def test_nothing_may_come_after_the_footer() -> None:
     assert refusal(DATA + DATA.splitlines(keepends=True)[-2]).endswith("it comes after the footer")
     assert refusal(DATA + b"{").endswith("it comes after the footer")
 

@@ -162,7 +162,7 @@ def test_an_interrupt_while_torch_is_imported_does_not_abort_the_process() -> No
     assert (done.returncode, done.stderr.decode()) == (130, "")
 
 
-def test_an_interrupt_in_what_is_called_from_there_waits_until_that_is_over() -> None:
+def test_an_interrupt_in_what_torch_distributed_calls_waits_until_that_is_over() -> None:
     """Torch's C code imports modules there, so the innermost frames may be those of Python's import system."""
     went_on: list[bool] = []
 

@@ -67,7 +67,7 @@ def test_what_went_back_to_noise_is_underlined() -> None:
     assert [span.style.underline for span in mapped([0.0] * 8, renoised={2})] == [False, True, False, False]
 
 
-def test_nothing_is_shown_behind_the_end() -> None:
+def test_nothing_is_shown_after_the_end() -> None:
     assert row_text(tuple(mapped([0.0] * 8, end=3))) == "▁▁  "
 
 
@@ -83,5 +83,5 @@ def test_groups_cover_every_position_once(length: int) -> None:
         assert row_text(tuple(mapped(entropies, columns=32))).count("█") == 1
 
 
-def test_what_is_behind_the_end_does_not_count_in_its_group() -> None:
+def test_what_is_after_the_end_does_not_count_in_its_group() -> None:
     assert mapped([0, 0, 0, 9, 0, 9, 9, 9], renoised={3}, end=2) == mapped([0.0] * 8, end=3)

@@ -77,7 +77,7 @@ def test_code_in_a_list_is_code_and_code_within_a_line_is_not() -> None:
 
 
 @pytest.mark.parametrize("marks", ["- ", "10. ", "> ", "> 1) ", ">> "])
-def test_a_fence_may_stand_behind_marks_of_lists_and_quotes(marks: str) -> None:
+def test_a_fence_may_stand_after_marks_of_lists_and_quotes(marks: str) -> None:
     inner = marks if marks.strip(" >") == "" else "> " * (">" in marks) + "   "
     code = f"{marks}```\n{inner}one two three\n{inner}```\n"
     assert wrapped(f"{code}one two three\n", 11) == f"{code}one two\nthree\n"

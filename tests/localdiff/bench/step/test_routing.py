@@ -29,7 +29,7 @@ def network(*chosen: list[list[int]]) -> Any:
     return SimpleNamespace(layers=layers, config=SimpleNamespace(num_experts=4))
 
 
-def test_rows_are_counted_behind_the_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_counted_after_the_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = network([[0, 1], [0, 2], [0, 3]], [[1, 2], [1, 2], [2, 1]])
     routing = Routing(cast(DiffusionGemma, watched))
 

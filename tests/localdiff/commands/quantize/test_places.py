@@ -47,7 +47,7 @@ def test_a_name_that_another_output_would_take_is_refused(cli: Cli, source: Path
 
 
 @pytest.mark.parametrize("length", [246, 252, 300])
-def test_a_name_that_is_too_long_for_what_a_job_puts_behind_it(
+def test_a_name_that_is_too_long_for_what_a_job_appends_to_it(
     cli: Cli, source: Path, tmp_path: Path, length: int
 ) -> None:
     target = tmp_path / ("x" * length)
