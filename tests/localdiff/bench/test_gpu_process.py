@@ -43,7 +43,7 @@ def test_every_test_for_a_card_is_among_the_checks() -> None:
 
 
 def test_the_check_that_takes_longest_comes_last() -> None:
-    """Without pytest-xdist it is the one that a limit of time cuts off."""
+    """Without pytest-xdist it is the check that a time limit cuts off."""
     assert gpu.CHECKS[-1].endswith("test_full_width.py")
 
 

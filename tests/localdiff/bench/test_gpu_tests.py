@@ -1,4 +1,4 @@
-"""Tests on a card: a failure is told when it happens, and a worker that has lost its card is replaced."""
+"""Tests on a card: a failure is reported when it happens, and a worker that has lost its card is replaced."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pytest_in(directory: Path, *options: str) -> Ended:
 
 
 def test_a_failure_is_told_before_the_end(tmp_path: Path) -> None:
-    """What is only told at the end is lost if the run is killed."""
+    """What is only reported at the end is lost if the run is killed."""
     (tmp_path / "test_it.py").write_text(
         "import os\ndef test_a(): assert 1 == 2, 'so it is'\ndef test_b(): os._exit(9)\n"
     )

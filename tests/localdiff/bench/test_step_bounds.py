@@ -37,5 +37,5 @@ def test_int8_activations_change_their_parts_alone(card: str) -> None:
 def test_sparse_self_conditioning_changes_itself_alone(card: str) -> None:
     exact, sparse = (bounds(CARDS[card], rounded=False, sparse=sparse) for sparse in (False, True))
     assert {part for part in exact if sparse[part] != exact[part]} == {"self-conditioning"}
-    # With all embeddings for each row it has as many products as the head; with few, hardly any.
+    # Exact, it multiplies all embeddings for each row, as the head does; sparse, hardly any.
     assert exact["self-conditioning"] - sparse["self-conditioning"] == pytest.approx(exact["head"], rel=0.1)
