@@ -1,4 +1,4 @@
-"""The command line as a whole: what it says without computing anything, how fast, and its streams."""
+"""The command line as a whole: what it says without computing anything, how it ends, and its streams."""
 
 from __future__ import annotations
 
