@@ -1,4 +1,4 @@
-"""`localdiff trace`: diff, check and pair, with the demo's architecture where a model is needed."""
+"""`localdiff trace`: diff, check and pair, over scripted models and, at the end, the demo model."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tests.screens.processes import ROOT, TIMEOUT, Cli, Result, environment, ter
 
 FIRST, _, LAST = (f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3))
 
-# Requests time out after half a minute; here only after ten, so a process that ends sooner did not wait for that.
+# Requests time out after half a minute, here after ten minutes: a process that ends sooner did not wait for that.
 PATIENT = """
 from localdiff.hub import listing, repository
 listing.TIMEOUT = repository.TIMEOUT = 600
@@ -57,7 +57,7 @@ class Place:
         )
 
     def run(self) -> Result:
-        """Runs the same command until it ends in any way."""
+        """Runs the same command, however it ends."""
         stdout, stderr = (running := self.start()).communicate(timeout=TIMEOUT)
         return Result(running.returncode, stdout.decode(), stderr.decode())
 
