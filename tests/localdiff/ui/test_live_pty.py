@@ -33,7 +33,7 @@ def everything(run: Terminal) -> list[str]:
 
 
 def keeps_output(run: Terminal) -> bool:
-    """Whether what the terminal has not read yet outlives a Ctrl-C."""
+    """Whether output that the terminal has not read yet outlives Ctrl-C."""
     return bool(termios.tcgetattr(run.master)[3] & termios.NOFLSH)
 
 

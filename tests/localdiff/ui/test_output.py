@@ -1,4 +1,4 @@
-"""What the streams are, decided once."""
+"""What each stream is and may show, decided once."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_no_bar_is_drawn_between_giving_the_terminal_back_and_ctrl_z(monkeypatch
         other.join()
 
     monkeypatch.setattr("localdiff.ui.terminal_signals.os.kill", stop)
-    signal.signal(signal.SIGTSTP, signal.SIG_DFL)  # whatever has been left there
+    signal.signal(signal.SIGTSTP, signal.SIG_DFL)  # whatever handler was left
     with terminal.watch(live):
         signal.raise_signal(signal.SIGTSTP)
     assert could_draw == [False]
@@ -140,7 +140,7 @@ def test_ctrl_z_as_a_frame_is_written_hides_the_cursor_in_the_next(monkeypatch: 
     screen = Stopped()
     terminal = ProgressTerminal(Stream(file=screen, terminal=True, moving=True))
     monkeypatch.setattr("localdiff.ui.terminal_signals.os.kill", lambda _pid, _signal: None)
-    signal.signal(signal.SIGTSTP, signal.SIG_DFL)  # whatever has been left there
+    signal.signal(signal.SIGTSTP, signal.SIG_DFL)  # whatever handler was left
     with terminal:
         terminal.write("first")
         terminal.write("second")
