@@ -1,9 +1,9 @@
 """`python -m tests.bench.against_transformers [--layers 6] [--context 1024] [--steps 3]`: one forward, both ways.
 
 The first layers of the released model at full width with random weights: localdiff in a recipe, then `transformers` in
-bf16, in the same process, on the CPU. What is timed is the forward of a denoise step, self-conditioning included;
-reading the logits is left out, which costs the reference more. Layers and the rest (embedding, self-conditioning, head)
-are timed apart, so that a step of all thirty layers can be reckoned from a few; the output says so.
+bf16, in the same process, on the CPU. The forward of a denoise step is timed, self-conditioning included; reading the
+logits, which costs the reference more, is left out. Layers and the rest (embedding, self-conditioning, head) are timed
+apart, so that a step of all thirty layers can be extrapolated from a few; the output says so.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Seconds:
     rest: float
 
     def of(self, measured: int, wanted: int) -> float:
-        """The forward of `wanted` layers, reckoned from `measured`."""
+        """The forward of `wanted` layers, extrapolated from `measured`."""
         return self.layers * wanted / measured + self.rest
 
 

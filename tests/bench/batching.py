@@ -5,10 +5,10 @@
     generation B ──► denoise ─┘                          └─► …
 
 Each generation runs in a thread of its own, on an engine like any other. A thread that wants a pass waits until every
-other one still at work wants one too, and the last to arrive runs it for all. So which generations share a pass follows
-from the order of work alone, and the same work gives the same bits whatever else the machine does.
+other one still at work wants one too, and the last to arrive runs it for all. Which generations share a pass thus
+depends on the order of work alone, and the same work gives the same bits whatever else the machine does.
 
-Small models gain: a pass over a few rows costs little more than its overhead. Knows threads and the order of a pass;
+It pays for small models: few rows cost little more than the overhead of a pass. Knows threads and the order of a pass;
 knows nothing about samples or text. Shape letters: B canvases, L canvas, D width, V vocabulary, H heads, d head size.
 """
 
@@ -51,12 +51,12 @@ def run_batched(engine: Engine, tasks: Sequence[Callable[[Engine], R]], width: i
     """Run generating tasks, up to `width` of them at once; returns their results in order.
 
     Args:
-        engine: a loaded one, on which nothing has been generated yet. Passes are shared on a CPU only.
+        engine: a loaded engine that has not generated anything yet. Passes are shared on a CPU only.
         tasks: each is given an engine of its own, over the same weights.
         width: B. Task `i` runs in thread `i % width`, whatever finishes first.
 
     Raises:
-        Exception: the first that a task raised.
+        Exception: the first exception that a task raised.
     """
     width = min(width, len(tasks)) if engine.identity.device == "cpu" else 1
     if width < 2:
@@ -109,7 +109,7 @@ class SharedPasses:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """One of the members is at work until the end of the block; passes do not wait for it after that."""
+        """Counts a member as at work until the end of the block; passes do not wait for it after that."""
         try:
             yield
         finally:
@@ -118,10 +118,10 @@ class SharedPasses:
                 self._pass_if_all_are_here()
 
     def logits(self, number: int, wish: Wish) -> Tensor:
-        """What a member wishes for, after all members that are at work have a wish.
+        """The logits a member wishes for, once every member at work has made a wish.
 
         Raises:
-            BrokenOffError: one of them has failed.
+            BrokenOffError: another member has failed.
         """
         with self.turn:
             self._wishes[number] = wish
@@ -148,7 +148,7 @@ class SharedPasses:
 
 
 class Member(DiffusionGemma):
-    """A model as one member of a group has it: the modules are the model's own, the passes are shared."""
+    """The model as one member of a group sees it: the modules are the model's own, the passes are shared."""
 
     def __init__(self, model: DiffusionGemma, passes: SharedPasses, number: int) -> None:
         self.__dict__.update(model.__dict__)
@@ -167,10 +167,10 @@ class Member(DiffusionGemma):
     def denoise(
         self, canvas_ids: Tensor, cache: KVCache, soft: Tensor | None = None, commit_ids: Tensor | None = None
     ) -> Tensor:
-        """See `DiffusionGemma.denoise`; waits for all members that are at work. What it commits has a pass of its own.
+        """See `DiffusionGemma.denoise`; waits for all members at work. `commit_ids` are encoded in a pass of their own.
 
         Raises:
-            BrokenOffError: one of them has failed.
+            BrokenOffError: another member has failed.
         """
         if commit_ids is not None:
             self.encode(commit_ids, cache)

@@ -1,9 +1,9 @@
 """`python -m tests.bench.cpu_attention [--context N]`: attention of a layer on a CPU, by torch and by the kernel in C.
 
 The two kinds of layers of the released model, in bf16: a denoise step, and the last chunk of a prompt, over a cache
-that is full up to the context. Both ways run in one thread and take turns. Times are those that the thread was running,
-so other work on the machine matters little. The kernel is measured on a CPU with AMX, too, where a model's attention
-goes through torch.
+is full up to the context. Both ways run in one thread and take turns. Times count only while the thread runs, so other
+work on the machine matters little. The kernel is also measured on a CPU with AMX, where a model's attention goes
+through torch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.bench.one_thread import REPEATS, milliseconds
 def attends(
     layer: LayerConfig, heads: int, cached: int, commit: int, canvas: int, kernel: NativeAttention | None
 ) -> Callable[[], Tensor]:
-    """One layer's attention of commit or canvas rows behind `cached` positions, up to the output's projection."""
+    """One layer's attention of commit or canvas rows after `cached` positions, up to the output's projection."""
     cache = LayerCache(layer, cached + commit, torch.bfloat16, torch.device("cpu"))
     generator = torch.Generator().manual_seed(0)
     for buffer in (cache.keys, cache.values):
@@ -43,11 +43,11 @@ def attends(
 
 
 def operations(layer: LayerConfig, heads: int, cached: int, commit: int, canvas: int) -> int:
-    """Multiplications and additions of both products, for what rows see."""
+    """Multiplications and additions of both products, over the keys that each row sees."""
     cache = LayerCache(layer, cached + commit, torch.bfloat16, torch.device("meta"))
     pairs = canvas * (min(cached, cache.slots) + canvas)
     if commit:
-        cache.keys = torch.empty(0)  # only its device is asked for
+        cache.keys = torch.empty(0)  # only its device is read
         pairs += int(causal_mask(cache, cached, commit).sum())
     return 4 * heads * layer.head_dim * pairs
 

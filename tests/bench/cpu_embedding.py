@@ -1,8 +1,8 @@
 """`python -m tests.bench.cpu_embedding`: the tied embedding on a CPU, decoded to bf16 and by the kernel in C.
 
-A random table of the released size: the head over the rows of a canvas, and the soft embedding of rows that share out
-their probability among a number of ids. Both ways run in one thread and take turns. Times are those that the thread was
-running, so other work on the machine matters little.
+A random table of the released size: the head over the rows of a canvas, and the soft embedding of rows that split their
+probability equally among a number of ids. Both ways run in one thread and take turns. Times count only while the thread
+runs, so other work on the machine matters little.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def random_table(vocab_size: int, width: int) -> QuantEmbedding:
 
 
 def sure_of(ids: int, rows: int, vocab_size: int) -> Tensor:
-    """Logits [rows, vocab_size] of rows with that many equally probable ids, and none besides."""
+    """Logits [rows, vocab_size] of rows in which that many ids are equally probable, and no others."""
     logits = torch.full((rows, vocab_size), -30.0, dtype=torch.bfloat16)
     for row in logits:
         row[torch.randperm(vocab_size)[:ids]] = 30.0

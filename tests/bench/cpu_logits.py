@@ -1,7 +1,7 @@
 """`python -m tests.bench.cpu_logits`: the logits of a canvas read on a CPU, through torch and by the kernel in C.
 
-Both ways run in one thread and take turns. Times are those that the thread was running, so other work on the machine
-matters little. Each way reads what it left in place of the logits the last time, which takes it as long.
+Both ways run in one thread and take turns. Times count only while the thread runs, so other work on the machine matters
+little. Each way reads what it left in place of the logits the last time; that takes as long as reading logits.
 """
 
 from __future__ import annotations

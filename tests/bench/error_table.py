@@ -54,7 +54,7 @@ FORMATS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
         "nf4 from bytes": from_bytes,
     }
 )
-"""Column → function that encodes weights and decodes them, to numbers in fp32."""
+"""Column → function that encodes weights and decodes them to fp32."""
 
 
 def distributions(rows: int = 1024) -> Iterator[tuple[str, Tensor]]:

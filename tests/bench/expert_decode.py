@@ -1,10 +1,10 @@
-"""`python -m tests.bench.expert_decode`: where the time of a layer's experts goes on a processor.
+"""`python -m tests.bench.expert_decode`: where the time of a layer's experts goes on a CPU.
 
-All 128 experts of a layer of the released size, 16 rows each, which is what a canvas of 256 rows and top-8 routing
-gives them: decoding NF4 with bitsandbytes' library, the products alone with one decoded weight, both with every
-operation split over the threads, both shared out among them, which is the CPU path without a C compiler, the native
-kernel, which is the path with one, and bitsandbytes' own product from packed 4-bit weights.
-Then linear layers in int8, 256 rows each, in oneDNN's layout and by the native kernel.
+All 128 experts of a layer of the released size, with 16 rows each, as a canvas of 256 rows and top-8 routing gives
+them: NF4 decoding in bitsandbytes' library; the products alone with one decoded weight; both of these with every
+operation split over the threads; both with experts shared out among the threads, the CPU path without a C compiler; the
+native kernel, the path with one; and bitsandbytes' own product from packed 4-bit weights.
+Then linear layers in int8, 256 rows each, in oneDNN's layout and with the native kernel.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def milliseconds(layer: Callable[[], object]) -> float:
 
 
 def one_by_one(work: Work) -> Callable[[], None]:
-    """A layer's experts after one another."""
+    """Does the work for a layer's experts one after another."""
 
     def layer() -> None:
         for expert in range(EXPERTS):
@@ -69,15 +69,15 @@ def random_experts(out: int, width: int) -> QuantTensor:
 
 
 def whole_layer(product: ExpertProduct, width: int) -> Callable[[], Tensor]:
-    """A product with rows in the order of their experts."""
+    """A product over rows in the order of their experts."""
     rows = torch.randn(EXPERTS * ROWS, width).bfloat16()
     return lambda: product(rows, None, [ROWS] * EXPERTS)
 
 
 def packed_product(weight: Tensor, rows: Tensor) -> Work:
-    """bitsandbytes' product of bf16 rows with a weight that it packed for processors."""
+    """bitsandbytes' product of bf16 rows with a weight that it packed for CPUs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "kernels", None)  # through this package, bitsandbytes' own would fetch code
+        patch.setitem(sys.modules, "kernels", None)  # with this package, bitsandbytes would download code
         from bitsandbytes.functional import _convert_weight_packed_for_cpu, quantize_4bit
 
     packed, state = _convert_weight_packed_for_cpu(*quantize_4bit(weight, blocksize=GROUP, quant_type="nf4"))

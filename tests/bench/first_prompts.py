@@ -1,12 +1,12 @@
-"""What the demo model says to prompts that people type first, whatever it was trained on.
+"""What the demo model says to prompts that people type first, whether or not it was trained on them.
 
     python -m tests.bench.first_prompts                 each with its steps and its answer, to be read; seed 0
     python -m tests.bench.first_prompts --model DIR --seed 1
-    python -m tests.bench.first_prompts --trained       those that training always has; shows the wrong answers
+    python -m tests.bench.first_prompts --trained       those that are always in training; shows the wrong answers
 
-The last line counts the prompts of which no block ran into the limit of steps. Whether an answer is a good one has to
-be read: nobody wrote the right ones down, and some of these prompts are in training. Of what training always has they
-are known.
+The last line counts the prompts with no block that ran into the limit of steps. Somebody has to read whether an answer
+is good: there are no reference answers, and some of these prompts are in training. For the prompts that are always in
+training the answers are known.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ _SHOWN = 100
 
 
 def trained() -> dict[str, str]:
-    """Prompts that no training goes without, as they are written and as people type them → answer."""
+    """Prompts that are always in training, as they are written and as people type them → answer."""
     written = {question: fact.answer for fact in FACTS for question in fact.plain}
     written |= dict.fromkeys(unknown.REMARKS, unknown.ANSWER)
     written |= dict.fromkeys(story.PLAIN, story.tell(*story.default_hero_and_place()))

@@ -1,6 +1,6 @@
-"""Everything that wants a GPU, on a machine that has one and little else: `make bench-gpu`, or this module by itself.
+"""Everything that needs a GPU, on a machine that has one and little else: `make bench-gpu`, or this module by itself.
 
-    python -m tests.bench.gpu                                everything, in this order: what matters most comes first
+    python -m tests.bench.gpu        everything, in this order, which puts first what matters most
     python -m tests.bench.gpu steps --recipe 4bit --context 8192 32768 --vram-limit 18GB
     python -m tests.bench.gpu --total 9 --results results.jsonl        nine minutes of it; again, the next nine
 
@@ -14,18 +14,18 @@
     embedding    the output head and the soft embedding: decoded and multiplied, and from the codes
     attention    a layer of each kind: the kernel and the plain way, and how far apart their answers are
     stream    a step with layers that are streamed from host memory, for the first recipe and context
-    tests    those of the kernels, compiled: some two hundred compilations
-    tiles    what each of these products would take with other tiles than those that are chosen
-    tune    `localdiff tune` for the first recipe and context; later steps on this machine take what it finds
+    tests    the kernels' tests, compiled: some two hundred compilations
+    tiles    what each of these products would take with tiles other than the chosen ones
+    tune    `localdiff tune` for the first recipe and context; later steps on this machine use what it finds
     transformers    a step of `transformers` in bf16, eager and compiled, and of each recipe, with the same layers
 
-Each part is a process of its own, and so is every step that is measured: what one leaves on the card, or breaks there,
-is gone with it. One that is not done after `--minutes` is ended; of `steps` and `transformers`, one measurement. After
-`--total` minutes everything is. With `--results` each figure is a line of a file as soon as it is measured, and what
-is there is not measured again, nor what failed or did not fit, unless with `--again`: the same command goes on where it
-was ended. What another card has measured, or another torch, Triton or commit, is not there.
-Needs torch and Triton, safetensors and rich for the steps, and for the tests what tests need; what is missing is said
-and left out.
+Each part is a process of its own, and so is every measured step: whatever one of them leaves or breaks on the card is
+gone with its process. A part that is not done after `--minutes` is killed; in `steps` and `transformers` the limit is
+for each measurement. After `--total` minutes everything is killed. With `--results` each figure is a line of a file as
+soon as it is measured, and what the file has is not measured again, nor (without `--again`) what failed or did not fit:
+the same command goes on where it was stopped. Lines of another card, torch, Triton or commit do not count.
+Needs torch and Triton, for the steps also safetensors and rich, and for the tests what tests need; a part that lacks a
+package is left out, and the output says so.
 `--vram-limit` caps torch's allocator, so that a large card behaves like a small one, and the peak that is reported is
 the whole device's: context, libraries and workspaces included, and whatever else was on it before.
 """
@@ -61,7 +61,7 @@ CHECKS = (
     "tests/quant/codecs/test_nf4.py",
     "tests/localdiff/load/test_full_width.py",
 )
-"""Where all tests marked `gpu` are; the last one writes 6 GB first, and keeps no other from its time."""
+"""Where all tests marked `gpu` are; the last one writes 6 GB first, so it comes after all the others."""
 PARTS = (
     "device",
     "steps",
@@ -87,12 +87,12 @@ NEEDED: Mapping[str, Sequence[str]] = {
 OF_PROCESSES = ("steps", "transformers")
 RECIPES, CONTEXTS = ("4bit", "4bit-small", "int8"), (8192, 1024, 32768)
 HANGS = 120
-"""Seconds after which a test's place in the code is printed: a kernel without an end says nothing."""
+"""Seconds after which the place where a test hangs is printed: a kernel that never ends says nothing."""
 _QUERY = "driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit,temperature.gpu"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the parts that were asked for, all of them whatever becomes of one; 1 where one of them failed."""
+    """Runs the parts that were asked for, going on after failures; returns 1 if one of them failed."""
     options = _options(arguments)
     if options.child:
         end_with_parent()
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _is_over(name: str, options: argparse.Namespace) -> bool:
-    """Whether a part has been done before; those of many processes know it of each."""
+    """Whether a part has been done before; `steps` and `transformers` track each of their measurements instead."""
     is_over = name not in OF_PROCESSES and _results(options).has(_part_key(name, options))
     if is_over:
         print(f"\n== {name}: in {options.results} already", flush=True)
@@ -127,7 +127,7 @@ def _is_over(name: str, options: argparse.Namespace) -> bool:
 
 
 def _is_left_out(name: str) -> bool:
-    """Whether a part cannot be done for want of a package; it is not done then, and is tried once that is there."""
+    """Whether a part lacks a package; it does not count as done, so a later call tries it once the package is there."""
     lacking = [package for package in NEEDED.get(name, ()) if importlib.util.find_spec(package) is None]
     if lacking:
         print(f"\n== {name}\nleft out: there is no {' and no '.join(lacking)} here", flush=True)
@@ -135,7 +135,7 @@ def _is_left_out(name: str) -> bool:
 
 
 def _part_key(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """What a part is in the file: it has been done for one recipe, or for some contexts, and not for any other."""
+    """A part's key in the file: what was done for one recipe or one list of contexts counts for no other."""
     key: dict[str, Any] = {"part": name}
     if name in ("kernels", "stream", "tune"):
         key |= {"recipe": options.recipe[0], "context": options.context[0], "steps": options.steps}
@@ -147,7 +147,7 @@ def _part_key(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _failure(name: str, options: argparse.Namespace) -> str | None:
-    """Runs a part in a process of its own; why it is no success."""
+    """Runs a part in a process of its own; returns why it failed, or None."""
     print(f"\n== {name}", flush=True)
     limits = _limits(options)
     if limits.is_up:
@@ -170,7 +170,7 @@ def _failure(name: str, options: argparse.Namespace) -> str | None:
 
 
 def _without_parts(arguments: Sequence[str], parts: Sequence[str]) -> list[str]:
-    """Arguments without those that name parts, which stand together; the value of an option may be the same word."""
+    """Arguments without the names of parts, which stand together; an option's value may be the same word as a part."""
     places = range(len(arguments) - len(parts) + 1)
     first = next(place for place in places if list(arguments[place : place + len(parts)]) == list(parts))
     return [*arguments[:first], *arguments[first + len(parts) :]]
@@ -185,7 +185,7 @@ def _results(options: argparse.Namespace) -> Results:
 
 
 def part_here(name: str, options: argparse.Namespace) -> int:
-    """Runs a part in this process, with what it alone imports; 1 where it failed."""
+    """Runs a part in this process and imports only what that part needs; returns 1 if it failed."""
     results, recipe, context, count = _results(options), options.recipe[0], options.context[0], options.steps
     match name:
         case "device":
@@ -232,7 +232,7 @@ def part_here(name: str, options: argparse.Namespace) -> int:
 
 
 def tune_here(recipe: str, context: int, seconds: float, results: Results) -> int:
-    """Finds faster tiles, in four fifths of the time; with less than it takes, another call goes on."""
+    """Searches for faster tiles in four fifths of the time; if that is too little, the next call goes on with it."""
     from localdiff.bench.step.subject import random_subject
     from localdiff.bench.tuning.candidates import tile_name
     from localdiff.bench.tuning.report_text import table
@@ -260,7 +260,7 @@ def tune_here(recipe: str, context: int, seconds: float, results: Results) -> in
 
 
 def device(results: Results) -> int:
-    """Which card this is, what is free on it, and what a launch takes that does nothing."""
+    """Which card this is, what is free on it, and what an almost empty launch takes."""
     free, total = torch.cuda.mem_get_info()
     major, minor = torch.cuda.get_device_capability()
     versions = [f"torch {torch.__version__}", f"CUDA {torch.version.cuda}"]
@@ -285,7 +285,7 @@ def device(results: Results) -> int:
 
 
 def run_tests(marked: str, where: Sequence[str]) -> int:
-    """Tests with a mark, side by side where pytest-xdist is installed; those whose imports are missing fail alone."""
+    """Tests with a mark, in parallel where pytest-xdist is installed; a file that cannot be imported fails alone."""
     side_by_side = ["--numprocesses", str(min(8, os.cpu_count() or 1))]
     has_xdist = importlib.util.find_spec("xdist") is not None
     import pytest
@@ -296,7 +296,7 @@ def run_tests(marked: str, where: Sequence[str]) -> int:
 
 
 def steps(options: argparse.Namespace) -> int:
-    """A process for each context and recipe, so that one that does not fit leaves nothing behind."""
+    """Runs a process for each context and recipe, so that one that does not fit leaves nothing behind."""
     failed, limits, results = 0, _limits(options), _results(options)
     for context in options.context:
         for recipe in options.recipe:
@@ -318,7 +318,7 @@ def steps(options: argparse.Namespace) -> int:
             if failure is not None:
                 print(f"  {failure}", flush=True)
                 failed += 1
-                if not limits.is_up and len(list(results.lines())) == known:  # it may have said why
+                if not limits.is_up and len(list(results.lines())) == known:  # the child may have recorded why
                     results.add(key, failure=failure)
     return int(failed > 0)
 
@@ -329,7 +329,7 @@ def _step_key(recipe: str, context: int, options: argparse.Namespace) -> dict[st
 
 
 def step_here(options: argparse.Namespace) -> int:
-    """Measures in this process, under the limit, and adds the device's peak; what is too large is left out."""
+    """Measures in this process, under the limit, and records the device's peak; what is too large is left out."""
     from localdiff.bench.step.report_text import json_line, table
     from localdiff.bench.step.run import run
     from localdiff.bench.step.subject import random_subject
@@ -341,11 +341,11 @@ def step_here(options: argparse.Namespace) -> int:
     device = torch.device("cuda", 0)
     total = torch.cuda.get_device_properties(device).total_memory
     try:
-        # An estimate has refused what does not fit the card; under a limit, whether it fits is what is to be found out.
+        # The estimate refuses what does not fit the card; whether it fits under a limit is what this measures.
         make = random_subject(recipe=recipe, layers=30, context=context, device="cuda:0", dtype="auto")
         if vram_limit is not None:
             limit = parse_size(vram_limit, "--vram-limit")
-            taken = total - torch.cuda.mem_get_info(device)[0]  # this process's context is there by now
+            taken = total - torch.cuda.mem_get_info(device)[0]  # includes this process's context
             torch.cuda.set_per_process_memory_fraction(max(0.0, min(1.0, (limit - taken) / total)), device)
         with DevicePeak(device) as peak:
             report = run(context=context, steps=options.steps, make=make)
@@ -367,7 +367,7 @@ def step_here(options: argparse.Namespace) -> int:
 
 
 def _command(options: argparse.Namespace) -> str:
-    """What measures this step again, in a file for others: without the path of anybody's home."""
+    """The command that measures this step again, without paths: others read it, and a path may show a home."""
     limit = [] if options.vram_limit is None else ["--vram-limit", options.vram_limit]
     settings = ["--recipe", options.recipe[0], "--context", str(options.context[0]), "--steps", str(options.steps)]
     return " ".join(["python3 -m tests.bench.gpu steps", *settings, *limit])

@@ -1,6 +1,6 @@
 """Attention of a layer on a card: how far the kernel is from the plain way, and what both take.
 
-Queries are scaled so that no softmax is a single key, which would hide most mistakes.
+Queries are scaled so that no softmax puts everything on a single key, which would hide most mistakes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.bench.gpu_results import Results
 
 ROPE = RopeConfig(theta=1e4, rotary_fraction=1.0)
 FAR = 0.02
-"""A difference that roundings to bf16 do not explain: answers are means of values around 1, over at least 32 keys."""
+"""A difference that rounding to bf16 does not explain: answers are means of values around 1, over at least 32 keys."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,14 +43,14 @@ RELEASED = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Case:
-    """The same attention both ways, to be run as often as one likes."""
+    """The same attention computed both ways, as often as one likes."""
 
     name: str
     fast: Callable[[], Tensor]
     plain: Callable[[], Tensor]
 
     def distance(self) -> float:
-        """The largest difference; the plain way writes what it commits, so it comes second."""
+        """The largest difference; the plain way runs second because it writes what it commits."""
         found = self.fast().float()
         return (found - self.plain().float()).abs().max().item()
 
@@ -86,7 +86,7 @@ def case_of(heads: Heads, context: int, commit: int, canvas: int, *, device: tor
 
 @torch.inference_mode()
 def attention(contexts: Sequence[int], canvas: int, results: Results) -> int:
-    """Microseconds and distances of both kinds of layers, without and with a fused commit; 1 where one is far off."""
+    """Microseconds and distances of both kinds of layers, without and with a fused commit; 1 if one is far off."""
     wrong = 0
     print(f"attention of a layer, {canvas} canvas rows, median of {REPEATS}:")
     for heads, context, commit in itertools.product(RELEASED, contexts, (0, canvas)):

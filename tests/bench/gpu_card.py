@@ -1,7 +1,7 @@
-"""Which card this is, with which torch, Triton and commit: figures of others are not its own.
+"""Which card this is, with which torch, Triton and commit: figures measured with any other do not count as its own.
 
-The driver is asked for the name, which takes no CUDA context: with torch there would be one in every process that only
-starts others, some hundred megabytes of the card, and of each peak that is measured there.
+The driver is asked for the name because that takes no CUDA context. Asking torch would create one in every process that
+only starts others: some hundred megabytes of the card, which would count in each peak measured there.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from functools import cache
 from pathlib import Path
 
 _DRIVERS = ("libcuda.so.1", "nvcuda.dll")
-"""Of Linux and of Windows."""
+"""The driver's library on Linux and on Windows."""
 _LONGEST = 256
 _ROOT = Path(__file__).parents[2]
 
 
 @cache
 def card() -> dict[str, str]:
-    """Name of the first card that a process sees, versions, and the commit; what there is not, is not in it."""
+    """Name of the first card that a process sees, versions, and the commit; what is unknown is left out."""
     import torch
 
     found = {"gpu": _name(), "torch": torch.__version__, "triton": _triton(), "commit": _commit()}
@@ -34,7 +34,7 @@ def _name() -> str | None:
         except OSError:
             continue
         device, name = ctypes.c_int(), ctypes.create_string_buffer(_LONGEST)
-        # Each returns an error's number, or 0, and none is called behind an error.
+        # Each call returns an error number, or 0; after an error, none is called.
         if not (
             cuda.cuInit(0) or cuda.cuDeviceGet(ctypes.byref(device), 0) or cuda.cuDeviceGetName(name, _LONGEST, device)
         ):

@@ -1,4 +1,4 @@
-"""Microseconds of work on a card, as a step sees it: replayed from a graph, over caches filled by something else."""
+"""Microseconds of work on a card as in a step: replayed from a graph, with caches that hold something else."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from localdiff.denoising.static.cuda_graphs import GraphCapturer
 
 REPEATS = 50
 FLUSHED = 256 << 20
-"""Bytes that are overwritten and read before each run, more than any card's second-level cache holds."""
+"""Bytes that are overwritten and read before each run: more than any card's second-level cache holds."""
 WARM_SECONDS = 0.3
-"""Work before anything is timed: a card that had nothing to do computes at a fraction of its clock for a while."""
+"""Work before anything is timed: a card that was idle computes at a fraction of its clock for a while."""
 _AT_ONCE = 10
 
 
@@ -33,7 +33,7 @@ class Clocked:
 
 
 def clocked(work: Callable[[], object], repeats: int = REPEATS) -> Clocked:
-    """Runs with a cold second-level cache; it is captured as a graph where that can be."""
+    """Runs work with a cold second-level cache, captured as a graph where that is possible."""
     flush = torch.empty(FLUSHED, dtype=torch.uint8, device="cuda")
     for _ in range(3):
         work()
@@ -48,7 +48,7 @@ def clocked(work: Callable[[], object], repeats: int = REPEATS) -> Clocked:
     times = []
     for _ in range(repeats):
         flush.zero_()
-        flush.sum()  # lines that were only written would go back to memory while the work is on the clock
+        flush.sum()  # written lines that nobody read would be flushed to memory while the work is timed
         began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         began.record()
         run()
@@ -70,5 +70,5 @@ def _warm(run: Callable[[], object]) -> None:
 
 @cache
 def _capturer(device: int) -> GraphCapturer:
-    """One for all, since each has a stream, and each stream a workspace of cuBLAS's."""
+    """One capturer for everything, since each has a stream, and each stream a workspace of cuBLAS's."""
     return GraphCapturer(torch.device("cuda", device))

@@ -1,9 +1,9 @@
-"""What each kernel takes in a denoise step as a run has it, replayed from a graph: as the driver's own clock says.
+"""What each kernel takes in a denoise step as a run has it, replayed from a graph and timed by the driver.
 
-A clock around the parts of a step, as of `localdiff bench step`, has to launch them one by one and to wait for each.
-A kernel is what was compiled, on a grid: `linear_kernel` is some five of them, for as many shapes and tiles. Shapes
-that differ in the input of a product alone are one: the output projections of both kinds of layers, and the dense MLP's
-down projection.
+A clock around the parts of a step, as in `localdiff bench step`, has to launch them one by one and to wait for each.
+A kernel here is a compiled program on a grid: `linear_kernel` is about five of them, for as many shapes and tiles.
+Shapes that differ only in the input of a product count as one: the output projections of both kinds of layers, and the
+dense MLP's down projection.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from quant.released import LAYERS
 from tests.bench.gpu_results import SHORT, Results, words_of_grid
 
 EACH_STEP = "decide_kernel"
-"""The kernel that every step launches once: steps are launched ahead, so that some begin or end off the clock."""
+"""The kernel that every step launches once. It counts the steps: they are launched ahead, so some are cut off."""
 ON_CARD = ("kernel", "gpu_memcpy", "gpu_memset")
-"""Categories of a trace's events that are work of a card: kernels, copies and fills."""
+"""Categories of a trace's events that are work of the card: kernels, copies and fills."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compiled:
-    """What tells one kernel from another; what a trace does not say is None, as all but the name of a copy is.
+    """What tells one kernel from another. A field that the trace lacks is None; a copy has nothing but its name.
 
     Attributes:
         grid, block: programs and threads of a launch, along each axis.
-        registers: of a thread.
+        registers: per thread.
         shared: bytes of shared memory of a block.
     """
 
@@ -48,7 +48,7 @@ class Compiled:
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> Compiled:
-        """That of an event of a trace, in the words of Kineto, torch's profiler."""
+        """Read from an event of a trace, as Kineto, torch's profiler, writes it."""
         told = event.get("args") or {}
         grid, block = (told.get(name) for name in ("grid", "block"))
         return cls(
@@ -62,7 +62,7 @@ class Compiled:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Share:
-    """One kernel in a step: its launches, and microseconds of all of them together."""
+    """One kernel in a step: its launches, and their microseconds altogether."""
 
     kernel: Compiled
     launches: float
@@ -70,7 +70,7 @@ class Share:
 
 
 def kernels(recipe: str, context: int, steps: int, results: Results) -> int:
-    """Profiles some steps, and tells each kernel's share; 1 where the profiler sees none."""
+    """Profiles some steps and prints each kernel's share; returns 1 if the profiler sees none."""
     from torch.profiler import ProfilerActivity, profile
 
     try:
@@ -107,7 +107,7 @@ def kernels(recipe: str, context: int, steps: int, results: Results) -> int:
 
 
 def _traced(profiled: Any) -> list[dict[str, Any]]:
-    """The events of a profile: `key_averages` of torch adds up what has one name, whatever it was compiled for."""
+    """The events of a profile: torch's `key_averages` adds up all that has one name, however it was compiled."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "trace.json"
         profiled.export_chrome_trace(str(path))
@@ -120,7 +120,7 @@ def shares_of(events: Iterable[Mapping[str, Any]]) -> list[Share]:
     launches: dict[Compiled, int] = defaultdict(int)
     microseconds: dict[Compiled, float] = defaultdict(float)
     for event in events:
-        if str(event.get("cat", "")).lower() in ON_CARD:  # what launches is there, too
+        if str(event.get("cat", "")).lower() in ON_CARD:  # launches on the host are events, too
             kernel = Compiled.of(event)
             launches[kernel] += 1
             microseconds[kernel] += float(event.get("dur", 0))

@@ -7,8 +7,8 @@
     half of the blocks       and a quarter, and three quarters: programs fill the card's places in waves, and twice as
                              many should take twice as long
 
-What takes as long without a cost does not wait for it. Only the first gives results that mean anything. No profiler is
-needed, which machines for rent often forbid.
+If leaving out a cost saves no time, the product does not wait for it. Only the first variant gives meaningful results.
+No profiler is needed, which machines for rent often forbid.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from tests.bench.gpu_results import Results
 
 CODECS = ("nf4", "int8")
 FEW = 4
-"""Experts whose codes are to stay in the cache: 12 MB in nf4, 24 MB in int8."""
+"""Experts whose codes are meant to stay in the cache: 12 MB in nf4, 24 MB in int8."""
 SHARES = {"a quarter": 0.25, "half": 0.5, "three quarters": 0.75}
 
 
 @torch.inference_mode()
 def limits(results: Results, device: torch.device) -> int:
-    """Microseconds of gate and up, and of the down projection, over a cache that holds nothing of them at first."""
+    """Microseconds of gate and up, and of the down projection, starting from a cache that holds nothing of them."""
     torch.manual_seed(0)
     x, (ids, _) = random_rows(ROWS, WIDTH, device), random_routing(ROWS, device)
     print(f"experts of a layer, {ROWS} rows, median of {REPEATS}:")
@@ -57,7 +57,7 @@ def _of(experts: CudaExperts, codec: str, x: Tensor, ids: Tensor, results: Resul
 
 
 def _variants(blocks: Blocks) -> dict[str, Blocks]:
-    """The blocks of a step, and what is left of them without one cost."""
+    """The blocks of a step, and variants of them that each lack one cost, or both."""
     used = blocks.experts >= 0
     few = torch.where(used, blocks.experts % FEW, -1)
     one = blocks.counts.clamp(max=1)

@@ -1,4 +1,4 @@
-"""The most memory that a card held during a measurement, whoever took it."""
+"""The most memory in use on a card during a measurement, by whatever process."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import torch
 
 
 class DevicePeak:
-    """The most that was taken on a device while inside, by anybody, as far as a look now and then shows it.
+    """The most memory in use on a device while inside, by any process, as far as an occasional look shows it.
 
-    Looking takes locks of the driver, which steps that are being timed launch through: it must not be done often.
+    Looking takes locks of the driver that launches of the timed steps need, too, so it must not be done often.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -14,21 +14,21 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TOLD = 20
-"""Lines of an error that are worth reading: the last one of CUDA's is advice."""
+"""Lines of an error that are shown: the last line of CUDA's is only advice."""
 LEAST = 15.0
-"""Seconds that nothing is worth beginning with: torch is not even loaded in less."""
+"""With fewer seconds left than this nothing is started: loading torch alone takes longer."""
 UNFINISHED = 75
-"""The exit code of what has ended in time, and goes on in the next call."""
+"""The exit code of a process that has ended in time with work left for the next call."""
 NOT_FINISHED = "not finished"
 _DEATH_SIGNAL = 1
 """`PR_SET_PDEATHSIG` of Linux's prctl(2)."""
 _STARTED_HERE = "TESTS_BENCH_STARTED_HERE"
-"""An environment variable that processes have which `ended` starts."""
+"""An environment variable of the processes that `ended` starts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What time there is: seconds for one process, and when all of them are to be over, in seconds of `time.time`."""
+    """The time there is: seconds for one process, and when all of them have to be over, in seconds of `time.time`."""
 
     seconds: float
     until: float
@@ -40,15 +40,15 @@ class Limits:
 
     @property
     def is_up(self) -> bool:
-        """Whether nothing is to begin any more; what has just been ended was then cut short."""
+        """Whether nothing may be started any more; a process that has just been killed was then cut short."""
         return self.until - time.time() < LEAST
 
 
 def end_with_parent() -> None:
-    """Has this process killed when the one that started it ends, however that ends; only if `ended` started it.
+    """Has this process killed when its parent ends, however that happens; only if `ended` started it.
 
-    A process of a session of its own outlives a kill of its parents, and would keep the card busy under the next
-    measurement. One that a profiler starts would be killed as soon as that thread of the profiler ends.
+    A process in a session of its own outlives a kill of its parents, and would keep the card busy during the next
+    measurement. A process that a profiler starts would be killed as soon as the profiler's thread that started it ends.
     """
     if sys.platform == "linux" and _STARTED_HERE in os.environ:
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, int(signal.SIGKILL))
@@ -59,8 +59,8 @@ class Ended:
     """How a process ended.
 
     Attributes:
-        failure: why it is no success, in a few words; None where it is one.
-        out, err: what it wrote, where that was asked for.
+        failure: why it failed, in a few words; None if it did not.
+        out, err: what it wrote, if that was captured.
     """
 
     failure: str | None
@@ -74,15 +74,15 @@ class Ended:
 
 
 def ended(command: Sequence[str], *, seconds: float | None, captured: bool = False) -> Ended:
-    """Runs a process to its end, or to its limit, and then ends it and all that it has started.
+    """Runs a process to its end, or to its limit; then it is killed with all that it has started.
 
     Args:
-        seconds: the limit; None for a process that has limits for those it starts.
-        captured: whether what it writes is kept rather than shown.
+        seconds: the limit; None for a process that sets limits for those it starts.
+        captured: whether its output is kept rather than shown.
     """
     pipe, has_limit = subprocess.PIPE if captured else None, seconds is not None
     environment = {**os.environ, _STARTED_HERE: "1"}
-    # Of a session of its own: all of it can be ended at once, but Ctrl-C does not reach it by itself.
+    # In a session of its own: it can be killed with all it started, but Ctrl-C does not reach it by itself.
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=has_limit
     ) as process:

@@ -22,11 +22,11 @@ Ways: TypeAlias = Mapping[str, Callable[[], Tensor]]
 ROWS, TOP_K, EXPERTS, WIDTH, INNER, OUT, VOCAB_SIZE = 256, 8, 128, 2816, 704, 4096, 262_144
 DTYPE = torch.bfloat16
 SCALE = 0.001
-"""Of all random codes, so that products of rows around 1 are around 1 to 10."""
+"""The scale of all random codes: products of rows around 1 are then around 1 to 10."""
 
 
 def clock(part: str, name: str, work: Callable[[], object], results: Results) -> None:
-    """Clocks some work, and tells the figures."""
+    """Clocks some work, and records and prints the figures."""
     taken = clocked(work)
     print(f"  {name:48} {taken}", flush=True)
     results.add({"part": part, "name": name}, microseconds=taken.median, low=taken.low, high=taken.high)
@@ -38,7 +38,7 @@ def random_rows(rows: int, width: int, device: torch.device) -> Tensor:
 
 
 def random_codes(codec: str, *shape: int, device: torch.device) -> QuantTensor:
-    """A stored weight of random codes, each as likely as any other, with one scale."""
+    """A stored weight of uniformly random codes, with one scale."""
     with torch.device("meta"):
         tensor = QuantTensor(CODECS[codec], shape)
     (low, high), scale = ((-127, 128), SCALE) if codec == "int8" else ((0, 256), 127 * SCALE)
@@ -48,7 +48,7 @@ def random_codes(codec: str, *shape: int, device: torch.device) -> QuantTensor:
 
 
 def random_routing(rows: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Experts [rows, 8] that each row goes to, all as likely as any other, and their weights."""
+    """The 8 experts [rows, 8] that each row goes to, uniformly random, and their weights."""
     weights, ids = torch.rand(rows, EXPERTS, device=device).topk(TOP_K, dim=-1)
     return ids, weights
 
@@ -65,7 +65,7 @@ def random_experts(codec: str, device: torch.device) -> QuantExperts:
 
 
 def published_experts(device: torch.device) -> nn.Module:
-    """The experts of a layer as they are published, in bf16."""
+    """The experts of a layer as published, in bf16."""
     experts = nn.Module()
     for name, shape in (("gate_up_proj", (2 * INNER, WIDTH)), ("down_proj", (WIDTH, INNER))):
         weight = torch.randn(EXPERTS, *shape, device=device, dtype=DTYPE)
@@ -83,7 +83,7 @@ def random_embedding(device: torch.device) -> QuantEmbedding:
 
 @torch.inference_mode()
 def layer(results: Results) -> int:
-    """Microseconds a layer's experts take, medians over cold caches."""
+    """Microseconds of a layer's experts, medians over cold caches."""
     torch.manual_seed(0)
     device = torch.device("cuda")
     x = random_rows(ROWS, WIDTH, device)
@@ -117,14 +117,14 @@ def layer(results: Results) -> int:
 
     try:
         clock("layer", "bf16, torch grouped_mm", in_bf16, results)
-    except RuntimeError as error:  # of a card that it has no kernel for
+    except RuntimeError as error:  # on a card that `grouped_mm` has no kernel for
         print(f"  bf16 grouped_mm: left out ({str(error).strip().splitlines()[0]})", flush=True)
     return 0
 
 
 @torch.inference_mode()
 def dense(results: Results) -> int:
-    """Microseconds of one linear layer, int8 and nf4, decoded first and on the way."""
+    """Microseconds of one linear layer in int8 and nf4, decoded first and decoded in the kernel."""
     torch.manual_seed(0)
     x = random_rows(ROWS, WIDTH, torch.device("cuda"))
     weight = random_rows(OUT, WIDTH, x.device) / WIDTH**0.5
@@ -144,7 +144,7 @@ def dense(results: Results) -> int:
 
 @torch.inference_mode()
 def embedding(results: Results) -> int:
-    """Microseconds of the head and of the soft embedding, and how far from the plain way's answers the others' are."""
+    """Microseconds of the head and of the soft embedding, and how far the kernels' answers are from the plain way's."""
     torch.manual_seed(0)
     plain = random_embedding(torch.device("cuda"))
     fast, rounding = CudaEmbedding(plain), CudaEmbedding(plain, "a8")

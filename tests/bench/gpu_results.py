@@ -1,9 +1,9 @@
-"""What was measured on a card: a line of JSON for each measurement, on disk as soon as it is there; as tables, too.
+"""What was measured on a card: a line of JSON per measurement, on disk at once; and the tables made of these lines.
 
     python -m tests.bench.gpu_results results.jsonl      the tables of docs/performance.md
 
-A process that is killed leaves what it has measured, and what is in the file is not measured again, on the same card
-with the same torch, Triton and commit. Tables are made of what was measured on one card, anywhere, without torch.
+A process that is killed leaves what it has measured, and what is in the file is not measured again on the same card
+with the same torch, Triton and commit. Tables are made on any machine, without torch.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from tests.bench.gpu_card import card
 
 SWITCHES = "LOCALDIFF_CUDA_"
 CHOSEN = "chosen"
-"""In the place of a tile: the one that a step takes."""
+"""Stands in place of a tile: the tile that a step takes."""
 SHORT = 60
-"""Characters of a kernel's name: those of torch's templates have some hundreds."""
+"""Characters of a kernel's name that are shown: names of torch's templates have hundreds."""
 _KEYS = ("part", "recipe", "context", "steps", "vram_limit", "way", "product", "name", "tile", "switches")
-"""What one measurement differs in from another on the same card."""
+"""What tells one measurement from another on the same card."""
 _CARD = ("gpu", "torch", "triton", "commit")
 """The keys of `card`."""
 
 
 class Results:
-    """Lines of a file; without one, nothing is kept.
+    """Measurements as lines of a file; without a file, nothing is kept.
 
     Args:
-        again: whether what failed, or was left out, counts as not tried.
+        again: whether what failed or was left out counts as not tried.
     """
 
     def __init__(self, path: Path | None, *, again: bool = False) -> None:
         self.path, self._again = path, again
 
     def add(self, key: Mapping[str, Any], **figures: Any) -> None:
-        """Appends a line, which is on disk when this returns."""
+        """Appends a line, which is on disk when this method returns."""
         if self.path is None:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,17 +51,17 @@ class Results:
             os.fsync(file.fileno())
 
     def has(self, key: Mapping[str, Any]) -> bool:
-        """Whether this has been tried here, with the same switches."""
+        """Whether this was tried here, with the same switches."""
         return self.line_of(key) is not None
 
     def line_of(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The line of what has been tried here, with the same switches."""
+        """The line of what was tried here, with the same switches; None if there is none."""
         sought = _key_of(_here(key))
         tried = (line for line in self.lines() if _key_of(line) == sought)
         return next((line for line in tried if not (self._again and _has_no_figure(line))), None)
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """What is in the file; a line that a kill has cut short is none."""
+        """The lines of the file, without a line that was cut short by a kill."""
         if self.path is None or not self.path.exists():
             return
         for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -73,7 +73,7 @@ class Results:
                 yield found
 
     def _is_cut(self) -> bool:
-        """Whether the last line has no end, as where a process was killed within it."""
+        """Whether the last line has no end, as after a kill in the middle of writing it."""
         assert self.path is not None
         return self.path.exists() and self.path.read_bytes()[-1:] not in (b"", b"\n")
 
@@ -85,7 +85,7 @@ def _here(key: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _has_no_figure(line: Mapping[str, Any]) -> bool:
-    """Whether something failed, or did not fit."""
+    """Whether the measurement failed, or did not fit."""
     return bool(line.get("failure") or line.get("left_out"))
 
 
@@ -94,7 +94,7 @@ def _key_of(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tables(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown, for each card, its versions and the commit: all tables of what was measured there."""
+    """Markdown: all tables of what was measured, for each card, its versions and the commit."""
     of_card: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for line in lines:
         of_card.setdefault(tuple(str(line.get(name) or "") for name in _CARD), []).append(line)
@@ -103,7 +103,7 @@ def tables(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _words_of_card(gpu: str, torch: str, triton: str, commit: str) -> str:
-    """A heading; nothing where nothing is known."""
+    """A heading; empty if nothing is known."""
     named = {"torch": torch, "Triton": triton, "commit": commit}
     words = [gpu, *(f"{name} {word}" for name, word in named.items() if word)]
     return "### " + ", ".join(filter(None, words)) if any(words) else ""
@@ -168,7 +168,7 @@ def _tables_of_card(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _of_most_steps(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Without measurements of which there is another that differs only in that it has more steps."""
+    """Without measurements that were also made with more steps, and the same otherwise."""
     keys = [json.dumps({**_key_of(line), "steps": None}) for line in lines]
     most: dict[str, int] = {}
     for key, line in zip(keys, lines, strict=True):
@@ -177,13 +177,13 @@ def _of_most_steps(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 def _kernels(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Of each recipe and context that was profiled, its kernels, the longest first."""
+    """The kernels of each recipe and context that was profiled, the longest first."""
     profiled: dict[str, dict[str, Mapping[str, Any]]] = {}
     for line in lines:
         if "total_microseconds" in line:
             of = f"a step of `{line['recipe']}`{_words_of_switches(line)}, {line['context']:,} tokens of context:"
             kernel = json.dumps([line.get(name) for name in ("name", "grid", "block", "registers", "shared")])
-            profiled.setdefault(of, {})[kernel] = line  # of a second time, which is counted once
+            profiled.setdefault(of, {})[kernel] = line  # profiled again, it still counts once
     for of, found in profiled.items():
         rows = [
             (
@@ -198,7 +198,7 @@ def _kernels(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _fastest(lines: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """Of each product, what the chosen tile takes, and the fastest one."""
+    """For each product, what the chosen tile takes, and the fastest tile."""
     products: dict[str, dict[str, float]] = {}
     for line in lines:
         if "tile" in line and "microseconds" in line:
@@ -211,7 +211,7 @@ def _fastest(lines: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 
 def words_of_grid(grid: Sequence[int] | None) -> str:
-    """Programs of a launch, without the axes at the end that have one; nothing of a copy."""
+    """Programs of a launch, without trailing axes of size 1; empty for a copy."""
     if grid is None:
         return ""
     axes = max((place for place, size in enumerate(grid, start=1) if size != 1), default=1)
@@ -234,7 +234,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints the tables of a file; 2 where none is named, or it is not there."""
+    """Prints the tables of a file; returns 2 if none is named, or it does not exist."""
     if len(arguments) != 1 or not Path(arguments[0]).is_file():
         print("usage: python -m tests.bench.gpu_results FILE, one that `--results FILE` has written", file=sys.stderr)
         return 2

@@ -1,7 +1,7 @@
 """A step of a model whose last layers are streamed from host memory, beside one with all of them on the card.
 
-The difference is what copies of these layers take that no kernel hides: all but the first of them. Their bytes divided
-by it are more than the rate of the bus.
+The difference is the part of these layers' copies that no kernel hides: all copies but the first. The bytes of all of
+them divided by it are therefore more than the rate of the bus.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from quant.released import LAYERS
 from tests.bench.gpu_results import Results
 
 STREAMED = 10
-"""Layers; about as many of `4bit` as a GPU of 12 GB has no room for."""
+"""Layers; about as many layers of `4bit` as do not fit a GPU of 12 GB."""
 
 
 def stream(recipe: str, context: int, steps: int, results: Results) -> int:
     """Times steps before and after the last layers have left the card."""
-    # As it is where layers are streamed: projections are not fused, and steps are launched one by one.
+    # As for a model with streamed layers: projections are not fused, and steps are launched kernel by kernel.
     os.environ["LOCALDIFF_CUDA_PLAIN"] = "projections"
     try:
         make = random_subject(recipe=recipe, layers=LAYERS, context=context, device="cuda:0", dtype="auto")

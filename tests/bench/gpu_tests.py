@@ -1,8 +1,8 @@
-"""What pytest does besides with tests on a card, loaded with `-p tests.bench.gpu_tests`.
+"""A pytest plugin for tests on a card, loaded with `-p tests.bench.gpu_tests`.
 
-A failure is printed when it happens: a run that is ended, or hangs, has then said what failed before. And a worker
-whose card computes nothing any more, as after an illegal access, ends: each of its other tests would fail, too. A new
-one takes them.
+A failure is printed when it happens, so that a run that is killed or hangs has said what failed before. And a worker
+whose card computes nothing any more, as after an illegal access, ends, because each of its other tests would fail, too.
+A new worker takes them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol() -> Generator[None, bool | None, bool | None]:
-    """Ends a worker behind a test that has left it no card."""
+    """Ends a worker after a test that has broken its card."""
     is_done = yield
     if "PYTEST_XDIST_WORKER" in os.environ and not _computes():
         os._exit(BROKEN)

@@ -1,17 +1,17 @@
 """What other tiles would take: the products of a step with the tiles that are chosen for it, and with others.
 
     python -m tests.bench.gpu tiles        on a card: how long each takes
-    python -m tests.bench.gpu tiles --product 'experts, w4a16' head        of these alone
-    python -m tests.bench.gpu_tiles 86     without one: which of them that card could run, and with how many registers
+    python -m tests.bench.gpu tiles --product 'experts, w4a16' head        only these products
+    python -m tests.bench.gpu_tiles 86        without a card: which tiles it could run, and with how many registers
 
 Which tile is fastest follows from a card's clocks, units and caches, and only a clock can tell. Each product runs as in
-a step of 256 rows, and those of recipe `4bit`, which come first, also as in one of 512, which commits a block. The tile
-of the tables of `quant.cuda.tiles` is timed as what is chosen and again among the others, so that the difference
-between these two is noise. A tile whose results are not those of the chosen one is named, and the part fails.
+a step of 256 rows, and those of recipe `4bit`, which come first, also as in a step of 512, which commits a block. The
+tile in the tables of `quant.cuda.tiles` is timed twice, as the chosen tile and again among the others, so that the
+difference between these two is noise. A tile whose results differ from the chosen tile's is named, and the part fails.
 
 The output projections and the dense MLP's down projection have so few columns that a step of 256 rows leaves a third to
-a half of a large card's multiprocessors without a program. Smaller tiles are one way out, and parts of K, which the ops
-behind them sum, are another: both are timed, the latter by how many programs a multiprocessor is to have.
+a half of a large card's multiprocessors without a program. Smaller tiles are one way out. Another is parts of K, which
+the ops after the product sum. Both are timed, the latter by how many programs a multiprocessor is to have.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ QKV, MLP, VOCABULARY = 8192, 2112, 262_144
 SLIDING, FULL = 4096, 8192
 """Inputs of the output projection of a layer of each kind."""
 FAR = 0.02
-"""A relative difference that no other order of sums explains."""
+"""A relative difference that another order of sums does not explain."""
 WIDE = 52
 """Characters of a line's name."""
 
 NARROW_TILES = tuple(tile for tile in LINEAR_TILES if tile.rows * tile.columns <= 64 * 128)
-"""For few columns: larger ones are fewer programs than are chosen, which are too few."""
+"""For few columns: larger tiles make fewer programs than the chosen ones, which already make too few."""
 PROGRAMS_PER_SM = (0.0, 1.0, 1.5, 2.0, 3.0, 4.0)
 
 
@@ -88,10 +88,10 @@ class Product:
     """A product of a step.
 
     Attributes:
-        run: computes it with the tile that the tables say, rows by rows.
+        run: computes it with the tile in the tables.
         table, key: where its tile stands.
-        others: what may stand there instead.
-        whole: makes of a result what is the same with each of them, which is not on the clock.
+        others: the tiles, or other values, that may stand there instead.
+        whole: makes a result comparable with the others, by summing its parts if it has any; not timed.
     """
 
     name: str
@@ -102,12 +102,12 @@ class Product:
     whole: Callable[[Tensor], Tensor] = lambda result: result
 
     def with_tile(self, tile: Any) -> Any:
-        """A context in which it has this tile alone to choose from."""
+        """A context in which this tile is its only choice."""
         return mock.patch.dict(self.table, {self.key: tile})
 
 
 def products(contexts: Sequence[int], device: torch.device) -> Iterator[Product]:
-    """Each product that is a kernel with tiles, over random operands that are gone with it."""
+    """Each product that is a kernel with tiles, over random operands that are freed with it."""
     both = (ROWS, 2 * ROWS)
     outputs = (("output, sliding", SLIDING), ("output, full", FULL))
     narrow = (*outputs, ("MLP down", MLP))
@@ -161,7 +161,7 @@ def _of_columns(
     others: tuple[Tile, ...],
     device: torch.device,
 ) -> Iterator[Product]:
-    """A linear layer, of a weight of so many columns and inputs."""
+    """A linear layer, whose weight has this shape: columns and inputs."""
     weight = Weight.of(random_codes(codec, *shape, device=device), "a16")
     for rows in several:
         x = random_rows(rows, shape[1], device)
@@ -250,10 +250,10 @@ def time_tiles(contexts: Sequence[int], results: Results, device: torch.device, 
     """Microseconds of each product with each tile, and which is the fastest.
 
     Args:
-        names: how the names of products begin that are timed; all of them, if there are none.
+        names: beginnings of the names of the products to time; all of them if empty.
 
     Returns:
-        The exit code: 1 where a tile gives other results, or no product has a name that begins like one of `names`.
+        The exit code: 1 if a tile gives other results, or one of `names` matches no product.
     """
     from triton.errors import TritonError
 
@@ -276,7 +276,7 @@ def time_tiles(contexts: Sequence[int], results: Results, device: torch.device, 
                         print(f"    {words(tile)}: WRONG, off by {far:.1e}", flush=True)
                     else:
                         taken[words(tile)] = _microseconds(product.name, words(tile), product.run, results)
-            except (TritonError, RuntimeError, ImportError) as error:  # too large, for a card or a compiler; no Gluon
+            except (TritonError, RuntimeError, ImportError) as error:  # too large for a card or a compiler; no Gluon
                 reason = (str(error).strip() or type(error).__name__).splitlines()[0]
                 print(f"    {words(tile):{WIDE}} does not run here: {reason}", flush=True)
         fastest = min(taken, key=lambda name: taken[name])
@@ -307,7 +307,7 @@ def _distance(found: Tensor, expected: Tensor) -> float:
 
 
 def words(tile: Any) -> str:
-    """What may stand in a table, in words."""
+    """An entry of a table, in words."""
     if isinstance(tile, float):
         return f"{tile:g} programs per multiprocessor"
     if isinstance(tile, tuple):

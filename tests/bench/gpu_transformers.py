@@ -4,10 +4,10 @@
     transformers, compiled    the same with a static cache, which makes `generate` compile its passes
     localdiff, RECIPE         what `localdiff run` does on this card
 
-Random weights at the released width, with the same number of layers, context and steps; a process each, so that one
-leaves nothing to the next. Peaks of memory do not include how a model is made. What is compiled takes minutes before
-its first step, and comes last. Where bf16 does not fit, there are fewer layers for all of them, and the output says so.
-What an installed `transformers` cannot do is said too.
+Random weights at the released width, with the same number of layers, context and steps; each in a process of its own,
+so that one leaves nothing to the next. Peaks of memory leave out making the model. The compiled reference takes minutes
+before its first step, and comes last. If bf16 does not fit, all of them get fewer layers, and the output says so, as it
+does of what an installed `transformers` cannot do.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ if TYPE_CHECKING:
 ROOM = 6_000_000_000
 """Bytes beside the weights: the reference makes several fp32 copies of its logits, 268 MB each, and compiles."""
 WARM_UP = 3
-"""First steps of a block that are not counted; compiled, they are those that record graphs."""
+"""First steps of a block that are not counted; when compiled, these steps record graphs."""
 EAGER, COMPILED = "transformers, eager", "transformers, compiled"
 NO_LIMITS = Limits(seconds=600, until=math.inf)
 
 
 @cache
 def bytes_of(layers: int) -> int:
-    """Bytes of so many layers of the released model in bf16, and of what is outside of them."""
+    """Bytes in bf16 of that many layers of the released model and of all its other weights."""
     with torch.device("meta"):
         return sum(2 * parameter.numel() for parameter in DiffusionGemma(released_config(layers)).parameters())
 
 
 def layers_that_fit(free: int) -> int:
-    """Layers of the released model that fit in bf16; 0 where not even one does."""
+    """Layers of the released model that fit in bf16; 0 if not even one does."""
     return next((layers for layers in range(LAYERS, 0, -1) if bytes_of(layers) + ROOM <= free), 0)
 
 
 class StepClock:
-    """A streamer of drafts: `generate` hands each over on the host, so that the step is done by then."""
+    """A streamer of drafts: `generate` hands each over on the host, so its step is done by then."""
 
     def __init__(self) -> None:
         self.marks: list[float] = []
@@ -77,8 +77,8 @@ def reference_seconds(
 ) -> list[float]:
     """Seconds of the last `steps` steps of the last block; the blocks before it warm up.
 
-    Nothing converges: no entropy is what the settings ask for. The draft's age is that of the released model, because
-    `generate` keeps as many drafts, and compares and moves all of them in each step.
+    The settings ask for an entropy that is never reached, so nothing converges. The draft's age is that of the released
+    model, because `generate` keeps as many drafts, and compares and moves all of them in each step.
     """
     from transformers.models.diffusion_gemma.generation_diffusion_gemma import (
         DiffusionGemmaGenerationConfig,
@@ -131,7 +131,7 @@ def row(way: str, layers: int, context: int, steps: int, results: Results) -> st
     else:
         seconds, how = our_seconds(way.removeprefix("localdiff, "), layers, context, steps, str(device))
     spread = f"{1000 * min(seconds):.2f} to {1000 * max(seconds):.2f}"
-    peak = torch.cuda.max_memory_reserved(device)  # what replayed graphs compute in is not allocated to a tensor
+    peak = torch.cuda.max_memory_reserved(device)  # the memory of replayed graphs is not allocated to a tensor
     step = statistics.median(seconds)
     results.add(_key(way, context, steps), layers=layers, step_seconds=step, seconds=seconds, peak_bytes=peak, how=how)
     return f"  {way:24} {1000 * step:9.2f} ms a step ({spread}), peak {peak / 1e9:.1f} GB; {how}"
@@ -153,7 +153,7 @@ def against_transformers(
     limits: Limits = NO_LIMITS,
     results: Results | None = None,
 ) -> int:
-    """Both, at each context; 1 where one of ours failed, or was not done in time."""
+    """Measures both at each context; returns 1 if one of ours failed or was not done in time."""
     results, lacking = results or Results(None), _lacking()
     layers = layers_that_fit(torch.cuda.mem_get_info()[0])
     if layers == 0:
@@ -183,7 +183,7 @@ def against_transformers(
 
 
 def _is_measured(way: str, layers: int, context: int, steps: int, limits: Limits, results: Results) -> bool:
-    """Measures one way in a process of its own, and shows its row, or what became of it."""
+    """Measures one way in a process of its own, and prints its row, or why there is none."""
     command = [sys.executable, "-m", "tests.bench.gpu_transformers", way, "--layers", str(layers)]
     command += ["--context", str(context), "--steps", str(steps)]
     if results.path is not None:
@@ -199,12 +199,12 @@ def _is_measured(way: str, layers: int, context: int, steps: int, limits: Limits
 
 
 def _lacking() -> str | None:
-    """What keeps the reference from being measured."""
+    """Why the reference cannot be measured; None if it can."""
     try:
         import transformers
     except ModuleNotFoundError as error:
         return "it is not installed" if error.name == "transformers" else f"it does not load ({_reason(error)})"
-    except ImportError as error:  # it takes some versions of other packages alone
+    except ImportError as error:  # it accepts only some versions of other packages
         return f"it does not load ({_reason(error)})"
     try:
         from transformers import DiffusionGemmaForBlockDiffusion  # noqa: F401

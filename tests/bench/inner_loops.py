@@ -1,17 +1,17 @@
 """`python -m tests.bench.inner_loops [CARD ...]`: what the inner loops of the GEMM kernels are made of, without a GPU.
 
 Compiles the GEMM and attention kernels that the released model launches in `4bit` (`tests.gpu.specializations`) and
-counts the machine instructions of their innermost loops. All warps of a program issue them, so instructions per MFLOP
-of the result compare tiles of different shapes, and so do the bytes that a program reads, all of them from the L2
-cache; the counts say what a GPU has to issue and to read, not how long it takes.
+counts the machine instructions of their innermost loops. All warps of a program issue them, so tiles of different
+shapes are compared by instructions per MFLOP of the result, and by the bytes that a program reads, all of them from the
+L2 cache; the counts say what a GPU has to issue and to read, not how long it takes.
 
-Clocks of a multiprocessor per MFLOP say which of three is the first to be full: the schedulers, which issue
+Clocks of a multiprocessor per MFLOP say which of three resources runs out first: the schedulers, which issue
 instructions of four warps a clock; the units of integers, bits and selections (ALU), 64 lanes a clock; and memory input
-and output (MIO), 32 lanes and 128 bytes of shared memory a clock, which loads, stores and exchanges between lanes have
-in common. The rates are from memory of the CUDA C++ Programming Guide (its table of native arithmetic instructions and
-its notes on shared memory), not read again for this, and taken for all cards alike: on paper, without conflicts of
-banks, dependencies and latencies. Tensor cores, whose rates
-`docs/decisions/0022-dense-weights-from-their-codes.md` has, and units that no loop here fills are not among them.
+and output (MIO), 32 lanes and 128 bytes of shared memory a clock, which loads, stores and exchanges between lanes
+share. The rates are quoted from memory of the CUDA C++ Programming Guide (its table of native arithmetic instructions
+and its notes on shared memory), not looked up again, and the same for all cards: on paper, without bank conflicts,
+dependencies and latencies. Two kinds of units are not counted: tensor cores, whose rates are in
+`docs/decisions/0022-dense-weights-from-their-codes.md`, and units that no loop here fills.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-if __name__ == "__main__":  # ahead of any device code: what is interpreted cannot be compiled
+if __name__ == "__main__":  # before any device code is imported: an interpreted kernel cannot be compiled
     os.environ.pop("TRITON_INTERPRET", None)
 
 from tests.gpu.kernels_aot import build, mma_kind_of, names
@@ -32,7 +32,7 @@ from tests.gpu.specializations import WAYS, Launch, launched
 
 GROUP = 64
 WIDTHS = {"*bf16": 2, "*fp16": 2, "*fp32": 4, "*i8": 1}
-"""Bytes of what a pointer of a launch points to."""
+"""Type of a launch's pointer → bytes of what it points to."""
 TENSOR = ("HMMA", "IMMA", "HGMMA", "IGMMA", "UTCHMMA")
 DECODING = ("I2F", "I2FP", "SHFL", "PRMT")
 ALU = (
@@ -49,14 +49,14 @@ def innermost(code: list[tuple[int, str]]) -> list[str]:
 
 
 def clocks(body: Sequence[str], warps: int) -> tuple[float, float, float]:
-    """Of a multiprocessor that does nothing else: to issue a loop's instructions, on its ALUs, and in MIO."""
-    found = [line for line in body if not line.startswith("@!PT ")]  # what no lane takes part in ends at the scheduler
+    """Clocks of an otherwise idle multiprocessor: to issue a loop's instructions, on its ALUs, and in MIO."""
+    found = [line for line in body if not line.startswith("@!PT ")]  # never executed: only a scheduler is busy with it
     alu = sum(name_of(line) in ALU for line in found)
     return len(body) * warps / 4, alu * warps / 2, sum(map(_words_of_a_lane, found)) * warps
 
 
 def _words_of_a_lane(instruction: str) -> int:
-    """How often MIO moves 4 bytes of each lane: as many as are loaded or stored, once for anything smaller."""
+    """How often MIO moves 4 bytes for each lane: once per 4 bytes loaded or stored, and once for anything smaller."""
     if name_of(instruction) not in MIO:
         return 0
     modifiers = re.sub(r"^@!?U?P\w+\s+", "", instruction).split()[0].split(".")
@@ -66,7 +66,7 @@ def _words_of_a_lane(instruction: str) -> int:
 
 
 def mflop(launch: Launch) -> float | None:
-    """Of one pass through the loop: groups of 64 inputs, some keys or ids; None where there is no matrix product."""
+    """MFLOP of one pass through the loop: 64 inputs or more, some keys or ids; None if it has no matrix product."""
     sizes = dict(launch.constants)
     if launch.kernel == "attention_kernel":
         return 4e-6 * sizes["ROWS"] * sizes["KEYS"] * sizes["WIDTH"]
@@ -79,7 +79,7 @@ def mflop(launch: Launch) -> float | None:
 
 
 def kilobytes(launch: Launch) -> float:
-    """That one pass through the loop reads of activations, logits, codes, keys and values; scales are left out."""
+    """Kilobytes of activations, logits, codes, keys and values that one pass through the loop reads, without scales."""
     sizes, types = dict(launch.constants), dict(launch.types)
     if launch.kernel == "attention_kernel":
         return 2e-3 * sizes["KEYS"] * sizes["WIDTH"] * WIDTHS[types["keys"]]
@@ -92,12 +92,12 @@ def kilobytes(launch: Launch) -> float:
 
 
 def _groups(sizes: dict[str, Any]) -> int:
-    """Groups of 64 inputs of one pass: those of `quant.cuda.overlapped_kernels` have two."""
+    """Groups of 64 inputs in one pass: loops of `quant.cuda.overlapped_kernels` have two."""
     return 2 if "STAGES" in sizes else 1
 
 
 def main(cards: list[int]) -> None:
-    """Prints a line a kernel and card."""
+    """Prints a line for each kernel and card."""
     print("per MFLOP: instructions of all warps, KB read, clocks to issue, on ALUs, in MIO;", end=" ")
     print("of one warp: all, on tensor cores, decoding, beside products of Hopper; KiB shared")
     for card in cards:

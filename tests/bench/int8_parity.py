@@ -1,8 +1,8 @@
 """`python -m tests.bench.int8_parity [--recipe int8] [--count 20] [--seeds 3]`: what int8 activations cost in answers.
 
 The demo model in a recipe, once with plain modules, which multiply decoded weights in the type of the activations, and
-once with all that the CPU path computes in int8. The same questions under the same noise, as `localdiff bench quality`
-asks them. The bound of the project is one point of score and 3 % of steps.
+once with everything in int8 that the CPU path computes in int8. Both get the same questions under the same noise, as in
+`localdiff bench quality`. The project's bound is one point of score and 3 % of steps.
 """
 
 from __future__ import annotations

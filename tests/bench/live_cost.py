@@ -3,10 +3,10 @@
     python -m tests.bench.live_cost                                  a stand-in of 100 steps a second
     python -m tests.bench.live_cost -m demo --prompt "…"             a model
 
-The stand-in keeps the interpreter busy for a tenth of each step and computes without it for the rest, as an engine that
-launches work and waits for it. Rounds with and without the canvas take turns, and each is compared with the one beside
-it, since other work on the machine moves single rounds by more than the canvas does. Prints a table, then one line of
-JSON. Goal: 3 % at 20 frames a second on two cores.
+The stand-in keeps the interpreter busy for a tenth of each step and computes without it for the rest, like an engine
+that launches work and waits for it. Rounds with and without the canvas take turns, and each is compared with its
+neighbour, since other work on the machine moves single rounds by more than the canvas does. Prints a table, then one
+line of JSON. Goal: 3 % at 20 frames a second on two cores.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ SIZE = Size(120, 40)
 
 @dataclass(frozen=True)
 class Source:
-    """A run, and what its ids look like.
+    """A run, and the texts of its ids.
 
     Attributes:
         name: what the table calls it.
-        events: makes the events anew.
-        pieces: texts of its ids.
+        events: makes the events anew at each call.
+        pieces: texts of the run's ids.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Source:
 
 
 def stand_in(steps: int) -> Source:
-    """Steps over a canvas of 256, the same ones again and again, each of which takes its time."""
+    """Steps over a canvas of 256, the same ones again and again, each of which takes real time."""
     script, work = Script(text=LATIN * 2, canvas=256), calibrated_work()
     events = list(script.events())
     prologue = [event for event in events if not isinstance(event, DenoiseStep)][:4]
@@ -92,7 +92,7 @@ def terminal() -> Iterator[TextIO]:
 
 
 def calibrated_work() -> Callable[[], None]:
-    """Something that takes about `STEP_SECONDS`, most of it outside of the interpreter."""
+    """Work that takes about `STEP_SECONDS`, most of it outside the interpreter."""
     outside, inside = 1 << 16, 1000
 
     def work() -> None:
@@ -163,7 +163,7 @@ def main() -> None:
     with_canvas: list[float] = []
     with terminal() as stream:
         for number in range(2 * options.rounds):
-            # Every other pair the other way round, so that neither kind always comes first.
+            # Every other pair is in reverse order, so that neither kind always comes first.
             if (number + number // 2) % 2:
                 with_canvas.append(seconds_a_step(source.events(), live_on(stream, source)))
             else:

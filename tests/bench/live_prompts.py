@@ -1,13 +1,13 @@
-"""Which prompts show best what the canvas is: positions are visibly taken back, and the answer is right all the same.
+"""Which prompts best show what the canvas is: positions are visibly taken back, and the answer is still right.
 
     python -m tests.bench.live_prompts                            held-out questions of several skills
     python -m tests.bench.live_prompts --skills about --prompts 40 --seeds 0 1 2 3 4
     python -m tests.bench.live_prompts --ask "Write a long text about quantization."
 
-For choosing anew, after a new demo model, the prompt and the seed that the Makefile has for `make run` and the
-example trace. A run is the better the more of its steps send positions in sight back to noise, and the surer the
-answer is right with other seeds too; the best seed is that of the right run with the most such steps. What is asked
-with `--ask` has no known answer: its answers are printed to be read.
+For choosing a new prompt and seed after a new demo model: the Makefile has them for `make run` and the example trace.
+A run is better the more of its steps send visible positions back to noise, and the more often the answer is right with
+other seeds, too; the best seed is that of the right run with the most such steps. Prompts given with `--ask` have no
+known answer: their answers are printed to be read.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ SKILLS_TO_ASK = ("sudoku", "about", "sort", "add", "json", "story")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sight:
-    """What a run has to show.
+    """What a run shows.
 
     Attributes:
         seed: its seed.
         answer: its text.
-        right: whether that is the right one; None where nobody knows.
+        right: whether the answer is right; None if that is unknown.
         steps: denoise steps of all blocks.
         back_steps: steps at which a position before the end of the answer was taken back.
-        back: such positions, over all steps.
+        back: positions taken back there, over all steps.
     """
 
     seed: int
@@ -63,7 +63,7 @@ class Candidate:
 
     @property
     def rank(self) -> tuple[bool, int, int, int]:
-        """Greater is better: a run that is worth showing, right answers, then how much it shows."""
+        """Greater is better: a best run worth showing, then the number of right answers, then how much it shows."""
         best, right = self.best, sum(bool(sight.right) for sight in self.sights)
         return (best.right is not False and best.back_steps > 0, right, best.back_steps, best.back)
 
@@ -75,7 +75,7 @@ class Candidate:
 
 
 def sight_of(events: Iterable[Event], seed: int, example: Example | None = None) -> Sight:
-    """What a run has to show, by the same reading as the canvas."""
+    """What a run shows, read as the canvas reads it."""
     scene, answer = Scene(), ""
     steps = back_steps = back = 0
     for event in events:

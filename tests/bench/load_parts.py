@@ -1,9 +1,9 @@
-"""What a load on a processor does with weights before the first step, and how long that takes.
+"""What a load on a CPU does with weights before the first step, and how long that takes.
 
     python -m tests.bench.load_parts DIR      a quantized model, such as thirty layers of `tests.checkpoints.full_width`
 
 Prints the seconds of the whole load, of converting weights to int8 by rows (waiting for the disk included), of oneDNN's
-layout, and the rate of the conversion alone, on a matrix in memory. On an idle machine; the page cache matters.
+layout, and the rate of the conversion alone, for a matrix in memory. Needs an idle machine; the page cache matters.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TRIES = 5
 
 @contextmanager
 def timed(owner: object, name: str, seconds: Counter[str], calls: Counter[str]) -> Iterator[None]:
-    """Adds up what a function takes, for as long as this is open."""
+    """Adds up the seconds and calls of a function inside the block."""
     function: Callable[..., Any] = getattr(owner, name)
 
     def measured(*arguments: Any) -> Any:
@@ -44,7 +44,7 @@ def timed(owner: object, name: str, seconds: Counter[str], calls: Counter[str]) 
 
 
 def conversion_rate() -> float:
-    """Weights a second that are converted where nothing waits for a disk; the best of a few."""
+    """Weights converted per second without waiting for a disk; the best of a few tries."""
     tensor = QuantTensor.of(Int8(), torch.randn(OUT, IN, generator=torch.Generator().manual_seed(0)))
     took = []
     for _ in range(TRIES):

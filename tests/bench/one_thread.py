@@ -1,4 +1,4 @@
-"""Ways of computing the same, measured in one thread: by the time that it was running, so other work matters little."""
+"""Times ways of computing the same thing in one thread, by its running time, so other work matters little."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REPEATS = 7
 
 
 def milliseconds(ways: Sequence[Callable[[], object]]) -> list[float]:
-    """Least of each way, in turns, after one round that warms up."""
+    """The least time of each way; the ways take turns, after one round that warms up."""
     taken: list[list[float]] = [[] for _ in ways]
     for _ in range(REPEATS + 1):
         for times, way in zip(taken, ways, strict=True):
@@ -27,10 +27,10 @@ def milliseconds(ways: Sequence[Callable[[], object]]) -> list[float]:
 
 
 def library_in_one_thread() -> NativeLibrary:
-    """The kernels in C, after torch has been told to take one thread, and the allocator to keep its memory.
+    """The kernels in C; tells torch to use one thread, and the allocator to keep its memory.
 
     Raises:
-        SystemExit: they are not there.
+        SystemExit: the kernels are not available.
     """
     torch.set_num_threads(1)
     library = native_library()

@@ -1,10 +1,10 @@
 """`python -m tests.bench.quality_table [--write]`: what each number format costs the demo model in answers.
 
-Writes the variants of `tests.bench.quality_variants`, holds each against the bf16 weights as `localdiff bench quality`
-does, and prints a table a variant and the one of `docs/quantization.md`; `--write` puts that into the page. The
-questions are shared out over processes with one thread each, and every process makes the passes of several runs as one
-(`tests.bench.batching`). With `--keep DIR` what is finished of a run that was stopped is used by the next
-one on the same weights; whoever changes the program in between starts with an empty directory.
+Writes the variants of `tests.bench.quality_variants`, compares each with the bf16 weights as `localdiff bench quality`
+does, and prints a table for each variant and the one of `docs/quantization.md`; `--write` puts that one into the page.
+The questions are shared out over processes with one thread each, and every process runs the passes of several runs as
+one (`tests.bench.batching`). With `--keep DIR` the finished parts of a stopped run are used by the next run on the same
+weights; after a change to the program, start with an empty directory.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ LABELS = {
 }
 """Directory of a variant → its name in the table."""
 LONGEST = 512
-"""Most tokens of an answer: the longest that the demo model was trained on has 418."""
+"""Most tokens of an answer: the longest answer that the demo model was trained on has 418."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,8 +63,8 @@ class Share:
 
     Attributes:
         folder: where the variants are.
-        weights: SHA-256 of what they were made from.
-        kept: directory of what earlier runs have finished, or None.
+        weights: SHA-256 of the weights that they were made from.
+        kept: directory with what earlier runs have finished, or None.
     """
 
     number: int
@@ -85,7 +85,7 @@ class Share:
         return skill_questions(self.skills, self.count)[self.number :: self.processes]
 
     def file(self, variant: str) -> Path | None:
-        """Where the result of a variant is kept, under a name of all that it depends on."""
+        """Where the result of a variant is kept, under a name made of everything it depends on."""
         if self.kept is None:
             return None
         settings = (self.weights, self.number, self.processes, self.skills, self.count, self.seeds, self.width, LONGEST)
@@ -93,7 +93,7 @@ class Share:
 
 
 def work(share: Share) -> list[Comparison]:
-    """Hold every variant against the model."""
+    """Compare every variant with the model."""
     load = partial(Engine.load, device="cpu")
     options = [GenerateOptions(seed=seed, max_tokens=LONGEST) for seed in range(share.seeds)]
     found = {}
@@ -119,14 +119,14 @@ def work(share: Share) -> list[Comparison]:
 
 
 def merged(shares: Sequence[Share], parts: Sequence[Comparison]) -> Comparison:
-    """The shares of one comparison as one."""
+    """The shares of one comparison put together."""
     groups = [question.group for share in shares for question in share.questions]
     pairs = [pair for part in parts for pair in part.pairs]
     return replace(parts[0], pairs=pairs, rows=tabulate(groups, pairs))
 
 
 def page_table(rows: Mapping[str, Row]) -> list[str]:
-    """The lines of the table from the row of each variant that stands for all questions."""
+    """The lines of the table; `rows` has for each variant its row over all questions."""
     first = next(iter(rows.values()))
     own = [_percent(first.score.mean) if first.score else "", "", f"{first.steps.mean:.2f}", *[""] * 4]
     cells = [["`bf16`", *own], *([LABELS[name], *_cells(row)] for name, row in rows.items())]
@@ -134,7 +134,7 @@ def page_table(rows: Mapping[str, Row]) -> list[str]:
 
 
 def with_table(page: str, lines: Sequence[str], measured: str) -> str:
-    """The page with another table in place of the one under `HEAD`, and a sentence on how it was measured behind it."""
+    """The page with new lines in place of the table under `HEAD`, and a sentence after it on how it was measured."""
     old = page.splitlines()
     start = old.index(HEAD[0])
     end = old.index("", start)

@@ -2,7 +2,7 @@
 
 The recipes as they are; `4bit-nf4`, which is `4bit` with the first and the last layer's experts in nf4 too, because
 those are a third of a model of six layers; and `absmax-nf4`, in which everything that a recipe would quantize went
-through bitsandbytes' NF4 with fp32 statistics and is stored as it decodes, in fp32. For `localdiff bench quality`.
+through bitsandbytes' NF4 with fp32 statistics and is stored decoded, in fp32. For `localdiff bench quality`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def nf4_in_all_layers() -> Recipe:
 
 
 def through_bitsandbytes(weight: Tensor) -> Tensor:
-    """bitsandbytes' NF4 of a weight with its own absolute maxima, decoded in fp32."""
+    """A weight in bitsandbytes' NF4, with absolute maxima as its scales, decoded in fp32."""
     from bitsandbytes.functional import dequantize_4bit, quantize_4bit
 
     codes, state = quantize_4bit(weight, blocksize=GROUP, quant_type="nf4")

@@ -1,6 +1,6 @@
 """`transformers`' model in the released shapes, or in others, with random weights on any device.
 
-Speed does not depend on what weights say. Importing this needs a `transformers` that has the model.
+Speed does not depend on the weights' values. Importing this needs a `transformers` that has the model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SPREAD = 0.02
 
 
 def first_layers(layers: int) -> dict[str, Any]:
-    """The released configuration, cut behind some layers."""
+    """The released configuration, cut after some layers."""
     config = released.released_config()
     text = config["text_config"]
     text |= {"num_hidden_layers": layers, "layer_types": text["layer_types"][:layers]}
@@ -27,11 +27,11 @@ def first_layers(layers: int) -> dict[str, Any]:
 
 
 def random_reference(config: Mapping[str, Any], device: torch.device) -> DiffusionGemmaForBlockDiffusion:
-    """A model of this configuration in bf16, its vision part as small as can be."""
+    """A model of this configuration in bf16, with the smallest possible vision part."""
     with torch.device("meta"):
         model = DiffusionGemmaForBlockDiffusion(DiffusionGemmaConfig(**{**config, "vision_config": dict(VISION)}))
     model = model.to(torch.bfloat16).eval()
-    # What `to_empty` does, but each tensor once: encoder and decoder share theirs, and would take twice the memory.
+    # As `to_empty`, but each tensor once: encoder and decoder share theirs, and would take twice the memory.
     model._apply(cache(partial(torch.empty_like, device=device)))
     model.tie_weights()
     _fill(model)
@@ -39,7 +39,7 @@ def random_reference(config: Mapping[str, Any], device: torch.device) -> Diffusi
 
 
 def _fill(model: DiffusionGemmaForBlockDiffusion) -> None:
-    """Values for a model whose memory has none; only those of the rotary tables mean anything."""
+    """Values for uninitialized memory; only those of the rotary tables mean anything."""
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:

@@ -1,8 +1,8 @@
-"""`python -m tests.bench.step_bounds [RECIPE]`: what a step takes at least on cards that nobody has timed.
+"""`python -m tests.bench.step_bounds [RECIPE]`: the least time of a step on cards that nobody has timed.
 
 Each part of a step takes at least the time of its bytes, or of its products, whichever is longer
-(`localdiff.bench.step.work`), at the rates of datasheets. Knows those rates; runs nothing on a GPU. A step takes one of
-three ways: by default; with `--activations int8`; and with `LOCALDIFF_CUDA_SOFT=sparse` besides.
+(`localdiff.bench.step.work`), at the rates in datasheets. Runs nothing on a GPU. A step is computed in one of three
+ways: by default; with `--activations int8`; and with both that and `LOCALDIFF_CUDA_SOFT=sparse`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ WAYS: Mapping[str, tuple[bool, bool]] = {
     "int8 activations": (True, False),
     "int8 activations, sparse self-conditioning": (True, True),
 }
-"""Name of a way → whether it rounds activations, and whether it sums probable ids alone."""
+"""Name of a way → whether it rounds activations, and whether it sums only probable ids."""
 
 
 def bounds(ceilings: Ceilings, *, rounded: bool, sparse: bool, recipe: str = DEFAULT_RECIPE) -> dict[Part, float]:
-    """Seconds of each part of a step of the released model."""
+    """The least seconds of each part of a step of the released model."""
     config = released_config(LAYERS)
     with torch.device("meta"):
         schemes = stored_as(DiffusionGemma(config), recipe_named(recipe))
@@ -58,7 +58,7 @@ def bounds(ceilings: Ceilings, *, rounded: bool, sparse: bool, recipe: str = DEF
 
 
 def main(recipe: str = DEFAULT_RECIPE) -> None:
-    """Prints milliseconds, of the whole step and of its parts."""
+    """Prints the milliseconds of the whole step and of its parts."""
     print(f"{recipe}, {CONTEXT:,} tokens of context, ms at least")
     for card, ceilings in CARDS.items():
         for way, (rounded, sparse) in WAYS.items():

@@ -1,4 +1,4 @@
-"""What instructions of a loop keep busy, by lines as `cuobjdump` writes them."""
+"""Which units the instructions of a loop keep busy, for lines as `cuobjdump` writes them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.gpu.machine_code import name_of
     ],
 )
 def test_instructions_keep_units_busy(line: str, alu: int, mio: int) -> None:
-    """Of eight warps: two clocks of all schedulers, four of the ALUs, eight of MIO for each 4 bytes of a lane."""
+    """With eight warps: two clocks of all schedulers, four of the ALUs, eight of MIO for each 4 bytes of a lane."""
     assert clocks([line], 8) == (2, 4 * alu, 8 * mio)
 
 

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.tuning_noise`: how often noise fools `localdiff tune`, and how often it finds what saves 1 %.
+"""`python -m tests.bench.tuning_noise`: how often noise fools `localdiff tune`, and how often it finds 1 % to save.
 
 Searches over steps whose timings vary as measured ones do; nothing runs on a GPU. The figures are in decision 0031.
 """
@@ -21,7 +21,7 @@ COUNT = 1000
 
 
 def searches(count: int, noise: float, gains: Gains) -> list[Mapping[Product, AnyTile]]:
-    """What each of some searches takes; `noise` is the standard deviation of a timing, as a share of it."""
+    """The tiles that each search takes; `noise` is the standard deviation of a timing, relative to the timing."""
     random.seed(count)
     taken: list[Mapping[Product, AnyTile]] = []
     for _ in range(count):
