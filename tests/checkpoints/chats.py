@@ -22,7 +22,7 @@ def write_chat_checkpoint(directory: Path, generation: str) -> Path:
 
 
 def reference_tokenizer(directory: Path) -> PreTrainedTokenizerFast:
-    """The same checkpoint, as transformers has it."""
+    """The tokenizer of the same checkpoint in transformers."""
     reference = PreTrainedTokenizerFast(
         tokenizer_file=str(directory / "tokenizer.json"),
         bos_token="<bos>",

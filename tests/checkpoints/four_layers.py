@@ -1,4 +1,4 @@
-"""Small weights of four layers, for what some of them do that others do not."""
+"""Small weights of four layers, for code that treats some of them differently."""
 
 from __future__ import annotations
 

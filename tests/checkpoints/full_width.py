@@ -1,9 +1,9 @@
 """`python -m tests.checkpoints.full_width DIRECTORY [--layers N]`: random weights in the released layout at full width.
 
 Knows the published names, shapes and configuration through their descriptions; the last layer is a full one, the others
-slide. One file a layer, 1.7 GB each, and 1.5 GB for the rest; the vision tower is left out. The vocabulary has the
-released size, and text goes in and out through the demo model's tokenizer. For measuring memory, speed, resume and size
-without the released weights: what such a model says means nothing.
+slide. One file per layer, 1.7 GB each, and 1.5 GB for the rest; the vision tower is left out. The vocabulary has the
+released size, but text is read and written through the demo model's tokenizer. For measuring memory, speed, resume and
+size without the released weights: what such a model says means nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BORROWED = ("generation_config.json", "tokenizer.json", "tokenizer_config.json"
 
 
 def full_width_shapes(layers: int) -> dict[str, Shape]:
-    """Name → shape of the text tensors of a model with so many layers, the last of them full."""
+    """Name → shape of the text tensors of a model with that many layers, the last of them full."""
     shapes = {}
     for name, shape in released_shapes(_FULL + 1).items():
         before, layer, after = _split(name)
@@ -48,7 +48,7 @@ def full_width_shapes(layers: int) -> dict[str, Shape]:
 
 
 def full_width_config(layers: int) -> dict[str, Any]:
-    """The published configuration with so many layers."""
+    """The published configuration with that many layers."""
     config = copy.deepcopy(released_config())
     kinds = ["sliding_attention"] * (layers - 1) + ["full_attention"]
     config["text_config"] |= {"layer_types": kinds, "num_hidden_layers": layers}
@@ -104,7 +104,7 @@ def _parts(tensors: Mapping[str, Shape]) -> Iterable[HeaderEntry]:
 
 
 def main() -> None:
-    """Write a checkpoint to the directory that is named."""
+    """Write a checkpoint to the given directory."""
     parser = argparse.ArgumentParser(prog="python -m tests.checkpoints.full_width", description=__doc__.splitlines()[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--layers", type=int, default=2)

@@ -59,12 +59,12 @@ class Spec:
     """One random checkpoint: its shape, how its files are laid out, and how its weights are drawn.
 
     Attributes:
-        layers: one letter a layer, `s` sliding and `f` full; the last one is `f`.
+        layers: one letter per layer, `s` sliding and `f` full; the last one is `f`.
         window: sliding window, in positions.
-        kv_heads: key/value heads of the sliding layers; `full_kv_heads` are those of the full ones, None for
-            the same.
+        kv_heads: key/value heads of the sliding layers; `full_kv_heads` are those of the full layers, None for the
+            same number.
         head_dim: head size of the sliding layers; `full_head_dim` is that of the full ones.
-        rotary: share of a full layer's head that turns with the position.
+        rotary: share of a full layer's head that rotates with the position.
         soft_cap: `final_logit_softcapping`; None writes null, which the reference cannot run (see
             `Reference`).
         style: keys of the full layers' shapes, as in the released file or as transformers writes them.
@@ -101,11 +101,11 @@ class Spec:
 
 
 QUANTIZABLE = Spec(mlp=64, expert_mlp=64, head_dim=32, full_head_dim=32, stored=torch.bfloat16)
-"""Widths that every recipe divides into its groups."""
+"""Every recipe's groups divide these widths."""
 
 
 def write_checkpoint(spec: Spec, directory: Path) -> Path:
-    """Writes a complete checkpoint to `directory`, its weights and configuration by `save_pretrained`."""
+    """Writes a complete checkpoint to `directory`; `save_pretrained` writes its weights and configuration."""
     torch.manual_seed(spec.seed)
     model = DiffusionGemmaForBlockDiffusion(
         DiffusionGemmaConfig(text_config=_text_config(spec), vision_config=dict(VISION), canvas_length=spec.canvas)
@@ -162,7 +162,7 @@ def _edit_config(path: Path, spec: Spec) -> None:
 
 @torch.no_grad()
 def _draw(model: DiffusionGemmaForBlockDiffusion, spec: Spec) -> None:
-    # through the decoder: a tied weight appears only under its first name, the encoder's, in the whole model
+    # through the decoder: the whole model lists a tied weight only under its first name, the encoder's
     for name, tensor in model.model.decoder.named_parameters():
         _draw_one(name, tensor, spec)
     for text in (model.model.decoder, model.model.encoder.language_model):

@@ -1,4 +1,4 @@
-"""A manifest with an entry of every kind, and nothing behind it."""
+"""A manifest with an entry of every kind, for files that do not exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint through a quantization job, as `localdiff quantize` would leave it, and what became of it since."""
+"""A checkpoint quantized as `localdiff quantize` would leave it, and a look at what happened to it since."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from quant.planning.plan import make_plan
 from quant.recipe import RECIPES, Recipe
 
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
-"""What a job makes of the files of `tests.checkpoints.weights`."""
+"""The files that a job makes of those of `tests.checkpoints.weights`."""
 
 
 def make_job(source: Path, output: Path, recipe: str | Recipe = "4bit", **changes: Any) -> Job:
@@ -39,7 +39,7 @@ def finish(job: Job) -> list[JobEvent]:
 
 
 def quantize(source: Path, output: Path, recipe: str | Recipe) -> Path:
-    """Quantizes the weights of a directory, copies its other files, or repairs what is there; returns `output`."""
+    """Quantizes the weights of a directory and copies its other files, or repairs the output; returns `output`."""
     files = {path.name: path.read_bytes for path in source.iterdir() if "safetensors" not in path.name}
     damaged = damaged_files(output) if output.exists() else frozenset[str]()
     finish(make_job(source, output, recipe, files=files, damaged=damaged))
@@ -47,11 +47,11 @@ def quantize(source: Path, output: Path, recipe: str | Recipe) -> Path:
 
 
 def tree(directory: Path) -> Mapping[str, bytes]:
-    """Every file below a directory: its name there → what is in it."""
+    """Every file below a directory: its path relative to it → its content."""
     files = (path for path in directory.rglob("*") if path.is_file())
     return {path.relative_to(directory).as_posix(): path.read_bytes() for path in files}
 
 
 def damaged_files(output: Path) -> frozenset[str]:
-    """The names of the files of a finished output that are not sound."""
+    """The names of the damaged files of a finished output."""
     return frozenset(checked.file for checked in verify(output) if checked.problem is not None)

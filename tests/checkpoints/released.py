@@ -1,4 +1,4 @@
-"""The released 26B checkpoint as far as it can be known without its weights: names, shapes and configuration.
+"""What can be known of the released 26B checkpoint without its weights: names, shapes and configuration.
 
 Knows `tests/data/`; knows nothing about localdiff.
 """

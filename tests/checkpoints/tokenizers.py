@@ -40,7 +40,7 @@ def gemma_like(directory: Path, *, flag_markers: bool = True, decoder: str = "ge
     """BPE with byte fallback; spaces are `▁`, newlines are added tokens that are not special.
 
     Args:
-        flag_markers: flag `<|turn>` and its kind as special, as `tokenizer.json` should.
+        flag_markers: flag markers such as `<|turn>` as special, as `tokenizer.json` should.
         decoder: `gemma`, or `llama`, which strips one leading space of the whole text.
     """
     merges = [(first, second) for first, second in map(str.split, MERGES)]
@@ -64,7 +64,7 @@ def gemma_like(directory: Path, *, flag_markers: bool = True, decoder: str = "ge
 
 
 def word_pieces(directory: Path) -> Path:
-    """A decoder that tidies up across tokens, so that no text is final before the end."""
+    """A decoder that cleans up across tokens, so that no text is final before the end."""
     pieces = [*CONTROL, "a", "b", "n", "##b", ".", "'", "t", "n't"]
     backend = Tokenizer(models.WordLevel({piece: id for id, piece in enumerate(pieces)}, unk_token="<unk>"))
     backend.decoder = decoders.WordPiece()
@@ -73,7 +73,7 @@ def word_pieces(directory: Path) -> Path:
 
 
 def no_decoder(directory: Path) -> Path:
-    """Tokens that are put together with spaces."""
+    """A tokenizer whose tokens are joined by spaces."""
     pieces = [*CONTROL, "a", "b", "c"]
     backend = Tokenizer(models.WordLevel({piece: id for id, piece in enumerate(pieces)}, unk_token="<unk>"))
     backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in CONTROL])
@@ -81,7 +81,7 @@ def no_decoder(directory: Path) -> Path:
 
 
 def size_of(vocabulary: Vocabulary) -> int:
-    """How many ids have a token; they begin at 0."""
+    """Number of ids that have a token; ids begin at 0."""
     return next(id for id in count() if not vocabulary.is_known(id))
 
 

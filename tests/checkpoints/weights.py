@@ -1,7 +1,7 @@
-"""A small random checkpoint in the published layout: it can be loaded, and what it says means nothing.
+"""A small random checkpoint in the published layout: it can be loaded, but what it says means nothing.
 
 Knows names and files; knows nothing about this project's packages. Every width is a multiple of 64, and the vision
-tower has a file of its own, as it may have in a published checkpoint. The files that text goes through are apart.
+tower has a file of its own, as it may have in a published checkpoint. Tokenizer and template are written separately.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ EVERYTHING = (
 
 
 def randomize(parameters: Iterable[nn.Parameter], seed: int = 0, scale: float = 0.2) -> None:
-    """Draws both factors, so that the term is not zero."""
+    """Draws both factors, so that their product is not zero."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in parameters:
@@ -28,7 +28,7 @@ def randomize(parameters: Iterable[nn.Parameter], seed: int = 0, scale: float = 
 
 @torch.no_grad()
 def hidden(network: DiffusionGemma, *, prompt: int = 11, commit: int = 5, seed: int = 3) -> tuple[Tensor, Tensor]:
-    """What a prefill, a pass over commit and canvas rows, and a step of its own make: hidden states and last keys."""
+    """Hidden states and last keys, after a prefill, a pass over commit and canvas rows, and a step over canvas rows."""
     config = network.config
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(config.vocab_size, (prompt + commit + config.canvas_length,), generator=generator)

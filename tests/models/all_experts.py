@@ -1,4 +1,4 @@
-"""Experts whose shapes depend on no number, as those of a GPU."""
+"""Experts whose shapes do not depend on the routing, like those of a GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from quant.modules.linear import gelu
 
 
 class AllExperts(RoutedExperts):
-    """Every expert over every row: waits for nothing, as grouped experts do."""
+    """Computes every expert for every row, so it need not wait for the routing; neither do grouped experts."""
 
     can_be_captured = True
 

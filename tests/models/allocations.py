@@ -1,8 +1,8 @@
 """Counts the bytes that a computation holds at once, by watching every storage that it makes and drops.
 
 Works for tensors on any device, `meta` included: there nothing is computed, so that a model of any size can be
-followed in seconds. Operations that are made of others are taken apart first, as a backend without a fused kernel
-would run them; what a kernel allocates inside itself is not seen.
+followed in seconds. Composite operations are decomposed first, as a backend without a fused kernel would run them; what
+a kernel allocates inside itself is not seen.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Allocations(TorchDispatchMode):
     """Follows storages made inside its `with` block.
 
     Args:
-        known: tensors that were there before and do not count.
+        known: existing tensors, which do not count.
 
     Attributes:
         live: bytes held now.

@@ -1,4 +1,4 @@
-"""Caches held against each other: what was read in pieces against what was read at once."""
+"""Compares caches: one that was read in pieces with one that was read at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def prefill(model: DiffusionGemma, ids: Sequence[int], capacity: int) -> KVCache
 
 @torch.inference_mode()
 def assert_same(model: DiffusionGemma, cache: KVCache, fresh: KVCache) -> None:
-    """Keys, values and what a canvas sees are the same, wherever the slots lie."""
+    """Keys, values and what a canvas sees are the same, whatever the order of the slots."""
     assert cache.length == fresh.length
     for ours, theirs in zip(cache.layers, fresh.layers, strict=True):
         order, expected = (layer.positions(cache.length).argsort() for layer in (ours, theirs))

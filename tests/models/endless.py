@@ -21,7 +21,7 @@ PROMPT = [2, 4, *range(10, 27)]
 
 
 def engine(directory: Path, *, window: int = 6, **how: Any) -> Engine:
-    """A model that never ends its turn, calm enough that roundings stay what they are from step to step."""
+    """A model that never ends its turn, calm enough that rounding errors do not grow from step to step."""
     network = tiny.model(scale=0.25, sliding_window=window)
     network.self_conditioning.down_proj.weight.data *= 0.1
     made = tiny.engine(directory, network=network, confidence_threshold=1.0, eos_token_id=[tiny.VOCAB_SIZE])
@@ -30,22 +30,22 @@ def engine(directory: Path, *, window: int = 6, **how: Any) -> Engine:
 
 
 def options(**values: Any) -> GenerateOptions:
-    """Of a run of three blocks in which no decision is close: with seed 3, two entropies differ by 10⁻⁵, a rounding.
+    """Options of a run of three blocks without a close decision; with seed 3 two entropies differ by only 10⁻⁵.
 
-    The second block is the first that commits one, and the third the first that does what was done before.
+    The second block is the first to commit a block, and the third the first in which everything was done before.
     """
     return GenerateOptions(**{"seed": 4, "max_tokens": 24, "entropy_bound": 1.5} | values)
 
 
 @cache
 def dynamic_events(**values: Any) -> tuple[Event, ...]:
-    """What dynamic steps answer to the prompt; the same question is computed once."""
+    """The events of dynamic steps for the prompt, cached."""
     with TemporaryDirectory() as directory:
         return tuple(engine(Path(directory)).generate(PROMPT, options(**values)))
 
 
 def assert_same(found: Sequence[Event], expected: Sequence[Event]) -> None:
-    """The same events with the same ids; numbers to rounding, times not at all."""
+    """The same events with the same ids; floats are equal up to rounding, and times are ignored."""
     assert [type(event) for event in found] == [type(event) for event in expected]
     for ours, theirs in zip(found, expected, strict=True):
         for field in dataclasses.fields(ours):

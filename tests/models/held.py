@@ -1,4 +1,4 @@
-"""What a model holds, its weights by its manifest, for comparison with what its plan and its account foretell."""
+"""What a model holds, its weights by its manifest, for comparison with its plan and its account."""
 
 from __future__ import annotations
 

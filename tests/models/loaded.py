@@ -15,7 +15,7 @@ from localdiff.options import CONTEXT_SIZE
 def network_of(
     directory: Path, dtype: torch.dtype = torch.float32, *, adapter: Path | None = None, context: int = CONTEXT_SIZE
 ) -> DiffusionGemma:
-    """Loaded as an engine loads it, with the adapter of a directory beside its weights if there is one."""
+    """Loaded as an engine loads it, with the adapter in a directory, if there is one."""
     added = None if adapter is None else open_adapter(str(adapter))
     plan = plan_memory(open_weights(directory), torch.device("cpu"), dtype, adapter=added, context=context)
     return load_model(plan).network

@@ -1,4 +1,4 @@
-"""Whether this machine should have the native kernel, without asking the kernel: one that is broken must fail tests."""
+"""Whether this machine should have the native kernel, without asking the kernel: a broken one must fail tests."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A network and a static step over tensors that have shapes and no numbers.
+"""A network and a static step over tensors with shapes but no numbers.
 
-Whatever needs a number on the host (`item`, `nonzero`, `tolist`, a comparison in an `if`) is an error over such
+Whatever needs a number on the host (`item`, `nonzero`, `tolist`, a comparison in an `if`) is an error with such
 tensors; on a machine with a card, so is an operation between two devices.
 """
 
@@ -23,7 +23,7 @@ from tests.gpu.specializations import Unfused
 
 
 def run_step(network: DiffusionGemma, shape: Shape) -> Tensor:
-    """What a program of this shape leaves of one step, behind an empty cache of 600 positions."""
+    """The outcome that a program of this shape leaves after one step, with an empty cache of 600 positions."""
     config = network.config
     buffers = StepBuffers(config.canvas_length, config.hidden_size, torch.bfloat16, DEVICE)
     cache = KVCache(config, 600, torch.bfloat16, DEVICE)

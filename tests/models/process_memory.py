@@ -1,4 +1,4 @@
-"""Memory of this process that belongs to no file, as the kernel counts it."""
+"""Memory of this process that no file backs, as the kernel counts it."""
 
 from __future__ import annotations
 

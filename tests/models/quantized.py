@@ -1,4 +1,4 @@
-"""Quantized modules with random weights, not attached to any network, where kernels are tested."""
+"""Single quantized modules with random weights, for tests of kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def plain_linear(codec: str, out: int = OUT) -> QuantLinear:
 
 
 def plain_experts(gate_up: str = "nf4", down: str = "nf4", *, width: int = WIDTH, inner: int = INNER) -> QuantExperts:
-    """As many experts as `EXPERTS` says, with a codec for each of their two tensors."""
+    """`EXPERTS` experts, with a codec for each of their two tensors."""
     generator = torch.Generator().manual_seed(5)
     with torch.device("meta"):
         experts = QuantExperts(

@@ -1,4 +1,4 @@
-"""What `transformers` computes from a checkpoint: the referee.
+"""What `transformers` computes from a checkpoint: the reference.
 
 Knows the reference's model and its `generate()`, at batch size 1, in plain tensors; knows nothing about
 localdiff. Shape letters: C encoder rows, L canvas rows, D width, V vocabulary.
@@ -23,7 +23,7 @@ from transformers.models.diffusion_gemma.generation_diffusion_gemma import (
     StableAndConfidentStoppingCriteria,
 )
 
-# The reference calls it otherwise since 5.24, and warns of the earlier name.
+# The reference has renamed it in 5.24, and warns about the old name.
 _CACHE = "cache"
 if _CACHE not in inspect.signature(DiffusionGemmaForBlockDiffusion.generate).parameters:
     _CACHE = "past_key_values"
@@ -55,7 +55,7 @@ class Reference:
 
     @classmethod
     def of(cls, model: DiffusionGemmaForBlockDiffusion) -> Reference:
-        """A model that is there already."""
+        """A reference for a model that exists already."""
         reference = cls.__new__(cls)
         reference.model = model
         return reference

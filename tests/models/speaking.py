@@ -1,4 +1,4 @@
-"""A model with real weights, a real cache and a script in its mouth, behind a released chat template."""
+"""A model with real weights and a real cache but scripted answers, with a released chat template."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPTIONS = GenerateOptions(max_tokens=200, context_size=1024, seed=7)
 
 
 class Speaker(DiffusionGemma):
-    """Denoises every canvas to the next part of `reply`; everything it reads goes through its weights as ever.
+    """Denoises every canvas to the next part of `reply`; everything it reads goes through its weights as usual.
 
     Attributes:
         reply: ids to write, then the end of the turn; None leaves the model to its weights.
@@ -60,18 +60,18 @@ class Speaker(DiffusionGemma):
 
 @functools.cache
 def template_of(generation: str) -> ChatTemplate:
-    """A released template, which takes a tenth of a second to compile."""
+    """A released template, cached because it takes a tenth of a second to compile."""
     with tempfile.TemporaryDirectory() as directory:
         return ChatTemplate(write_chat_checkpoint(Path(directory), generation))
 
 
 class Dialogue:
-    """A conversation and the messages of it, as a chat would keep them.
+    """A conversation and its messages, as a chat would keep them.
 
     Attributes:
-        conversation: under test.
-        messages: so far.
-        read: how many ids of each prompt had to be read.
+        conversation: the conversation under test.
+        messages: the messages so far.
+        read: how many ids of each prompt had to be read, not cached.
     """
 
     def __init__(self, directory: Path, generation: str = "v3", *, sliding_window: int = 6, chunk: int = 16) -> None:
@@ -99,7 +99,7 @@ class Dialogue:
         return self.engine.tokenizer.encode(text)
 
     def say(self, text: str, reply: str | Sequence[int] | None, options: GenerateOptions = OPTIONS) -> list[Event]:
-        """One turn: a user's text, and what the model is to write."""
+        """One turn: a user's text, and the reply that the model will write."""
         asked = [*self.messages, {"role": "user", "content": text}]
         prompt = self.conversation.prompt_ids(asked, options)
         self.model.reply = self.ids(reply) if isinstance(reply, str) else reply

@@ -1,4 +1,4 @@
-"""Denoisers of a path that a device would not choose by itself."""
+"""Denoisers with a path that a device would not choose by itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def denoiser_of(
     projections: bool = False,
     **parts: bool,
 ) -> Denoiser:
-    """One that takes the named parts of a `StepPath`, on a model that takes the named kernels and what they need."""
+    """A denoiser with the named parts of a `StepPath`, on a model that uses the named kernels and what they need."""
     if attention or parts.get("static"):
         model.attends_through_triton = True
     if layer_ops:
