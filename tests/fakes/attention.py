@@ -1,7 +1,7 @@
-"""A stand-in for the attention kernels, in torch, where Triton's interpreter would take its time: `patched()`.
+"""A stand-in for the attention kernels, in torch, where Triton's interpreter would take too long: `patched()`.
 
-As the kernels do, it reads the number of cached positions on the device, and its shapes depend on nothing but those of
-its arguments: it attends to every slot of the cache, and masks those that hold nothing.
+Like the kernels, it reads the number of cached positions on the device, and its shapes depend on nothing but those of
+its arguments: it attends to every slot of the cache, and masks slots that hold nothing.
 Shape letters: N rows (C commit + L canvas), H query heads, K key-value heads, T slots, d head size.
 """
 
@@ -30,11 +30,11 @@ def attend_rows(
 ) -> Tensor:
     """Arguments and result are those of `localdiff.kernels.attention.attend_rows`."""
     row = torch.arange(q.shape[1], device=q.device)
-    # All canvas rows are at the position after the commit rows: they see each other, and commit rows do not see them.
+    # All canvas rows get the position after the commit rows: they see each other, and commit rows do not see them.
     position = length + row.clamp(max=commit_rows)
     slot = torch.arange(keys.shape[1], device=q.device)
     newest = length - 1
-    # Of the positions that share a slot, the newest that is cached; a negative one where the slot holds nothing.
+    # The newest cached position of those that share a slot; negative if the slot holds nothing.
     key_position = torch.cat((newest - (newest - slot) % max(1, keys.shape[1]), position))
     mask = (key_position >= 0) & (key_position <= position[:, None])
     if window is not None:
@@ -55,6 +55,6 @@ def write_cached(k: Tensor, v: Tensor, *, keys: Tensor, values: Tensor, length: 
 
 @contextmanager
 def patched() -> Iterator[None]:
-    """Puts both in the place of the kernels' launchers."""
+    """Puts both functions in place of the kernels' launchers."""
     with mock.patch.multiple(attention, attend_rows=attend_rows, write_cached=write_cached):
         yield

@@ -1,7 +1,7 @@
 """Scripted runs for the view: events that look like a condensing canvas, made without a model.
 
-Knows texts, pieces and how entropies fall; knows nothing about tensors. Every position gets a step at which
-it settles: early ones near the beginning and in easy places, late ones scattered; some are accepted once,
+Knows texts, pieces and how entropies fall; knows nothing about tensors. Every position gets a step at which it
+settles: early near the beginning and in easy places, late in scattered ones; some positions are accepted once,
 taken back, and settle later. The same seed always gives the same events.
 """
 
@@ -91,7 +91,7 @@ class Vocabulary:
         return self.pieces.index(piece)
 
     def encode(self, text: str, *, as_bytes: str = "🦜") -> list[int]:
-        """Words of at most six letters with their space; characters in `as_bytes` become byte pieces."""
+        """Words of at most six letters with their space; each character in `as_bytes` becomes byte pieces."""
         ids: list[int] = []
         for part in re.split(f"([{as_bytes}])", text):
             if part and part in as_bytes:
@@ -101,7 +101,7 @@ class Vocabulary:
         return ids
 
     def piece(self, token: int) -> str:
-        """What `tokenizer.piece` gives; unknown ids are empty."""
+        """As `tokenizer.piece`; empty for unknown ids."""
         return self.pieces[token] if token < len(self.pieces) else ""
 
     def is_special(self, token: int) -> bool:
@@ -109,7 +109,7 @@ class Vocabulary:
         return token in (PAD, END, CHANNEL)
 
     def text(self, ids: list[int]) -> str:
-        """Text of ids, bytes joined, control tokens left out."""
+        """Text of ids, with bytes joined and control tokens left out."""
         data = b"".join(
             bytes([t - 3]) if 3 <= t < 259 else self.piece(t).replace("\u2581", " ").encode(errors="surrogatepass")
             for t in ids
@@ -124,7 +124,7 @@ class _Pieces(NamedTuple):
 
 
 def pieces_of(piece: Callable[[int], str], is_special: Callable[[int], bool] = lambda token: False) -> Pieces:
-    """Texts of ids by a function."""
+    """Makes `Pieces` of a function from id to text."""
     return _Pieces(piece, is_special)
 
 
@@ -135,8 +135,8 @@ class Script:
     Args:
         text: the answer.
         canvas: positions in a canvas.
-        seed: of every random choice.
-        steps_per_second: what the events claim about time.
+        seed: the seed of every random choice.
+        steps_per_second: the speed that the events report.
         max_steps: steps that a block may take.
         prompt: tokens of the prompt.
     """
@@ -191,7 +191,7 @@ class Script:
         self, rng: random.Random, block: int, target: list[int], noise: tuple[int, ...], before: float
     ) -> Iterator[DenoiseStep]:
         length, size = len(target), len(self.vocabulary.pieces)
-        # One wrong guess in fifty may be a byte, as in a real vocabulary; most are words of the same text.
+        # For one block in fifty a wrong guess may be a byte; otherwise wrong guesses are words of the same text.
         first = 3 if rng.random() < 0.02 else 259
         settle = [_settle_step(rng, i / length, token) for i, token in enumerate(target)]
         taken_back = {i: rng.randint(2, 4) for i in range(length) if settle[i] > 6 and rng.random() < 0.5}

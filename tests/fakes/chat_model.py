@@ -1,4 +1,4 @@
-"""A scripted model for chats: real events, no model, no torch, and a memory of what it was asked."""
+"""A scripted model for chats: real events, no model, no torch, and a record of what it was asked."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def said(text: str, **block: Any) -> Said:
 
 @dataclass(kw_only=True)
 class ScriptedChatModel:
-    """Answers with one reply after the other, and from then on with the last.
+    """Answers with one reply after the other, then with the last one again and again.
 
     Attributes:
         replies: the script.
@@ -74,7 +74,7 @@ class ScriptedChatModel:
         *,
         cancel: threading.Event | None = None,
     ) -> Iterator[Event]:
-        """The events of the next reply; what was asked before has been read already."""
+        """The events of the next reply; what earlier runs asked counts as cached."""
         said = self.replies[min(len(self.calls), len(self.replies) - 1)]
         held = max((len(before) for before, _ in self.calls), default=0) * self.tokens_a_message
         self.calls.append(([dict(message) for message in messages], options))
@@ -99,21 +99,21 @@ class ScriptedChatModel:
                 return
 
     def count(self, text: str, *, max_tokens: int | None = None) -> int:
-        """One token a word."""
+        """One token per word."""
         return len(text.split())
 
     def context_size(self, options: GenerateOptions) -> int:
-        """As it was asked for, or the model's limit if it is lower."""
+        """The size that the options ask for, or the model's limit if it is lower."""
         size = CONTEXT_SIZE if options.context_size is None else options.context_size
         return min(size, self.max_positions or size)
 
     def prompt_ids(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> list[int]:
-        """One id a character."""
+        """One id per character."""
         return [ord(character) for message in messages for character in message["content"]]
 
 
 def chat_model_of(script: Mapping[str, Any]) -> ScriptedChatModel:
-    """One from JSON: fields of `ScriptedChatModel`, `replies` being lists of blocks as objects."""
+    """A model from JSON: fields of `ScriptedChatModel`, with `replies` as lists of blocks, which are objects."""
     fields = dict(script)
     replies = [Said(blocks=tuple(Block(**block) for block in blocks)) for blocks in fields.pop("replies")]
     return ScriptedChatModel(replies=replies, **fields)

@@ -1,10 +1,10 @@
 """The real command line with a scripted engine, as a process: `python -m tests.fakes.cli SCRIPT ARGUMENTS…`.
 
-SCRIPT is a JSON object: fields of `ScriptedEngine`, with blocks as objects, whose text is repeated `times` times, and
-an error as its message; or, where it says `canvas`, fields of `CanvasPlayer`; or, where it says `replies`, fields of
-`ScriptedChatModel` for a chat, and how many seconds `loading` takes, or until which file is there. With `patience`, a
-second Ctrl-C is in a hurry for so many seconds. With `printed`, a canvas that has stepped aside for a text comes back
-once that file has it.
+SCRIPT is a JSON object. It has fields of `ScriptedEngine`, with blocks as objects whose text is repeated `times` times,
+and `error` as a message. Or, if it has `canvas`, fields of `CanvasPlayer`. Or, if it has `replies`, fields of
+`ScriptedChatModel` for a chat, and in `loading` the seconds that loading takes, or a file that it waits for. Always:
+`patience`, seconds within which a second Ctrl-C no longer waits, and `printed`, a file: a canvas that has stepped aside
+for a text comes back once the file has that text.
 To look at the live canvas without a model:
 
     python -m tests.fakes.cli '{"canvas": "latin", "length": 256, "rate": 4}' run -m demo hi
@@ -34,7 +34,7 @@ def engine_of(script: dict[str, object]) -> Engine:
     if "canvas" in script:
         from tests.fakes.player import CanvasPlayer
 
-        return CanvasPlayer(**script)  # type: ignore[arg-type, return-value]  # it is never recorded
+        return CanvasPlayer(**script)  # type: ignore[arg-type, return-value]  # its runs are never recorded
     from localdiff.errors import ResourceError
     from tests.fakes.engine import Block, ScriptedEngine
 
@@ -47,7 +47,7 @@ def engine_of(script: dict[str, object]) -> Engine:
 
 
 def script_chat(script: dict[str, object]) -> None:
-    """Has a chat answered by the model that a script describes."""
+    """Has the model that a script describes answer a chat."""
     from localdiff.commands.chat import command
     from tests.fakes.chat_model import chat_model_of
 
@@ -66,7 +66,7 @@ def script_chat(script: dict[str, object]) -> None:
 
 
 def script_run(script: dict[str, object]) -> None:
-    """Has a run answered by the engine that a script describes."""
+    """Has the engine that a script describes answer a run."""
     from localdiff.commands import run
 
     engine = engine_of(script)
@@ -74,9 +74,9 @@ def script_run(script: dict[str, object]) -> None:
 
 
 def step_aside_until(printed: str) -> None:
-    """Has a canvas step aside, however long it waits for the terminal, until the reader of a text has printed it.
+    """Has a canvas step aside until the reader of a text has printed it, however long that takes.
 
-    It would give up after a moment, and come back after another one.
+    Without this the canvas would give up waiting for the terminal after a moment, and come back after another one.
     """
     from localdiff.commands import live as commands_live
     from localdiff.ui import live
@@ -89,7 +89,7 @@ def step_aside_until(printed: str) -> None:
 
 
 def main() -> None:
-    """Imports no more than the command does: hundreds of tests start this."""
+    """Imports no more than the command does, because hundreds of tests start this."""
     script = json.loads(sys.argv[1])
     if "patience" in script:
         from localdiff.chat import loop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class FakeClock:
-    """Stands still until it is moved; called, it gives seconds, as `time.monotonic` and `time.perf_counter` do."""
+    """Stands still until a test moves it; a call returns seconds, as `time.monotonic` and `time.perf_counter` do."""
 
     def __init__(self) -> None:
         self.now = 1000.0

@@ -1,10 +1,10 @@
-"""An observer of downloads that remembers."""
+"""An observer of downloads that remembers what it was told."""
 
 from __future__ import annotations
 
 
 class DownloadLog:
-    """What was told: bytes that were there, by name of a file, names of files that came, and remarks."""
+    """Bytes done, by name of a file; names of fetched files; and notes."""
 
     def __init__(self) -> None:
         self.bytes: dict[str, list[int]] = {}

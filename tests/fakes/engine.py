@@ -41,10 +41,10 @@ IDENTITY = ModelIdentity(model="scripted", recipe="bf16", revision=None, device=
 
 
 class FakePieces:
-    """What the ids of `Block.ids` look like: one character each."""
+    """Pieces for the ids of `Block.ids`: one character each."""
 
     def piece(self, id: int, /) -> str:
-        """Some character."""
+        """A printable character."""
         return chr(ord("!") + id % 90)
 
     def is_special(self, id: int, /) -> bool:
@@ -57,7 +57,7 @@ class Block:
     """One block of the script: the text it commits, and how it gets there.
 
     Attributes:
-        until: name of a file; the last step takes until there is one.
+        until: name of a file; the last step takes until that file exists.
     """
 
     text: str = ""
@@ -68,21 +68,21 @@ class Block:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """One id a character; the real number of tokens does not matter to an observer."""
+        """One id per character; the real number of tokens does not matter to an observer."""
         return tuple(2 + ord(character) % 90 for character in self.thought + self.text)[:CANVAS]
 
 
 @dataclass(kw_only=True)
 class ScriptedEngine:
-    """Yields the script whatever the prompt is.
+    """Yields the script, whatever the prompt.
 
     Attributes:
         blocks: what is committed.
         reason: how the run ends if nobody stops it.
         prompt_tokens: length of the prompt.
-        peak_bytes: what the device's allocator reports.
+        peak_bytes: the device's peak that it reports.
         pause: real seconds that every step takes.
-        error: raised after the blocks in place of the end.
+        error: raised after the blocks instead of the end.
         max_positions: longest context that the model takes, if there is a limit.
         calls: the prompts and options that came in.
     """
@@ -113,7 +113,7 @@ class ScriptedEngine:
     def generate(
         self, prompt: str, options: GenerateOptions, *, cancel: threading.Event | None = None
     ) -> Iterator[Event]:
-        """The events of the script, cut short where `cancel` is set."""
+        """The events of the script, cut short if `cancel` is set."""
         self.calls.append((prompt, options))
         cancel = cancel or threading.Event()
         done: list[BlockStats] = []
@@ -209,7 +209,7 @@ def finished(
     prompt_seconds: float = PROMPT_SECONDS,
     peak_bytes: int | None = None,
 ) -> RunFinished:
-    """The end of a run of these blocks, with its figures; rates are 0 where no step was taken."""
+    """The end of a run of these blocks, with its statistics; rates are 0 if no step was taken."""
     seconds = sum(block.seconds for block in blocks)
     passes = sum(block.steps for block in blocks)
     return RunFinished(

@@ -1,4 +1,4 @@
-"""A limit on the size of files: a disk that is full, as far as whoever writes can tell."""
+"""A limit on the size of files: a disk that looks full to whoever writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 @contextmanager
 def no_file_beyond(size: int) -> Iterator[None]:
-    """Context in which this process may write no file beyond so many bytes: it gets an error of the system."""
+    """Context in which this process can write no file beyond that many bytes: the system reports an error."""
     if sys.platform == "win32":
         pytest.skip("Windows limits no file's size")
     import resource

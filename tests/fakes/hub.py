@@ -1,6 +1,6 @@
-"""A small server that speaks as much of the Hub as a download needs, on loopback.
+"""A small server on loopback that speaks as much of the Hub's protocol as a download needs.
 
-It serves repositories from memory: metadata, the list of files, and the files with the headers by which the client
+It serves repositories from memory: metadata, the list of files, and the files with the headers from which the client
 names what it stores. Large files (weights, the tokenizer) are behind a redirect to another path, as on the Hub, with
 ranges and SHA-256. A repository may be gated, private, slow, or broken in a chosen way.
 """
@@ -33,27 +33,27 @@ class Repository:
     Attributes:
         files: name → content.
         license: word in its card.
-        gated: its files need a token that has been let in.
-        private: without the token it does not exist.
+        gated: its files need a token that has access.
+        private: without the token it seems not to exist.
         status: answer every request with this status instead.
-        statuses: what to answer first, once each: kind of request (`api`, `resolve`, `cdn`) → statuses.
+        statuses: kind of request (`api`, `resolve`, `cdn`) → statuses to answer first, once each.
         truncated: hand out files that are cut short.
         cuts: name → after how many bytes to cut the connection, once each.
-        resets: the same, and the connection is not closed but reset.
+        resets: the same, but the connection is reset, not closed.
         wrong: names of files that are handed out with one bit flipped.
-        gone: names of large files that are listed, and not handed out whole.
+        gone: names of large files that are listed, but not handed out whole.
         ranges: whether ranges are understood.
         pace: seconds between two pieces of a large file.
         slow: the same for single files.
-        stalled: names of large files whose first bytes are asked for in vain: nothing comes until the client gives up.
-        sizes: name → size that a file is listed with, where it is not that of its content.
-        hashes: name of a large file → what its hash is said to be where it is asked for, which may be anything.
+        stalled: names of large files of which no range is ever answered: nothing comes until the client gives up.
+        sizes: name → size that a file is listed with, if not that of its content.
+        hashes: name of a large file → the hash that its headers claim, which may be anything.
         has_sizes: whether files are listed with sizes and hashes.
-        newer: the commit that `main` is at by now; `COMMIT` is still there.
-        changed: files that differ there.
-        says: kind of request (`api`, `resolve`) → the commit that is said to be handed out, whichever was asked for.
-        xet: where `hf_xet` is sent for large files: `URL/xet` of this server, or where nobody is.
-        listing: what is answered in place of the list of files, by something that is not the Hub.
+        newer: the commit that `main` has moved on to; `COMMIT` is still served.
+        changed: files that differ in `newer`.
+        says: kind of request (`api`, `resolve`) → the commit that answers claim, whichever was asked for.
+        xet: where `hf_xet` is sent for large files: `URL/xet` of this server, or an address where nobody listens.
+        listing: the answer of something that is not the Hub, in place of the list of files.
     """
 
     files: dict[str, bytes]
@@ -83,11 +83,11 @@ class Repository:
 
 @dataclass
 class Hub:
-    """What is on the server, what it was asked for, and about how many bytes of files it has sent.
+    """The server: its repositories, the requests it got, and about how many bytes of files it has sent.
 
     Attributes:
         kept_waiting: names of the files for which clients have waited in vain.
-        user_agents: who has asked.
+        user_agents: user agents of the clients.
     """
 
     url: str
@@ -98,12 +98,12 @@ class Hub:
     user_agents: set[str] = field(default_factory=set)
 
     def fetched(self) -> list[str]:
-        """Names of the large files of which all or the rest was asked for, in order."""
+        """Names of the large files that were requested whole, or from some byte to the end, in order."""
         return [request.split("/")[-1] for request in self.requests if request.startswith("GET cdn/")]
 
 
 def is_large(name: str) -> bool:
-    """Whether a file is stored beside git."""
+    """Whether a file is stored outside git."""
     return name.endswith(".safetensors") or name == "tokenizer.json"
 
 
@@ -135,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
         owner, name, *rest = path.removeprefix("api/models/").removeprefix("cdn/").split("/")
         repository = self.hub.repositories.get(f"{owner}/{name}")
         scheme, _, token = (self.headers.get("Authorization") or "").partition(" ")
-        token = token if scheme == "Bearer" else ""  # else it is a password, which any mirror may want
+        token = token if scheme == "Bearer" else ""  # any other scheme is a password, which a mirror may want
         if token and token != TOKEN:
             return self._refuse(401, message="Invalid credentials in Authorization header")
         if kind == "cdn" and token:
@@ -190,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _xet(self, version: str, kind: str, name: str) -> None:
-        """The storage of large files: a file by its parts, or bytes of one, which is one chunk after the other here."""
+        """The storage of large files: how a file is put together, or its bytes; here it is its chunks in order."""
         files = (data for repository in self.hub.repositories.values() for data in repository.files.values())
         data = next(data for data in files if hashlib.sha256(data).hexdigest() == name)
         start, last = self._range() or 0, self._last() or 0
@@ -285,7 +285,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _chunk(content: bytes) -> bytes:
-    """A chunk as it is stored: a version and its length there, how it is compressed (not), and its own length."""
+    """A chunk as stored: version, stored length, compression (none), and uncompressed length; then the content."""
     return (b"\0" + len(content).to_bytes(3, "little")) * 2 + content
 
 
@@ -329,7 +329,7 @@ def hub(**repositories: Repository) -> Iterator[Hub]:
 
 @cache
 def nobody() -> str:
-    """Where no server listens, nor will: this process keeps the port until it ends."""
+    """An address where no server listens, nor will: this process keeps the port until it ends."""
     silent = socket.socket()
     atexit.register(silent.close)
     silent.bind(("127.0.0.1", 0))

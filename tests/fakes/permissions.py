@@ -1,6 +1,6 @@
-"""Permissions that also bind root, as they bind everyone else: tests may run as root, who reads and deletes anything.
+"""Permissions that also bind root: tests may run as root, who can otherwise read and delete anything.
 
-On Linux, what lets root do so are capabilities, and a thread can do without them for a while.
+On Linux, capabilities let root do so, and a thread can drop them for a while.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _OVERRIDES = 1 << 1 | 1 << 2 | 1 << 3
 
 @contextmanager
 def as_anyone() -> Iterator[None]:
-    """Context in which this thread, and those that it starts, may read and write what the modes of files allow.
+    """Context in which the modes of files bind this thread and the threads that it starts.
 
-    Processes that it starts may do more again.
+    Processes that it starts are not bound.
     """
     if sys.platform == "win32" or (os.geteuid() == 0 and sys.platform != "linux"):
         pytest.skip("modes of files do not bind this user")
@@ -38,7 +38,7 @@ def as_anyone() -> Iterator[None]:
 
 
 def _capabilities() -> list[int]:
-    """Effective, permitted and inheritable sets, the low halves and then the high ones."""
+    """Effective, permitted and inheritable sets: first the low halves, then the high ones."""
     data = (ctypes.c_uint32 * 6)()
     _call("capget", data)
     return list(data)

@@ -19,7 +19,7 @@ from tests.fakes.engine import IDENTITY, finished
 
 @dataclass(kw_only=True)
 class CanvasPlayer:
-    """Plays one of the made-up runs whatever the prompt is.
+    """Plays one of the made-up runs, whatever the prompt.
 
     Attributes:
         canvas: name of the script.
@@ -27,8 +27,8 @@ class CanvasPlayer:
         repeat: times that its text is repeated.
         rate: denoise steps a second.
         hold_at: stay at this step of the whole run until somebody stops it; 0 for never.
-        pace: name of a file; a step takes until it has as many bytes as there were steps.
-        printed: name of a file; after every text with the end of a line the run waits until it has all lines so far.
+        pace: name of a file; each step waits until the file has as many bytes as there were steps.
+        printed: name of a file; after a text with the end of a line the run waits until the file has all lines so far.
         error_at: fail before this step of the whole run; 0 for never.
     """
 
@@ -48,17 +48,17 @@ class CanvasPlayer:
 
     @property
     def tokenizer(self) -> Vocabulary:
-        """Its pieces."""
+        """The pieces of the script."""
         return self.script.vocabulary
 
     def context_size(self, options: GenerateOptions) -> int:
-        """As it was asked for."""
+        """The size that the options ask for."""
         return CONTEXT_SIZE if options.context_size is None else options.context_size
 
     def generate(
         self, prompt: str, options: GenerateOptions, *, cancel: threading.Event | None = None
     ) -> Iterator[Event]:
-        """The events of the script, at its pace, cut short where `cancel` is set."""
+        """The events of the script, at its pace, cut short if `cancel` is set."""
         cancel = cancel or threading.Event()
         steps, at, done = 0, 0, list[BlockStats]()
         kept: list[int] = []
@@ -77,7 +77,7 @@ class CanvasPlayer:
             yield event
             if isinstance(event, DenoiseStep):
                 if steps == self.hold_at:
-                    while not cancel.wait(0.1):  # a signal that another thread was given ends no wait in this one
+                    while not cancel.wait(0.1):  # a signal to another thread does not interrupt a wait in this one
                         pass
                 cancel.wait(1 / self.rate)
                 self._wait_for(self.pace, steps, cancel)

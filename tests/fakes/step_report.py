@@ -1,4 +1,4 @@
-"""A report of `localdiff bench step` over timings that were made up, for sums by hand."""
+"""A report of `localdiff bench step` over made-up timings whose sums are easy to check by hand."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def _places(subject: Subject, outside: float) -> dict[Place, float]:
 
 @cache
 def report(layers: int = ALL_LAYERS, slow_layer: int | None = None, *, is_fused: bool = False) -> Report:
-    """Of a small model with so many of its layers.
+    """A report on a small model that was built with that many of its layers.
 
     Args:
-        slow_layer: one whose dense MLP takes five seconds longer.
-        is_fused: whether there is a time for a step that also commits the block before.
+        slow_layer: a layer whose dense MLP takes five seconds longer.
+        is_fused: whether there is a time for a step that also commits the previous block.
     """
     subject = small_subject(layers=layers)
     slow: dict[Place, float] = {} if slow_layer is None else {("dense MLP", slow_layer): 5.01}

@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Context in which torch has so many threads, whatever the machine has."""
+    """Context in which torch has that many threads, whatever the machine has."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

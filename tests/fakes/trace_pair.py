@@ -10,7 +10,7 @@ from tests.fakes.traces import HEADER, condensed, condensing, trace_of, word_pie
 
 A = condensed(blocks=3, steps=4, length=24)
 CHANGES = {1: (3, 9), 2: (), 3: (0,)}
-"""Positions of each block whose tokens are others in B, from step 3 on."""
+"""Block → positions whose tokens differ in B, from step 3 on."""
 
 
 def changed(events: list[Event]) -> list[Event]:

@@ -69,7 +69,7 @@ END, PAD = 1, 0
 
 
 def record(events: Iterable[Event], header: Header = HEADER, *, pieces: dict[int, str] | None = None) -> bytes:
-    """The file that a recorder writes; ids without a piece are letters, id 1 is a control token."""
+    """The file that a recorder writes; an id without a piece is some ASCII character, id 1 is a control token."""
     file = io.BytesIO()
     recorder = Recorder(
         file,
@@ -97,7 +97,7 @@ def word_pieces() -> dict[int, str]:
 def condensing(
     *, blocks: int = 2, steps: int = 6, length: int = 32, seed: int = 0, record_top_k: int = 0
 ) -> Iterator[Event]:
-    """A run whose entropies fall, whose drafts change less and less, and which sometimes takes an acceptance back."""
+    """A run whose entropies fall, whose drafts change less and less, and which sometimes takes back an acceptance."""
     source = random.Random(seed)
     vocab = 262_144
     clock, done = 0.0, list[BlockStats]()
@@ -184,12 +184,12 @@ def _step(
 
 
 def single(value: float) -> float:
-    """The 32-bit number next to `value`: what an engine computes in."""
+    """The 32-bit float nearest to `value`: engines compute in fp32."""
     return float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
 def trace_of(events: Iterable[Event], header: Header = HEADER, *, pieces: dict[int, str] | None = None) -> Trace:
-    """The trace of a run, by way of its file."""
+    """The trace of a run, written to a file and parsed again."""
     return parse_trace(record(events, header, pieces=pieces), "test.jsonl")
 
 
@@ -205,7 +205,7 @@ def condensed(header: Header = HEADER, **shape: int) -> Trace:
 
 
 def hostile_recording() -> bytes:
-    """The file of a run all of whose texts would like to do something to whoever shows them."""
+    """The file of a run whose texts all try to harm whoever shows them."""
     pieces = {token: hostile.PIECES[token % len(hostile.PIECES)] for token in range(200)}
     header = dataclasses.replace(
         HEADER,

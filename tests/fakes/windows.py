@@ -1,16 +1,16 @@
 """Windows, as far as this tree's modules can tell: `python -m tests.fakes.windows python -m MODULE ARGUMENTS…`.
 
-What modules of `localdiff` and `quant` import is not what is there, but what Python has on Windows: `sys.platform` and
-`os.name`, no `termios` and the like, no signals of job control, `select` for sockets alone, a console behind every
-terminal whose escape codes are off, and which takes bytes for characters of cp437, locks of `msvcrt`. All modules, the
-library's too, find that a file which is open cannot be renamed, replaced or deleted, that nothing replaces a
-directory, and that pipes are in cp1252. Paths stay those of this system.
+Modules of `localdiff` and `quant` import what Python has on Windows, not what it has here: `sys.platform` and
+`os.name`, no `termios` and the like, no signals of job control, `select` for sockets alone, locks of `msvcrt`, and for
+every terminal a console whose escape codes are off and which takes bytes for characters of cp437. In all modules, the
+library's too, an open file cannot be renamed, replaced or deleted, nothing replaces a directory, and pipes are in
+cp1252. Paths stay those of this system.
 
-It changes the whole process, for good. Variables say what differs between machines, and where to look:
+It changes the whole process, for good. Variables set what differs between machines, and where to log:
 
     FAKE_CONSOLE=old     escape codes cannot be switched on
-    FAKE_BUSY=N          the first N times that a file is put in place of another one, somebody else has it open
-    FAKE_MODES=FILE      takes a line for each mode that the console is set to
+    FAKE_BUSY=N       the first N replacements of a file fail, as if somebody else had it open
+    FAKE_MODES=FILE   gets a line for each mode that the console is set to
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ MISSING = {
     "select": """epoll poll""",
 }
 BREAK = signal.SIGTTIN
-"""What has the number of `signal.SIGBREAK`."""
+"""The signal that stands in for `signal.SIGBREAK`."""
 
 
 class Disguised(ModuleType):
-    """A module as it looks on Windows: some names are others, some are missing, the rest is the real module's."""
+    """A module as it looks on Windows: some names replaced, some missing, the rest from the real module."""
 
     def __init__(self, real: ModuleType, others: Mapping[str, Any]) -> None:
         super().__init__(real.__name__)
@@ -95,7 +95,7 @@ class Kernel32:
 
 
 class _Pipe(io.FileIO):
-    """What Python says there of a pipe that nobody reads."""
+    """A pipe whose errors are those of Windows when nobody reads it."""
 
     def write(self, data: Any, /) -> int:  # type: ignore[override]
         try:
@@ -131,7 +131,7 @@ class Msvcrt(ModuleType):
 
 
 def install(env: Mapping[str, str] = os.environ) -> None:
-    """Make this process one on Windows; modules of the tree that are loaded already stay as they are."""
+    """Disguise this process as one on Windows; modules of the tree that are already loaded stay as they are."""
     kernel = Kernel32(env)
     disguised = {
         "os": Disguised(os, {"name": "nt", "write": _write, "access": _access}),
@@ -170,13 +170,13 @@ def _select(readable: Any, writable: Any, _exceptional: Any, _timeout: float | N
 
 
 def _write(descriptor: int, data: bytes) -> int:
-    """A console is given characters by Python's streams, and whatever else writes bytes there means its code page."""
+    """Bytes written to a console are read in its code page; only Python's own streams write characters there."""
     os.write(descriptor, bytes(data).decode("cp437").encode() if os.isatty(descriptor) else data)
     return len(data)
 
 
 def _access(path: Any, mode: int) -> bool:
-    """Whether a file is there, and not protected where it is to be written; nothing else is asked."""
+    """`os.access`, but a read-only file cannot be written, whoever asks."""
     return os.access(path, mode) and not (mode & os.W_OK and _is_protected(path))
 
 
@@ -185,12 +185,12 @@ def _is_protected(path: Any) -> bool:
 
 
 def _keep_open_files(busy: int) -> None:
-    """Refuse to rename, replace and delete files that this process has open or mapped, and folders with such files.
+    """Refuse to rename, replace and delete files that this process has open or mapped, and folders that contain them.
 
-    A file that is protected is not deleted either.
+    A read-only file cannot be deleted either.
 
     Args:
-        busy: refuse as many replacements before.
+        busy: refuse that many replacements first.
     """
     left = [busy]
 
@@ -231,7 +231,7 @@ def _open_files() -> set[str]:
     for descriptor in os.listdir("/proc/self/fd"):
         try:
             found.add(os.readlink(f"/proc/self/fd/{descriptor}"))
-        except FileNotFoundError:  # the one that lists them
+        except FileNotFoundError:  # the descriptor of this very listing
             continue
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
         found |= {parts[5] for line in maps if len(parts := line.rstrip("\n").split(maxsplit=5)) == 6}
