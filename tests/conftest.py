@@ -1,4 +1,4 @@
-"""Nothing a test does may depend on, or change, the settings and files of whoever runs it."""
+"""No test may depend on, or change, the settings and files of whoever runs it."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from tests.screens.processes import Cli
 
-# Threads of a sum that spin while they wait for each other stand still where other work has the cores: seconds become
-# minutes. It is read when torch is loaded, which is later than this.
+# OpenMP threads that spin while they wait for each other make no progress if other work has the cores: seconds become
+# minutes. The variable is read when torch is loaded, which is later than this.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-# Beside other processes of tests, each has a core to itself.
+# With several processes of tests, each gets a core to itself.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Settles whether kernels are interpreted, before a library that some test imports has loaded Triton.
+# Decides whether kernels are interpreted before a library that some test imports has loaded Triton.
 import tests.gpu.kernels  # noqa: F401
 
 # No test asserts how long something takes, and neither does hypothesis.
 settings.register_profile("localdiff", deadline=None)
 settings.load_profile("localdiff")
 
-# A shell that starts the tests in the background, or `nohup`, has them ignore these, and children inherit that.
+# A shell that starts the tests in the background, or `nohup`, makes them ignore these signals; children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-# Windows has no pseudo-terminals, nor what these import to control them, and not the signals of a terminal.
+# Windows has no pseudo-terminals, no modules to control them, and no signals of a terminal.
 if sys.platform == "win32":
     collect_ignore = [
         "localdiff/chat/test_chat_keys_pty.py",
@@ -65,22 +65,22 @@ _fsync = os.fsync
 def _sync_what_is_no_file(descriptor: int) -> None:
     kind = os.fstat(descriptor).st_mode
     if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
-        _fsync(descriptor)  # which may be an error, as of a pipe
+        _fsync(descriptor)  # which may fail, as it does for a pipe
 
 
-# What a test writes is over when it ends: a loss of power is none of its matters, and thousands of writes wait long.
+# Nothing that a test writes need survive a loss of power, and thousands of writes would wait long for the disk.
 os.fsync = _sync_what_is_no_file  # type: ignore[assignment]
 
 
 def pytest_collection_finish() -> None:
-    """What is there before the first test, a million objects, stays: no collection of garbage need go through it."""
+    """Exempts what exists before the first test, a million objects, from every later garbage collection."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def _own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """No settings from outside, and a home of the test's own for everything that would be written there."""
+    """No settings from outside, and a home of the tests' own for everything that would be written there."""
     for name in list(os.environ):
         if name.startswith("LOCALDIFF_") or name in ("NO_COLOR", "FORCE_COLOR"):
             monkeypatch.delenv(name, raising=False)
@@ -90,14 +90,14 @@ def _own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.Temp
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
     """The command line inside the test."""
-    from tests.screens.processes import Cli  # which imports what only the command line needs
+    from tests.screens.processes import Cli  # imports what only the command line needs
 
     return Cli(monkeypatch)
 
 
 @pytest.fixture
 def attention_in_torch() -> Iterator[None]:
-    """Attention of static steps through a stand-in for its kernels, which Triton's interpreter need not run."""
+    """Runs attention of static steps through a torch stand-in for its kernels, to avoid Triton's slow interpreter."""
     from tests.fakes.attention import patched
 
     with patched():
@@ -106,7 +106,7 @@ def attention_in_torch() -> Iterator[None]:
 
 @pytest.fixture(params=["float64", "bfloat16"])
 def another_default_dtype(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[None]]:
-    """A context in which torch makes tensors of another type unless it is told, as a program may have set it."""
+    """A context in which torch's default dtype is another one, as a program may have set it."""
     import torch
 
     @contextmanager

@@ -1,7 +1,7 @@
 """Writes `docs/canvas.svg`: `python -m tests.pages.canvas_picture`. It animates the run that ships with the package.
 
-Each of its frames is what the canvas showed at a step. All stand for the same time: the run itself is over in a second
-or two. A test holds the picture to the trace.
+Each frame is what the canvas showed at a step. Frames of steps are all shown equally long: the run itself is over in a
+second or two. A test checks the picture against the trace.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def render(trace: Trace | None = None) -> str:
 
 
 def _shots(trace: Trace) -> Iterator[tuple[list[Row], float]]:
-    """Rows from the top of a screen on, and for how long they stand."""
+    """Rows from the top of the screen down, and how long they are shown."""
     timeline = Timeline(trace.events)
     view = ReplayView(trace, DARK)
     step_seconds = min(STEP_SECONDS, LONGEST / len(timeline))

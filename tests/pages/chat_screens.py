@@ -1,7 +1,7 @@
 """Takes the screens of `docs/chat.md`: `python -m tests.pages.chat_screens` holds a chat with the demo model in tmux.
 
-Each screen of the page stands behind a line `<!-- screen: NAME -->` and is replaced; the words around it stay. The
-figures on the screens are those of the machine that took them, which the page names. That of `/help` is for tests.
+Each screen of the page follows a line `<!-- screen: NAME -->` and is replaced; the text around it stays. The figures on
+the screens are those of the machine that took them, which the page names. The screen of `/help` is only for tests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Tmux:
     """A terminal of 80 columns and 24 rows with a shell in it.
 
     Args:
-        home: of everything that the chats in it keep.
+        home: where the chats in it keep everything.
     """
 
     def __init__(self, home: Path) -> None:
@@ -83,7 +83,7 @@ class Tmux:
 
 
 def take(home: Path) -> dict[str, str]:
-    """The screens by their names: a chat is started, stopped, undone, saved, left and gone on with."""
+    """The screens by name: a chat is started, stopped, undone, saved, left and continued."""
     screens: dict[str, str] = {}
     with Tmux(home) as terminal:
         terminal.wait_for("$")
@@ -91,7 +91,7 @@ def take(home: Path) -> dict[str, str]:
         terminal.wait_for_prompt("/help lists keys and commands")
         terminal.say("Spell the word planet.")
         screens["first"] = terminal.wait_for_prompt("tok/s")
-        terminal.say("Write a story about a dragon and a spaceship.")  # no place that it knows, so it takes its time
+        terminal.say("Write a story about a dragon and a spaceship.")  # an unknown place, so it takes its time
         screens["condensing"] = terminal.wait_for_match(r"step ([ 1][3-9]|\d\d)/")
         terminal.press("C-c")
         screens["stopped"] = terminal.wait_for("nothing was kept.\n>>> Write a story")
@@ -136,7 +136,7 @@ def main() -> None:
         sys.exit("tmux is not here")
     with tempfile.TemporaryDirectory() as home:
         screens = take(Path(home))
-    del screens["help"]  # which has the page's tables again
+    del screens["help"]  # the page has its tables already
     PAGE.write_text(fill(PAGE.read_text(), screens))
 
 

@@ -78,7 +78,7 @@ def _exit_codes() -> str:
 
 
 def _command(name: str, command: Any, parent: Any) -> list[str]:
-    """What there is to say of a command, and of those inside it."""
+    """The sections of a command, and of those inside it."""
     context = command.make_context(name, [], parent=parent, resilient_parsing=True)
     usage = " ".join(context.get_usage().removeprefix("Usage: ").split())
     parts = [
@@ -97,7 +97,7 @@ def _paragraphs(text: str) -> str:
 
 
 def _options(command: Any, context: Any) -> str:
-    """One table per panel, in the order of the help page: first what is in no panel."""
+    """One table per panel, in the order of the help page: options in no panel come first."""
     panels: dict[str, list[str]] = {"": []}
     for parameter in command.get_params(context):
         panel = getattr(parameter, "rich_help_panel", None) or ""

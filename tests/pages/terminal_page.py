@@ -1,7 +1,7 @@
 """Writes `docs/terminal.md`: `python -m tests.pages.terminal_page`. Its screens are those of a terminal in memory.
 
-The run on them is the recorded one that ships with the package, drawn by the same painter as in a terminal. A test
-holds the page to it. `tests/pages/canvas_picture.py` makes the picture in it.
+Its run is the recorded one that ships with the package, drawn by the same painter as in a terminal. A test checks the
+page against it. `tests/pages/canvas_picture.py` makes the picture in it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def render(trace: Trace | None = None) -> str:
 
 
 def screen(trace: Trace, at: Event | None, size: Size) -> str:
-    """What stands on a terminal at a step or at a canvas of noise, or after the run."""
+    """What a terminal shows at a step, at a canvas of noise, or after the run."""
     terminal = FakeTerminal(*size)
     terminal.write(COMMAND.format(prompt=trace.header.question) + "\n")
     view = CanvasView(pieces=trace, palette=DARK)
@@ -74,7 +74,7 @@ def screen(trace: Trace, at: Event | None, size: Size) -> str:
 
 
 def colours() -> str:
-    """A table of the looks of each stage in each palette."""
+    """A table of how each stage looks in each palette."""
     rows = ["| | " + " | ".join(STAGE_NAMES[::-1]) + " |", "|---" * 5 + "|"]
     for palette in (DARK, LIGHT, SIXTEEN, MONO, HEAT):
         rows.append(f"| `{palette.name}` | " + " | ".join(_look(style) for style in _looks(palette)) + " |")

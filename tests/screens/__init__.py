@@ -1,12 +1,12 @@
-"""What a user would sit at.
+"""What a user sees and types.
 
     processes       the command line as a process: in this one with captured streams, or on pipes and pseudo-terminals
     chats           chats on pseudo-terminals, with scripted replies
     forked          scripted commands as forks of a process that has them loaded
-    terminal        one in memory: what stands on its screen and in the scrollback
+    terminal        a terminal in memory: what its screen shows and what is in the scrollback
     browser         a headless Chromium
-    markup          a page without one: its elements, and its words
-    hostile         text that would like to do something to whoever shows it
+    markup          a page without a browser: its elements, and its words
+    hostile         text that tries to harm whoever shows it
 
-Where there is no browser, tests that want one are skipped.
+Without a browser, tests that need one are skipped.
 """

@@ -1,4 +1,4 @@
-"""A headless Chromium for tests, spoken to over its debugging pipe; nothing but the standard library and the browser.
+"""A headless Chromium for tests, driven over its debugging pipe; needs only the standard library and the browser.
 
 The protocol is the Chrome DevTools Protocol: JSON messages, each ended by a NUL byte, on file descriptors 3 and 4.
 """
@@ -42,8 +42,8 @@ class Browser:
     """One browser with one page, as a context manager.
 
     Attributes:
-        errors: exceptions, and errors and warnings of the console, in the order in which they came.
-        requests: addresses that the page asked for.
+        errors: exceptions, and errors and warnings of the console, in order of arrival.
+        requests: addresses that the page requested.
     """
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class Browser:
                 return result
 
     def open(self, file: Path) -> float:
-        """Load a page and wait until its script has run; seconds from the start of the load to that."""
+        """Load a page and wait until its script has run; returns the seconds from the start of the load until then."""
         self.errors.clear()
         self.requests.clear()
         self.call("Page.navigate", url=file.resolve().as_uri())

@@ -1,4 +1,4 @@
-"""Real chats on pseudo-terminals, with what a scripted model replies and what is typed."""
+"""Real chats on pseudo-terminals, with a scripted model's replies and typed lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BLOCKS: dict[str, Any] = {
     "replies": [[{"text": "First part, done."}, {"text": "Second.", "steps": 10_000}]],
     "pause": 0.05,
 }
-# A paragraph, which without a canvas is shown once it is complete.
+# A paragraph; without a canvas it is shown only once it is complete.
 PARAGRAPH = "First part, done.\n\n"
 PARAGRAPHS = BLOCKS | {"replies": [[{"text": PARAGRAPH}, {"text": "Second.", "steps": 10_000}]]}
 LONG_PROMPT = {"prompt_pause": 0.5, "tokens_a_message": 4000}
@@ -24,7 +24,7 @@ CTRL_C, CTRL_D, CTRL_G, CTRL_U, ENTER = b"\x03", b"\x04", b"\x07", b"\x15", b"\r
 
 
 class Chats:
-    """Chats on terminals of their own, with one home; what is still running at the end is killed."""
+    """Chats on terminals of their own, with one home; any that still runs at the end is killed."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -51,14 +51,14 @@ class Chats:
         return environment(LOCALDIFF_HOME=str(self.home), **self.extra)
 
     def held(self, text: str = "First part, done.") -> dict[str, Any]:
-        """A reply whose last step takes until `let_go`."""
+        """A reply whose last step takes until `let_go` is called."""
         return {"replies": [[{"text": text}, {"text": "Second.", "steps": 1, "until": str(self.gate)}]]}
 
     def let_go(self) -> None:
         self.gate.touch()
 
     def session(self) -> list[dict[str, Any]]:
-        """The lines of the one session there is, each of which is whole."""
+        """The lines of the only session, each of which is whole."""
         (path,) = (self.home / "sessions").glob("[!.]*")
         assert path.name.endswith(".jsonl")
         return [json.loads(line) for line in path.read_text().splitlines()]
@@ -70,7 +70,7 @@ def say(chat: Terminal, text: str) -> None:
 
 
 def mode(chat: Terminal) -> int:
-    """The flags of how the terminal takes lines."""
+    """The local flags of the terminal: how it takes lines."""
     return int(termios.tcgetattr(chat.master)[3])
 
 
@@ -80,10 +80,10 @@ def prompts(chat: Terminal) -> int:
 
 
 def wait_for_prompt(chat: Terminal, number: int) -> None:
-    """Until so many prompts are on the screen."""
+    """Wait until this many prompts are on the screen."""
     chat.wait_until(lambda: prompts(chat) >= number, f"prompt {number}")
 
 
 def wait_for_last(chat: Terminal, line: str) -> None:
-    """Until this is the last line of the screen."""
+    """Wait until this is the last line of the screen."""
     chat.wait_until(lambda: chat.lines()[-1] == line, f"{line!r}, at the end,")

@@ -1,7 +1,7 @@
-"""Scripted commands as forks of a process that has loaded them: loading takes most of a second, and hundreds start.
+"""Scripted commands as forks of a process that has them loaded: loading takes most of a second, and hundreds start.
 
-A fork is where `python -m tests.fakes.cli` is once it has imported what commands need, with streams, a terminal, an
-environment and a folder of its own. What a start may import, and when, needs a process that starts.
+A fork is in the state of `python -m tests.fakes.cli` after its imports, with streams, a terminal, an environment and a
+folder of its own. Tests of what a start may import, and when, need a process that really starts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 SIGNALS_OF_A_SHELL = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTSTP)
-"""A command that a shell starts ignores none of them, whatever whoever runs the tests does."""
+"""A command that a shell starts ignores none of these signals, even if whoever runs the tests does."""
 HOW_PYTHON_OPENS: dict[str, dict[str, Any]] = {
     "stdin": {},
     "stdout": {"mode": "w"},
@@ -49,14 +49,14 @@ _SERVER.set_forkserver_preload(
 
 
 class Fork:
-    """A command that runs, as far as tests ask: what `subprocess.Popen` is to a process that starts.
+    """A running command, with the part of the interface of `subprocess.Popen` that tests use.
 
     Args:
         streams: standard input, output and error: a file descriptor, `subprocess.PIPE`, `subprocess.DEVNULL`, or None
-            for one that is closed. If the first is a terminal, it is that of the command.
+            for a closed stream. If the first is a terminal, it becomes the command's controlling terminal.
 
     Attributes:
-        stdout, stderr: the end of the pipe that is read, where there is one.
+        stdout, stderr: the end of the pipe to read from, if there is a pipe.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Fork:
     ) -> None:
         pipes = [os.pipe() if stream == subprocess.PIPE else None for stream in streams]
         _, self.stdout, self.stderr = (None if pipe is None else os.fdopen(pipe[0], "rb") for pipe in pipes)
-        given: list[Connection | None] = []  # which is how a descriptor is sent to another process
+        given: list[Connection | None] = []  # a connection is how a descriptor is sent to another process
         for stream, pipe in zip(streams, pipes, strict=True):
             if stream is None:
                 given.append(None)
@@ -105,7 +105,7 @@ class Fork:
         return self._process.exitcode
 
     def communicate(self, timeout: float) -> tuple[bytes, bytes]:
-        """What it has written when it has ended, to each of the pipes that are read."""
+        """Waits for the end, and returns what the command has written to each pipe."""
         pipes = (self.stdout, self.stderr)
         with ThreadPoolExecutor(len(pipes)) as pool:
             reading = [pool.submit(lambda pipe=pipe: b"" if pipe is None else pipe.read()) for pipe in pipes]
@@ -124,13 +124,13 @@ class Fork:
         self._process.kill()
 
     def send_signal(self, number: int) -> None:
-        with suppress(ProcessLookupError):  # it has ended, and the server has not said so yet
+        with suppress(ProcessLookupError):  # it has ended, but the server has not reported it yet
             if self.poll() is None:
                 os.kill(self.pid, number)
 
 
 def _begin(streams: Sequence[Connection | None], words: Sequence[str], env: Mapping[str, str], cwd: str) -> None:
-    """In the fork: everything that a process has from whoever starts it, and then the command."""
+    """In the fork: sets up everything that a process gets from whoever starts it, then runs the command."""
     for number, stream in enumerate(streams):
         if stream is None:
             os.close(number)

@@ -1,4 +1,4 @@
-"""Text that would like to do something to whoever shows it."""
+"""Text that tries to harm whoever shows it."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ TEXT = " ".join(PIECES) + "\n"
 
 
 def is_tame(text: str) -> bool:
-    """Whether nothing in what a terminal gets acts on it, lines and tabs aside."""
+    """Whether a terminal would only show this text, apart from line ends and tabs."""
     return all(character in "\n\t" or (character >= " " and not "\x7f" <= character < "\xa0") for character in text)

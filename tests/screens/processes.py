@@ -1,4 +1,4 @@
-"""The command line as a process: in this one with captured streams, or in another one on pipes and pseudo-terminals."""
+"""The command line in this process with captured streams, or in another one on pipes and pseudo-terminals."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING or sys.platform != "win32":
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 120.0
-"""Seconds; nothing takes so long, but on a machine that is busy with other things everything takes its time."""
+"""Seconds; nothing should take so long, but on a busy machine everything takes longer."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came out."""
+    """What a command has returned and written."""
 
     code: int
     stdout: str
@@ -48,7 +48,7 @@ class Result:
 
 
 class CapturedStream(io.TextIOWrapper):
-    """A standard stream that remembers, and is a terminal if it is told to be one."""
+    """A standard stream that remembers what is written, and is a terminal if told so."""
 
     def __init__(self, content: bytes = b"", *, terminal: bool = False) -> None:
         self.bytes = io.BytesIO(content)
@@ -79,11 +79,11 @@ class Cli:
         terminals: str = "",
         load: Callable[[object], object] | None = None,
     ) -> Result:
-        """Run it; standard input is a terminal unless there are bytes for it.
+        """Run it; standard input is a terminal unless bytes are given for it.
 
         Args:
             terminals: which of `stdout` and `stderr` are terminals.
-            load: in place of handing out `self.engine`.
+            load: used instead of handing out `self.engine`.
         """
         streams = {
             "stdin": CapturedStream(stdin or b"", terminal=stdin is None),
@@ -130,10 +130,10 @@ def process(
     cwd: Path = ROOT,
     preexec_fn: Callable[[], None] | None = None,
 ) -> Result:
-    """Run `localdiff` on pipes, or with other streams, of which the result has nothing.
+    """Run `localdiff` on pipes, or on other streams, whose output the result does not have.
 
-    With a script it is a fork of what is loaded already, where there are forks, unless the environment is another one,
-    which may say how Python opens its streams.
+    With a script it runs as a fork of what is already loaded, if the system has forks and `env` is None: an environment
+    may say how Python opens its streams.
     """
     if script is not None and env is None and sys.platform != "win32":
         return _forked(arguments, script, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd)
@@ -171,7 +171,7 @@ def _forked(
 
 
 def wait_until(condition: Callable[[], bool], child: subprocess.Popen[bytes] | Fork | None = None) -> None:
-    """Until something is the case, which a child that has ended can no longer bring about."""
+    """Wait for a condition; fails if a child has ended that could have brought it about."""
     deadline = time.monotonic() + TIMEOUT
     while not condition():
         assert time.monotonic() < deadline, "it never came"
@@ -181,7 +181,7 @@ def wait_until(condition: Callable[[], bool], child: subprocess.Popen[bytes] | F
 
 
 def with_jobs(line: str) -> tuple[str, ...]:
-    """A shell with job control that runs a line, in which `"$@"` is the command that it gets."""
+    """A shell with job control that runs a line, in which `"$@"` is the command given to it."""
     return ("bash", "--norc", "-mc", line, "bash")
 
 
@@ -207,7 +207,7 @@ class Terminal:
         os.write(self.master, keys)
 
     def resize(self, columns: int, rows: int) -> None:
-        """Pull at the window."""
+        """Resize the window."""
         self.screen.resize(rows, columns)
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
@@ -216,13 +216,13 @@ class Terminal:
         return bool(termios.tcgetattr(self.master)[3] & termios.ECHO)
 
     def read_on(self, seconds: float) -> None:
-        """Read what comes within some time."""
+        """Read whatever comes within that time."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self._read(0.05)
 
     def hold(self) -> None:
-        """Press Ctrl-S, and read until nothing has come for a while: whoever draws waits for the terminal by then."""
+        """Press Ctrl-S, and read until nothing has come for a while: by then the process waits for the terminal."""
         self.type(b"\x13")
         while self._read(1.0):
             pass
@@ -232,11 +232,11 @@ class Terminal:
         self.wait_until(lambda: any(words in line for line in self.lines()), repr(words))
 
     def wait_for_bytes(self, data: bytes, *, times: int = 1) -> None:
-        """Read until these bytes have come so many times."""
+        """Read until these bytes have come that many times."""
         self.wait_until(lambda: self.raw.count(data) >= times, f"{data!r}, {times} times,")
 
     def wait_until(self, condition: Callable[[], bool], what: str = "what was waited for") -> None:
-        """Read until something is the case; what has been said before the process ended is read first."""
+        """Read until a condition holds; what a process wrote before it ended is read first."""
         deadline = time.monotonic() + TIMEOUT
         while not condition():
             assert time.monotonic() < deadline, f"{what} never came; the screen shows {self.lines()}"
@@ -245,7 +245,7 @@ class Terminal:
                 assert condition(), f"{what} never came; the screen shows {self.lines()}"
 
     def finish(self) -> int:
-        """Read until the process ends, and give its exit code."""
+        """Read until the process ends, and return its exit code."""
         deadline = time.monotonic() + TIMEOUT
         while self.child.poll() is None:
             assert time.monotonic() < deadline, f"the process does not end; the screen shows {self.lines()}"
@@ -279,19 +279,19 @@ def terminal(
     rows: int = 24,
     under: Sequence[str] = (),
 ) -> Terminal:
-    """Run `localdiff` on a pseudo-terminal, which is also where its Ctrl-C comes from.
+    """Run `localdiff` on a pseudo-terminal, from which its Ctrl-C also comes.
 
-    With a script it is a fork of what is loaded already, where nothing else is to be between it and the test.
+    With a script it runs as a fork of what is already loaded, unless `under` puts a command between it and the test.
 
     Args:
         stdout, stderr: something else for one of the streams, such as `subprocess.PIPE`.
-        under: a command that gets all of this as its arguments.
+        under: a command that gets the whole command line of `localdiff` as its arguments.
     """
     if sys.platform == "win32":
         pytest.skip("there are no pseudo-terminals on Windows")
 
     def as_in_a_shell() -> None:
-        """In the child: the terminal is its own, and it ignores none of the signals that whoever runs the tests may."""
+        """In the child: makes the terminal its own, and ignores no signal, even if whoever runs the tests does."""
         for number in SIGNALS_OF_A_SHELL:
             signal.signal(number, signal.SIG_DFL)
         fcntl.ioctl(slave, termios.TIOCSCTTY, 0)

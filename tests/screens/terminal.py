@@ -1,9 +1,9 @@
-"""A terminal in memory: takes the bytes of every write and says what stands on the screen and in the scrollback.
+"""A terminal in memory: takes the bytes of every write, and tells what is on the screen and in the scrollback.
 
 Knows pyte; knows nothing about canvases. `CuttingScreen` cuts rows when it becomes narrower and drops what is below the
-cursor when it becomes lower, as xterm does; `ReflowingScreen` breaks rows and keeps the last ones, as VTE does. What is
-cleared from the corner of the screen on goes into the scrollback of both, as in tmux. In both, unlike in pyte, a wide
-character that does not fit the last column begins the next row, and behind a full row the cursor is on its last column,
+cursor when it becomes lower, as xterm does; `ReflowingScreen` breaks rows and keeps the last ones, as VTE does. Both
+move what is cleared from the corner of the screen on into the scrollback, as tmux does. In both, unlike in pyte, a wide
+character that does not fit the last column begins the next row, and after a full row the cursor is on its last column,
 which is erased with the rest of the row.
 """
 
@@ -22,7 +22,7 @@ class CuttingScreen(pyte.HistoryScreen):
     """A screen that cuts rows when it becomes narrower, and drops those below its cursor when it becomes lower."""
 
     def draw(self, data: str) -> None:
-        """Write characters; none stands half in this row."""
+        """Write characters; a wide one that does not fit in the row goes to the next."""
         for character in data:
             if self.cursor.x == self.columns - 1 and wcwidth(character) == 2 and pyte.modes.DECAWM in self.mode:
                 self.carriage_return()
@@ -30,7 +30,7 @@ class CuttingScreen(pyte.HistoryScreen):
             super().draw(character)
 
     def erase_in_line(self, how: int = 0, private: bool = False) -> None:
-        """Erase, the last character of a full row included."""
+        """Erase; after a full row that includes its last character."""
         if how == 0 and self.cursor.x == self.columns:
             self.buffer[self.cursor.y][self.columns - 1] = self.cursor.attrs
         super().erase_in_line(how, private)
@@ -47,7 +47,7 @@ class CuttingScreen(pyte.HistoryScreen):
         self.set_margins()
 
     def erase_in_display(self, how: int = 0, *arguments: Any, **private: Any) -> None:
-        """Erase; from the first column of the first row on, what was there goes into the scrollback."""
+        """Erase; if that starts at the corner of the screen, what was there goes into the scrollback."""
         if how == 0 and (self.cursor.x, self.cursor.y) == (0, 0):
             self.history.top.extend(self.buffer[y].copy() for y in range(self._last_row() + 1))
         super().erase_in_display(how, *arguments, **private)
@@ -79,14 +79,14 @@ class CuttingScreen(pyte.HistoryScreen):
 
 
 class ReflowingScreen(CuttingScreen):
-    """A screen that breaks rows which have become too long; the cursor stays on its character as long as it can."""
+    """A screen that breaks rows that have become too long; the cursor stays on its character as long as it can."""
 
     def row_to_keep(self) -> int:
-        """The last one with text."""
+        """The last row with text, or the cursor's."""
         return self._last_row()
 
     def change_width(self, columns: int) -> None:
-        """Break what does not fit; what had been broken is not joined again."""
+        """Break what does not fit; rows broken before are not joined again."""
         if columns > self.columns:
             super().change_width(columns)
             return
@@ -130,11 +130,11 @@ class FakeTerminal(io.StringIO):
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """Terminals of today."""
+        """UTF-8, as terminals use today."""
         return "utf-8"
 
     def isatty(self) -> bool:
-        """It is one."""
+        """Always true."""
         return True
 
     def write(self, text: str) -> int:
@@ -160,12 +160,12 @@ class FakeTerminal(io.StringIO):
         return self.scrollback() + self.lines()
 
     def resize(self, columns: int, rows: int) -> None:
-        """Pull at the window's corner."""
+        """Resize the window."""
         self.screen.resize(rows, columns)
 
 
 def lines_of(text: str, columns: int = 80) -> list[str]:
-    """Lines that final text of narrow characters has on a terminal: broken between words, except in code."""
+    """The lines of final text of narrow characters on a terminal: broken between words, except in code."""
     lines, is_code = [], False
     for line in text.rstrip("\n").split("\n"):
         is_fence = line.startswith("```")
