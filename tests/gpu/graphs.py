@@ -1,9 +1,9 @@
 """A stand-in for CUDA graphs on a CPU: work is recorded without being done, and replayed into the same memory.
 
-As on a card, a recorded operation reads and writes the addresses it was recorded with, what it allocated stays where it
-is, and numbers that it has not computed yet mean nothing: here they are NaN, or 0 for whole numbers. Whatever a card
-refuses while it records (a number on the host, a shape that depends on numbers) is refused here. Memory that recordings
-of one pool take turns in is not imitated: each has its own.
+As on a card, a recorded operation reads and writes the addresses it was recorded with, its allocations stay where they
+are, and numbers that it has not computed yet mean nothing: here they are NaN, or 0 for integers. Whatever a card
+refuses while it records (a number on the host, a shape that depends on numbers) is refused here. Recordings of one pool
+do not share memory here, as they would on a card: each has its own.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ ALLOCATIONS = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_s
 
 
 class Graph:
-    """What `torch.cuda.CUDAGraph` is to its users.
+    """The part of `torch.cuda.CUDAGraph` that its users see.
 
     Args:
-        card: where it is recorded.
+        card: where the graph is recorded.
     """
 
     def __init__(self, card: Recorder) -> None:
@@ -43,7 +43,7 @@ class Graph:
         self._mode = _Recording(self)
 
     def capture_begin(self, *, pool: object, capture_error_mode: str) -> None:
-        """Records what follows, in a memory pool that no other recording is using."""
+        """Records what follows, in a memory pool that no other recording uses."""
         assert capture_error_mode == "thread_local", "another thread may allocate meanwhile"
         self.used_pool = pool
         self.card.begin(self)
@@ -51,7 +51,7 @@ class Graph:
         self._mode.__enter__()
 
     def capture_end(self) -> None:
-        """Ends it; where an operation was refused, the stream is told, and allocator and generator are not."""
+        """Ends the recording; after a refused operation only the stream's ends, not the allocator's and the generator's."""
         if self.card.recording is not self:
             raise RuntimeError("operation failed: the stream is not capturing")
         self._mode.__exit__(None, None, None)
@@ -65,13 +65,13 @@ class Graph:
         self.has_ended = True
 
     def pool(self) -> object:
-        """The memory pool of a recording that ended."""
+        """The memory pool of a finished recording."""
         if not self.has_ended:
             raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
         return self.used_pool
 
     def break_off(self, what: str) -> NoReturn:
-        """Refuses what cannot be recorded; after that the recording cannot be ended, either."""
+        """Refuses what cannot be recorded; after that, ending the recording fails, too."""
         self._mode.is_broken = True
         raise RuntimeError(f"operation not permitted when stream is capturing\n{what}")
 
@@ -95,12 +95,12 @@ class Recorder:
     """What a card, its streams and torch's allocator know of recordings.
 
     Attributes:
-        graphs: all that were made.
-        recording: the one that is being recorded.
-        released: pools whose recording broke off, and that were given back.
+        graphs: all graphs that were made.
+        recording: the graph that is being recorded.
+        released: pools that were given back after their recording broke off.
         draws_for_graph: whether the default generator is marked as drawing for a recording.
-        is_told_of_broken_ones: whether the end of a broken recording reaches the allocator, as since torch 2.13.
-        marks_generator: whether there is such a mark, as up to torch 2.11; the end of a broken recording leaves it.
+        is_told_of_broken_ones: whether the allocator learns of the end of a broken recording, as since torch 2.13.
+        marks_generator: whether the generator is marked, as up to torch 2.11; a broken recording leaves the mark.
     """
 
     is_told_of_broken_ones = False
@@ -119,7 +119,7 @@ class Recorder:
         return self.graphs[-1]
 
     def begin(self, graph: Graph) -> None:
-        """One recording at a time, and one at a time in a pool: the stream and the allocator refuse another."""
+        """Begins a recording; the stream refuses a second one, and the allocator a second one in a pool."""
         if self.recording is not None or graph.used_pool in self._allocating:
             raise RuntimeError("a recording is under way already")
         self._allocating.append(graph.used_pool)
@@ -136,23 +136,23 @@ class Recorder:
         self.released.append(pool)
 
     def wait(self, *_: Any) -> None:
-        """`torch.cuda.synchronize`, which breaks what any thread is recording."""
+        """`torch.cuda.synchronize`, which breaks any thread's recording."""
         if self.recording is not None:
             self.recording.break_off("synchronize")
 
     def assert_idle(self) -> None:
-        """Nothing is being recorded, and the allocator serves everybody again."""
+        """Nothing is being recorded, and the allocator no longer allocates for a recording."""
         assert self.recording is None, "the stream is still recording"
         assert not self._allocating, "the allocator is still recording"
         self.assert_draws()
 
     def assert_draws(self) -> None:
-        """Random numbers may be drawn, outside of recordings."""
+        """Random numbers may be drawn outside recordings."""
         assert not self.draws_for_graph, "Offset increment outside graph capture encountered unexpectedly."
 
 
 class _Recording(TorchDispatchMode):
-    """Writes down operations of torch and does none of them."""
+    """Writes down operations of torch without doing them."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ class _Recording(TorchDispatchMode):
         result = func(*args, **kwargs)
         made = [tensor for tensor in tree_leaves(result) if isinstance(tensor, Tensor)]
         if _shares_memory(made, [*tree_leaves(args), *tree_leaves(kwargs)]):
-            return result  # a view, which a card has nothing to do with
+            return result  # a view, for which a card does nothing
         for tensor in made:
             tensor.fill_(torch.nan if tensor.is_floating_point() else 0)
         if name not in ALLOCATIONS:
@@ -181,7 +181,7 @@ class _Recording(TorchDispatchMode):
 
 
 def _written(func: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
-    """The arguments that an operation writes, which is what it returns."""
+    """The arguments that an operation writes, which are also what it returns."""
     written = []
     for place, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
@@ -200,7 +200,7 @@ def _copy(found: list[Any], into: list[Tensor]) -> None:
 
 
 def kernel_classes() -> tuple[Any, Any]:
-    """What runs kernels: interpreted, and compiled, which the emulated GPU does."""
+    """The classes that run kernels: interpreted, and compiled (for the emulated GPU)."""
     from triton.runtime.interpreter import InterpretedFunction
     from triton.runtime.jit import JITFunction
 
@@ -209,7 +209,7 @@ def kernel_classes() -> tuple[Any, Any]:
 
 @contextmanager
 def recorded_by(card: Recorder) -> Iterator[None]:
-    """Torch's graphs are this card's, and launches of kernels are recorded by it."""
+    """Torch makes this card's graphs, and the card records launches of kernels."""
 
     def recorded(launch: Callable[..., None]) -> Callable[..., None]:
         def run(kernel: Any, *args: Any, **kwargs: Any) -> None:
@@ -224,7 +224,7 @@ def recorded_by(card: Recorder) -> Iterator[None]:
         for kind in kernel_classes():
             patches.enter_context(mock.patch.object(kind, "run", recorded(kind.run)))
         patches.enter_context(mock.patch.multiple(torch.cuda, CUDAGraph=card.graph, graph_pool_handle=object))
-        # The allocator of a real card knows neither these pools nor, perhaps, this device.
+        # A real card's allocator knows neither these pools nor, perhaps, this device.
         patches.enter_context(mock.patch.object(torch._C, "_cuda_endAllocateToPool", card.end_allocating))
         patches.enter_context(mock.patch.object(torch._C, "_cuda_releasePool", card.release))
         patches.enter_context(mock.patch.object(cuda_graphs, "_MARKS_GENERATOR", card.marks_generator))
@@ -233,7 +233,7 @@ def recorded_by(card: Recorder) -> Iterator[None]:
 
 @contextmanager
 def imitated() -> Iterator[list[Graph]]:
-    """Graphs on the CPU, kernels of Triton's interpreter included; yields those that are made."""
+    """Graphs on the CPU, kernels of Triton's interpreter included; yields the list of graphs."""
 
     def nothing(*_: Any) -> AbstractContextManager[None]:
         return nullcontext()

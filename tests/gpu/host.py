@@ -1,8 +1,8 @@
-"""A card that is not there, for what the host does: `with card():`, and `cuda:0` can be loaded to and computed on.
+"""A stand-in for a card, to test what the host does: within `with card():`, `cuda:0` can be loaded to and computed on.
 
 Its tensors are those of `tests.gpu.on_card`, its queue that of `tests.gpu.queue`, its graphs those of
-`tests.gpu.graphs`; kernels run in Triton's interpreter, or on an emulated GPU. It has the memory of a card of 24 GB, of
-which nothing is ever taken.
+`tests.gpu.graphs`; kernels run in Triton's interpreter, or on an emulated GPU. It has the memory of a card of 24 GB,
+all of which always counts as free.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _CACHES = (
     *(nf4._tables, launch_arguments.levels, launch_arguments.byte_table),
     *(support._tried, tiles.mma_kind, tiles.sm_count),
 )
-"""What is made once for each device, and would outlive the card."""
+"""Caches with an entry per device, which would outlive the card."""
 
 
 @contextmanager
 def card() -> Iterator[Queue]:
-    """Has this machine a card `cuda:0`; yields its queue."""
+    """Gives this machine a card `cuda:0`; yields its queue."""
     queue, share = Queue(), [1.0]
 
     @contextmanager
@@ -87,7 +87,7 @@ def card() -> Iterator[Queue]:
     try:
         with (
             mock.patch.multiple(torch.cuda, **fakes),
-            # A parameter that moves is a new one: the memory of the old one would do for a card, but not its class.
+            # A parameter that moves becomes a new one: it could keep its memory, but not its class.
             mock.patch.object(torch.__future__, "get_overwrite_module_params_on_conversion", lambda: True),
             recorded_by(queue.recorder),
             _checked_launches(queue),
@@ -106,7 +106,7 @@ def _forget() -> None:
 
 @contextmanager
 def _checked_launches(queue: Queue) -> Iterator[None]:
-    """Kernels take tensors on the card alone."""
+    """Kernels accept only tensors of the card."""
 
     def checked(launch: Callable[..., None]) -> Callable[..., None]:
         def run(kernel: Any, *args: Any, **kwargs: Any) -> None:

@@ -1,7 +1,7 @@
-"""Triton's interpreter, without what it computes over and over: most of the time of tests that run kernels in it.
+"""Triton's interpreter, without work that it repeats and that takes most of the time of tests that run kernels in it.
 
-What kernels are asked is the same, and so is what they compute. What is replaced is not public: it is that of one
-version, and other versions stay as they are.
+Kernels and their results are the same. The functions replaced are not public and those of one version; other versions
+stay as they are.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def hasten() -> None:
 
 
 def _patch_language_once_per_launch(interpreter: Any) -> None:
-    """A launch replaces functions of Triton's language, and every call of a device function does it again.
+    """A launch replaces functions of Triton's language, and every call of a device function replaces them again.
 
-    What is replaced follows from what the module of the function imports, so once for each module is enough. It is
-    undone at the end of the launch.
+    What is replaced depends on the imports of the function's module, so once for each module is enough. The end of the
+    launch undoes it.
     """
     patch: Callable[[Any], Any] = interpreter._patch_lang
     launch: Callable[..., None] = interpreter.GridExecutor.__call__
@@ -40,7 +40,7 @@ def _patch_language_once_per_launch(interpreter: Any) -> None:
 
     def patch_once(function: Any) -> Any:
         if function.__module__ in patched:
-            return None  # which no call of a device function looks at
+            return None  # a return value that no call of a device function uses
         patched.add(function.__module__)
         return patch(function)
 
@@ -56,7 +56,7 @@ def _patch_language_once_per_launch(interpreter: Any) -> None:
 
 
 def _look_for_builtins_once(interpreter: Any) -> None:
-    """Which functions of a module or a class to replace is asked of some hundred names, with each launch."""
+    """Each launch checks some hundred names of modules and classes for functions to replace; here only the first."""
     names: dict[Any, list[str]] = {}
     is_builtin = interpreter.tl.core.is_builtin
 
@@ -65,14 +65,14 @@ def _look_for_builtins_once(interpreter: Any) -> None:
             names[owner] = [name for name, member in inspect.getmembers(owner) if is_builtin(member)]
         for name in names[owner]:
             member = getattr(owner, name)
-            if is_builtin(member):  # and not yet replaced
+            if is_builtin(member):  # a function that is not yet replaced
                 interpreter._patch_attr(owner, name, member, builder, *scope)
 
     interpreter._patch_builtin = patch_builtins
 
 
 def _keep_types(interpreter: Any) -> None:
-    """NumPy's type of a tensor is looked up in a table that is made anew for each operation."""
+    """NumPy's type of a tensor is looked up in a table that is rebuilt for each operation; here it is cached."""
     look_up: Callable[[Any], Any] = interpreter._get_np_dtype
     known: dict[str, Any] = {}
 
@@ -86,7 +86,7 @@ def _keep_types(interpreter: Any) -> None:
 
 
 def _keep_shapes(core: Any) -> None:
-    """What is made of a shape for each result of an operation: its type's name, its dimensions as constants."""
+    """Caches what each result of an operation gets from its shape: its type's name, its dimensions as constants."""
     make_type: Callable[..., None] = core.block_type.__init__
     make_tensor: Callable[..., None] = core.tensor.__init__
     types: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -113,7 +113,7 @@ def _keep_shapes(core: Any) -> None:
 
 
 def _check_no_overflow_for_nobody(semantic: Any) -> None:
-    """Each sum and product is computed once more, in 64 bits, for an assertion that is dropped but while debugging."""
+    """Each sum and product is computed again in 64 bits, for an assertion that only debugging keeps; here only then."""
     check: Callable[..., None] = semantic.binary_op_sanitize_overflow_impl
 
     def check_to_debug(owner: Any, *operation: Any) -> None:
@@ -124,7 +124,7 @@ def _check_no_overflow_for_nobody(semantic: Any) -> None:
 
 
 def _broadcast_what_differs(semantic: Any) -> None:
-    """Tensors of one shape are broadcast to each other for nothing, and comparing shapes takes long there."""
+    """Two tensors of one shape are broadcast for nothing, after a slow comparison of shapes; here they are not."""
     broadcast: Callable[..., Any] = semantic.broadcast_impl_value
 
     def broadcast_if_need_be(owner: Any, lhs: Any, rhs: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Where tests of kernels run: on a card where there is one, else in Triton's interpreter, on the CPU.
+"""Where tests of kernels run: on a card if there is one, else in Triton's interpreter, on the CPU.
 
 Import it before any module of device code: Triton decides when a kernel is defined whether it is interpreted. The
-interpreter's products of bf16 matrices are wrong, so tests take fp16, fp32 and int8 for those. With `EMULATED_GPU=86`
+interpreter's products of bf16 matrices are wrong, so tests use fp16, fp32 and int8 there. With `EMULATED_GPU=86`
 in the environment kernels are compiled for that compute capability and run from their PTX (`tests.gpu.ptx`), bf16 too.
 """
 
@@ -16,10 +16,10 @@ import torch
 HAS_CARD = torch.cuda.is_available()
 HAS_TRITON = importlib.util.find_spec("triton") is not None
 DEVICE = torch.device("cuda", 0) if HAS_CARD else torch.device("cpu")
-"""With an index, as tensors on it name it, and as what is kept for a device is found."""
+"""With an index, as its tensors name it; caches per device are looked up by that name."""
 
 EMULATED = int(os.environ.get("EMULATED_GPU") or "0")
-"""The compute capability of an emulated GPU, as 86; 0 where there is none."""
+"""The compute capability of the emulated GPU, such as 86; 0 without one."""
 
 if EMULATED:
     from tests.gpu.ptx.gpu import emulate
@@ -33,10 +33,10 @@ elif not HAS_CARD:
         hasten()
 
 HALVES = [torch.float16, torch.bfloat16] if HAS_CARD or EMULATED else [torch.float16]
-"""Types of 16 bits whose products are right here."""
+"""16-bit types whose products are right here."""
 
 QUICK = torch.bfloat16 if EMULATED else torch.float32
-"""What large tiles are tested in: in fp32 they are tens of thousands of instructions, which no GPU runs for anybody."""
+"""The type for tests of large tiles: fp32 compiles to tens of thousands of instructions, which no user's GPU runs."""
 
 needs_triton = pytest.mark.skipif(not HAS_TRITON, reason="there is no Triton here")
 needs_interpreter = pytest.mark.skipif(
@@ -46,10 +46,10 @@ needs_interpreter = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True)
 def programs_run_backwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has the interpreter run the programs of a launch from the last to the first, where a `conftest.py` imports it.
+    """Has the interpreter run the programs of a launch from last to first; a `conftest.py` imports it.
 
-    On a card they come in any order. What a program writes beyond the end of its own part, the next one would write
-    over, and nobody would see it. The emulated GPU tells that by itself.
+    On a card they run in any order. In order, whatever a program wrote beyond its own part would be overwritten by the
+    next, and nobody would see it. The emulated GPU detects that by itself.
     """
     if HAS_CARD or EMULATED or not HAS_TRITON:
         return
@@ -64,11 +64,11 @@ def programs_run_backwards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def assert_rounded_alike(found: torch.Tensor, expected: torch.Tensor) -> None:
-    """In 16 bits nearly all numbers have the same bits; on a card, where torch rounds elsewhere, it is not asked.
+    """In 16 bits nearly all numbers are equal; not checked on a card, where torch rounds elsewhere.
 
-    Sums in another order fall to the other side of a rounding for one number in fifteen at most: where it is that of
-    a likely id's probability, half of a row differs. Where a rounding is left out, or there is one too many, two
-    numbers in five differ, which no tolerance would show.
+    Sums in another order change the rounding of one number in fifteen at most; if that number is the probability of a
+    likely id, half of a row differs. With one rounding too few or too many, two numbers in five differ, which no
+    tolerance would show.
     """
     assert found.shape == expected.shape and found.dtype == expected.dtype
     if expected.dtype in HALVES and not HAS_CARD:

@@ -1,9 +1,9 @@
-"""Compiles every kernel for the cards that there are, without one, and reports what each takes: `make kernels-aot`.
+"""Compiles every kernel for all kinds of cards, without a card, and reports what each takes: `make kernels-aot`.
 
-What is compiled is what the released model launches (`tests.gpu.specializations`), each kernel as for that launch.
-Registers, spilled bytes and shared memory are what the machine code says, read back from it with `cuobjdump`; Triton
-ships that and the assembler. It says nothing about speed. Exits with 1 where a kernel spills, takes more shared memory
-than the card has, overwrites what a matrix instruction still reads (`tests.gpu.machine_code`), or does not compile.
+It compiles what the released model launches (`tests.gpu.specializations`), each kernel as for that launch. Registers,
+spilled bytes and shared memory are read back from the machine code with `cuobjdump`, which Triton ships along with the
+assembler. Says nothing about speed. Exits with 1 if a kernel spills, takes more shared memory than the card has,
+overwrites what a matrix instruction still reads (`tests.gpu.machine_code`), or does not compile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-if __name__ == "__main__":  # ahead of any device code: what is interpreted cannot be compiled
+if __name__ == "__main__":  # before any device code is imported: an interpreted kernel cannot be compiled
     os.environ.pop("TRITON_INTERPRET", None)
 
 import localdiff.kernels
@@ -39,12 +39,12 @@ SHARED = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 9
 
 B300 (103), Jetson Thor (110) and DGX Spark (121) are compiled for only if they are named."""
 UNASKED = 48
-"""KiB that a block may take unless the driver is asked for more, which Triton does where its own part exceeds them."""
+"""KiB that a block may take unless more is requested of the driver; Triton does so if its own part exceeds them."""
 RESERVED = 1024
-"""Bytes of shared memory that the system keeps in every block from sm_90 on. The tool counts them with those that are
-declared; the limits above do not."""
+"""Bytes of shared memory that the system keeps in every block from sm_90 on. `cuobjdump` includes them in the declared
+bytes; the limits above do not."""
 UNCHOSEN = {"quant.cuda.overlapped_kernels", "quant.cuda.overlapped_expert_kernels"}
-"""Device code that no tile of the tables has; `tests.bench.gpu_tiles` compiles and times it."""
+"""Device code that no tile in the tables uses; `tests.bench.gpu_tiles` compiles and times it."""
 COLUMNS = 512
 """Columns of tensor memory that a multiprocessor of a B200 has (PTX ISA, `tcgen05`)."""
 
@@ -56,10 +56,10 @@ class Use:
     Attributes:
         spilled: bytes of local memory.
         shared: bytes of shared memory that Triton asks for.
-        declared: those that the code itself declares.
-        columns: of tensor memory.
-        overwritten: instructions that overwrite an operand that is still read.
-        seconds: that it took.
+        declared: bytes of shared memory that the code itself declares.
+        columns: columns of tensor memory.
+        overwritten: instructions that overwrite an operand that is still being read.
+        seconds: time that compiling took.
     """
 
     registers: int
@@ -71,7 +71,7 @@ class Use:
     seconds: float = field(compare=False)
 
     def fits(self, card: int) -> bool:
-        """Whether nothing is spilled or overwritten, and the card has the shared memory and the tensor memory."""
+        """Whether nothing is spilled or overwritten, and the card has enough shared memory and tensor memory."""
         most = UNASKED if self.declared and self.shared <= 1024 * UNASKED else SHARED[card]
         has_memory = self.shared + self.declared <= 1024 * most and self.columns <= COLUMNS
         return has_memory and not self.spilled and not self.overwritten
@@ -101,12 +101,12 @@ def all_kernels() -> set[tuple[str, str]]:
 
 
 def mma_kind_of(card: int) -> MmaKind:
-    """The matrix instruction of a GPU of this compute capability, which tiles depend on."""
+    """The matrix instruction of a GPU of this compute capability; tiles depend on it."""
     return MMA_KIND_BY_MAJOR.get(card // 10, "mma.sync")
 
 
 def names(launches: Sequence[Launch]) -> list[str]:
-    """A name for each: its kernel, and what tells it from the others of that kernel."""
+    """A name for each launch: its kernel, and what tells it from the kernel's other launches."""
     alike: dict[tuple[str, str], list[Launch]] = defaultdict(list)
     for launch in launches:
         alike[launch.module, launch.kernel].append(launch)
@@ -126,7 +126,7 @@ def _name(launch: Launch, telling: Sequence[str]) -> str:
 
 
 def _traits(launch: Launch) -> dict[str, str]:
-    """Constants first, those of the kernel ahead of others: they say more than the types that go with them."""
+    """Constants first, upper-case ones before the rest: they say more than the types that go with them."""
     constants = sorted(launch.constants, key=lambda constant: not constant[0].isupper())
     traits = {name: str(value) for name, value in constants}
     for name, kind in launch.types:
@@ -136,7 +136,7 @@ def _traits(launch: Launch) -> dict[str, str]:
 
 
 def _telling(group: Sequence[dict[str, str]]) -> list[str]:
-    """Traits in which launches differ, of those that differ alike the first."""
+    """Traits in which launches differ; of traits that differ in the same way, only the first."""
     found: dict[tuple[int, ...], str] = {}
     for trait in group[0]:
         values = [traits[trait] for traits in group]
@@ -149,7 +149,7 @@ def compiled(launch: Launch, card: int) -> Use:
     """Compiles one kernel for one kind of card."""
     began = time.perf_counter()
     made = build(launch, card)
-    # Where a kernel asks for more tensor memory than there is, Triton compiles a trap, which spills nothing.
+    # For a kernel that wants more tensor memory than there is, Triton compiles a trap, which spills nothing.
     columns = getattr(made.metadata, "tmem_size", 0)
     use = _use(made.asm["cubin"], made.metadata.shared, time.perf_counter() - began)
     overwritten = overwritten_operands(instructions(made.asm["cubin"])) if mma_kind_of(card) == "wgmma" else []
@@ -169,9 +169,9 @@ def build(launch: Launch, card: int) -> Any:
 
 
 def source_of(launch: Launch, kernel: Any, target: Any) -> Any:
-    """What Triton compiles, word for word as for a launch on a GPU, which then finds this in Triton's cache.
+    """What Triton compiles, exactly as for a launch on a GPU, which then finds it in Triton's cache.
 
-    Triton itself puts it together: which parameters have an empty list of attributes differs among its versions.
+    Triton itself assembles it, because its versions differ in which parameters have an empty list of attributes.
     """
     from triton.compiler import ASTSource, make_backend
 
@@ -191,14 +191,14 @@ def source_of(launch: Launch, kernel: Any, target: Any) -> Any:
 
 
 def _mark(kind: str, parameter: Any, *, is_aligned: bool) -> str | None:
-    """Triton's for a multiple of 16, for one that is none, and for a parameter of which it does not ask."""
+    """Triton's mark for a multiple of 16, for any other value, and for a parameter that it does not specialize."""
     if is_aligned:
         return "D"
     return "" if kind.startswith(("*", "i")) and not parameter.do_not_specialize else None
 
 
 def options_of(launch: Launch) -> dict[str, Any]:
-    """Options of the compiler; those of a launch that are not here are Triton's defaults."""
+    """Options of the compiler; all others are Triton's defaults for a launch."""
     return {
         "num_warps": launch.warps,
         "num_stages": launch.stages,
@@ -219,7 +219,7 @@ def _use(cubin: bytes, shared: int, seconds: float) -> Use:
 
 
 def use_of(told: str, *, shared: int, seconds: float) -> Use:
-    """What `cuobjdump -res-usage` tells of one kernel."""
+    """Parses what `cuobjdump -res-usage` says about one kernel."""
     found = re.search(r"REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)", told)
     assert found is not None, told
     registers, stack, declared, local = (int(number) for number in found.groups())
@@ -228,7 +228,7 @@ def use_of(told: str, *, shared: int, seconds: float) -> Use:
 
 
 def main(cards: list[int]) -> int:
-    """Prints a table of registers a kernel and card; a cell is empty where that card launches another tile."""
+    """Prints a table of registers by kernel and card; a cell is empty if that card launches another tile."""
     began, failed = time.perf_counter(), 0
     of_card = {card: mma_kind_of(card) for card in cards}
     of_kind = {kind: launched(mma_kind=kind) for kind in dict.fromkeys(of_card.values())}
@@ -239,7 +239,7 @@ def main(cards: list[int]) -> int:
     named = names(launches)
     width = max(map(len, named))
     print(f"{'registers (spilled bytes)':{width}}" + "".join(f"{'sm_' + str(card):>11}" for card in cards), flush=True)
-    # Processes, since much of a compilation is Python.
+    # Processes, because much of compiling is Python code.
     pool = ProcessPoolExecutor(max_workers=os.cpu_count(), mp_context=multiprocessing.get_context("spawn"))
     with pool:
         tasks = [
@@ -263,10 +263,10 @@ def main(cards: list[int]) -> int:
 
 
 def told(launch: Launch, card: int) -> Use | str:
-    """What a kernel takes on a card, or that it does not compile."""
+    """What a kernel takes on a card, or "fails" if it does not compile."""
     try:
         return compiled(launch, card)
-    except Exception as error:  # any of the compiler's; the table shows which, and the exit code that there was one
+    except Exception as error:  # any error of the compiler; the table and the exit code show it
         print(f"{launch}, sm_{card}: {error}", file=sys.stderr)
         return "fails"
 

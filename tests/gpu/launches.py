@@ -1,10 +1,10 @@
 """What a layer of a static step launches, counted without a card: `python -m tests.gpu.launches`.
 
-The step runs on a CPU, over a small model; kernels in Triton are counted and do nothing, so that what is computed means
-nothing. Counted besides are torch's operations that write memory (views and allocations write none), one launch each.
-`rms_norm` is several operations on a CPU and one launch on a card, and is counted as that. What a library does within
-one operation (a sort in pieces, a split product) is not seen; attention is one launch here, and two on a card that
-splits the keys of a row.
+The step runs on a CPU, over a small model; Triton kernels are counted and do nothing, so the results mean nothing.
+Operations of torch that write memory (views and allocations do not) are also counted, as one launch each. `rms_norm` is
+several operations on a CPU and one launch on a card, and is counted as one. What a library does within one operation (a
+sort in pieces, a split product) is not seen; attention is one launch here, and two on a card that splits the keys of a
+row.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ def count(
     Args:
         recipe: how weights are stored.
         commit: whether a block is written in the same pass.
-        layer_ops: whether the ops between GEMMs are Triton's.
+        layer_ops: whether Triton does the ops between GEMMs.
         projections: whether projections of the same rows are fused.
-        dense: as `LOCALDIFF_CUDA_DENSE` has it, or `plain`.
+        dense: a value of `LOCALDIFF_CUDA_DENSE`, or `plain`.
     """
     config = tiny.config(**WIDTHS)
     length = config.canvas_length
@@ -109,12 +109,12 @@ def count(
     buffers = StepBuffers(length, config.hidden_size, torch.bfloat16, CPU)
     shape = Shape(commit_rows=length if commit else 0, sampled=True)
     cache = KVCache(config, 64, torch.bfloat16, CPU)
-    # Operations are seen whole under `inference_mode`, and in the pieces that are launched under `no_grad`.
-    # A card multiplies bf16, whatever this CPU does.
+    # `inference_mode` shows whole operations, `no_grad` the pieces that are launched.
+    # A card multiplies bf16, even if this CPU does not.
     has_bf16 = mock.patch.object(instructions, "has_bf16_matmul", lambda: True)
     with torch.no_grad(), _counted_kernels(launches), has_bf16:
         program = Program(network, buffers, shape, read=read_through_torch)
-        program.run(cache)  # makes what is made once: nf4's tables
+        program.run(cache)  # makes what is made only once: nf4's tables
         for layer in network.layers:
             launches.watch(layer)
         with launches:
@@ -123,7 +123,7 @@ def count(
 
 
 def dense_switch(dense: str) -> dict[str, str]:
-    """The variable that has dense weights multiplied so: `plain`, `a16` or `a8`."""
+    """The variable that makes dense weights be multiplied this way: `plain`, `a16` or `a8`."""
     return {"LOCALDIFF_CUDA_PLAIN": "dense"} if dense == "plain" else {"LOCALDIFF_CUDA_DENSE": dense}
 
 
@@ -133,7 +133,7 @@ def _nothing(_: torch.device) -> None:
 
 @contextmanager
 def _counted_kernels(launches: Launches) -> Iterator[None]:
-    """Kernels that are counted in place of being run."""
+    """Kernels are counted instead of being run."""
     from triton.runtime.interpreter import InterpretedFunction
 
     def run(kernel: Any, *_: Any, **__: Any) -> None:

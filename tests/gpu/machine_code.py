@@ -1,6 +1,6 @@
 """Machine code of a compiled kernel, and what can be seen in it without a GPU.
 
-Knows instructions as `cuobjdump` writes them; Triton ships that.
+Knows instructions as `cuobjdump` writes them; Triton ships that tool.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WITHOUT_RESULT = {
     *("LDGSTS", "MEMBAR", "NOP", "RED", "RET", "ST", "STG", "STL", "STS", "STSM", "WARPGROUP", "WARPSYNC"),
 }
 _ASYNCHRONOUS = re.compile(r"[HI]GMMA\.\S+ R\d+, R(\d+), gdesc")
-"""A matrix instruction of Hopper whose first operand is in registers: four of them, from this one on."""
+"""A matrix instruction of Hopper whose first operand is in registers: four, starting with this one."""
 _WAIT = re.compile(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x0\b")
 _BACK = re.compile(r"BRA\S*\s.*?0x([0-9a-f]+)")
 
@@ -55,12 +55,12 @@ def instructions(cubin: bytes) -> list[tuple[int, str]]:
 
 
 def name_of(instruction: str) -> str:
-    """Without predicate, modifiers and operands."""
+    """The name without predicate, modifiers and operands."""
     return _unpredicated(instruction).split()[0].split(".")[0]
 
 
 def loops(code: Code) -> Iterator[list[tuple[int, str]]]:
-    """What lies between each branch backwards and its target."""
+    """The code between each backward branch and its target."""
     for at, line in code:
         target = _BACK.search(line)
         if target and int(target[1], 16) < at:
@@ -68,9 +68,9 @@ def loops(code: Code) -> Iterator[list[tuple[int, str]]]:
 
 
 def beside_products(body: Sequence[str]) -> int:
-    """Instructions of a loop that are issued while a matrix instruction of Hopper has not been waited for."""
+    """Instructions of a loop that are issued while a matrix instruction of Hopper is still running."""
     under_way = False
-    for _ in range(2):  # the first time only tells how the loop begins
+    for _ in range(2):  # the first turn only tells whether one is running when the loop begins
         count = 0
         for line in map(_unpredicated, body):
             if name_of(line) in ("HGMMA", "IGMMA"):
@@ -85,9 +85,9 @@ def beside_products(body: Sequence[str]) -> int:
 def overwritten_operands(code: Code) -> list[str]:
     """Instructions that write registers from which a matrix instruction of Hopper may still read.
 
-    Those are asynchronous, and what they read must stay until they have been waited for; a loop is followed from its
-    end to its beginning. Assemblers have got this wrong (https://github.com/triton-lang/triton/pull/11781), and
-    compilers (https://github.com/triton-lang/triton/issues/9433).
+    Matrix instructions are asynchronous, and what they read must stay until they are waited for; a loop is followed
+    from its end into its beginning. Assemblers have got this wrong (https://github.com/triton-lang/triton/pull/11781),
+    and so have compilers (https://github.com/triton-lang/triton/issues/9433).
     """
     found = []
     for part in (list(code), *(2 * body for body in loops(code))):
@@ -110,7 +110,7 @@ def _written(instruction: str) -> set[int]:
     if base in _WITHOUT_RESULT or register is None:
         return set()
     count = 1
-    if base == "LDSM":  # so many matrices
+    if base == "LDSM":  # one register per matrix
         count = int(modifiers[-1]) if modifiers[-1].isdigit() else 1
     elif "128" in modifiers:
         count = 4

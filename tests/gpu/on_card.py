@@ -1,7 +1,7 @@
-"""Tensors that say they are on `cuda:0`, in the memory of the CPU, so that everything can compute with them.
+"""Tensors that claim to be on `cuda:0`, but are in the memory of the CPU, so that everything can compute with them.
 
-As on a card, an operation takes tensors of one device, but for single numbers of the host; what needs a number on the
-host makes it wait; and so does a copy from or to memory that is not pinned.
+As on a card, an operation takes tensors of one device, except for single numbers of the host; and the host waits for
+whatever needs a number there, and for copies from or to memory that is not pinned.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ ASKING = {
     *("item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__format__", "__repr__"),
     *("nonzero", "masked_select", "unique", "equal", "allclose", "bincount", "__array__"),
 }
-"""What needs numbers on the host."""
+"""Operations that need numbers on the host."""
 ANYWHERE = {"__get__", "__set__", "_has_compatible_shallow_copy_type", "type_as", "__delete__"}
-"""What may see tensors of two devices, or is about no numbers."""
+"""Operations that may see tensors of two devices, or do not involve numbers."""
 NO_WORK = {
     *("set_", "untyped_storage", "data_ptr", "requires_grad_", "detach", "view", "is_contiguous"),
     *("size", "stride", "storage_offset", "dim", "numel", "element_size", "__len__"),
 }
-"""What only the host does."""
+"""Operations that only the host does."""
 
 
 class OnCard(Tensor):
-    """A tensor that says it is on the card."""
+    """A tensor that claims to be on the card."""
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
@@ -71,7 +71,7 @@ class Devices(TorchFunctionMode):
     """Keeps track of where the tensors of every operation are.
 
     Args:
-        queue: is told what is copied, and what is waited for.
+        queue: learns what is copied, and what is waited for.
     """
 
     def __init__(self, queue: Queue) -> None:
@@ -126,7 +126,7 @@ class Devices(TorchFunctionMode):
             raise RuntimeError(f"Expected all tensors to be on the same device: {name} of {len(here)} on the host")
 
     def _set(self, into: Tensor, index: Any, value: Any) -> None:
-        """Numbers from one device to a part of a tensor on the other are a copy that the host waits for."""
+        """Setting a part of a tensor from a tensor on the other device is a copy that the host waits for."""
         del index
         is_tensor = isinstance(value, Tensor) and (value.dim() > 0 or isinstance(value, OnCard))
         if is_tensor and isinstance(into, OnCard) is not isinstance(value, OnCard):
@@ -154,7 +154,7 @@ class Devices(TorchFunctionMode):
         return into
 
     def _to(self, func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """`to`, `cpu` and `cuda`: what goes from one device to the other makes the host wait."""
+        """`to`, `cpu` and `cuda`: the host waits for a move from one device to the other."""
         source, rest = args[0], list(args[1:])
         device = {"cpu": HOST, "cuda": DEVICE}.get(name)
         for place, value in enumerate(rest):
@@ -181,5 +181,5 @@ class Devices(TorchFunctionMode):
 
 
 def _chooses(index: Any) -> bool:
-    """Whether an index takes as many elements as its numbers say."""
+    """Whether the number of elements that an index takes depends on its values."""
     return bool(tree_any(lambda leaf: isinstance(leaf, Tensor) and leaf.dtype in (torch.bool, torch.uint8), index))

@@ -1,8 +1,8 @@
-"""The queue of a card that is not there: its streams, events, and the copies between pinned memory and the card.
+"""The queue of a stand-in card: its streams and events, and the copies between pinned memory and the card.
 
-As on a card, a copy to pinned memory has arrived when an event behind it was waited for, and not before, and the memory
-that a copy comes from must stay as it is until then. What is computed is computed at once, in the order of the program;
-but where a stream copies to memory that another one uses, one of them must have been told to wait for the other.
+As on a card, a copy to pinned memory arrives only when an event after it is waited for, and the memory that a copy
+reads must not change before that. Computations are done at once, in the order of the program; but if a stream copies to
+memory that another one uses, one of the two must have been told to wait for the other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from tests.gpu.graphs import Recorder
 
 UNSEEN = 0x5A
-"""Each byte of memory that a copy is under way to."""
+"""Each byte of memory that a copy has not reached yet."""
 
 
 class Queue:
@@ -25,8 +25,8 @@ class Queue:
     Attributes:
         recorder: the recordings of graphs.
         waits: what made the host wait, in order.
-        first: the stream that is the current one at first, which all memory is made for.
-        stream: the current one.
+        first: the stream that is current at first; all memory is allocated for it.
+        stream: the current stream.
     """
 
     def __init__(self) -> None:
@@ -35,10 +35,10 @@ class Queue:
         self.stream = self.first = Stream(self)
         self._under_way: list[tuple[Stream, int, Callable[[], None]]] = []
         self._used: dict[tuple[int, bool], dict[Stream, int]] = {}
-        self._pinned: list[torch.UntypedStorage] = []  # kept, so that no other memory is at their addresses
+        self._pinned: list[torch.UntypedStorage] = []  # kept alive, so that no other memory gets their addresses
 
     def wait(self, what: str, until: Order | None = None) -> None:
-        """The host waits for all of the queue, or for the copies before a place in it; a recording refuses that."""
+        """The host waits for the whole queue, or for the copies before a place in it; a recording refuses that."""
         self.refuse(what)
         self.waits.append(what)
         for place, (stream, number, arrive) in enumerate(self._under_way):
@@ -47,12 +47,12 @@ class Queue:
                 arrive()
 
     def refuse(self, what: str) -> None:
-        """What cannot be recorded breaks the recording that is under way."""
+        """Breaks the recording under way, if any: it cannot contain this."""
         if self.recorder.recording is not None:
             self.recorder.recording.break_off(what)
 
     def use(self, *memory: Tensor, is_copied_to: bool = False) -> None:
-        """Work on the current stream, with memory of the card; none of it is done while it is recorded."""
+        """Work on the current stream that uses memory of the card; while recording, nothing is done."""
         if self.recorder.recording is not None:
             return
         stream = self.stream
@@ -72,16 +72,16 @@ class Queue:
         return len(self._under_way)
 
     def pin(self, memory: Tensor) -> None:
-        """Memory that the card may copy from and to while the host goes on."""
+        """Registers memory that the card may copy from and to while the host goes on."""
         self._pinned.append(memory.untyped_storage())
 
     def is_pinned(self, memory: Tensor) -> bool:
-        """Whether it is part of such memory."""
+        """Whether a tensor is in pinned memory."""
         address = memory.untyped_storage().data_ptr()
         return any(storage.data_ptr() == address for storage in self._pinned)
 
     def read(self, memory: Tensor) -> None:
-        """A copy from pinned memory, which is read at some time until somebody waits for it."""
+        """A copy from pinned memory, which may be read at any time until somebody waits for the copy."""
         before = memory.clone()
 
         def arrive() -> None:
@@ -90,7 +90,7 @@ class Queue:
         self._under_way.append((self.stream, self.stream.launched, arrive))
 
     def write(self, memory: Tensor, numbers: Tensor) -> None:
-        """A copy to pinned memory, which has other numbers until somebody waits for it."""
+        """A copy to pinned memory, which holds garbage until somebody waits for the copy."""
         numbers = numbers.clone()
         memory.view(torch.uint8).fill_(UNSEEN)
         self._under_way.append((self.stream, self.stream.launched, lambda: _copy(numbers, memory)))
@@ -105,12 +105,12 @@ def _copy(numbers: Tensor, memory: Tensor) -> None:
 
 
 class Stream:
-    """What `torch.cuda.Stream` is to its users.
+    """The part of `torch.cuda.Stream` that its users see.
 
     Attributes:
         launched: number of pieces of work that it was given.
-        behind: what it does next is behind so many pieces of other streams' work.
-        lent: address → memory that whoever frees it has wait for this stream, too.
+        behind: stream → number of pieces of its work that must be done before this stream's next work.
+        lent: address → memory whose owner must wait for this stream, too, before freeing it.
     """
 
     def __init__(self, queue: Queue, device: object = None) -> None:
@@ -123,11 +123,11 @@ class Stream:
 
     @property
     def order(self) -> Order:
-        """All that is before what it does next."""
+        """Everything that comes before the stream's next work."""
         return {**self.behind, self: self.launched}
 
     def wait_stream(self, other: Stream) -> None:
-        """What it does next is behind all that another stream was given so far."""
+        """The stream's next work waits for everything that the other stream was given so far."""
         self._queue.refuse("another stream is waited for")
         for stream, number in other.order.items():
             self.behind[stream] = max(number, self.behind.get(stream, 0))
@@ -137,15 +137,15 @@ class Stream:
         self.lent[memory.untyped_storage().data_ptr()] = memory.untyped_storage()
 
     def synchronize(self) -> None:
-        """Has the host wait for it."""
+        """Has the host wait for the stream."""
         self._queue.wait("stream", self.order)
 
 
 class Event:
-    """What `torch.cuda.Event` is to its users.
+    """The part of `torch.cuda.Event` that its users see.
 
     Args:
-        queue: what is recorded.
+        queue: the queue whose streams it marks.
     """
 
     def __init__(self, queue: Queue) -> None:
@@ -153,12 +153,12 @@ class Event:
         self._at: Order | None = None
 
     def record(self, stream: Stream | None = None) -> None:
-        """Marks this place of a stream; it says nothing of copies on others that the stream does not wait for."""
+        """Marks this place in a stream; covers copies on another stream only if this one waits for it."""
         self._queue.refuse("an event is recorded outside of its graph")
         self._at = (stream or self._queue.stream).order
 
     def synchronize(self) -> None:
-        """Waits for it; one that was not recorded is waited for by nobody, and then nothing has arrived."""
+        """Has the host wait for the event, which must have been recorded."""
         assert self._at is not None, "an event is waited for that was not recorded"
         self._queue.wait("event", self._at)
 
@@ -169,4 +169,4 @@ class Event:
 
 
 Order: TypeAlias = dict[Stream, int]
-"""A place in the queue: stream → number of pieces of its work that are before it."""
+"""A place in the queue: stream → number of pieces of its work before that place."""

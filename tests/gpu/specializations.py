@@ -1,8 +1,8 @@
 """What the released model launches on a card, found without one: its passes run over tensors that have no numbers.
 
-Kernels are not run but noted, each as Triton would compile it for that launch: types, constants, and which pointers and
-integers are multiples of 16, which it makes code of its own for. Whatever needs a number on the host is an error over
-such tensors, and so is an operation or a launch that sees a tensor of another device.
+Kernels are not run but recorded, each as Triton would compile it for that launch: types, constants, and which pointers
+and integers are multiples of 16, for which Triton compiles separate code. With such tensors, whatever needs a number on
+the host is an error, and so is an operation or a launch that sees a tensor of another device.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from quant.modules import QuantTensor, RoutedExperts, swap_modules
 from quant.recipe import recipe_named
 
 NOWHERE = torch.device("meta")
-"""Stands for the card: the one device that fake tensors can be on, and be told apart from the host's, everywhere."""
+"""Stands for the card: the only device that fake tensors can be on anywhere and that is not the host's."""
 
 CONTEXT = 8192
 SM_COUNTS: dict[MmaKind, tuple[int, ...]] = {
@@ -52,9 +52,9 @@ SM_COUNTS: dict[MmaKind, tuple[int, ...]] = {
     "wgmma": (132,),
     "tcgen05": (148,),
 }
-"""Of RTX 3090, A100, RTX 4090, RTX 5090, of H100, and of B200; attention is split among them."""
+"""RTX 3090, A100, RTX 4090, RTX 5090; H100; and B200. Attention is split among SMs."""
 PROMPTS = (12, 40, 77, 512, 1024, 2048)
-"""Rows of a pass over a prompt; by default they are no more than 1,024."""
+"""Rows of a pass over a prompt; at most 1,024 by default."""
 COMMITS = (0, 256, 77)
 WAYS: tuple[tuple[str, dict[str, str]], ...] = (
     ("bf16", {}),
@@ -67,7 +67,7 @@ WAYS: tuple[tuple[str, dict[str, str]], ...] = (
     ("int8", {"LOCALDIFF_CUDA_DENSE": "a8", "LOCALDIFF_CUDA_EXPERTS": "a8"}),
     ("4bit-small", {"LOCALDIFF_CUDA_PLAIN": "byte-table,dense,layer-ops"}),
 )
-"""Recipes, and what the switches say."""
+"""Recipes, and the switches that are set."""
 
 TYPES = {
     torch.bfloat16: "bf16",
@@ -83,15 +83,15 @@ TYPES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Launch:
-    """A kernel as Triton compiles it, once for all launches that are alike in this.
+    """A kernel as Triton compiles it, once for all launches that agree in these fields.
 
     Attributes:
-        module, kernel: where it is.
+        module, kernel: where it is defined.
         types: name and type of each parameter, in order; `constexpr` for constants.
-        constants: name and value of those; integers that are 1, and None, are made constants.
-        aligned: parameters that are multiples of 16; of pointers, the address.
-        fuses: whether products and sums may become one instruction, with one rounding less.
-        max_registers: of a thread; None for any number.
+        constants: name and value of constants, including integers that are 1, and None.
+        aligned: parameters that are multiples of 16; for pointers, the address.
+        fuses: whether a product and a sum may become one instruction, with one rounding fewer.
+        max_registers: limit for a thread; None for no limit.
     """
 
     module: str
@@ -106,10 +106,10 @@ class Launch:
 
     @classmethod
     def of(cls, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launch:
-        """What a launch with these arguments is."""
+        """The launch of a kernel with these arguments."""
         parameters = inspect.signature(kernel.fn).parameters
         values = arguments(kernel, args, kwargs)
-        told = getattr(kernel, "kwargs", None) or vars(kernel)  # the interpreter's, and the compiler's
+        told = getattr(kernel, "kwargs", None) or vars(kernel)  # the interpreter's kernels, and the compiler's
         any_value, any_alignment = (
             told.get(name) or () for name in ("do_not_specialize", "do_not_specialize_on_alignment")
         )
@@ -136,7 +136,7 @@ class Launch:
 
 
 def arguments(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The value of each parameter of a kernel, in their order; options of the launch are left out."""
+    """The value of each parameter of a kernel, in order; options of the launch are left out."""
     signature = inspect.signature(kernel.fn)
     known = {name: value for name, value in kwargs.items() if name in signature.parameters}
     return dict(signature.bind(*args, **known).arguments)
@@ -157,7 +157,7 @@ def _type_of(value: Any, *, is_special: bool) -> str:
 
 
 def _address(value: Any) -> int:
-    """Of a tensor, as far as multiples of 16 go: allocations begin at such."""
+    """A tensor's offset in its allocation, which begins at a multiple of 16; or an integer's value."""
     if isinstance(value, Tensor):
         return int(value.storage_offset()) * value.element_size()
     return value if isinstance(value, int) and not isinstance(value, bool) else 1
@@ -165,9 +165,9 @@ def _address(value: Any) -> int:
 
 @contextmanager
 def noted() -> Iterator[list[Launch]]:
-    """Kernels that are noted in place of being run.
+    """Kernels are recorded instead of being run.
 
-    Triton launches on the current device, so whoever launches must have made that of the tensors the current one.
+    Triton launches on the current device, so that must be the device of the tensors.
     """
     from triton.runtime.interpreter import InterpretedFunction
     from triton.runtime.jit import JITFunction
@@ -204,7 +204,7 @@ def noted() -> Iterator[list[Launch]]:
 
 @contextmanager
 def without_numbers() -> Iterator[None]:
-    """Tensors have shapes and no numbers from here on."""
+    """Tensors have shapes but no numbers inside the block."""
     for activations in ("a16", "a8"):  # made once, before any step
         levels(NOWHERE, activations)
     with FakeTensorMode(allow_non_fake_inputs=True), torch.inference_mode():
@@ -212,7 +212,7 @@ def without_numbers() -> Iterator[None]:
 
 
 def kinds_of_layers() -> ModelConfig:
-    """The released configuration with three layers: a sliding first one and one between, and a full last one."""
+    """The released configuration with three layers: a sliding first, a sliding middle and a full last one."""
     config = released_config()
     sliding, full = config.layers[0], config.layers[-1]
     return dataclasses.replace(config, layers=(sliding, sliding, full))
@@ -245,19 +245,19 @@ def _nothing(_: torch.device) -> None:
 
 
 def _first(experts: int) -> range:
-    """Each expert is converted where it is, in the same way: without numbers one is as good as all."""
+    """All experts are converted in place in the same way, so without numbers one of them is enough."""
     return range(min(experts, 1))
 
 
 class Unfused(RoutedExperts):
-    """In the place of experts that sum their outputs themselves, as those of an adapter do."""
+    """Replaces experts that sum their outputs themselves by experts that do not, like those with an adapter."""
 
     def forward(self, x: Tensor, index: Tensor, weight: Tensor) -> Tensor:
         return x * (weight * index).sum(dim=-1, keepdim=True).to(x.dtype)
 
 
 def read_prompt(network: DiffusionGemma, cache: KVCache, rows: int) -> None:
-    """A pass over that many ids of a prompt."""
+    """A pass over a prompt of that many ids."""
     ids = torch.empty(rows, dtype=torch.int64, device=NOWHERE)
     length = torch.empty((), dtype=torch.int32, device=NOWHERE)
     attend = (attend_through_triton(layer, length, rows) for layer in cache.layers)
@@ -280,10 +280,10 @@ def launched(
     mma_kind: MmaKind = "mma.sync",
     sm_counts: Sequence[int] | None = None,
 ) -> list[Launch]:
-    """All that the released model launches, each once.
+    """Everything that the released model launches, each launch once.
 
     Args:
-        ways: recipes, and what the switches say.
+        ways: recipes, and the switches that are set.
         mma_kind: the GPU's matrix instruction.
         sm_counts: numbers of SMs; by default those of all GPUs with this instruction.
     """
@@ -305,7 +305,7 @@ def launched(
 
 
 def _try_kernels() -> None:
-    """What `quant.cuda.support` launches to see whether kernels run at all."""
+    """The launches with which `quant.cuda.support` tests whether kernels run at all."""
     with torch.device(NOWHERE):
         x = torch.empty(1, 128)
         with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]

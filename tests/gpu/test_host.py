@@ -1,4 +1,4 @@
-"""What the host does with a card, on one that is not there: loading, recording, replaying, and what it waits for."""
+"""What the host does with a card, on a stand-in for one: loading, recording, replaying, and what it waits for."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SPEC = Spec(mlp=64, expert_mlp=64, head_dim=32, settings={"eos_token_id": [1]})
 PROMPT = [3, 14, 15, 9, 26, 5]
 CONTEXT = 96
 OPTIONS = GenerateOptions(seed=5, max_tokens=16, cap=3, confidence=1e-9, context_size=CONTEXT)
-"""Two blocks of three steps: none of them is confident."""
+"""Two blocks of three steps: no step is confident."""
 CARD = torch.device("cuda", 0)
 
 
@@ -61,14 +61,14 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def queue() -> Iterator[Queue]:
     from tests.gpu.host import card
 
-    # As a GPU attends in 16 bits, whose products the interpreter gets wrong.
+    # Attention as a GPU has it in 16 bits, whose products the interpreter gets wrong.
     with card() as made, patched(), mock.patch.object(kernels, "can_attend", lambda *_: True):
         yield made
 
 
 @pytest.fixture(scope="module")
 def engine(directory: Path, queue: Queue) -> Engine:
-    """The model on the card, but for the kernels between matmuls, which are most of the interpreter's time."""
+    """The model on the card, without kernels between matmuls, which would take most of the interpreter's time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOCALDIFF_CUDA_PLAIN", "layer-ops")
         return Engine.load(directory, device="cuda", dtype="fp32", context_size=CONTEXT)
@@ -79,8 +79,8 @@ class Turn:
     """One answer.
 
     Attributes:
-        drafts: of each step.
-        waits: what the host waited for, from the step before to each step of a block behind its first one.
+        drafts: the draft of each step.
+        waits: what the host waited for before each step of a block except its first, since the step before.
     """
 
     drafts: list[tuple[int, ...]]
@@ -102,7 +102,7 @@ def answered(events: Iterator[Event], queue: Queue) -> Turn:
 
 
 def conversation(engine: Engine, queue: Queue, length: int = 2) -> list[Turn]:
-    """So many turns over one cache."""
+    """That many turns over one cache."""
     prefix_cache, ids, turns = engine.new_prefix_cache(), PROMPT, []
     for _ in range(length):
         turns.append(answered(engine.generate(ids, OPTIONS, prefix_cache=prefix_cache), queue))
@@ -158,7 +158,7 @@ def test_layers_that_are_streamed_compute_what_those_that_stay_do(
 def test_layers_are_streamed_beside_layers_that_stay(
     tmp_path: Path, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The card would refuse a copy over a layer that computes, and a layer that computes before it is there."""
+    """The card would refuse a copy over a layer that computes, and a layer that computes before its copy is done."""
     monkeypatch.setattr(streaming, "MIN_BYTES", 1)
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "layer-ops")
     plain = write_checkpoint(replace(SPEC, layers="sfsf"), tmp_path / "plain")
@@ -211,7 +211,7 @@ def test_a_step_that_cannot_be_recorded_is_launched_kernel_by_kernel(
 
 @pytest.mark.slow
 def test_a_step_is_measured(directory: Path, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`localdiff bench step`, whose clock of parts waits for the card at each border of two."""
+    """`localdiff bench step`, whose clock waits for the card between any two parts."""
     from tests.gpu.host import NAME
 
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "layer-ops")
@@ -228,7 +228,7 @@ def test_a_step_is_measured(directory: Path, queue: Queue, monkeypatch: pytest.M
 
 
 def test_the_doctor_sees_the_card(queue: Queue) -> None:
-    """Layers are computed there, as loaded and by kernels, whose products of bf16 the interpreter gets wrong."""
+    """It computes layers there, as loaded and with kernels, whose bf16 products the interpreter gets wrong."""
     from tests.gpu.host import CAPABILITY, NAME
 
     (finding,) = check_devices(devices(), gpus=1)
@@ -246,7 +246,7 @@ def test_the_doctor_sees_the_card(queue: Queue) -> None:
 def test_ctrl_c_reaches_no_compiler_in_dynamic_steps(
     directory: Path, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They launch kernels, too, where experts or linear layers have them."""
+    """They launch kernels, too, if experts or linear layers have any."""
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "all")
     engine = Engine.load(directory, device="cuda", dtype="fp32", context_size=CONTEXT)
     assert not engine.denoiser.path.static
@@ -267,7 +267,7 @@ def test_ctrl_c_reaches_no_compiler_in_dynamic_steps(
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_weights_are_quantized_on_the_card(codec: str, queue: Queue) -> None:
-    """What is written is on the host, and the same."""
+    """The encoded weights are on the host, and equal those made there."""
     weight = torch.randn(6, 256, generator=torch.Generator().manual_seed(0)).bfloat16()
     (found, *measured), (expected, *right) = (_encode(codec, device, weight) for device in (CARD, torch.device("cpu")))
     assert found.codes.is_cpu and found.scales.is_cpu and measured == right
@@ -286,7 +286,7 @@ def test_what_the_allocator_was_told_not_to_take_is_not_free(directory: Path, qu
 
 
 class TestTheCard:
-    """It refuses what a card refuses, and lets nobody see what has not arrived."""
+    """The stand-in refuses what a card refuses, and hides what has not arrived yet."""
 
     def test_tensors_of_two_devices(self, queue: Queue) -> None:
         there, here = torch.arange(3.0, device="cuda"), torch.arange(3.0)
@@ -354,7 +354,7 @@ class TestTheCard:
         fresh = torch.arange(4)
         for step in (1, 2):
             exchange.send(step, [step] * 8, None, fresh)
-        exchange.send(3, [3] * 8, None, fresh)  # into the memory of the first one
+        exchange.send(3, [3] * 8, None, fresh)  # into the memory of the first send
         with pytest.raises(AssertionError, match="while it was being copied"):
             torch.cuda.synchronize()
 

@@ -1,4 +1,4 @@
-"""Where tests of kernels run, as far as that can be seen without a card."""
+"""Where tests of kernels run, as far as a machine without a card shows it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.gpu import kernels
 
 
 def test_a_card_is_named_as_its_tensors_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`cuda` is not equal to `cuda:0`, so what is kept for one would not be found for the other."""
+    """`cuda` is not equal to `cuda:0`, so a cache filled for one would not be found for the other."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setenv("EMULATED_GPU", "")
     spec = importlib.util.spec_from_file_location("kernels_with_a_card", kernels.__file__)

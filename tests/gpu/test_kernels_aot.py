@@ -1,4 +1,4 @@
-"""What `make kernels-aot` compiles, and what it sees: spills, too much memory, numbers that a host would wait for."""
+"""What `make kernels-aot` compiles, and what it detects: spills, too much memory, numbers that the host waits for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = needs_triton
 
 @pytest.mark.slow
 def test_the_released_model_waits_for_nothing_and_stays_on_its_card() -> None:
-    """Its passes, over tensors that have no numbers; `make kernels-aot` does this for all recipes, and compiles."""
+    """Runs its passes over tensors without numbers; `make kernels-aot` does so for all recipes, and compiles."""
     from tests.gpu.specializations import WAYS, launched
 
     kernels = {launch.kernel for launch in launched(WAYS[1:2], sm_counts=[128])}
@@ -35,7 +35,7 @@ def test_the_released_model_waits_for_nothing_and_stays_on_its_card() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["bf16", "4bit", "4bit-small", "int8"])
 def test_kernels_of_the_released_model_can_be_held_against_the_plain_path(recipe: str) -> None:
-    """What loading does on a card, over tensors that have no numbers: both ways give results of the same shapes."""
+    """As on loading to a card, but over tensors without numbers: both ways give results of the same shapes."""
     from localdiff.denoising import StepPath, parity
     from tests.gpu import specializations as on_cards
 
@@ -66,7 +66,7 @@ def test_kernels_of_the_released_model_can_be_held_against_the_plain_path(recipe
 @pytest.mark.slow
 @pytest.mark.parametrize(("mma_kind", "sms", "expected"), [("mma.sync", 128, 34), ("wgmma", 132, 45)])
 def test_few_kernels_are_compiled_before_a_first_run(mma_kind: MmaKind, sms: int, expected: int) -> None:
-    """The numbers of `docs/gpu.md`: those of a step, of one with a commit, and of one with the end of a prompt."""
+    """The numbers in `docs/gpu.md`: for a plain step, a step with a commit, and one with the end of a prompt."""
     from tests.gpu import specializations as on_cards
 
     with (
@@ -101,7 +101,7 @@ def test_what_would_wait_or_fail_on_a_card_is_seen(fault: str) -> None:
 
 
 def test_every_launch_says_whether_products_and_sums_may_become_one() -> None:
-    """Triton 3.9 warns where none says it, since later versions do it only where they are asked to."""
+    """Triton 3.9 warns if a launch does not say so, because later versions fuse only if asked to."""
     root = Path(quant.__file__).parents[1]
     sources = [path.read_text() for package in ("localdiff", "quant") for path in (root / package).rglob("*.py")]
     launches = [
@@ -119,7 +119,7 @@ def test_every_launch_says_whether_products_and_sums_may_become_one() -> None:
 
 
 def test_launches_are_specialized_as_triton_does() -> None:
-    """Held against Triton's own reading of arguments, where the installed version has it."""
+    """Compared with Triton's own reading of arguments, if the installed version has it."""
     jit, compiler = pytest.importorskip("triton.runtime.jit"), pytest.importorskip("triton.compiler")
     backends = pytest.importorskip("triton.backends.compiler")
     if not hasattr(jit, "create_function_from_signature"):
@@ -141,7 +141,7 @@ def test_launches_are_specialized_as_triton_does() -> None:
 
 
 def test_a_launch_finds_what_was_compiled_ahead() -> None:
-    """Triton's cache knows a kernel by the hashes of its source and of its options, which are compared here."""
+    """Triton's cache finds a kernel by the hashes of its source and its options; the test compares both."""
     jit, compiler = pytest.importorskip("triton.runtime.jit"), pytest.importorskip("triton.compiler")
     backends = pytest.importorskip("triton.backends.compiler")
     if not hasattr(jit.JITFunction, "_pack_args"):
@@ -166,13 +166,13 @@ def test_a_launch_finds_what_was_compiled_ahead() -> None:
 
 
 def _kernel(x: Any, number: Any, length: Any, stride: Any, SIZE: tl.constexpr) -> None:
-    """Parameters of each kind."""
+    """Has one parameter of each kind."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("plain", "of_few"), [("", "*i32"), ("byte-table", "*fp32")])
 def test_blocks_of_few_rows_have_a_table_of_bytes(monkeypatch: pytest.MonkeyPatch, plain: str, of_few: str) -> None:
-    """On Hopper, unless a switch leaves it out; larger ones have no room for it."""
+    """On Hopper, unless a switch disables it; larger blocks have no room for the table."""
     from quant.cuda import experts
     from tests.gpu.specializations import launched
 
@@ -199,7 +199,7 @@ def test_names_tell_launches_apart() -> None:
 
 
 def test_spills_are_seen() -> None:
-    """What the tool says of a kernel that spills is read as that, and not only what it says of others."""
+    """The tool's output for a kernel that spills is read as a spill; other kernels alone would not show that."""
     from tests.gpu.kernels_aot import use_of
 
     line = " Function f:\n  REG:255 STACK:96 SHARED:0 LOCAL:0 CONSTANT[0]:380 TEXTURE:0 SURFACE:0 SAMPLER:0\n"
@@ -218,7 +218,7 @@ def test_too_much_shared_memory_is_seen() -> None:
 
 
 def test_what_the_code_declares_counts_too() -> None:
-    """Triton does not know of it: it asks the driver for more than 48 KiB only where its own part exceeds them."""
+    """Triton does not know about it: it asks the driver for more than 48 KiB only if its own part exceeds that."""
     from tests.gpu.kernels_aot import use_of
 
     line = " Function f:\n  REG:95 STACK:0 SHARED:33792 LOCAL:0 CONSTANT[0]:648 TEXTURE:0 SURFACE:0 SAMPLER:0\n"

@@ -1,4 +1,4 @@
-"""What is seen in machine code: lines as `cuobjdump` writes them, shortened from kernels of an H100."""
+"""What is detected in machine code: lines as `cuobjdump` writes them, shortened from kernels for an H100."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_registers_that_are_still_read(line: str, overwrites: bool) -> None:
 
 
 def test_a_loop_goes_on_at_its_beginning() -> None:
-    """As Triton 3.7.1 and its assembler compiled a linear layer: the last product is waited for in the next turn."""
+    """As Triton 3.7.1 and its assembler compiled a linear layer: the loop's next turn waits for the last product."""
     early, late = "LDG.E.U16 R94, desc[UR16][R16.64]", "LDG.E.U16 R94, desc[UR16][R18.64]"
     body = code("NOP", early, FIRST, WAIT, late, LAST, "@P2 BRA 0x10", WAIT, "EXIT")
     assert [len(loop) for loop in loops(body)] == [6]

@@ -1,6 +1,6 @@
-"""Layers that are streamed to a card that is not there: its copies have a stream of their own.
+"""Layers that are streamed to a stand-in card, on which copies have a stream of their own.
 
-The card refuses a copy to memory that another stream may still be using, and whatever uses it too early.
+The card refuses a copy to memory that another stream may still be using, and work that uses the memory too early.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CARD = torch.device("cuda", 0)
 
 @pytest.fixture
 def queue() -> Iterator[Queue]:
-    """A card for each test: it tells memory apart by addresses, and those of an earlier test are given out again."""
+    """A card for each test: it tells memory apart by address, and addresses of an earlier test are used again."""
     from tests.gpu.host import card
 
     with card() as made:
@@ -33,7 +33,7 @@ def queue() -> Iterator[Queue]:
 
 
 class Doubled(nn.Module):
-    """A layer of one weight."""
+    """A layer with one weight."""
 
     def __init__(self, number: float) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ def everything_moves(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def streamed(layers: Sequence[nn.Module]) -> streaming.LayerStream:
-    """The last two of these layers are streamed."""
+    """Streams the last two of these layers."""
     stream = streaming.LayerStream(CARD)
     for layer in layers[-2:]:
         stream.hold(layer)
@@ -85,7 +85,7 @@ def test_the_first_copy_runs_beside_the_layers_that_stay(queue: Queue) -> None:
 
 
 def test_no_layer_is_copied_over_one_that_is_read(queue: Queue) -> None:
-    """Whatever the order of passes is; those of two threads alternate, and each may have a stream of its own."""
+    """Whatever the order of passes; passes of two threads may alternate, and each may have a stream of its own."""
     layers = [Doubled(number) for number in range(4)]
     streamed(layers)
     x = torch.zeros(1024, device=CARD)
@@ -129,7 +129,7 @@ def test_memory_that_cannot_be_locked_is_said(
 
 
 def test_the_last_memory_that_can_be_locked_is_left_to_others(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """WSL2 locks about a gigabyte: filled up, the buffers of a step would find no room."""
+    """WSL2 locks about a gigabyte: if layers took all of it, a step's buffers would find no room."""
     pin, asked = Queue.pin, []
 
     def refuse_first(queue: Queue, memory: torch.Tensor) -> None:

@@ -1,15 +1,15 @@
 """A GPU in numpy: compiled kernels run instruction by instruction on a CPU, from their PTX.
 
-Triton's interpreter runs what a kernel says; this runs what Triton makes of it for one kind of GPU: bf16, the machine
-instructions that kernels contain, exchanges between the lanes of a warp, matrix instructions with the layouts of their
-operands, copies that are under way until they are waited for. Every address is checked against what was allocated, and
-every alignment; memory that a copy is being written to holds NaN until it has been waited for; two warps that access
-the same memory, one of them to write, with no barrier between them, are an error.
+Triton's interpreter runs the kernel's source; this runs what Triton compiles it to for one kind of GPU: bf16, the
+machine instructions that kernels contain, exchanges between the lanes of a warp, matrix instructions with the layouts
+of their operands, copies that are under way until they are waited for. Every address is checked against the
+allocations, and for its alignment; memory that a copy is writing holds NaN until the copy has been waited for; it is an
+error if two warps access the same memory without a barrier between them and one of them writes.
 
 It is slow, knows only the instructions that our kernels are compiled to, refuses any other, down to each part of its
-name, and says nothing about speed or about the last bits of a GPU's approximations. Not found are sums of `wgmma` that
-are read before they have been waited for, missing fences, and races within a warp, of single bytes or of atomic sums.
-What each instruction does is told by NVIDIA's PTX ISA.
+name, and says nothing about speed or about the last bits of a GPU's approximations. It does not find sums of `wgmma`
+read before they have been waited for, missing fences, or races within a warp, of single bytes or of atomic sums.
+What each instruction does is specified in NVIDIA's PTX ISA.
 
 | module | knows |
 |---|---|

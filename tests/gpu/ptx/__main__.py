@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 CARDS = (86, 90, 120)
-"""An RTX 30, an H100 and an RTX 50; what Triton makes for an A100 and an RTX 40 is much like what the first gets."""
+"""An RTX 30, an H100 and an RTX 50; what Triton compiles for an A100 and an RTX 40 is much like that for an RTX 30."""
 TESTS = ("tests/quant/cuda", "tests/localdiff/kernels")
 
 

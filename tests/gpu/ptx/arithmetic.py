@@ -33,7 +33,7 @@ def arithmetic(instruction: Instruction, lanes: Lanes) -> Run | None:
 
 
 def _apply(function: Function, instruction: Instruction, lanes: Lanes, to: str, *kinds: str) -> Run:
-    """A function of operands of these types, its result of another."""
+    """Applies a function to operands of these types; the result has type `to`."""
     write = lanes.writer(instruction.operands[0], to)
     reads = [lanes.reader(operand, kind) for operand, kind in zip(instruction.operands[1:], kinds, strict=True)]
 
@@ -44,7 +44,7 @@ def _apply(function: Function, instruction: Instruction, lanes: Lanes, to: str, 
 
 
 def _over(function: Function, instruction: Instruction) -> Function:
-    """The function over registers of the instruction's type, rounded once; `ftz` has denormal numbers count as zero."""
+    """The function over registers of the instruction's type, rounded once; `ftz` makes denormal numbers zero."""
     if "ftz" in instruction.parts:
         return lambda *values: _flushed(function(*map(_flushed, values)).astype(np.float32))
     return _rounded(function, instruction.parts[-1])
@@ -58,7 +58,7 @@ def _rounded(function: Function, kind: str) -> Function:
     if kind == "bf16":
         return lambda *values: to_bf16(function(*(from_bf16(value).astype(np.float64) for value in values)))
     if kind in ("s16x2", "u16x2"):
-        return _in_pairs(function, np.dtype(np.uint16), np.dtype(np.uint16))  # of sums alone: they have no sign
+        return _in_pairs(function, np.dtype(np.uint16), np.dtype(np.uint16))  # only for sums, which ignore signs
     if kind in ("bf16x2", "f16x2", "f32x2"):
         half = {"bf16x2": ("bf16", "u2"), "f16x2": ("f16", "u2"), "f32x2": ("f32", "u4")}[kind]
         return _in_pairs(_rounded(function, half[0]), np.dtype(TYPES[half[0]]), np.dtype(half[1]))
@@ -77,9 +77,9 @@ def _in_pairs(function: Function, dtype: np.dtype[Any], bits: np.dtype[Any]) -> 
 
 
 def _fused(a: Array, b: Array, c: Array) -> Array:
-    """a * b + c in float64, rounded to odd, so that whatever rounds it next is as if it alone had.
+    """a * b + c in float64, rounded to odd, so that a second rounding gives what a single one would.
 
-    A product of two floats of 32 bits is exact in 64; what their sum loses is Knuth's TwoSum.
+    A product of two floats of 32 bits is exact in 64; what the sum loses is computed with Knuth's TwoSum.
     """
     product, c = np.asarray(a, np.float64) * np.asarray(b, np.float64), np.asarray(c, np.float64)
     total = np.atleast_1d(product + c)
@@ -92,7 +92,7 @@ def _fused(a: Array, b: Array, c: Array) -> Array:
 
 
 def _bounded(instruction: Instruction, lanes: Lanes) -> Run:
-    """`min` and `max`, of two or three: a NaN counts only where the name says so, and -0 is less than 0."""
+    """`min` and `max` of two or three: NaN counts only if the name says so, and -0 is less than 0."""
     kind, is_least = instruction.parts[-1], instruction.parts[0] == "min"
     if kind[0] in "su":
         function: Function = np.minimum if is_least else np.maximum
@@ -134,13 +134,13 @@ def _multiply(instruction: Instruction, lanes: Lanes) -> Run:
 
 
 def _divide(instruction: Instruction, lanes: Lanes) -> Run:
-    """`div` and `rem`: integers toward zero; floats as exactly as numpy does it, where a GPU may be less exact."""
+    """`div` and `rem`: integers toward zero; floats as exact as numpy's, where a GPU may be less exact."""
     kind = instruction.parts[-1]
     if np.dtype(TYPES[kind]).kind == "f":
         return _apply(_over(np.divide, instruction), instruction, lanes, kind, kind, kind)
     if instruction.parts[0] == "rem":
         return _apply(np.fmod, instruction, lanes, kind, kind, kind)
-    # What is left when the remainder is taken away is a multiple: there is nothing to round.
+    # Without the remainder it is a multiple, so nothing needs rounding.
     return _apply(lambda a, b: (a - np.fmod(a, b)) // b, instruction, lanes, kind, kind, kind)
 
 
@@ -153,7 +153,7 @@ def _logical(function: Function, arity: int) -> Callable[[Instruction, Lanes], R
 
 
 def _shift(instruction: Instruction, lanes: Lanes) -> Run:
-    """Shifts by the width or more leave nothing but the sign."""
+    """Shifts by the width or more leave only the sign."""
     kind, left = instruction.parts[-1], instruction.parts[0] == "shl"
     dtype = np.dtype(TYPES[kind])
     most = 8 * dtype.itemsize - 1
@@ -167,7 +167,7 @@ def _shift(instruction: Instruction, lanes: Lanes) -> Run:
 
 
 def _extract(instruction: Instruction, lanes: Lanes) -> Run:
-    """`bfe`: some bits from a place on, with the sign of the highest where the type has one."""
+    """`bfe`: some bits from a place on, sign-extended if the type is signed."""
     kind = instruction.parts[-1]
     dtype = np.dtype(TYPES[kind])
     wide, width = np.dtype(np.int64 if dtype.kind == "i" else np.uint64), 8 * dtype.itemsize
@@ -183,7 +183,7 @@ def _extract(instruction: Instruction, lanes: Lanes) -> Run:
 
 
 def _permute(instruction: Instruction, lanes: Lanes) -> Run:
-    """`prmt`: four bytes of eight, each by a digit, whose highest bit asks for the byte's sign in its place."""
+    """`prmt`: four bytes of eight, one for each digit, whose highest bit asks for the byte's sign instead."""
 
     def function(a: Array, b: Array, choice: Array) -> Array:
         both = (b.astype(np.uint64) << np.uint64(32)) | a.astype(np.uint64)
@@ -209,7 +209,7 @@ COMPARISONS: dict[str, Function] = {
 
 
 def _compare(instruction: Instruction, lanes: Lanes) -> Run:
-    """`setp`: of floats, names that end in `u` are true of NaN, others are not; `num` and `nan` ask for just that."""
+    """`setp`: for floats, names in `u` are true for NaN, others are not; `num` and `nan` only test for NaN."""
     name, kind = instruction.parts[1:]
     if kind in ("f16x2", "bf16x2"):
         return _compare_two(instruction, lanes, name, kind.removesuffix("x2"))
@@ -218,7 +218,7 @@ def _compare(instruction: Instruction, lanes: Lanes) -> Run:
 
 
 def _compare_two(instruction: Instruction, lanes: Lanes, name: str, kind: str) -> Run:
-    """The two halves of registers, for two predicates: that of the low half comes first."""
+    """Compares the halves of registers into two predicates: that of the low half comes first."""
     target, *sources = instruction.operands
     names = target.name.split("|") if isinstance(target, Register) else []
     if len(names) != 2:
@@ -302,7 +302,7 @@ def _convert_two(instruction: Instruction, lanes: Lanes, to: str) -> Run:
 
 
 def _negate(instruction: Instruction, lanes: Lanes) -> Run:
-    """Of floats the sign bits, of NaN too."""
+    """Flips the sign bits of floats, even of NaN."""
     kind = instruction.parts[-1]
     signs = {
         "bf16": ("b16", 0x8000),
@@ -330,7 +330,7 @@ def _unary(function: Function) -> Callable[[Instruction, Lanes], Run]:
 
 
 def _mixed(instruction: Instruction, lanes: Lanes) -> Run:
-    """`fma`, `add`, `sub` and `mul`; with two types, sums of fp32 whose other operands have 16 bits."""
+    """`fma`, `add`, `sub` and `mul`; with two types, fp32 sums whose other operands have 16 bits."""
     name, kind = instruction.parts[0], instruction.parts[-1]
     function, arity = {"fma": (_fused, 3), "add": (np.add, 2), "sub": (np.subtract, 2), "mul": (np.multiply, 2)}[name]
     if kind in ("bf16", "f16") and "f32" in instruction.parts:
@@ -383,7 +383,7 @@ FORMS: dict[str, str] = {
     "sub": _SUM,
     "xor": rf"pred|{_BITS}",
 }
-"""What may stand behind the first word of a name: all that is done here. The rest is refused, not passed over."""
+"""What may follow the first word of a name: all forms implemented here. Others are refused, not ignored."""
 
 MAKERS: dict[str, Callable[[Instruction, Lanes], Run]] = {
     "abs": _unary(np.abs),

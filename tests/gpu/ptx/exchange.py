@@ -1,4 +1,4 @@
-"""Instructions of a warp: its lanes read registers of each other."""
+"""Instructions of a warp whose lanes read each other's registers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def exchange(instruction: Instruction, lanes: Lanes) -> Run | None:
 
 
 def members(mask: Mask, named: Array, count: int) -> Array:
-    """Which lanes take part, checked: each is among those that it names by a bit each, and all of those are there."""
+    """The lanes that take part; checks that each is in the mask it names, and that all lanes in that mask are there."""
     there = (np.ones(count, np.bool_) if mask is None else mask).reshape(-1, 1, WARP)
     bits = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
     wanted = (np.broadcast_to(named, (count,)).reshape(-1, WARP, 1) & bits) != 0  # [warps, who names, who is named]
@@ -69,7 +69,7 @@ def _shuffle(instruction: Instruction, lanes: Lanes) -> Run:
 
 
 def _gather(instruction: Instruction, lanes: Lanes) -> Run:
-    """`bar.warp.sync`: lanes that have gone different ways are together again, and other warps need not be."""
+    """`bar.warp.sync`: brings diverged lanes of a warp together again, without other warps."""
     if instruction.parts != ("bar", "warp", "sync"):
         raise NotImplementedError(instruction.text)
     (named,) = instruction.operands

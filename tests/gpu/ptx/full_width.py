@@ -1,8 +1,8 @@
 """Steps at the released widths, kernels run from PTX, against plain ones: `python -m tests.gpu.ptx.full_width 86`.
 
-Two layers, a sliding and a full one, with random weights: a step with the end of a prompt, and the one behind it. The
+Two layers, a sliding and a full one, with random weights: a step with the end of a prompt, and the next step. The
 canvas is short, since time grows with it; everything else has the released sizes: 128 experts, 262,144 ids. Prints how
-far each result is from the plain one, and exits with 1 where that is more than roundings to bf16 explain.
+far each result is from the plain one, and exits with 1 if that is more than rounding to bf16 explains.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from typing import Any
 from unittest import mock
 
-if __name__ == "__main__":  # ahead of any device code: what is interpreted cannot be compiled
+if __name__ == "__main__":  # before any device code is imported: an interpreted kernel cannot be compiled
     os.environ.pop("TRITON_INTERPRET", None)
 
 import torch
@@ -54,7 +54,7 @@ from tests.models.steps import denoiser_of
 CPU = torch.device("cpu")
 CANVAS, PROMPT, COMMIT, CAPACITY = 16, 40, 24, 1024
 BOUNDS = {"keys": 0.02, "logits": 0.05, "soft embedding": 0.05, "entropies": 0.05}
-"""Largest errors, relative to the norm of what is right."""
+"""Largest errors, relative to the norm of the right result."""
 
 
 class Side:
@@ -86,7 +86,7 @@ class Side:
             program.run(self.cache)
 
     def results(self) -> dict[str, Tensor]:
-        """What the last step computed."""
+        """What the last step has computed."""
         entropies = self.buffers.outcome[HEADER:].view(ROWS, CANVAS)[ENTROPY].view(torch.float32)
         keys = torch.cat([layer.keys.flatten() for layer in self.cache.layers])
         return {"keys": keys, "logits": self.logits, "soft embedding": self.buffers.soft, "entropies": entropies}
@@ -99,7 +99,7 @@ def two_layers() -> ModelConfig:
 
 
 def fast_model(config: ModelConfig, recipe: str) -> DiffusionGemma:
-    """A model as a GPU has it."""
+    """A model as it is on a GPU."""
     model = random_model(config, recipe_named(recipe), torch.bfloat16, CPU)
     with mock.patch.object(choice, "why_unsupported", lambda _: None):
         choice.use_cuda_modules(model, CPU)
@@ -108,7 +108,7 @@ def fast_model(config: ModelConfig, recipe: str) -> DiffusionGemma:
 
 
 def controls(length: int, step: int) -> Tensor:
-    """What the host tells a step; the temperature is one at which many ids are probable."""
+    """What the host sends to a step; at this temperature many ids are probable."""
     told = torch.zeros(CONTROLS, dtype=torch.int32)
     told[TEMPERATURE], told[BOUND], told[CONFIDENCE] = bits_of(3.0), bits_of(0.1), bits_of(0.005)
     told[RULE], told[STEP], told[LENGTH] = RULES["never"], step, length
@@ -117,7 +117,7 @@ def controls(length: int, step: int) -> Tensor:
 
 @torch.inference_mode()
 def compare(card: int, recipe: str) -> bool:
-    """Runs all passes on both sides; whether their results are close."""
+    """Runs all passes on both sides; returns whether their results are close."""
     config = two_layers()
     generator = torch.Generator().manual_seed(1)
     plain = Side(random_model(config, recipe_named(recipe), torch.bfloat16, CPU), fast=False)
@@ -139,7 +139,7 @@ def compare(card: int, recipe: str) -> bool:
                 buffers.controls.copy_(controls(length, step))
                 buffers.uniforms.copy_(inputs)
                 buffers.fresh.copy_(torch.arange(CANVAS))
-                # Both begin with the same: what one step differs by is not the next one's error.
+                # Both sides start from the same state: the difference after one step is not the next one's error.
                 buffers.canvas.copy_(canvas)
                 buffers.soft.copy_(soft)
                 began = time.perf_counter()

@@ -25,7 +25,7 @@ from tests.gpu.specializations import Launch, arguments
 
 Array: TypeAlias = NDArray[Any]
 LANES = 4096
-"""Threads that take an instruction together: more cost little, until their registers leave the caches."""
+"""Threads that take an instruction together: more of them cost little until their registers exceed the caches."""
 
 _NUMBERS = {"i1": "?", "i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8", "u1": "u1", "fp32": "f4", "fp64": "f8"}
 
@@ -47,9 +47,9 @@ def emulate(card: int) -> None:
 
 @contextmanager
 def emulated(card: int) -> Iterator[list[str]]:
-    """Has kernels over tensors of the CPU run as a GPU of this compute capability would; yields the launches' names.
+    """Runs kernels over tensors of the CPU as a GPU of this compute capability would; yields the launches' names.
 
-    Not under `TRITON_INTERPRET`: what is interpreted cannot be compiled.
+    Not under `TRITON_INTERPRET`: an interpreted kernel cannot be compiled.
     """
     from triton.runtime.jit import JITFunction
 
@@ -67,7 +67,7 @@ def emulated(card: int) -> Iterator[list[str]]:
 
 
 def _mma_kind(card: int) -> Callable[[torch.device], MmaKind]:
-    """How a device feeds its tensor cores, where the CPU is the emulated GPU."""
+    """How a device feeds its tensor cores; for the CPU, how the emulated GPU does."""
     real = tiles.mma_kind
 
     def mma_kind(device: torch.device) -> MmaKind:
@@ -107,7 +107,7 @@ def _size(
 
 
 def _bytes(tensor: Tensor) -> Array:
-    """The bytes of all of a tensor's storage, which views of it share."""
+    """The bytes of a tensor's whole storage, which its views share."""
     storage = tensor.untyped_storage()
     whole = (ctypes.c_uint8 * storage.nbytes()).from_address(storage.data_ptr())
     return np.frombuffer(memoryview(whole), np.uint8)

@@ -12,7 +12,7 @@ from tests.gpu.ptx.syntax import Kernel, Number, Operand, Register, Vector
 
 Array: TypeAlias = NDArray[Any]
 Mask: TypeAlias = NDArray[np.bool_] | None
-"""Which lanes take part; None for all, which is faster."""
+"""The lanes that take part; None for all, which is faster."""
 Read: TypeAlias = Callable[[], Array]
 Write: TypeAlias = Callable[[Array, Mask], None]
 
@@ -25,11 +25,11 @@ TYPES = {
     "b64": np.uint64, "u64": np.uint64, "s64": np.int64, "f64": np.float64, "f32x2": np.uint64,
     "pred": np.bool_,
 }  # fmt: skip
-"""numpy's type for each of PTX; what numpy has no type for is the bits of it."""
+"""numpy's type for each type of PTX; its bits if numpy has no such type."""
 
 
 class _Registers(dict[str, Array]):
-    """Registers by name. What was never written has all bits set, NaN in most types: compilers leave such to chance."""
+    """Registers by name. Unwritten ones have all bits set, NaN in most types: compilers leave them undefined."""
 
     def __init__(self, kernel: Kernel, count: int) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Lanes:
         return lambda: registers[name].astype(narrow).view(dtype)
 
     def writer(self, operand: Operand, kind: str) -> Write:
-        """Writes results of this type; a wider register gets them with their sign, where the type has one."""
+        """Writes results of this type; in a wider register a signed type is sign-extended."""
         if isinstance(operand, Vector):
             return self._unpacked(operand)
         if not isinstance(operand, Register):
@@ -111,7 +111,7 @@ class Lanes:
         return write
 
     def _packed(self, vector: Vector, dtype: np.dtype[Any]) -> Read:
-        """Several registers as one, the first in the lowest bits."""
+        """Several registers as one value, the first in the lowest bits."""
         width = 8 * dtype.itemsize // len(vector.items)
         reads = [self.reader(item, f"b{width}") for item in vector.items]
         wide = np.dtype(f"u{dtype.itemsize}")

@@ -21,21 +21,21 @@ from tests.gpu.ptx.warpgroup import Warpgroups
 Array: TypeAlias = NDArray[Any]
 Run: TypeAlias = Callable[[Mask], None]
 _ORDERS = {"fence.proxy.async.shared::cta", "nanosleep.u32"}
-"""Instructions that order what here happens in order, or let time pass."""
+"""Instructions that order what already happens in order here, or let time pass."""
 
 
 class Machine:
     """Several blocks of a launch, which take each instruction together.
 
-    Threads that have gone different ways wait for each other: those who are further back in the program run first.
+    Threads that have diverged wait for each other: those furthest back in the program run first.
 
     Args:
         kernel: the program.
-        blocks: their places in the grid, [(x, y, z)].
+        blocks: their positions in the grid, [(x, y, z)].
         grid: its size.
-        parameters: value of each of the kernel's parameters, an array of one element.
-        shared: bytes of shared memory of a block, behind what the kernel declares itself.
-        first: how many blocks of the launch have run before.
+        parameters: value of each of the kernel's parameters, as an array of one element.
+        shared: bytes of shared memory of a block, after what the kernel itself declares.
+        first: number of blocks of the launch that have run before.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Machine:
                 self._advance(place, lanes, running, waiting)
 
     def _advance(self, place: int, lanes: Array, running: dict[int, Array], waiting: dict[int, Array]) -> None:
-        """Runs instructions of these lanes while nobody is further back."""
+        """Runs instructions for these lanes until other lanes are further back."""
         instructions, steps = self._kernel.instructions, self._steps
         everybody = bool(lanes.all())
         while place < len(steps):
@@ -137,7 +137,7 @@ class Machine:
             place += 1
 
     def _released(self, waiting: dict[int, Array]) -> dict[int, Array]:
-        """Lanes past the barrier that they waited at; all of a block that have not ended are at the same one."""
+        """Lets lanes pass the barrier they wait at; all lanes of a block that have not ended must be at one barrier."""
         at = np.zeros(self._lanes.count, np.int64)
         for place, lanes in waiting.items():
             at[lanes] = place + 1

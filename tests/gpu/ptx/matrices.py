@@ -1,4 +1,4 @@
-"""Instructions of a warp over matrices, whose elements lie in registers of its lanes."""
+"""Instructions of a warp over matrices, whose elements are in registers of its lanes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _GROUP, _PLACE = _LANE // 4, _LANE % 4
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Where the elements of a matrix lie.
+    """Where the elements of a matrix are.
 
     Attributes:
         kind: type of an element.
-        rows, columns: of each lane's elements in the order of its registers, [32, elements].
-        shape: of the matrix.
+        rows, columns: row and column of each lane's elements, in the order of its registers, [32, elements].
+        shape: shape of the matrix.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class Fragment:
     shape: tuple[int, int]
 
     def gathered(self, reads: list[Read], count: int) -> Array:
-        """The matrices of all warps, [warps, rows, columns], of registers with one or more elements each."""
+        """The matrices of all warps, [warps, rows, columns], from registers with one or more elements each."""
         registers = np.stack([np.broadcast_to(read(), (count,)) for read in reads], axis=1)  # [lanes, registers]
         elements = decoded(registers.view(_BITS[self.kind]).reshape(-1, WARP, self.rows.shape[1]), self.kind)
         matrices = np.zeros((count // WARP, *self.shape), elements.dtype)
@@ -57,7 +57,7 @@ _BITS = {"bf16": np.uint16, "f16": np.float16, "tf32": np.uint32, "s8": np.int8,
 
 
 def decoded(bits: Array, kind: str) -> Array:
-    """Elements as numbers that numpy multiplies: float32, or float64 for int8, whose sums are exact in it."""
+    """Elements as numbers that numpy multiplies: float32, or float64 for int8, whose sums are then exact."""
     if kind == "bf16":
         return from_bf16(bits)
     if kind == "tf32":  # the lower 13 bits of a float32 are not read
@@ -118,13 +118,13 @@ def matrices(instruction: Instruction, lanes: Lanes, shared: SharedMemory, trans
 
 
 def whole(mask: Mask, what: str) -> None:
-    """All lanes must take part: what some warps alone do is not needed here."""
+    """Refuses an instruction that only some lanes take: kernels here do not need that."""
     if mask is not None and not (mask.reshape(-1, WARP).all(axis=1) == mask.reshape(-1, WARP).any(axis=1)).all():
         raise RuntimeError(f"a part of a warp runs {what}")
 
 
 def items(operand: Operand) -> tuple[Operand, ...]:
-    """The registers of a vector, or the one there is."""
+    """The registers of a vector, or the only one."""
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
@@ -155,12 +155,12 @@ def _multiply(instruction: Instruction, lanes: Lanes) -> Run:
 
 
 def saturated(sums: Array) -> Array:
-    """int32, the largest or smallest where there is no room."""
+    """int32, clamped to its range."""
     return np.clip(sums, -(2**31), 2**31 - 1).astype(np.int32)
 
 
 def _eights(instruction: Instruction) -> tuple[int, bool]:
-    """How many matrices of eight rows an instruction moves, and whether it turns them."""
+    """How many matrices of eight rows an instruction moves, and whether it transposes them."""
     turns = "trans" in instruction.parts
     expected = ("sync", "aligned", "m8n8", instruction.parts[4], *("trans",) * turns, "shared", "b16")
     if instruction.parts[1:] != expected or instruction.parts[4] not in ("x1", "x2", "x4"):
@@ -169,7 +169,7 @@ def _eights(instruction: Instruction) -> tuple[int, bool]:
 
 
 def _load(instruction: Instruction, lanes: Lanes, shared: SharedMemory, transfers: Transfers) -> Run:
-    """`ldmatrix`: 8 rows of 16 bytes for each register, their addresses from eight lanes each."""
+    """`ldmatrix`: 8 rows of 16 bytes for each register, with addresses from eight lanes each."""
     count, transposed = _eights(instruction)
     writes = [lanes.writer(item, "b32") for item in items(instruction.operands[0])]
     address = transfers.address(instruction.operands[1], "u32")
@@ -191,7 +191,7 @@ def _load(instruction: Instruction, lanes: Lanes, shared: SharedMemory, transfer
 
 
 def _store(instruction: Instruction, lanes: Lanes, shared: SharedMemory, transfers: Transfers) -> Run:
-    """`stmatrix`: the other way round."""
+    """`stmatrix`: the inverse of `ldmatrix`."""
     count, transposed = _eights(instruction)
     reads = [lanes.reader(item, "b32") for item in items(instruction.operands[1])]
     address = transfers.address(instruction.operands[0], "u32")

@@ -1,4 +1,4 @@
-"""Memory of a GPU: what was allocated, and what the blocks of a launch share, each access within its bounds."""
+"""Memory of a GPU: allocations, and what the blocks of a launch share; accesses are checked against their bounds."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ Array: TypeAlias = NDArray[Any]
 
 
 Flight: TypeAlias = tuple[int, Array]
-"""A reading of shared memory that is under way: the first lane of the warpgroup, and where it reads."""
+"""A read of shared memory that is under way: the first lane of the warpgroup, and where it reads."""
 
 
 class MemoryFault(Exception):
-    """An access outside what is allocated, or not at a multiple of its size: on a GPU, the end of the context."""
+    """An access outside the allocations, or not at a multiple of its size; on a GPU it would destroy the context."""
 
 
 class GlobalMemory:
     """Allocations by their addresses.
 
     Args:
-        allocations: address, and bytes, which are read and written in place.
+        allocations: addresses, and the bytes there, which are read and written in place.
     """
 
     WATCHED = 1 << 23
-    """Allocations of more bytes are not watched for races."""
+    """Allocations with more bytes are not watched for races."""
 
     def __init__(self, allocations: Iterable[tuple[int, Array]]) -> None:
         by_address = sorted({address: memory for address, memory in allocations if len(memory)}.items())
@@ -40,7 +40,7 @@ class GlobalMemory:
         self._watches = [Watch(len(memory)) if len(memory) <= self.WATCHED else None for memory in self._memories]
 
     def load(self, clock: Clock, lanes: Array, addresses: Array, width: int, count: int) -> Array:
-        """`count` values of `width` bytes for each of these lanes at its address, [lanes, count], unsigned."""
+        """`count` values of `width` bytes for each of these lanes from its address, [lanes, count], unsigned."""
         values = np.zeros((len(addresses), count), f"u{width}")
         for at, number, memory, places in self._found(addresses, width, count):
             values[at] = memory[places]
@@ -62,7 +62,7 @@ class GlobalMemory:
             pass
 
     def _found(self, addresses: Array, width: int, count: int) -> Iterable[tuple[Any, int, Array, Array]]:
-        """Lanes, the allocation that they access, and the places there, [lanes, count]."""
+        """Lanes, the allocation that they access, and their places in it, [lanes, count]."""
         size = np.uint64(width * count)
         if len(self._starts) == 0:
             raise MemoryFault("nothing is allocated")
@@ -91,9 +91,9 @@ class SharedMemory:
     """Shared memory of several blocks.
 
     Args:
-        nbytes: of each block.
+        nbytes: size for each block.
         block_of: the block that each lane belongs to.
-        clock: of these lanes.
+        clock: the barriers that these lanes have passed.
     """
 
     def __init__(self, nbytes: int, block_of: Array, clock: Clock) -> None:
@@ -101,12 +101,12 @@ class SharedMemory:
         self._clock = clock
         self._pitch = -(-nbytes // 16) * 16
         self._base = block_of.astype(np.int64) * self._pitch
-        # What was never written is NaN in most types: it is what the last kernel left.
+        # On a GPU, unwritten memory holds what the last kernel left; here it is NaN in most types.
         self._bytes = np.full(self._pitch * (int(block_of.max()) + 1), 0xFF, np.uint8)
         self._watch = Watch(len(self._bytes))
 
     def load(self, lanes: Array, addresses: Array, width: int, count: int) -> Array:
-        """`count` values of `width` bytes for each of these lanes at its address, [lanes, count], unsigned."""
+        """`count` values of `width` bytes for each of these lanes from its address, [lanes, count], unsigned."""
         places = self._places(lanes, addresses, width, count)
         self._watch.read(self._clock, lanes, places[:, 0] * width, width * count)
         return self._bytes.view(f"u{width}")[places]
@@ -119,7 +119,7 @@ class SharedMemory:
         self._watch.write(self._clock, lanes, places[:, 0] * width, width * count, changes)
 
     def exchange(self, lane: Array, address: Array, added: Array) -> np.uint32:
-        """Adds to a number and returns what was there; warps that do it one after the other need no barrier."""
+        """Adds to a number and returns its old value; warps that do so one after the other need no barrier."""
         place = self._places(lane, address, 4, 1)
         numbers = self._bytes.view(np.uint32)
         before: np.uint32 = numbers[place][0, 0]
@@ -127,10 +127,10 @@ class SharedMemory:
         return before
 
     def gather(self, lane: int, places: Array) -> tuple[Array, Flight]:
-        """Bytes of a block at places of any shape; the warpgroup that begins with this lane reads pairs of them.
+        """Bytes of a block at places of any shape; the warpgroup that begins with this lane reads them in pairs.
 
         Returns:
-            The bytes, and what is to be landed when the reading is known to be over.
+            The bytes, and the flight to land when the read is known to be over.
         """
         if places.size and not 0 <= int(places.min()) <= int(places.max()) < self.nbytes:
             raise MemoryFault(f"a matrix is read outside of {self.nbytes} bytes of shared memory")
@@ -140,7 +140,7 @@ class SharedMemory:
         return self._bytes[self._base[lane] + places], (lane, starts)
 
     def land(self, flight: Flight) -> None:
-        """What a product has read may be overwritten, behind a barrier."""
+        """A product's read is over: after a barrier, its operands may be overwritten."""
         self._watch.end(self._clock, *flight)
 
     def _places(self, lanes: Array, addresses: Array, width: int, count: int) -> Array:
@@ -155,7 +155,7 @@ class SharedMemory:
 
 
 def _put(memory: Array, places: Array, values: Array) -> Array:
-    """Writes numbers, and tells which are others than were there."""
+    """Writes numbers; returns which of them differ from what was there."""
     changes: Array = memory[places] != values
     memory[places] = values
     if (memory[places] != values).any():
@@ -174,9 +174,9 @@ class _Copy:
 
 
 class Copies:
-    """Asynchronous copies to shared memory, which are done when they are waited for and not before.
+    """Asynchronous copies to shared memory, which are done when they are waited for, and not before.
 
-    Until then there is NaN where they will be written, in bf16 as in fp32: whoever reads too early sees it.
+    Until then their target holds NaN, in bf16 as in fp32, so that a premature read shows.
     """
 
     def __init__(self, memory: GlobalMemory, shared: SharedMemory, lanes: int, clock: Clock) -> None:
@@ -187,11 +187,11 @@ class Copies:
         self._pending: list[_Copy] = []
 
     def start(self, lanes: Array, to: Array, source: Array, nbytes: int, read: Array) -> None:
-        """Begins to copy `read` bytes for each lane, and zeros for the rest of `nbytes`."""
+        """Begins a copy for each lane: of its `read` bytes, and zeros for the rest of `nbytes`."""
         some = read != 0
         if (some & (read != nbytes)).any():
             raise NotImplementedError("a copy reads a part of its bytes")
-        # An address that is wrong is wrong from the start.
+        # A wrong address is an error at once, not when the copy completes.
         self._memory.load(self._clock, lanes[some], source[some], 4, nbytes // 4)
         self._shared.store(lanes, to, np.full((len(lanes), nbytes), 0xFF, np.uint8).view("u4"))
         self._pending.append(_Copy(lanes, self._committed[lanes], to, source, read, nbytes))
@@ -201,7 +201,7 @@ class Copies:
         self._committed[lanes] += 1
 
     def wait(self, lanes: Array, count: int) -> None:
-        """Completes all groups of these lanes but the last `count`."""
+        """Completes all groups of these lanes except the last `count`."""
         waiting = np.zeros(len(self._committed), np.bool_)
         waiting[lanes] = True
         left = []

@@ -1,4 +1,4 @@
-"""bf16 in numpy, which has none: 16 bits, the upper half of a float32."""
+"""bf16 in numpy, which lacks it: 16 bits, the upper half of a float32."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def to_bf16(values: Array) -> Array:
 
 
 def to_odd(values: Array) -> Array:
-    """float64 to float32 so that another rounding gives what one would have given.
+    """float64 to float32, so that a second rounding gives what a single one would.
 
     Inexact ones are rounded toward zero and their last bit is set (Boldo and Melquiond, "Emulation of FMA and correctly
     rounded sums: proved algorithms using rounding to odd", 2008).

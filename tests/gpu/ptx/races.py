@@ -1,6 +1,6 @@
-"""Races: warps that access the same memory with no barrier between them, where one writes and another reads.
+"""Races: warps access the same memory with no barrier between them, and at least one of them writes.
 
-On a GPU either may be first; here all warps take each instruction together, which would hide it.
+On a GPU either may come first; here all warps take each instruction together, which would hide that.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from tests.gpu.ptx.exchange import WARP
 
 Array: TypeAlias = NDArray[Any]
 UNIT = 2
-"""Bytes that are told apart; accesses of one byte are not followed."""
+"""The granularity in bytes; accesses of a single byte are not tracked."""
 _NOBODY, _SEVERAL = -1, -2
 
 
 class Race(Exception):
-    """Two warps access the same memory, one of them to write, and nothing says who is first."""
+    """Two warps access the same memory, at least one writes, and nothing decides which comes first."""
 
 
 class Clock:
-    """Barriers that each lane has passed, and its warp, counted through the launch.
+    """The barriers that each lane has passed, and its warp, numbered through the launch.
 
     Args:
-        lanes: of all blocks that run together.
-        threads: of a block.
+        lanes: number of lanes of all blocks that run together.
+        threads: threads of a block.
         first: number of the first block in the launch.
     """
 
@@ -37,7 +37,7 @@ class Clock:
         self.of_block = threads // WARP
 
     def passed(self, lanes: Array | None) -> None:
-        """These lanes, or all, have passed a barrier."""
+        """These lanes have passed a barrier; None for all lanes."""
         if lanes is None:
             self.barriers += np.int32(1)
         else:
@@ -45,7 +45,7 @@ class Clock:
 
 
 class Watch:
-    """The last accesses to some memory, and those under way: matrix products read until they have been waited for."""
+    """The last accesses to some memory, and reads under way: a matrix product reads until it has been waited for."""
 
     def __init__(self, nbytes: int) -> None:
         units = -(-nbytes // UNIT)
@@ -57,24 +57,24 @@ class Watch:
         self._read = np.zeros(units, np.int32)
 
     def read(self, clock: Clock, lanes: Array, starts: Array, nbytes: int) -> None:
-        """These lanes read so many bytes each.
+        """These lanes read that many bytes each.
 
         Raises:
-            Race: another warp has written there, and no barrier is between.
+            Race: another warp has written there without a barrier in between.
         """
         if nbytes < UNIT:
             return
         places, warps, now = self._who(clock, lanes, starts, nbytes)
         self._compare(clock, self._writer[places], self._written[places], warps, now, "reads what {} wrote")
         _note(self._reader, places, warps, self._read[places] == now)
-        _note(self._reading_block, places, warps // clock.of_block, True)  # no barrier is between blocks, ever
+        _note(self._reading_block, places, warps // clock.of_block, True)  # there are no barriers between blocks
         self._read[places] = now
 
     def read_together(self, clock: Clock, lane: int, starts: Array) -> None:
-        """The warpgroup that begins with this lane reads a unit at each of these.
+        """The warpgroup that begins with this lane reads a unit at each start.
 
         Raises:
-            Race: a warp has written there, one of the group or not, and no barrier is between.
+            Race: a warp, even one of the group, has written there without a barrier in between.
         """
         places, now = starts // UNIT, clock.barriers[lane]
         wrong = (self._writer[places] != _NOBODY) & (self._written[places] == now)
@@ -84,13 +84,13 @@ class Watch:
         self._read[places] = now
 
     def write(self, clock: Clock, lanes: Array, starts: Array, nbytes: int, changes: Array) -> None:
-        """These lanes write so many bytes each.
+        """These lanes write that many bytes each.
 
         Args:
-            changes: whether each number of each lane is another than was there, [lanes, numbers].
+            changes: whether each number of each lane differs from what was there, [lanes, numbers].
 
         Raises:
-            Race: another warp has read there, or written something else, and no barrier is between.
+            Race: another warp has read there, or written something else, without a barrier in between.
         """
         if nbytes < UNIT:
             return
@@ -109,11 +109,11 @@ class Watch:
         self._written[places] = now
 
     def begin(self, starts: Array) -> None:
-        """Something reads a unit at each of these, each named once, from now on."""
+        """From now on something reads a unit at each start; each start is given only once."""
         self._under_way[starts // UNIT] += 1
 
     def end(self, clock: Clock, lane: int, starts: Array) -> None:
-        """The warpgroup that begins with this lane has read them."""
+        """The warpgroup that begins with this lane has read the units."""
         self._under_way[starts // UNIT] -= 1
         self.read_together(clock, lane, starts)
 
@@ -132,16 +132,16 @@ class Watch:
 
 
 def _note(who: Array, places: Array, now: Array, counts: Array | bool) -> None:
-    """Who has accessed places: those now, and those before who count; several are noted as such."""
+    """Notes who has accessed places: the accesses now, and earlier ones that count; `_SEVERAL` if they differ."""
     before = who[places]
     others = (before != _NOBODY) & (before != now) & counts
     who[places] = now
-    others |= who[places] != now  # of several that access a place now, one was noted
+    others |= who[places] != now  # if several access a place now, only one of them was noted
     who[places[others]] = _SEVERAL
 
 
 def _by_unit(changes: Array, units: int) -> Array:
-    """Whether each unit changes, by whether each number does; a number may have several units, or a unit numbers."""
+    """Whether each unit changes, given whether each number does; a number may span units, or a unit several numbers."""
     lanes, numbers = changes.shape
     if numbers <= units:
         return np.repeat(changes, units // numbers, axis=1)

@@ -1,4 +1,4 @@
-"""The text of a compiled kernel, taken apart."""
+"""Parses the text of a compiled kernel."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _INSTRUCTION = re.compile(r"(?:@(!?)(%?\w+)\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTAL
 _SKIPPED = (".loc", ".file", ".pragma", ".version", ".target", ".address_size", ".extern", ".global", ".section")
 
 ALIGNED = 16
-"""What the places of shared memory that a kernel declares are multiples of, in bytes."""
+"""The alignment in bytes of each piece of shared memory that a kernel declares."""
 
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A register or a special register, by its name."""
+    """A register or a special register, by name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A constant, as the bits of it: an integer, or a float's."""
+    """A constant, as its bits: an integer, or a float's."""
 
     bits: int
 
@@ -37,7 +37,7 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Memory at a register, a parameter or a symbol, so many bytes on."""
+    """Memory at a register, a parameter or a symbol, plus some bytes."""
 
     base: str
     offset: int
@@ -51,8 +51,8 @@ class Instruction:
     """One instruction.
 
     Attributes:
-        parts: its name, taken apart at the dots.
-        guard: the predicate that lets a thread take part, and whether it must be false.
+        parts: its name, split at the dots.
+        guard: the predicate under which a thread takes part, and whether it is negated.
     """
 
     parts: tuple[str, ...]
@@ -67,10 +67,10 @@ class Kernel:
 
     Attributes:
         parameters: name and type of each.
-        registers: kind of each register by its name, or by its prefix where the kernel has a range of them.
+        registers: type of each register by name, or by prefix if the kernel has a range of them.
         shared: bytes of each piece of shared memory that the kernel declares, by its name.
-        labels: which instruction follows each.
-        threads: of a block.
+        labels: the instruction that follows each label.
+        threads: threads of a block.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Kernel:
 def parse(text: str) -> Kernel:
     """The one kernel of a PTX module."""
     text = _COMMENT.sub("", text)
-    text = re.sub(r"^\s*\.global[^;]*;", "", text, flags=re.MULTILINE)  # strings of a library, which no kernel reads
+    text = re.sub(r"^\s*\.global[^;]*;", "", text, flags=re.MULTILINE)  # a library's strings, which no kernel reads
     header, _, body = text.partition("\n{")
     name = re.search(r"\.entry\s+(\w+)", header)
     threads = re.search(r"\.reqntid\s+(\d+)", header)
@@ -115,7 +115,7 @@ def parse(text: str) -> Kernel:
 
 
 def _statements(body: str) -> list[str]:
-    """Declarations, labels and instructions in order; braces of scopes are dropped, as their names do not clash."""
+    """Declarations, labels and instructions in order; braces of scopes are dropped, since their names do not clash."""
     found = []
     for line in re.split(r";|\n(?=\s*[$\w]+:)", body):
         rest = line.strip()

@@ -1,4 +1,4 @@
-"""What Triton compiles, run on the emulated GPU; in processes of their own, since here kernels are interpreted."""
+"""What Triton compiles, run on the emulated GPU; in separate processes, since in this one kernels are interpreted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = [needs_triton, pytest.mark.skipif(HAS_CARD, reason="there is a real
 
 
 def emulated(card: int, script: str) -> subprocess.CompletedProcess[str]:
-    """Runs a script whose kernels run as on such a GPU."""
+    """Runs a script with kernels emulated for a GPU of this compute capability."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment["EMULATED_GPU"] = str(card)
     command = [sys.executable, "-c", f"import tests.gpu.kernels\n{script}"]
@@ -47,7 +47,7 @@ copy_kernel[(1,)](there, torch.zeros(60, dtype=torch.int32), 64, BLOCK=64)
 
 @pytest.mark.slow
 def test_a_kernel_that_writes_too_far_is_found() -> None:
-    """Which Triton's interpreter does without a word."""
+    """Triton's interpreter lets it pass without a word."""
     done = emulated(86, OUTSIDE)
     assert done.returncode and "MemoryFault" in done.stderr, done.stderr
     assert "copy_kernel: " in done.stderr and "st.global" in done.stderr

@@ -1,4 +1,4 @@
-"""The emulated GPU, by small programs of its own; that it runs what Triton compiles is tested in `test_gpu`."""
+"""The emulated GPU with small programs of its own; `test_gpu` tests that it runs what Triton compiles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.gpu.ptx.warpgroup import places
 
 THREADS = 64
 START = 0x10000
-"""Where the input of a program is; behind it is what it writes."""
+"""Where the input of a program is; its output follows."""
 SHARED = 1024
 """Bytes of shared memory that a launch asks for."""
 
@@ -29,7 +29,7 @@ U32 = st.integers(0, 2**32 - 1)
 
 
 def run(body: str, data: NDArray[np.uint32] | None = None, *, blocks: int = 1) -> NDArray[np.uint32]:
-    """What a program writes, one number a thread: it finds its thread in %r1, and in %r2 that thread's number."""
+    """What a program writes, one number per thread: it finds its thread in %r1, and that thread's input in %r2."""
     count = THREADS * blocks
     given = np.zeros(count, np.uint32) if data is None else np.resize(data, count).astype(np.uint32)
     written = np.zeros(count, np.uint32)
@@ -110,7 +110,7 @@ def test_quotients_are_rounded_toward_zero() -> None:
 
 
 def test_denormal_numbers_count_as_zero_where_the_name_says_so() -> None:
-    """Those that are read, and those that would be written."""
+    """Both inputs and results."""
     data = floats(1e-39, -1e-39, 1e-20)
     assert run("mul.f32 %r28, %r2, 0f3F800000;", data)[:2].tolist() == data[:2].tolist()
     assert run("mul.ftz.f32 %r28, %r2, 0f3F800000;", data)[:3].tolist() == [0, 2**31, data[2]]
@@ -252,7 +252,7 @@ EXCHANGED = """
 
 
 def test_a_barrier_is_waited_for_by_threads_that_come_by_different_ways() -> None:
-    """Two warps, one of which comes late, read each other's numbers."""
+    """Two warps, one of which arrives late, read each other's numbers."""
     late = "setp.lt.u32 %p1, %r1, 32; @%p1 bra $L__early; add.s32 %r2, %r2, 1;\n$L__early:\n"
     data = np.arange(THREADS, dtype=np.uint32) * 2
     found = run(EXCHANGED.format(first=late, second="bar.sync 0;"), data)
@@ -261,7 +261,7 @@ def test_a_barrier_is_waited_for_by_threads_that_come_by_different_ways() -> Non
 
 @pytest.mark.parametrize("second", ["", "bar.warp.sync -1;"])
 def test_shared_memory_without_a_barrier_is_a_race(second: str) -> None:
-    """A barrier of one warp is none between two."""
+    """A barrier within a warp does not order two warps."""
     with pytest.raises(Race, match="reads what warp . wrote"):
         run(EXCHANGED.format(first="", second=second))
 
@@ -275,7 +275,7 @@ def test_what_others_still_read_may_not_be_overwritten() -> None:
 
 @pytest.mark.parametrize("writer", [0, 1])
 def test_what_several_warps_read_at_once_none_of_them_may_overwrite(writer: int) -> None:
-    """Whichever of them is noted last."""
+    """Whichever of the warps is noted last."""
     body = f"""
 	setp.eq.b32 %p1, %r1, 0;
 	@%p1 st.shared.b32 [0], %r2;
@@ -289,7 +289,7 @@ def test_what_several_warps_read_at_once_none_of_them_may_overwrite(writer: int)
 
 
 def test_two_warps_may_write_the_same_number_and_no_two() -> None:
-    """Behind each other, and in one instruction."""
+    """One after the other, and in one instruction."""
     later = "setp.lt.u32 %p1, %r1, 32; @%p1 st.shared.b32 [0], {}; @!%p1 st.shared.b32 [0], {}; mov.b32 %r28, 0;"
     run(later.format(5, 5))
     with pytest.raises(Race, match="writes what warp"):
@@ -299,7 +299,7 @@ def test_two_warps_may_write_the_same_number_and_no_two() -> None:
 
 
 def test_what_another_block_of_the_launch_writes_may_not_be_read() -> None:
-    """Not behind a barrier either: that is for one block."""
+    """Not even after a barrier, which orders only threads of one block."""
     other = f"xor.b32 %r3, %r26, {THREADS}; mad.wide.u32 %rd3, %r3, 4, %rd1; st.global.b32 [%rd2], %r1; bar.sync 0;"
     with pytest.raises(Race, match="reads what warp . wrote"):
         run(other + "ld.global.b32 %r28, [%rd3];", blocks=2)
@@ -307,14 +307,14 @@ def test_what_another_block_of_the_launch_writes_may_not_be_read() -> None:
 
 @pytest.mark.parametrize("between", ["", "bar.sync 0;"])
 def test_what_several_blocks_read_none_of_them_may_write(between: str) -> None:
-    """Whichever was last, and whatever barriers it has passed: the others may not have read yet."""
+    """Whichever read last, and whatever barriers it has passed: the others may not have read yet."""
     body = f"ld.global.b32 %r28, [%rd1]; {between} setp.eq.b32 %p1, %r26, {THREADS}; @%p1 st.global.b32 [%rd1], %r1;"
     with pytest.raises(Race):
         run(body + "mov.b32 %r28, 0;", np.array([7]), blocks=2)
 
 
 def test_what_any_warp_of_a_group_wrote_the_group_reads_behind_a_barrier() -> None:
-    """Its first warp is no exception: the others have not waited for it."""
+    """Its first warp is no exception: the other warps have not waited for it."""
     clock, watch = Clock(128, 128, 0), Watch(64)
     first, start, changes = np.array([0]), np.array([8]), np.array([[True]])
     watch.write(clock, first, start, 2, changes)
@@ -451,7 +451,7 @@ FOUR, TWO = "{%r3, %r4, %r5, %r6}", "{%r3, %r4}"
     ],
 )
 def test_unknown_instructions_are_refused(what: str) -> None:
-    """So are forms of known ones whose modifiers would otherwise be passed over."""
+    """The same for forms of known instructions whose modifiers would otherwise be ignored."""
     with pytest.raises(NotImplementedError):
         run(what)
 
@@ -465,7 +465,7 @@ def test_registers_of_another_type_are_refused(what: str) -> None:
 
 
 def test_a_name_of_two_types_and_a_label_of_two_places_are_refused() -> None:
-    """Scopes are dropped: what inline code declares must be the same wherever it is pasted."""
+    """Scopes are dropped, so inline code must declare the same names wherever it is pasted."""
     run("{ .reg .b32 code; mov.b32 code, 1; } { .reg .b32 code; mov.b32 %r28, 2; }")
     with pytest.raises(ValueError, match="two types"):
         run("{ .reg .b32 code; mov.b32 code, 1; } { .reg .b16 code; mov.b16 code, 1; }")
@@ -474,7 +474,7 @@ def test_a_name_of_two_types_and_a_label_of_two_places_are_refused() -> None:
 
 
 def test_a_kernel_may_declare_shared_memory() -> None:
-    """It comes before what the launch asks for, and each piece has one name, since scopes are dropped."""
+    """It comes before what the launch asks for; each piece has one name, because scopes are dropped."""
     body = """
 	{
 	.shared .align 16 .b32 table[64];
@@ -506,7 +506,7 @@ def test_what_was_never_written_is_nan() -> None:
 
 
 def test_a_matrix_product_of_a_warp() -> None:
-    """Rows of 16 bytes through shared memory, as kernels have them: `ldmatrix` deals them as `mma` wants them."""
+    """Rows of 16 bytes through shared memory, as in kernels: `ldmatrix` distributes them as `mma` expects."""
     body = """
 	shl.b32 %r3, %r1, 2;
 	st.shared.b32 [%r3], %r2;
@@ -528,7 +528,7 @@ def test_a_matrix_product_of_a_warp() -> None:
 
 @pytest.mark.parametrize("kind", ["bf16", "f16", "s8", "tf32"])
 def test_every_element_of_a_matrix_is_in_one_register(kind: str) -> None:
-    """And where the PTX ISA has a lane's last one: group is a lane's number over 4, thread what is left of it."""
+    """Also, a lane's last element is where the PTX ISA says: group is the lane's number // 4, thread its remainder."""
     first, second, sums = first_operand(kind), second_operand(kind), result("f32")
     for fragment in (first, second, sums, result("s32", 256)):
         found = fragment.rows * fragment.shape[1] + fragment.columns
@@ -542,7 +542,7 @@ def test_every_element_of_a_matrix_is_in_one_register(kind: str) -> None:
 
 @given(start=st.integers(0, 7).map(lambda block: 1024 * block), mode=st.sampled_from([(1, 128), (2, 64), (3, 32)]))
 def test_rows_of_a_swizzled_matrix_keep_their_bytes(start: int, mode: tuple[int, int]) -> None:
-    """Eight rows are a pattern of eight times its width, in which every byte has a place of its own."""
+    """Eight rows form a pattern of eight times the row's width, in which no two elements share a place."""
     code, width = mode
     descriptor = start >> 4 | (8 * width >> 4) << 32 | code << 62
     found = places(descriptor, 16, width // 2, 2, transposed=False) - start

@@ -19,7 +19,7 @@ COPIES = {("cp", "async", "ca", "shared", "global"), ("cp", "async", "cg", "shar
 
 
 class Transfers:
-    """Loads, stores, sums in place and asynchronous copies of the lanes of a launch."""
+    """Loads, stores, atomic sums and asynchronous copies of the lanes of a launch."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Transfers:
         return run
 
     def _prefetch(self, instruction: Instruction) -> Run:
-        """Changes nothing, but a GPU ignores what is outside of all allocations, which is a fault here."""
+        """Changes nothing; but unlike on a GPU, which ignores them, an address outside all allocations is a fault."""
         if instruction.parts != ("prefetch", "global", "L2"):
             raise NotImplementedError(instruction.text)
         (place,) = instruction.operands
@@ -126,7 +126,7 @@ class Transfers:
         return lambda mask: self._memory.check(address()[self.active(mask)])
 
     def _sum(self, instruction: Instruction) -> Run:
-        """`atom.shared.add`: lane after lane, each gets what was there before. No scope matters there."""
+        """`atom.shared.add`: lane after lane, each gets the old value. Scopes make no difference here."""
         how = tuple(part for part in instruction.parts[:-1] if part not in ("relaxed", "cta", "gpu", "sys"))
         if how != ("atom", "shared", "add") or instruction.parts[-1] not in ("u32", "s32"):
             raise NotImplementedError(instruction.text)
@@ -137,7 +137,7 @@ class Transfers:
             lanes = self.active(mask)
             places, added = address(), np.broadcast_to(read(), (self._lanes.count,))
             before = np.zeros(self._lanes.count, np.uint32)
-            for lane in lanes:  # few lanes, one in a warp as a rule
+            for lane in lanes:  # few lanes, usually one per warp
                 one = np.array([lane])
                 before[lane] = self._shared.exchange(one, places[one], added[one])
             write(before, mask)
@@ -145,7 +145,7 @@ class Transfers:
         return run
 
     def _copy(self, instruction: Instruction) -> Run:
-        """`cp.async`: copies to shared memory that are under way until their group has been waited for."""
+        """`cp.async`: copies to shared memory that are under way until their group is waited for."""
         if instruction.parts == ("cp", "async", "commit_group"):
             return lambda mask: self._copies.commit(self.active(mask))
         if instruction.parts == ("cp", "async", "wait_group"):
@@ -169,9 +169,9 @@ class Transfers:
 
 
 def _form(instruction: Instruction, *spaces: str) -> tuple[str, int, str]:
-    """Which memory a load or store is of, how many numbers, and of which type."""
+    """The memory that a load or store accesses, how many numbers, and their type."""
     kind, (space, *vector) = instruction.parts[-1], instruction.parts[1:-1] or ("generic",)
-    space = space.removesuffix("::cta")  # a block's own, as it is without
+    space = space.removesuffix("::cta")  # the block's own shared memory, as without the suffix
     if space not in spaces or vector not in ([], ["v2"], ["v4"], ["v8"]) or kind not in TYPES:
         raise NotImplementedError(instruction.text)
     return space, int(vector[0][1:]) if vector else 1, kind

@@ -1,4 +1,4 @@
-"""`wgmma`: four warps multiply matrices in shared memory, or the first one from their registers (Hopper)."""
+"""`wgmma`: four warps multiply matrices in shared memory; the first may be in their registers (Hopper)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WIDTHS = {1: 128, 2: 64, 3: 32}
 
 
 class Warpgroups:
-    """Products of the warpgroups of a launch, which read shared memory until they have been waited for."""
+    """Products of the warpgroups of a launch, which read shared memory until they are waited for."""
 
     def __init__(self, lanes: Lanes, shared: SharedMemory) -> None:
         self._lanes = lanes
@@ -80,10 +80,10 @@ def places(descriptor: int, rows: int, depth: int, size: int, *, transposed: boo
     Args:
         descriptor: 64 bits, as in the PTX ISA ("Matrix descriptor format"): start, offset between blocks of a row's
             width, offset between groups of eight rows, swizzle.
-        rows: of the matrix along which products are not summed.
-        depth: elements that are summed over.
+        rows: length of the dimension that is not summed over.
+        depth: length of the dimension that is summed over.
         size: bytes of an element.
-        transposed: whether elements of one row are not next to each other, but those of one place in the sum.
+        transposed: whether neighbours in memory differ in their row, not in their place in the sum.
     """
     start, leading, stride = ((descriptor >> bit & 0x3FFF) << 4 for bit in (0, 16, 32))
     width = _WIDTHS.get(descriptor >> 62)
@@ -105,7 +105,7 @@ def _multiply(instruction: Instruction, lanes: Lanes, read_bytes: Callable[[int,
     numbers = [flag.bits if isinstance(flag, Number) else None for flag in flags]
     from_registers = isinstance(a, Vector)
     size = np.dtype(_BITS[a_kind]).itemsize
-    # Signs of both, and which are transposed; int8 has neither, registers are not transposed.
+    # Signs of both matrices, and which are transposed; int8 has neither, and registers are not transposed.
     expected = 0 if size == 1 else 3 if from_registers else 4
     if len(flags) != expected or numbers[:2] not in ([], [1, 1]) or depth != 32 // size:
         raise NotImplementedError(instruction.text)
