@@ -51,7 +51,7 @@ class Graph:
         self._mode.__enter__()
 
     def capture_end(self) -> None:
-        """Ends the recording; after a refused operation only the stream's ends, not the allocator's and the generator's."""
+        """Ends the recording; after a refused operation only the stream learns of it, not allocator and generator."""
         if self.card.recording is not self:
             raise RuntimeError("operation failed: the stream is not capturing")
         self._mode.__exit__(None, None, None)
