@@ -1,4 +1,4 @@
-"""Names of dtypes: those of safetensors and those of people."""
+"""Names of dtypes: safetensors' and the short ones for people."""
 
 from __future__ import annotations
 

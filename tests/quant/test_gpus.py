@@ -1,4 +1,4 @@
-"""The memory of GPUs that have their own, and of those that compute in the machine's."""
+"""The memory of GPUs that have their own, and of those that share the machine's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GB = 1_000_000_000
         (0, 40 * GB, 110 * GB, 40 * GB),
         (1, 40 * GB, 110 * GB, 110 * GB),
         (1, 40 * GB, 30 * GB, 40 * GB),
-        (1, 40 * GB, 140 * GB, 128 * GB),  # of a machine that keeps some from the GPU
+        (1, 40 * GB, 140 * GB, 128 * GB),  # on a machine that keeps some memory from the GPU
         (1, 40 * GB, None, 40 * GB),
     ],
 )

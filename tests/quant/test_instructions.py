@@ -1,4 +1,4 @@
-"""What a CPU has instructions for, as far as torch can use them."""
+"""The CPU instructions that torch can use."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 from quant.process_limits import core_quota, memory_limit, usable_cores
 
 UNLIMITED = 9223372036854771712
-"""What version 1 says where there is no limit: the largest number of whole pages."""
+"""What version 1 reports without a limit: the largest number of whole pages."""
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def tree(root: Path, own: str, files: dict[str, object]) -> Path:
-    """A system where `/proc/self/cgroup` says `own`, with these files below `/sys/fs/cgroup`."""
+    """A system where `/proc/self/cgroup` says `own`, with these files under `/sys/fs/cgroup`."""
     for path, text in {
         "proc/self/cgroup": own,
         **{f"sys/fs/cgroup/{path}": text for path, text in files.items()},
@@ -72,7 +72,7 @@ def test_the_tightest_group_counts_for_each_limit(tmp_path: Path) -> None:
         "0::/jobs/job/step",
         {
             "jobs/memory.max": 9000,
-            "jobs/memory.current": 8500,  # others in it hold most of it
+            "jobs/memory.current": 8500,  # other groups in it hold most of it
             "jobs/job/memory.max": 5000,
             "jobs/job/memory.current": 1000,
             "jobs/job/cpu.max": "300000 100000",
@@ -91,7 +91,7 @@ def test_memory_beyond_which_a_group_is_slowed_down_is_none_to_plan_with(tmp_pat
 
 
 def test_cached_files_leave_memory_free(tmp_path: Path) -> None:
-    """Those of a model that was just read are active; shared memory, also in `file`, has no file to be read from."""
+    """Files of a model that was just read are active; shared memory also counts in `file`, but no file backs it."""
     stat = "anon 1000\nfile 7000\nshmem 500\ninactive_anon 1500\nactive_anon 0\ninactive_file 2500\nactive_file 4000"
     root = tree(tmp_path, "0::/a", {"a/memory.max": 9000, "a/memory.current": 8000, "a/memory.stat": stat})
     assert memory_limit(root) == (9000, 7500)
@@ -118,7 +118,7 @@ VERSION_1 = (
 
 @pytest.mark.parametrize("seen", ["", "docker/1f/"])
 def test_version_1(tmp_path: Path, seen: str) -> None:
-    """Seen from inside and from outside of the container."""
+    """Seen from inside and from outside the container."""
     stat = "cache 1\ninactive_file 1\nactive_file 1\ntotal_inactive_file 1000\ntotal_active_file 2000"
     root = tree(
         tmp_path,

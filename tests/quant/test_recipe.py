@@ -1,4 +1,4 @@
-"""Recipes: every tensor has one scheme, and the totals are those that were agreed."""
+"""Recipes: every tensor has one scheme, and the totals are the agreed ones."""
 
 from __future__ import annotations
 

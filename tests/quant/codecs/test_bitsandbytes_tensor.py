@@ -1,6 +1,6 @@
 """Tensors that bitsandbytes quantized, read without it.
 
-bitsandbytes, which brings torch's compiler along, is loaded by the tests: every process of a run reads this file.
+The tests load bitsandbytes, which brings torch's compiler along; every process of a run reads this file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAME = "layers.0.mlp.up_proj.weight"
 def stored(
     weight: Tensor, *, nested: bool, quant_type: str = "nf4", blocksize: int = 64
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """What bitsandbytes writes into a checkpoint, and what it decodes that to."""
+    """What bitsandbytes writes into a checkpoint, and the weight that it decodes from it."""
     from bitsandbytes.functional import dequantize_4bit, quantize_4bit
 
     codes, state = quantize_4bit(weight, blocksize=blocksize, compress_statistics=nested, quant_type=quant_type)
@@ -100,7 +100,7 @@ def test_parts_that_contradict_each_other_are_refused(change: dict[str, object])
 
 
 def test_a_block_for_which_no_memory_would_do_is_refused() -> None:
-    """One of any size holds a small tensor."""
+    """A block may be of any size, even if the tensor is small."""
     parts, _ = stored(torch.randn(1, 64), nested=False)
     with pytest.raises(SourceError, match=f"block size {2**50} do not fit 32 bytes and 1 statistics"):
         read(with_state(parts, blocksize=2**50))

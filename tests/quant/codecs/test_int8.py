@@ -1,4 +1,4 @@
-"""int8: whole numbers times a scale of each group."""
+"""int8: integers times a scale for each group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nf4: bitsandbytes' levels and packing, and a better scale than its absolute maximum."""
+"""nf4: bitsandbytes' levels and packing, with a better scale than the absolute maximum."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def relative_rmse(decoded: Tensor, source: Tensor) -> float:
 
 
 def bitsandbytes() -> Any:
-    """What it is compared with, where that is installed: a machine with a card may have little else than torch."""
+    """The library to compare with, if installed: a machine with a card may have little else than torch."""
     return pytest.importorskip("bitsandbytes.functional")
 
 
@@ -172,7 +172,7 @@ def test_no_weight_moves_further_than_half_a_gap_of_the_largest(values: list[flo
 
 
 def test_groups_of_every_magnitude_are_encoded() -> None:
-    """Down to where they are stored as zeros, zeros among them or not."""
+    """Down to magnitudes that are stored as zeros, with and without zeros in the group."""
     unit = gaussian(2, 64).float()
     unit /= unit.abs().amax(dim=-1, keepdim=True)
     unit[1, ::3] = 0.0
@@ -185,7 +185,7 @@ def test_groups_of_every_magnitude_are_encoded() -> None:
 
 
 def test_an_outlier_may_lie_beyond_the_outermost_level() -> None:
-    """Of groups of two values and one that is larger, the best scale of some is well below that one."""
+    """For some groups of two values and a larger one, the best scale is well below the larger value."""
     generator = torch.Generator().manual_seed(0)
     above, below = torch.rand(2, 8192, 1, generator=generator)
     weight = torch.where(torch.rand(8192, 64, generator=generator) < 0.5, above, -below)
@@ -231,7 +231,7 @@ def test_squared_errors_of_rows_of_every_length(shape: tuple[int, ...]) -> None:
 
 
 def test_tables_stay_where_they_are_whatever_other_devices_there_are() -> None:
-    """A captured step reads them by their addresses."""
+    """A captured step reads the tables by address."""
     before = nf4._tables(torch.device("cpu"))
     for number in range(16):
         nf4._tables(torch.device("meta", number))

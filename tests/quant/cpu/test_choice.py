@@ -1,4 +1,4 @@
-"""Which models attend, and read their logits, through the native kernel."""
+"""Which models compute attention, and read their logits, through the native kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored weights as int8 by rows: the same whether they are taken whole or a few rows at a time."""
+"""Stored weights converted to int8 by rows: the same whether converted whole or a few rows at a time."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_scales_of_rows_are_fp32_whatever_is_torch_s_default(
 
 @pytest.fixture
 def anew() -> Iterator[None]:
-    """What is found out once about a machine is found out again, before and after."""
+    """Clears what is cached about the machine, before and after the test."""
     for found in (int8_weight.has_int8_matmul, has_amx):
         found.cache_clear()
     yield
@@ -64,7 +64,7 @@ def anew() -> Iterator[None]:
 @pytest.mark.usefixtures("anew")
 @pytest.mark.parametrize("has_tiles", [False, True])
 def test_signed_and_shifted_codes_make_the_same_sums(has_tiles: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the largest codes too; one of the two is reference code on most machines, so the shapes are small."""
+    """Even with the largest codes; one of the two is slow reference code on most machines, so the shapes are small."""
     if not int8_weight.has_int8_matmul():
         pytest.skip("this machine multiplies no int8")
     has_amx.cache_clear()
@@ -84,7 +84,7 @@ def test_signed_and_shifted_codes_make_the_same_sums(has_tiles: bool, monkeypatc
 
 @pytest.mark.skipif(sys.platform == "win32", reason="its clock of a thread ticks too seldom")
 def test_only_what_is_computed_counts_as_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not waiting, for a core or for other threads."""
+    """Waiting for a core or for other threads does not count."""
     if not int8_weight.has_int8_matmul():
         pytest.skip("this machine multiplies no int8")
     trial, threads = int8_weight._trial, torch.get_num_threads()
@@ -102,7 +102,7 @@ def test_only_what_is_computed_counts_as_slow(monkeypatch: pytest.MonkeyPatch) -
         return after_a_while
 
     monkeypatch.setattr(int8_weight, "_trial", waiting)
-    # After a pause caches are cold, and on a busy machine a product then takes 20 times as long. The pause takes 1,000.
+    # After a pause caches are cold, and on a busy machine a product then takes 20 times as long; with the pause, 1,000.
     monkeypatch.setattr(int8_weight, "_MAX_SLOWDOWN", 100)
     try:
         assert not int8_weight.is_reference_code()

@@ -1,4 +1,4 @@
-"""bitsandbytes' library against our own decoder, and what becomes of one that cannot be used."""
+"""bitsandbytes' library against our own decoder, and what happens if it cannot be used."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_matrices_of_a_stack_in_any_order(library: Nf4Library, dtype: torch.dtyp
 def test_scales_are_fp32_to_the_library_whatever_is_torch_s_default(
     library: Nf4Library, another_default_dtype: Callable[[], AbstractContextManager[None]]
 ) -> None:
-    """It is given an address: of another type it would read other numbers, or beyond the end."""
+    """It is given an address, so with another type it would read other numbers, or beyond the end."""
     encoded = Nf4().encode(torch.randn(2, 96, 192, generator=torch.Generator().manual_seed(2)))
     with another_default_dtype():
         decoded = library.decoder(encoded.codes, encoded.scales, torch.float32)(1)

@@ -62,7 +62,7 @@ def embedding(dtype: torch.dtype = torch.bfloat16) -> QuantEmbedding:
 
 
 def routed(rows: int, seed: int = 4) -> tuple[Tensor, Tensor]:
-    """Experts and weights; expert 3 is never chosen, and expert 0 by every row."""
+    """Experts and weights; no row chooses expert 3, and every row chooses expert 0."""
     generator = torch.Generator().manual_seed(seed)
     others = torch.tensor([1, 2, 4, 5])
     picks = torch.stack([others[torch.randperm(4, generator=generator)[: TOP_K - 1]] for _ in range(rows)])
@@ -103,13 +103,13 @@ def test_weights_with_gaps_are_copied() -> None:
 
 
 def test_the_native_product_does_not_mind_an_outlying_channel() -> None:
-    """It has a scale of its own for each group."""
+    """Each group has a scale of its own."""
     plain = linear("nf4")
     x = normal(8, WIDTH, seed=9)
     x[:, 5] = 300.0
     result = NativeLinear(plain, native())(x) - 300 * plain.weight.decode(torch.float32)[:, 5]
     x[:, 5] = 0
-    assert relative(result, plain(x)) < 0.5  # of what is a thousandth of the sum
+    assert relative(result, plain(x)) < 0.5  # relative to a thousandth of the sum
     assert relative(NativeLinear(plain, native())(x), plain(x)) < 0.02
 
 
@@ -129,7 +129,7 @@ def test_int8_linear(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
 
 @needs_int8
 def test_int8_linear_is_the_product_of_what_it_holds() -> None:
-    """Not only near the plain one: exactly what whole numbers give, the residual included."""
+    """Not just close to the plain one: exactly the product of its integers, the residual included."""
     plain = linear()
     x = normal(9, WIDTH, seed=9)
     x[2, 5], x[7, 11] = 90.0, -200.0
@@ -147,7 +147,7 @@ def test_an_outlying_channel_costs_no_accuracy() -> None:
     outlying = x.clone()
     outlying[:, 5] = 100.0
     result = Int8Linear(plain, LastRows())(outlying) - 100 * plain.weight.decode(torch.float32)[:, 5]
-    assert relative(result, plain(x)) < 0.1  # of what is a hundredth of the sum
+    assert relative(result, plain(x)) < 0.1  # relative to a hundredth of the sum
     assert relative(Int8Linear(plain, LastRows())(outlying), plain(outlying)) < 0.02
 
 
@@ -158,7 +158,7 @@ def test_another_thread_never_gets_the_rows_of_another_tensor(monkeypatch: pytes
 
     def interrupted(x: torch.Tensor) -> weakref.ref[torch.Tensor]:
         monkeypatch.undo()
-        meanwhile.append(last.of(first).codes)  # as another thread would, at this very moment
+        meanwhile.append(last.of(first).codes)  # as another thread might at this very moment
         return weakref.ref(x)
 
     monkeypatch.setattr("quant.cpu.linear.weakref", SimpleNamespace(ref=interrupted))
@@ -280,7 +280,7 @@ def test_soft_embedding_of_flat_and_of_decided_rows(fast_embedding: ChunkedEmbed
 
 @pytest.fixture
 def dense(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many rows were multiplied whole, each time."""
+    """How many rows each call multiplied with the whole embedding."""
     numbers = []
     soft = ChunkedEmbedding.soft
 
@@ -293,7 +293,7 @@ def dense(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def sure_of(*ids: int) -> Tensor:
-    """Logits of rows with that many equally probable ids, and none besides."""
+    """Logits of rows in which that many ids are equally probable, and no others."""
     logits = torch.full((len(ids), VOCAB), -30.0, dtype=torch.bfloat16)
     for row, number in zip(logits, ids, strict=True):
         row[:number] = 5.0
@@ -327,7 +327,7 @@ def test_only_rows_of_many_ids_are_multiplied_whole(dense: list[int]) -> None:
 
 
 def test_no_row_loses_more_than_the_tail() -> None:
-    """A codebook of ones adds probabilities up."""
+    """With a codebook of ones the result is the sum of the probabilities."""
     fast = Bf16Embedding(embedding())
     fast.weight.fill_(1)
     stored = embedding()
@@ -433,14 +433,14 @@ def test_nothing_takes_more_than_there_is_to_spare(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(choice, "has_bf16_matmul", lambda: True)
     has_kernel = switch == "auto" and HAS_KERNEL
     small = NativeLinear if has_kernel else QuantLinear
-    # One scale of 4 bytes a row, where a group of 64 has one of 2 bytes.
+    # One scale of 4 bytes per row, where each group of 64 had one of 2 bytes.
     head, up, down = VOCAB * (WIDTH - 6), 96 * (4 - 6), EXPERTS * WIDTH * (4 - 6)
     made = [choice._fast(module, LastRows(), 0) for module in Whole().children()]
     assert sum(fast.extra_bytes for fast in made if fast) == (up if has_kernel else up + down + head)
     for spare, has_room in ((0, False), (head - 1, False), (head, True), (None, True)):
         model = Whole()
         use_cpu_modules(model, spare=spare)
-        if has_kernel:  # which reads the stored codes of everything else
+        if has_kernel:  # it reads the stored codes of everything else
             assert kinds(model) == [NativeEmbedding, Int8Linear, small, CpuExperts]
         else:
             assert kinds(model) == [Bf16Embedding if has_room else QuantEmbedding, Int8Linear, small, CpuExperts]

@@ -1,4 +1,4 @@
-"""Products shared out to threads: every one once, one thread an operation, errors in the open."""
+"""Products shared out to threads: each is done once, in one thread, and errors are raised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows as int8: the error each may have, whatever its largest value is."""
+"""Rows as int8: the limit of each row's error, whatever its largest value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def errors(x: Tensor) -> Tensor:
 
 
 def peaked(rows: int, columns: int, peak: float) -> Tensor:
-    """Rows with one channel that is `peak` times as large as the others are on average."""
+    """Rows with one channel that is `peak` times as large as the others on average."""
     x = normal(rows, columns)
     x[:, 3] = peak
     return x

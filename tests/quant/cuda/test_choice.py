@@ -1,4 +1,4 @@
-"""Which modules are replaced on a card, what is said where none can be, and the switches."""
+"""Which modules are replaced on a card, what is said if none can be, and the switches."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_table_of_bytes_is_for_a_triton_that_leaves_it_room(
 @pytest.mark.usefixtures("works")
 @needs_triton
 def test_experts_as_published_are_replaced_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a step in bf16 can be recorded, too: the plain ones ask the host how many rows each expert gets."""
+    """This lets a step in bf16 be recorded: the plain ones ask the host how many rows each expert gets."""
     network = small_subject("bf16").network.to(DEVICE)
     assert not any(layer.experts.can_be_captured for layer in network.layers)
     plain = [layer.experts for layer in network.layers]
@@ -105,7 +105,7 @@ def test_experts_as_published_are_replaced_too(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.usefixtures("works")
 @needs_triton
 def test_a_part_that_leaves_again_leaves_no_plain_module_behind() -> None:
-    """Experts as published share memory with the plain ones: a GPU would hold two layers when the next arrives."""
+    """Experts as published share memory with the plain ones: if those stayed, a GPU would hold two layers at a time."""
     network = small_subject("bf16").network
     plain, gone = [weakref.ref(layer.experts) for layer in network.layers], []
 
@@ -174,7 +174,7 @@ def test_self_conditioning_is_exact_unless_it_is_asked_to_be_sparse(monkeypatch:
 @pytest.mark.usefixtures("works")
 @needs_triton
 def test_dense_layers_and_embedding_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for a weight that does not divide into the columns of a program."""
+    """All but a weight that does not divide into the columns of a program."""
     network = small_subject("4bit").network
     paths = choice.use_cuda_modules(network, CARD).paths
     assert [path.partition(": ")[2] for path in paths if not path.startswith("experts")] == [
@@ -196,7 +196,7 @@ def test_dense_layers_and_embedding_are_replaced(monkeypatch: pytest.MonkeyPatch
 @needs_triton
 @pytest.mark.parametrize(("codec", "ids", "fast"), [("int8", 128, True), ("int8", 100, False), ("nf4", 128, False)])
 def test_which_embeddings_are_replaced(codec: str, ids: int, fast: bool) -> None:
-    """Those that are stored as the kernels read them, and divide into the columns of a program."""
+    """Those that are stored in the kernels' format, and divide into the columns of a program."""
     embedding = QuantEmbedding(CODECS[codec], ids, 64, torch.float32)
     embedding.weight = QuantTensor.of(CODECS[codec], torch.ones(ids, 64))
     owner = nn.ModuleList([embedding])

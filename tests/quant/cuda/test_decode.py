@@ -18,12 +18,12 @@ from quant.modules.tensor import QuantTensor
 from tests.gpu.kernels import DEVICE, HALVES, needs_triton
 
 pytestmark = needs_triton
-# The interpreter cuts bf16 off where a card rounds it.
+# The interpreter truncates to bf16 where a card rounds.
 DTYPES = [torch.float32, *HALVES]
 
 
 def stored(*shape: int, seed: int = 0) -> Encoded:
-    """Every byte as it may come, and scales of both signs, zero among them."""
+    """All bytes are possible, and scales have both signs; some are zero."""
     generator = torch.Generator().manual_seed(seed)
     codes = torch.randint(256, (*shape, 32), dtype=torch.uint8, generator=generator)
     scales = torch.randn(shape, generator=generator).bfloat16()
@@ -83,7 +83,7 @@ def test_a_layer_keeps_its_weight_and_its_names() -> None:
 def test_weights_in_the_order_of_kernels_are_those_of_the_codec(
     monkeypatch: pytest.MonkeyPatch, name: str, rows: int, by_lanes: bool
 ) -> None:
-    """Of a whole weight, and of one that is part of another."""
+    """For a whole weight, and for a part of another weight."""
     codec, plain = CODECS[name], stored(rows, 3)
     if name == "int8":
         plain = codec.encode(torch.randn(rows, 192, generator=torch.Generator().manual_seed(0)).to(DEVICE))
@@ -114,7 +114,7 @@ def test_it_is_taken_for_nf4_alone_and_switched_back(monkeypatch: pytest.MonkeyP
 
 
 def test_the_plain_layer_stays_plain() -> None:
-    """What a kernel is compared with decodes as ever."""
+    """The reference that a kernel is compared with must not decode with the kernel."""
     plain = linear()
     fast = DecodedLinear(plain)
     assert isinstance(fast.weight.codec, CudaNf4) and not isinstance(plain.weight.codec, CudaNf4)

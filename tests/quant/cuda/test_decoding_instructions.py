@@ -1,4 +1,4 @@
-"""Instructions that decode weights on a card, followed one by one, against the codecs."""
+"""The instructions that decode weights on a card, simulated one by one and compared with the codecs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_table_of_byte_permutes_is_the_levels_in_int8() -> None:
 
 
 def test_the_permutations_of_bytes_decode_every_pair_of_codes() -> None:
-    """The instructions are followed one by one, as the PTX manual defines them."""
+    """The instructions are simulated one by one, as the PTX manual defines them."""
     from quant.cuda.nf4_kernels import DECODE, LEVELS_INT8
 
     pairs = [a | b << 4 for a, b in product(range(16), range(16))]
@@ -56,7 +56,7 @@ def followed(program: str, word: int) -> tuple[bytes, bytes]:
 
 @pytest.mark.parametrize("name", ["2", "4", "by lanes"])
 def test_the_exchange_between_lanes_decodes_every_pair_of_codes(name: str) -> None:
-    """Thirty-two lanes go through the instructions side by side, as the PTX manual defines them."""
+    """Thirty-two lanes execute the instructions side by side, as the PTX manual defines them."""
     from quant.cuda.nf4_kernels import EXCHANGE, EXCHANGE_BY_LANES
 
     program, count = (EXCHANGE_BY_LANES, 4) if name == "by lanes" else (EXCHANGE[int(name)], int(name))
@@ -74,14 +74,14 @@ def test_the_exchange_between_lanes_decodes_every_pair_of_codes(name: str) -> No
 
 
 def test_the_table_of_bytes_has_two_levels_in_a_word() -> None:
-    """As the plain codec decodes the byte, and rounded to bf16."""
+    """As the plain codec decodes the byte, rounded to bf16."""
     found = byte_table(torch.device("cpu")).view(torch.bfloat16).view(256, 2)
     encoded = Encoded(codes=torch.arange(256).byte().view(8, 32), scales=torch.ones(8, 1, dtype=torch.bfloat16))
     assert torch.equal(found, CODECS["nf4"].decode(encoded, torch.bfloat16).view(256, 2))
 
 
 def exchanged(program: str, count: int, words: list[int], held: list[int]) -> list[list[int]]:
-    """Results of every lane, two for each of the bytes of its word; the word is the operand after them, then `held`."""
+    """Results of every lane, two for each byte of its word; operands are the results, then the word, then `held`."""
     results: list[list[int]] = [[-1] * 2 * count for _ in words]
     codes = [0] * len(words)
     steps = re.findall(
@@ -105,7 +105,7 @@ def exchanged(program: str, count: int, words: list[int], held: list[int]) -> li
 
 @pytest.mark.parametrize("count", [2, 4])
 def test_int8_times_bf16_is_rounded_once(count: int) -> None:
-    """The instructions are followed one by one; every code, times scales of many sizes."""
+    """The instructions are simulated one by one, for every code times scales of many sizes."""
     from quant.cuda.weight_kernels import SCALE
 
     scales = torch.logspace(-30, 3, 128).bfloat16()
@@ -117,7 +117,7 @@ def test_int8_times_bf16_is_rounded_once(count: int) -> None:
 
 
 def scaled(program: str, codes: list[int], scale: torch.Tensor) -> torch.Tensor:
-    """The results of a lane, as bf16; the word of codes is the operand after them, and words of scales come last."""
+    """The results of a lane, as bf16; operands are the results, then the word of codes, then words of scales."""
 
     def halves(word: int) -> torch.Tensor:
         return torch.tensor([word & 0xFFFF, word >> 16], dtype=torch.int32).to(torch.int16).view(torch.bfloat16)

@@ -116,7 +116,7 @@ def test_for_many_rows_the_matrix_is_never_decoded_whole(monkeypatch: pytest.Mon
 def test_the_mean_embedding_is_the_plain_one(
     rows: int, vocab_size: int, spread: float, dtype: torch.dtype, seed: int
 ) -> None:
-    """Also where the vocabulary divides into no programs, and where one id has all of the probability."""
+    """Even if the vocabulary does not divide into programs, or one id has all of the probability."""
     plain = plain_embedding(vocab_size, dtype)
     logits = random_logits(rows, vocab_size, spread=spread, seed=seed).to(dtype)
     probs = probabilities(logits, normalizer_of(logits), dtype)
@@ -125,14 +125,14 @@ def test_the_mean_embedding_is_the_plain_one(
     assert found.shape == (rows, WIDTH) and found.dtype == dtype
     expected = plain.mean(probs)
     torch.testing.assert_close(found, expected, **TOLERANCE[dtype])
-    if rows > 1:  # of one row's few numbers, it may by chance be one in twenty
+    if rows > 1:  # with the few numbers of one row, more than one in twenty may differ by chance
         assert_rounded_alike(found, expected)
     assert torch.equal(fast.soft(logits, normalizer_of(logits)), found)
 
 
 @pytest.mark.parametrize("vocab_size", [256, 300])
 def test_from_logits_it_is_summed_in_pieces(vocab_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that the probabilities of all ids never exist at once."""
+    """The probabilities of all ids never exist at once."""
     plain, logits, made = plain_embedding(vocab_size), random_logits(3, vocab_size), list[torch.Size]()
 
     def seen(part: torch.Tensor, *how: Any) -> torch.Tensor:
@@ -147,7 +147,7 @@ def test_from_logits_it_is_summed_in_pieces(vocab_size: int, monkeypatch: pytest
 
 
 def test_logits_far_below_zero_are_as_good_as_others() -> None:
-    """In a last program that is not full, nothing may grow out of the ids that there are not."""
+    """In a last program that is not full, ids that do not exist must not contribute."""
     fast, logits = CudaEmbedding(plain_embedding(300)), random_logits(3, 300)
     found = fast.soft(logits - 256, normalizer_of(logits) - 256)
     torch.testing.assert_close(found, fast.soft(logits, normalizer_of(logits)), atol=1e-4, rtol=1e-3)
@@ -191,7 +191,7 @@ def test_shares_of_the_vocabulary_add_up(shares: int, monkeypatch: pytest.Monkey
 def test_two_groups_of_columns_share_their_probabilities(
     rows: int, vocab_size: int, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the width has an even number of them; and whether or not a vocabulary divides into what programs read."""
+    """If the width has an even number of groups; whether or not a vocabulary divides into what programs read."""
     plain, probs = plain_embedding(vocab_size, width=width), random_probs(rows, vocab_size)
     expected = plain.mean(probs)
     fast, found = CudaEmbedding(plain), []

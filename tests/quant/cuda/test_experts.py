@@ -1,4 +1,4 @@
-"""The experts of a card against the plain ones, and what they are made of: layout, rows in int8."""
+"""The experts of a card against the plain ones, and their parts: layout, rows in int8."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TOLERANCE = {
 
 
 def routed(rows: int, dtype: torch.dtype, width: int = WIDTH) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Rows that go to two different experts each; the fourth expert gets none."""
+    """Rows that go to two different experts each; the fourth expert gets no rows."""
     generator = torch.Generator().manual_seed(rows)
     x = torch.randn(rows, width, generator=generator).to(dtype)
     scores = torch.rand(rows, EXPERTS, generator=generator)
@@ -46,7 +46,7 @@ def routed(rows: int, dtype: torch.dtype, width: int = WIDTH) -> tuple[torch.Ten
 
 
 def change_tile(monkeypatch: pytest.MonkeyPatch, activations: Activations, **fields: Any) -> None:
-    """Has the experts here computed by another tile than the table says."""
+    """Has the experts here computed with another tile than the table's."""
     of_kind = tiles.EXPERTS[tiles.mma_kind(DEVICE)]
     monkeypatch.setitem(of_kind, activations, replace(of_kind[activations], **fields))
 
@@ -56,7 +56,7 @@ def change_tile(monkeypatch: pytest.MonkeyPatch, activations: Activations, **fie
 def test_with_activations_as_they_are_it_is_the_same_product(
     gate_up: str, down: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As on a GPU. A CPU without instructions for 16 bits multiplies weights that were not rounded to them.
+    # As on a GPU. A CPU without 16-bit instructions multiplies weights that were not rounded to 16 bits.
     monkeypatch.setattr(instructions, "has_bf16_matmul", lambda: True)
     x, index, weight = routed(21, dtype)
     plain = plain_experts(gate_up, down)
@@ -112,7 +112,7 @@ def test_experts_as_published_are_multiplied_as_they_are(dtype: torch.dtype, row
 def test_weights_from_a_table_of_bytes_are_rounded_twice(
     by_warp: bool, rows: int, width: int, inner: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Levels first, then their products with scales; a program of the down projection has one tile, or two of them."""
+    """First levels, then their products with scales; a program of the down projection has one tile, or two."""
     change_tile(monkeypatch, "a16", by_warp=by_warp)
     x, index, weight = routed(rows, torch.bfloat16, width)
     plain = plain_experts(width=width, inner=inner)
@@ -152,7 +152,7 @@ def test_the_order_of_programs_changes_nothing(
 def test_what_is_fetched_ahead_changes_nothing(
     fetched: int, besides: dict[str, bool], width: int, inner: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some groups, all of a tile and those of the next one, or more than there are: nothing that is not loaded, too."""
+    """Some groups, a whole tile and the next one's, or more than exist; nothing is fetched that is not loaded."""
     x, index, weight = routed(21, torch.bfloat16, width)
     fast = CudaExperts(plain_experts(width=width, inner=inner))
     change_tile(monkeypatch, "a16", **besides)
@@ -181,7 +181,7 @@ def test_what_is_fetched_ahead_changes_nothing(
 def test_width_and_inner_width_of_several_groups(
     codec: str | None, activations: Activations, width: int, inner: int
 ) -> None:
-    """None of the numbers of groups and columns, of either product, is another's; a width is cut by 64 or 128."""
+    """No number of groups or columns of either product equals another; a width is cut by 64 or 128."""
     sizes = {"width": width, "inner": inner}
     x, index, weight = routed(5, torch.float32, sizes["width"])
     plain = plain_experts(codec, codec, **sizes) if codec else Published(torch.float32, **sizes)
@@ -229,7 +229,7 @@ def test_with_activations_in_int8_the_error_is_that_of_int8(gate_up: str, down: 
 
 @pytest.mark.parametrize("rows", [0, 1, 70])
 def test_any_number_of_rows(rows: int) -> None:
-    """One row leaves most experts without any; 70 are more than one block of each."""
+    """With one row most experts get none; with 70 each gets more than one block."""
     x, index, weight = routed(rows, torch.float32)
     plain = plain_experts()
     expected = plain(x, index, weight)
@@ -255,7 +255,7 @@ def test_rows_and_what_they_chose_may_have_gaps_between_them() -> None:
 
 
 def blocks_of(chosen: list[int], *, experts: int, most: int, blocks: int) -> list[tuple[int, list[int]]]:
-    """The blocks that pairs with these experts are cut into: the expert of each, and its pairs."""
+    """The blocks that pairs with these experts are cut into: each block's expert and its pairs."""
     from quant.cuda.expert_kernels import sort_pairs_kernel
     from quant.cuda.launch_arguments import power_of_two
 
@@ -294,7 +294,7 @@ def blocks_of(chosen: list[int], *, experts: int, most: int, blocks: int) -> lis
     ],
 )
 def test_every_pair_is_in_one_block_of_its_expert(counts: tuple[int, ...]) -> None:
-    """As many blocks are launched as any choice may need; of some choices each is needed, and none is left over."""
+    """As many blocks are launched as any choice may need; some of these choices need all of them."""
     most, experts = 4, len(counts)
     chosen = [expert for expert, count in enumerate(counts) for _ in range(count)]
     chosen = chosen[1::2] + chosen[::2]
@@ -310,7 +310,7 @@ def test_every_pair_is_in_one_block_of_its_expert(counts: tuple[int, ...]) -> No
 
 @pytest.mark.parametrize("counts", [(0, 0, 70, 0, 0), (16, 32, 0, 16, 0), (17, 1, 1, 1, 1), (33, 33, 33, 33, 33)])
 def test_however_rows_are_spread_over_experts(counts: tuple[int, ...]) -> None:
-    """All to one, whole blocks, one more than whole blocks."""
+    """All rows to one expert, whole blocks, and one more than whole blocks."""
     index = torch.tensor([expert for expert, count in enumerate(counts) for _ in range(count)], device=DEVICE)[:, None]
     x = torch.randn(len(index), WIDTH, generator=torch.Generator().manual_seed(9)).to(DEVICE)
     weight = torch.ones(len(index), 1, device=DEVICE)
@@ -344,9 +344,9 @@ def test_the_tiled_layout_holds_the_same_codes_and_scales(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["nf4", "int8"])
 def test_a_lane_of_wgmma_has_its_bytes_together(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order of its registers (PTX ISA, operand A of `wgmma`), two products of 16 inputs after each other.
+    """In the order of its registers (PTX ISA, operand A of `wgmma`), for two products of 16 inputs one after the other.
 
-    A register has two adjacent weights, which nf4 stores in one byte, the first one in its high half.
+    A register has two adjacent weights, which nf4 stores in one byte, with the first one in the high half.
     """
 
     def in_order(kind: tiles.MmaKind, activations: tiles.Activations) -> Tiled:
@@ -357,7 +357,7 @@ def test_a_lane_of_wgmma_has_its_bytes_together(name: str, monkeypatch: pytest.M
     plain, by_lanes = in_order("mma.sync", "a16"), in_order("wgmma", "a16")
     assert (plain.by_lanes, by_lanes.by_lanes, in_order("wgmma", "a8").by_lanes) == (False, True, False)
     codes = torch.cat((plain.codes & 15, plain.codes >> 4), dim=-1) if name == "nf4" else plain.codes
-    # Groups, in int8 their halves, blocks of 16 rows, lanes, bytes.
+    # Axes: groups, their halves for int8, blocks of 16 rows, lanes, bytes.
     runs = by_lanes.codes.view(plain.codes.dtype).view(2, -1, 2, 32, 16)
     eights, halves, rows = range(4), range(2), (0, 8)
     for group, block, lane in product(range(2), range(2), range(32)):
@@ -386,7 +386,7 @@ def test_bytes_in_the_order_of_lanes_give_the_same_products(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_rows_as_int8_are_within_half_a_step(dtype: torch.dtype) -> None:
-    """Of rows in fp16 too, whose scales are not rounded to that."""
+    """In fp16, too, where scales are not rounded to fp16."""
     x = torch.randn(7, 320, generator=torch.Generator().manual_seed(1)).to(DEVICE, dtype)
     x[:, 5] *= 50
     x[3, 64:128] = 0
@@ -400,7 +400,7 @@ def test_rows_as_int8_are_within_half_a_step(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("activations", ["a16", "a8"])
 @pytest.mark.parametrize("part", ["gate_up_proj", "down_proj"])
 def test_a_damaged_scale_shows(part: str, activations: Activations) -> None:
-    """Rounding activations to int8 must not make a number of what is none: the check of logits would see nothing."""
+    """Rounding activations to int8 must not turn NaN into a number, or the check of logits would see nothing."""
     x, index, weight = routed(21, torch.float32)
     plain = plain_experts()
     getattr(plain, part).scales[0, 0, 0] = torch.nan

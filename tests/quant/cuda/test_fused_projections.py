@@ -1,4 +1,4 @@
-"""Products of the same rows as one against each by itself; what is held, and what cannot be stacked."""
+"""Products of the same rows fused into one, against the separate ones; what is held, and what cannot be stacked."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def stacked(modules: list[nn.Module]) -> FusedProjections:
 
 
 def tensors(module: nn.Module) -> list[torch.Tensor]:
-    """What a module multiplies with, wherever it keeps that."""
+    """The tensors that a module multiplies with, wherever it keeps them."""
     if isinstance(module, CudaLinear):
         return [module.product.codes, module.product.scales]
     return [*module.parameters(), *module.buffers()]

@@ -115,7 +115,7 @@ def test_parts_add_up_to_the_product(codec: str, kind: tiles.MmaKind, monkeypatc
 
 @pytest.mark.parametrize(("groups", "wanted", "count"), [(1, 4, 1), (2, 4, 2), (4, 3, 2), (9, 4, 3), (10, 4, 4)])
 def test_no_part_is_without_a_group(groups: int, wanted: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would begin behind the last scale. `localdiff tune` tries four parts of a small model's weights, too."""
+    """It would begin after the last scale. `localdiff tune` may try four parts on a small model's weights."""
     monkeypatch.setattr(tiles, "parts_of", lambda *_: wanted)
     weight = QuantTensor.of(CODECS["int8"], torch.randn(64, groups * GROUP, device=DEVICE))
     x = torch.randn(3, groups * GROUP, device=DEVICE)

@@ -1,4 +1,4 @@
-"""Kernels in Gluon, against those in Triton that compute the same."""
+"""Kernels in Gluon, against Triton kernels that compute the same."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def product(tile: Tile, rows: int, width: int, parts: int, *, gated: bool) -> to
     ],
 )
 def test_a_linear_layer_has_the_same_bits(tile: Tile, rows: int, width: int, parts: int, gated: bool) -> None:
-    """An even and an odd number of groups, one of them, fewer than there are stages, and parts of unequal shares."""
+    """Groups: an even and an odd number, just one, fewer than there are stages; and parts of unequal size."""
     found = product(replace(tile, overlaps=True), rows, width, parts, gated=gated)
     assert torch.equal(found, product(tile, rows, width, parts, gated=gated))
 
@@ -84,7 +84,7 @@ def test_experts_have_the_same_bits(warps: int, width: int, inner: int, rows: in
 
 @needs_hopper
 def test_the_assembler_leaves_decoding_beside_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It moves decoding behind the wait for a product unless something holds it back."""
+    """It moves decoding past the wait for a product unless something prevents that."""
     from triton.runtime.jit import JITFunction
 
     launches = []

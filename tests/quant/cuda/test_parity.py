@@ -1,4 +1,4 @@
-"""Fast modules held against plain ones: what passes, and what is noticed."""
+"""Fast modules compared with plain ones: what passes, and what is noticed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 
 
 def network(codec: str, dtype: torch.dtype) -> nn.Module:
-    """A module of each kind that the kernels replace; two of the linear layers are alike."""
+    """A module of each kind that the kernels replace; the two linear layers are of the same kind."""
     made = nn.Module()
     for name, seed in (("first", 1), ("second", 2)):
         layer = QuantLinear(CODECS[codec], 128, 64)
@@ -59,9 +59,9 @@ def expectations(codec: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 def test_kernels_agree(codec: str, activations: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALDIFF_CUDA_EXPERTS", activations)
     monkeypatch.setenv("LOCALDIFF_CUDA_DENSE", activations)
-    monkeypatch.setattr(linear, "MAX_ROWS", 32)  # so that the weight is decoded first for the larger number of rows
+    monkeypatch.setattr(linear, "MAX_ROWS", 32)  # so that the weight is decoded first for 40 rows
     made = expectations(codec, dtype, monkeypatch)
-    # A linear layer, of two, and the experts, for each number of rows; logits and soft embedding.
+    # One of the two linear layers and the experts, for each number of rows; logits and soft embedding.
     assert len(made) == 6
     rows = [len(one.call.arguments[0]) for one in made]
     assert rows == [24, 40, 24, 40, CANVAS, CANVAS], "a step asks the embedding for a canvas, and so has other tiles"
@@ -88,7 +88,7 @@ def test_parts_of_a_product_are_compared_as_well(monkeypatch: pytest.MonkeyPatch
 
 @needs_triton
 def test_what_a_wrong_kernel_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Levels of nf4 that are mixed up, as by a compiler, in linear layers and experts."""
+    """Mixed-up levels of nf4, as a compiler might produce, in linear layers and experts."""
     right = linear.levels
 
     def rolled(device: torch.device, activations: linear.Activations) -> Tensor:
@@ -121,7 +121,7 @@ def test_what_is_kept_is_in_host_memory() -> None:
 
 
 EXPECTED = normal(256, 300) * torch.logspace(-3, 3, 300)
-"""Columns of very different sizes, as weights with outliers give them."""
+"""Columns of very different sizes, as weights with outliers produce them."""
 
 
 def parity_of(found: Tensor, expected: Tensor = EXPECTED) -> float:
@@ -155,7 +155,7 @@ def test_roundings_pass() -> None:
 
 @given(row=st.integers(0, 255), column=st.integers(0, 299), wrong=st.sampled_from([1.0, -1.0, math.nan, math.inf]))
 def test_one_wrong_number_is_noticed(row: int, column: int, wrong: float) -> None:
-    """By as much as its column varies."""
+    """The number is wrong by as much as its column varies."""
 
     def change(found: Tensor) -> None:
         found[row, column] += wrong * (EXPECTED[:, column].std() + EXPECTED[row, column].abs())

@@ -1,4 +1,4 @@
-"""Self-conditioning over probable ids against the dense product over all of them."""
+"""Self-conditioning over probable ids, against the dense product over all ids."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_there_is_room_for_as_many_ids_as_it_is_said(more: int) -> None:
 
 @pytest.mark.parametrize("width", [64, 256, 320])
 def test_it_rounds_what_the_dense_product_rounds(width: int) -> None:
-    """Probabilities and embeddings, to their type."""
+    """It rounds probabilities and embeddings to their type."""
     plain, scores = embedding(dtype=torch.float16, width=width), logits(9.0)
     scores = scores.where(scores > scores.amax(dim=-1, keepdim=True) - 12, -1e4).half()
     normalizer = scores.float().logsumexp(dim=-1)
@@ -110,7 +110,7 @@ def test_only_int8_embeddings_have_it() -> None:
 
 
 def test_room_and_threshold_go_together() -> None:
-    """Ids above the threshold may be more than there is room for, so the flag is needed."""
+    """More ids than there is room for may exceed the threshold, so the overflow flag is needed."""
     assert 1 / module.THRESHOLD > CAPACITY
 
 

@@ -1,4 +1,4 @@
-"""Products with unquantized weights of few rows, in parts of K, against torch's."""
+"""Products of few rows with unquantized weights, in parts of K, against torch's."""
 
 from __future__ import annotations
 

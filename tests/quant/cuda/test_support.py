@@ -71,7 +71,7 @@ def test_what_kernels_need_is_looked_at_before_one_is_tried(
 def test_a_triton_that_compiles_races_for_hopper_is_not_used_there(
     capability: tuple[int, int], version: str, is_used: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The race itself shows in `make kernels-ptx` with such a version."""
+    """With such a version `make kernels-ptx` shows the race itself."""
     import triton
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -87,7 +87,7 @@ def test_a_triton_that_compiles_races_for_hopper_is_not_used_there(
 
 
 def _kernel(x, n):  # type: ignore[no-untyped-def]
-    """The smallest that Triton compiles."""
+    """The smallest kernel that Triton compiles."""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the assembler is a script of a shell here")
@@ -103,7 +103,7 @@ def _kernel(x, n):  # type: ignore[no-untyped-def]
 def test_an_assembler_that_refuses_its_input_is_quoted_and_the_input_is_not(
     said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Triton prints all of that to stdout."""
+    """Triton prints both to stdout."""
     jit, compiler = pytest.importorskip("triton.runtime.jit"), pytest.importorskip("triton.compiler")
     backends = pytest.importorskip("triton.backends.compiler")
     usual = pytest.importorskip("triton.backends.nvidia.compiler")
@@ -205,7 +205,7 @@ def test_what_has_to_be_installed_is_told(
 def test_where_the_library_of_the_driver_is_has_to_be_told(
     monkeypatch: pytest.MonkeyPatch, listed: bytes | None, error: type[Exception]
 ) -> None:
-    """As Triton itself looks for it."""
+    """The message names the places where Triton itself looks for it."""
     driver = pytest.importorskip("triton.backends.nvidia.driver")
 
     def check_output(command: list[str]) -> bytes:
@@ -228,7 +228,7 @@ def test_where_the_library_of_the_driver_is_has_to_be_told(
 
 
 def test_a_launcher_that_a_file_system_does_not_run_is_no_fault_of_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The words of Linux for a shared library on a file system that is mounted with `noexec`."""
+    """The message is Linux's for a shared library on a file system that is mounted with `noexec`."""
     library = "/home/me/.triton/cache/AB/cuda_utils.so"
 
     def barred(_: torch.device) -> bool:
@@ -245,7 +245,7 @@ def test_a_launcher_that_a_file_system_does_not_run_is_no_fault_of_versions(monk
     "error", [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("Triton Error [CUDA]: out of memory")]
 )
 def test_a_gpu_without_room_is_tried_again(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    """An engine that is loaded while others fill the GPU leaves the next one its kernels."""
+    """An engine that was loaded while others filled the GPU does not cost the next one its kernels."""
     tries, forgotten = [error, None], []
 
     def computes_exactly(_: torch.device) -> bool:
@@ -266,7 +266,7 @@ def test_a_gpu_without_room_is_tried_again(monkeypatch: pytest.MonkeyPatch, erro
 
 
 def test_a_kernel_that_found_no_room_is_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Triton's own class, over a driver that is out of memory once."""
+    """With Triton's own class, and a driver that is out of memory once."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import compiler
     from triton.runtime import jit
@@ -302,9 +302,9 @@ def test_a_kernel_that_found_no_room_is_loaded_again(monkeypatch: pytest.MonkeyP
     assert kernel.run(kernel.function) == (None,), "Triton launches it without any machine code"
     support.forget_unloaded_kernels()
     assert function.device_caches[0][0] == {"loaded": other}
-    kernel = compiled()  # as from its file
+    kernel = compiled()  # as if loaded from its file
     assert kernel.run is not None and kernel.function == 2 and not found
-    kernel.module = None  # since Triton 3.8 it would be unloaded
+    kernel.module = None  # otherwise Triton 3.8 and later would unload it
 
 
 def test_kernels_that_two_threads_forget_at_once_are_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +313,7 @@ def test_kernels_that_two_threads_forget_at_once_are_no_error(monkeypatch: pytes
     class Unloaded:
         @property
         def function(self) -> None:
-            kernels.pop("first", None)  # as the other thread does meanwhile
+            kernels.pop("first", None)  # as the other thread does at the same time
             kernels["new"] = SimpleNamespace(function=5)
 
     kernels: dict[str, object] = {"first": Unloaded(), "second": Unloaded()}
@@ -331,7 +331,7 @@ def test_nothing_is_forgotten_without_triton(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_gpu_that_a_kernel_broke_is_no_matter_of_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an illegal access every call of CUDA fails, the plain path's among them."""
+    """After an illegal access every CUDA call fails, even the plain path's."""
 
     def broken(_: torch.device) -> None:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
@@ -357,7 +357,7 @@ def test_a_gpu_that_a_kernel_broke_is_no_matter_of_versions(monkeypatch: pytest.
 def test_compiled_kernels_that_cannot_be_kept_are_no_fault_of_versions(
     when: str, error: OSError, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A home that cannot be written, as of a user in a container who has none, and a disk that is full."""
+    """A home that cannot be written, like that of a container's user without one, and a full disk."""
 
     def broken(_: torch.device) -> bool:
         raise error

@@ -1,4 +1,4 @@
-"""Tiles that were timed: what asks for one, and that it is taken."""
+"""Tiles that were timed: which products ask for one, and that they take it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What disks answer: full, refused, or nothing that is known of directories."""
+"""What disks may answer: full, refused, or that they cannot sync directories."""
 
 from __future__ import annotations
 

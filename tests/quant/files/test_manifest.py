@@ -1,4 +1,4 @@
-"""The manifest: written, read back, and believed only as it was written."""
+"""The manifest: written, read back, and trusted only as it was written."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read_bytes(content: bytes) -> Manifest:
 
 
 def signed(content: dict[str, Any]) -> str:
-    """The text of a manifest with this content, as whoever means harm would write it."""
+    """The text of a manifest with this content and a matching checksum, as an attacker would write it."""
     unsigned = {key: value for key, value in content.items() if key != "checksum"}
 
     def text(values: dict[str, Any]) -> str:

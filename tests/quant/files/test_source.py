@@ -92,7 +92,7 @@ def test_a_disk_that_fails_meanwhile_is_an_error_that_names_the_file(
 ) -> None:
     class Unplugged(FileIO):
         def readinto(self, buffer: Any) -> int:
-            if len(buffer) > 100_000:  # behind the rows that are asked for below
+            if len(buffer) > 100_000:  # beyond the rows that are requested below
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
             return super().readinto(buffer)
 
@@ -195,7 +195,7 @@ def test_impossible_headers_are_named_errors(content: bytes) -> None:
 
 @pytest.mark.parametrize("dtype", ["U32", "F8_E8M0"])
 def test_a_type_that_is_not_read_is_named_and_is_no_damage(dtype: str) -> None:
-    """MLX packs weights of 4 bits into U32, and the scales of MXFP8 are F8_E8M0."""
+    """MLX packs 4-bit weights into U32, and the scales of MXFP8 are F8_E8M0."""
     content = header({"a": entry(0, 4, dtype=dtype)})
     with pytest.raises(SourceError, match=f"`a` in `other.safetensors` has the type {dtype}, which") as caught:
         parse_header("other.safetensors", content, len(content) + 4)

@@ -1,4 +1,4 @@
-"""Small weights, the job that quantizes them, and what it has said."""
+"""Small weights, the job that quantizes them, and its events."""
 
 from __future__ import annotations
 

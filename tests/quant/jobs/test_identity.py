@@ -1,4 +1,4 @@
-"""When two jobs, or a job and an output, are the same, and what is said where they are not."""
+"""When two jobs, or a job and an output, are the same, and the message if they are not."""
 
 from __future__ import annotations
 

@@ -38,14 +38,14 @@ OTHER = replace(RECIPE, rules=(Rule(pattern="vision", scheme="drop"), Rule(patte
 
 
 class Stopped(BaseException):
-    """What no handler catches: the nearest thing to a killed process."""
+    """An exception that no handler catches, to resemble a killed process."""
 
 
 class StoppingDisk(Disk):
-    """A disk that does `operations` operations and then stops the process; the last one perhaps by half.
+    """A disk that does `operations` operations and then stops the process, perhaps halfway through one more.
 
     Attributes:
-        halved: whether it was one that can be done by half, and was.
+        halved: whether that last operation can be done by half, and was.
     """
 
     def __init__(self, operations: int, by_half: bool) -> None:
@@ -133,7 +133,7 @@ def repairing(source: Path, output: Path) -> Job:
 
 
 class Streaming:
-    """Gives out source files as a stream does: each is fetched beside the output, and deleted when it has been read."""
+    """Provides source files as a stream does: each is fetched next to the output, and deleted once it has been read."""
 
     def __init__(self, source: Path, scratch: Path) -> None:
         self.disk = Disk()
@@ -190,7 +190,7 @@ def test_every_point_of_interruption_is_continued(
         else:
             break
         if by_half and not disk.halved:
-            continue  # it was stopped between two operations, as it is with the other parameter
+            continue  # it stopped between two operations, which the other parameter tests
         if isinstance(stream, Streaming):
             stream.disk = Disk()
         require_nothing_half_loadable(output, damaged=scenario is repairing)
@@ -201,7 +201,7 @@ def test_every_point_of_interruption_is_continued(
 
 
 def require_nothing_half_loadable(output: Path, damaged: bool) -> None:
-    """Whatever bears the output's name is whole, unless it was damaged before."""
+    """Whatever has the output's name is whole, unless it was damaged before."""
     if (output / MANIFEST_FILE).exists() and not damaged:
         assert not [checked for checked in verify(output) if checked.problem]
     elif output.exists() and not damaged:
@@ -209,7 +209,7 @@ def require_nothing_half_loadable(output: Path, damaged: bool) -> None:
 
 
 def finish(job: Job, output: Path) -> None:
-    """Run the same job again; it may have been interrupted when it was done but for the cleaning."""
+    """Run the same job again; it may have been interrupted when only cleaning up was left."""
     try:
         list(run(replace(job, force=False) if is_done(job, output) else job))
     except OutputError as error:

@@ -1,4 +1,4 @@
-"""What stands where a job writes: continued, replaced, or refused and left alone."""
+"""What may already be where a job writes: it is continued, replaced, or refused and left alone."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_a_directory_of_something_else_is_refused_even_with_force(source: Path, 
 def test_a_directory_that_appears_meanwhile_is_left_alone(source: Path, tmp_path: Path, when: str, force: bool) -> None:
     output = tmp_path / "out"
     events = run(make_job(source, output, force=force))
-    next(event for event in events if isinstance(event, FileChecked))  # all that is missing is its final name
+    next(event for event in events if isinstance(event, FileChecked))  # only its final name is missing
     if when == "before the next run":
         events.close()
         events = run(make_job(source, output, force=force))
@@ -217,7 +217,7 @@ def test_a_finished_output_that_appears_meanwhile_is_replaced_only_by_force(sour
 def test_force_deletes_nothing_that_is_not_the_models(source: Path, tmp_path: Path, name: str) -> None:
     output = tmp_path / "out"
     finish(make_job(source, output))
-    (output / ".DS_Store").touch()  # a desktop's
+    (output / ".DS_Store").touch()  # a desktop writes it
     kept = output / name if "." in name else output / name / "quant.json"
     kept.parent.mkdir(exist_ok=True)
     kept.write_text("mine")
@@ -227,7 +227,7 @@ def test_force_deletes_nothing_that_is_not_the_models(source: Path, tmp_path: Pa
 
 
 def test_nor_does_it_where_the_manifest_is_damaged(source: Path, tmp_path: Path) -> None:
-    """It tells no longer what is the model's; the names of shards and of this job's files do."""
+    """The manifest no longer tells what is the model's; the names of shards and of this job's files still do."""
     output = tmp_path / "out"
     job = make_job(source, output, force=True)
     finish(job)

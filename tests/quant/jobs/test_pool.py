@@ -1,4 +1,4 @@
-"""Slices are processed side by side, and never many of them are in memory."""
+"""Slices are processed in parallel, and only a few of them are in memory at a time."""
 
 from __future__ import annotations
 

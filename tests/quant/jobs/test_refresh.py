@@ -1,4 +1,4 @@
-"""Small files of a finished output are replaced, and a stop on the way is repaired like damage."""
+"""Small files of a finished output are replaced; an interrupted replacement is repaired like damage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILE = "generation_config.json"
 
 
 class FullDisk(Disk):
-    """A disk that lets so many files get their names."""
+    """A disk that is full after that many renames."""
 
     def __init__(self, renames: int) -> None:
         self._left = renames

@@ -152,9 +152,9 @@ def test_weights_that_are_not_finite_are_named(source: Path, tmp_path: Path, nam
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("value", [3e19, 1e37])  # the squares of the second's error overflow, too
+@pytest.mark.parametrize("value", [3e19, 1e37])  # the squares of the second value's error overflow, too
 def test_a_weight_with_a_flipped_bit_in_its_exponent_is_named(source: Path, tmp_path: Path, value: float) -> None:
-    """Beside it everything else vanishes: its error would be 0 of infinity, or no number, and over no limit."""
+    """It dwarfs everything else: the error would be 0 relative to infinity, or NaN, and so within every limit."""
     path = source / "model-00001-of-00003.safetensors"
     tensors = load(path.read_bytes())  # a file that is mapped cannot be written over on Windows
     tensors["model.decoder.embed_tokens.weight"].view(-1)[3] = value

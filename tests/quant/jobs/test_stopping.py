@@ -1,4 +1,4 @@
-"""A job that is told to stop, at each of the places where it listens."""
+"""A job that is told to stop, at each of the places where it checks for that."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_while_what_an_earlier_run_had_not_checked_to_the_end_is_checked(job: Jo
 
 @pytest.mark.parametrize("knows_job", [True, False])
 def test_a_manifest_that_broke_before_the_output_was_in_its_place(job: Job, knows_job: bool) -> None:
-    """Shards are kept where there are notes of a job; else nothing says what they were made from."""
+    """Shards are kept if a job's notes exist; otherwise nothing tells what they were made from."""
     run_until(job, FileChecked)
     directory = partial_directory(job.output)
     (directory / MANIFEST_FILE).write_bytes(b"{")
@@ -90,7 +90,7 @@ def test_another_job_is_refused_before_anything_is_fetched_where_an_output_await
 
 
 def test_what_another_job_wrote_in_full_is_not_finished_for_this_one(job: Job) -> None:
-    """Its shards may have the same names: what has to be fetched and written is planned by this."""
+    """Its shards may have the same names, and what has to be fetched and written is planned from what is finished."""
     run_until(job, FileChecked)
     other = replace(job, revision="b", force=True)
     assert Output(job, Disk()).finished() == {shard.file for shard in job.plan.shards}

@@ -60,7 +60,7 @@ def test_missing_and_shortened_files_are_named(source: Path, tmp_path: Path) -> 
 
 
 def test_files_that_cannot_be_read_are_named(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that this user may not read may be sound; one that the disk does not give is not."""
+    """A file that this user may not read may be sound; one that the disk cannot read is not."""
     output = tmp_path / "out"
     errors = {SHARDS[1]: PermissionError(13, "Permission denied"), "config.json": OSError(5, "Input/output error")}
     finish(make_job(source, output))
@@ -113,7 +113,7 @@ def test_a_repair_refuses_weights_that_are_not_those_of_the_rest(source: Path, t
     (output / SHARDS[1]).write_bytes(b"x")
     write_small_weights(source, seed=1)
     job = make_job(source, output, damaged=damaged_files(output))
-    for _ in range(2):  # the second run knows it from the unfinished directory
+    for _ in range(2):  # the second run notices it from the unfinished directory
         with pytest.raises(SourceError, match="SHA-256"):
             finish(job)
         assert not (tmp_path / "out.partial" / MANIFEST_FILE).exists()
@@ -176,7 +176,7 @@ def test_a_shard_with_a_damaged_note_is_made_again(source: Path, tmp_path: Path,
 def test_a_shard_whose_note_may_not_be_read_is_made_again(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of a job that another user began."""
+    """The note is like that of a job that another user began."""
     job = make_job(source, tmp_path / "out")
     for event in run(job):
         if isinstance(event, ShardWritten):
@@ -209,7 +209,7 @@ def test_a_shard_that_was_written_with_values_that_are_not_finite_does_not_verif
     source: Path, tmp_path: Path, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def halves(shape: Sequence[int], itemsize: int) -> Iterator[slice]:
-        """Of which one holds them."""
+        """Two halves, of which one has NaN."""
         return row_slices(shape, itemsize, limit=math.prod(shape) * itemsize // 2)
 
     monkeypatch.setattr("quant.files.reader.row_slices", halves)

@@ -1,7 +1,7 @@
 """What a pass holds besides weights and cache, at the released widths with quantized modules, against the account.
 
-Everything lies on `meta`, as in `tests/localdiff/model/test_memory.py`: sizes are real, values do not exist. Attention
-takes the path that no fused kernel serves, and all rows choose the same experts.
+Everything is on `meta`, as in `tests/localdiff/model/test_memory.py`: sizes are real, values do not exist. Attention
+takes the path without a fused kernel, and all rows choose the same experts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CONTEXT = 8192
 
 @pytest.fixture(autouse=True)
 def _one_crowd(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Stands in for the one step that needs values: which rows go to which expert."""
+    """Replaces the only step that needs values: which rows go to which expert."""
     monkeypatch.setattr(experts, "rows_by_expert", one_crowd)
     with torch.inference_mode():
         yield
@@ -58,7 +58,7 @@ def model(request: pytest.FixtureRequest) -> DiffusionGemma:
 
 @pytest.fixture
 def buffers(model: DiffusionGemma) -> int:
-    """What the account says."""
+    """The buffers' bytes according to the account."""
     held = [HeldTensor(name=name, shape=shape, nbytes=0) for name, shape in released_shapes(LAYERS).items()]
     return MemoryAccount.of(held, context=CONTEXT).buffers
 
@@ -74,7 +74,7 @@ def test_a_chunk_of_the_prompt(model: DiffusionGemma, buffers: int) -> None:
     ids = torch.empty(PREFILL_CHUNK, dtype=torch.int64, device=META)
     with watched_from(model, cache, ids) as watched:
         model.encode(ids, cache)
-    # Two steps on a card need more (`tests/localdiff/denoising/static/test_memory.py`): the account is of the maximum.
+    # Two steps on a card need more (`tests/localdiff/denoising/static/test_memory.py`); the account covers the maximum.
     assert 0.7 * buffers < watched.peak < buffers
 
 
@@ -82,7 +82,7 @@ def test_denoise_steps(model: DiffusionGemma, buffers: int, monkeypatch: pytest.
     length = model.config.canvas_length
     cache = KVCache(model.config, CONTEXT, torch.bfloat16, META)
     cache.length = CONTEXT - length
-    # The one copy to the host; a draft of padding never stops.
+    # The only copy to the host; a draft of padding never stops.
     monkeypatch.setattr(dynamic, "event_rows", lambda *_: torch.zeros(ROWS, length, dtype=torch.int32))
     canvas = torch.empty(length, dtype=torch.int64, device=META)
     block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(schedule_steps=2), stop_rule="both", pad_id=0)

@@ -69,7 +69,7 @@ def test_linear(
     has_bf16: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where a CPU has no instructions for bf16, in fp32: torch takes several times as long in bf16 there."""
+    """Without CPU instructions for bf16 it computes in fp32, because torch is several times as slow in bf16 there."""
     monkeypatch.setattr(instructions, "has_bf16_matmul", lambda: has_bf16)
     module = linear(codec_name, device)
     x = random(*rows, WIDTH, seed=9).to(device, dtype)
@@ -202,7 +202,7 @@ def test_embedding_computes_what_the_models_own_does_with_decoded_weights(codec_
 
 
 class Model(nn.Module):
-    """As much of a model as a swap looks at."""
+    """The parts of a model that a swap looks at."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ FORMS = {
     "of this machine": (),
     "AVX-512 VNNI": ("-march=native", "-mno-amx-int8"),
     "AVX2": _NARROW,
-    # The same instruction in the encoding of AVX-512, which CPUs run that do not know the one of AVX-VNNI.
+    # The same instruction in its AVX-512 encoding, for CPUs that lack the AVX-VNNI one.
     "AVX-VNNI": (
         *_NARROW,
         "-mavx512vl",
@@ -33,7 +33,7 @@ ATTENTION_FORMS = {
     "AVX-512 FMA": ("avx512bw", ("-march=native", "-DBF16_IS_SLOW")),
     "AVX2 FMA": ("avx2", _NARROW),
 }
-"""By their names: what the CPU needs, and flags."""
+"""Name of the form → what the CPU needs, and flags."""
 
 
 @pytest.fixture(scope="session", params=ATTENTION_FORMS)

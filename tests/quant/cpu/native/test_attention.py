@@ -23,8 +23,8 @@ from tests.models.native import needs_native
 
 BF16 = torch.bfloat16
 ROUNDED = 1.05 * 2**-8
-"""Of an error, relative to the same attention over absolute values: the result, rounded by up to 2^-8 of itself; the
-rest is for sums in fp32."""
+"""Limit of an error, relative to the same attention over absolute values: the result is rounded by up to 2^-8 of
+itself; the rest is for sums in fp32."""
 HEADS = (64, 128, 256, 320, 512)
 
 pytestmark = needs_native
@@ -47,7 +47,7 @@ def in_parts(k: Tensor, v: Tensor, border: int) -> list[KeysValues]:
 
 
 def causal(rows: int, keys: int, window: int | None) -> Tensor:
-    """The rows are the last of the keys."""
+    """A causal mask whose rows are the last of the keys."""
     row, key = torch.arange(keys - rows, keys)[:, None], torch.arange(keys)
     return (key <= row) & (key > row - (keys if window is None else window))
 
@@ -135,7 +135,7 @@ def test_no_rows(attention: NativeAttention) -> None:
 
 
 def test_scores_may_be_large(attention: NativeAttention) -> None:
-    """Later blocks of keys exceed all maxima of earlier ones by more than exp has numbers for, and the reverse."""
+    """Later blocks of keys exceed all earlier maxima by more than exp can represent, and the reverse."""
     _, k, v = inputs(kv_heads=1, keys=400)
     k[0] = 0
     k[0, :, 0] = torch.linspace(-3e4, 3e4, 400)
@@ -173,7 +173,7 @@ def test_the_same_bits_however_the_work_is_shared_out(attention: NativeAttention
 
 
 def test_the_same_bits_whatever_rows_and_parts_there_are(attention: NativeAttention) -> None:
-    """Where all rows see the same keys."""
+    """If all rows see the same keys."""
     q, k, v = inputs(rows=100, keys=300)
     whole = attention(q, [(k, v)], None)
     assert torch.equal(whole, attention(q, in_parts(k, v, 131), None))
@@ -195,7 +195,7 @@ def test_tensors_with_gaps_are_read_in_place(attention: NativeAttention) -> None
 
 
 def before_a_guard(tensor: Tensor) -> Tensor:
-    """A copy whose last byte is the last of a page, before one that must not be touched."""
+    """A copy whose last byte is the last of a page; the next page must not be touched."""
     size = -(-tensor.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
     memory = mmap.mmap(-1, size + mmap.PAGESIZE)
     whole = torch.frombuffer(memory, dtype=torch.uint8)
@@ -218,7 +218,7 @@ def test_nothing_is_touched_beyond_the_end(attention: NativeAttention, keys: int
 def test_threads_hold_what_they_work_on_when_the_caller_is_gone(
     attention: NativeAttention, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C ends the call, and not the threads that are in it."""
+    """Ctrl-C ends the call, but not the threads that work on it."""
     works: list[object] = []
 
     def interrupted(given: list[object], items: object) -> None:

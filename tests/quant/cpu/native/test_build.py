@@ -1,4 +1,4 @@
-"""Compiling: what is found, what is kept, and what is said where it fails."""
+"""Compiling: which compiler is found, what is kept, and what a failure says."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is comp
 
 
 def stand_in(folder: Path, name: str, script: str) -> str:
-    """A compiler that is a shell script; `$OUT` is the file that it is to make."""
+    """A compiler that is a shell script; `$OUT` is the file that it must write."""
     path = folder / name
     path.write_text(f'#!/bin/sh\nfor OUT; do :; done\necho called >> "{folder}/calls"\n{script}\n')
     path.chmod(0o755)
@@ -59,7 +59,7 @@ def test_what_is_compiled_is_kept_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_a_compiler_has_its_own_files_beside_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the folder for temporary files is full or cannot be written, there is another one for libraries."""
+    """The folder for temporary files may be full or read-only, so the compiler uses the libraries' folder instead."""
     monkeypatch.setenv("TMPDIR", "/full")
     command = [stand_in(tmp_path, "cc", 'mv "$(mktemp)" "$OUT"; [ "$TMPDIR" = "$(dirname "$OUT")" ]')]
     assert build_library(command, tmp_path / "kept").is_file()
@@ -85,7 +85,7 @@ def test_it_is_compiled_again_when_anything_changes(
         flags = (*flags, "-g")
     elif change == "processor":
         monkeypatch.setattr(build, "_cpu_info", lambda: "another")
-    elif change == "definition":  # as another version of this program may have it for the same processor
+    elif change == "definition":  # as a different version of this program may define it for the same CPU
         monkeypatch.setattr(build, "_defined", lambda: ("-DANOTHER",))
     elif change == "source":
         source = tmp_path / "product.c"
@@ -174,7 +174,7 @@ def test_where_libraries_are_kept(tmp_path: Path) -> None:
     ],
 )
 def test_the_sources_compile_without_a_warning(tmp_path: Path, flags: tuple[str, ...]) -> None:
-    """For CPUs other than this one."""
+    """For CPUs other than this one, too."""
     command = compiler()
     assert command is not None
     common = [flag for flag in build.FLAGS if flag != "-march=native"]

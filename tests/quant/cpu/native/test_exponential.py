@@ -17,7 +17,7 @@ from tests.models.native import needs_native
 @needs_native
 @pytest.mark.parametrize("narrow", [False, True], ids=["widest vectors", "AVX2"])
 def test_it_is_as_exact_as_its_source_says(tmp_path: Path, narrow: bool) -> None:
-    """Every 4,096th float from -87.3 to 87.3, below which results are no longer normal floats; then the ends."""
+    """Every 4,096th float from -87.3, below which results are no longer normal floats, to 87.3; and the ends."""
     compiler = build.compiler({})
     assert compiler is not None
     flags = [flag for flag in build.FLAGS if not (narrow and flag == "-march=native")]

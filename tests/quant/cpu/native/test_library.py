@@ -22,7 +22,7 @@ from tests.models.native import needs_native
 pytestmark = needs_native
 
 ROUNDING = 2e-6
-"""Of sums in fp32, relative to their norm."""
+"""Limit of the error of sums in fp32, relative to their norm."""
 
 
 @pytest.fixture(params=[1, 3], ids="threads {}".format)
@@ -83,7 +83,7 @@ def test_the_largest_codes_overflow_nothing(library: NativeLibrary, codec: str, 
 
 @pytest.mark.parametrize("codec", ["nf4", "int8"])
 def test_every_number_of_rows_has_its_own_way(library: NativeLibrary, codec: str) -> None:
-    """A strip is compiled for each of its sizes."""
+    """A strip is compiled separately for each of its sizes."""
     weights = random_weights(codec, (1, 2 * library.lanes, 2 * GROUP), torch.Generator().manual_seed(1))
     for count in (*range(1, 18), 127, 128, 129):
         x = normal(count, 2 * GROUP, seed=count)
@@ -120,7 +120,7 @@ def test_bf16_is_read_as_it_is_and_results_are_rounded_to_it_once(library: Nativ
 
 
 def test_halves_are_rounded_to_even(library: NativeLibrary) -> None:
-    """257 and 259 are as far from one number of bf16 as from the next."""
+    """257 and 259 are halfway between two numbers of bf16."""
     weights = random_weights("int8", (1, library.lanes, GROUP), torch.Generator())
     weights.codes.fill_(1)
     weights.scales.fill_(1.0)
@@ -146,7 +146,7 @@ def test_what_is_too_small_for_a_scale_is_zero(library: NativeLibrary) -> None:
 def test_threads_hold_what_they_work_on_when_the_caller_is_gone(
     library: NativeLibrary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C ends the call of a product, and not the threads that are in it."""
+    """Ctrl-C ends the call of a product, but not the threads that work on it."""
     weights = random_weights("nf4", (1, library.lanes, GROUP), torch.Generator())
     works: list[object] = []
 
@@ -203,7 +203,7 @@ def test_rows_are_rounded_to_the_nearest_code_of_their_group(library: NativeLibr
     assert groups.shape == (19, 5, GROUP_BYTES)
     codes = groups[..., :GROUP].contiguous().view(torch.int8).float()
     scales = groups[..., GROUP : GROUP + 4].contiguous().view(torch.float32)
-    if nf4:  # even inputs first; and the levels are in steps of 1/127
+    if nf4:  # even inputs come first, and levels are in steps of 1/127
         codes = torch.stack(codes.chunk(2, dim=-1), dim=-1).flatten(-2)
         scales = scales * 127
     assert torch.equal(codes[4, 0, 1:], (torch.arange(1, GROUP) - 31.5).round())

@@ -15,7 +15,7 @@ from tests.models.native import needs_native
 pytestmark = needs_native
 CHUNK = 256
 LAST_UNIFORM = 1 - 2.0**-24
-"""The largest number below 1 that `torch.rand` draws in fp32."""
+"""The largest number that `torch.rand` draws in fp32; it is below 1."""
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_statistics_are_those_in_fp64(
     uniforms = torch.rand(rows, generator=torch.Generator().manual_seed(seed))
     scores, logits = scores_of(raw, softcap, temperature), raw.clone()
     found = kernel(logits, softcap=softcap, temperature=temperature, uniforms=uniforms)
-    # A score is off by a few roundings, and a probability by a factor of e to the power of that.
+    # A score is off by a few roundings, and a probability by a factor of e to that power.
     ulp = float(scores.abs().max()) * 2.0**-21 + 1e-6
     probs = scores.softmax(dim=-1)
 
@@ -122,7 +122,7 @@ def test_draws_follow_the_distribution(kernel: NativeLogits) -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
 def test_what_is_not_finite_shows(kernel: NativeLogits, bad: float, dtype: torch.dtype) -> None:
-    """With a cap an infinity is as good as a large number, as in torch."""
+    """With a cap, an infinite logit counts as a large number, as in torch."""
     for place in (0, 300, 2 * CHUNK - 1):
         logits = random_logits(3, 2, 1.0, dtype)
         logits[1, place] = bad

@@ -39,7 +39,7 @@ def normalizer(logits: Tensor) -> Tensor:
 
 
 def keys(logits: Tensor) -> Tensor:
-    """What the kernel tells apart: bf16 as it is, fp32 without its lower half."""
+    """What the kernel compares: bf16 as it is, fp32 without its lower half."""
     return (logits.float().view(torch.int32) & -(1 << 16)).view(torch.float32)
 
 
@@ -63,10 +63,10 @@ def test_sums_are_those_of_the_nucleus(
     is_inside = keys(logits) >= least
     assert torch.equal(is_inside.sum(dim=-1), sizes)
     assert bool((probs.where(~is_inside, 0.0).sum(dim=-1) < TAIL).all())
-    if dtype == torch.bfloat16:  # it is not larger than it must be
+    if dtype == torch.bfloat16:  # the nucleus is no larger than necessary
         assert bool((probs.where(keys(logits) <= least, 0.0).sum(dim=-1) >= TAIL * (1 - 1e-6)).all())
     weights = probs.where(is_inside, 0.0)
-    # Of what is added up: where terms cancel, a sum may be far smaller than they are.
+    # Relative to the terms: if they cancel, the sum may be far smaller than they are.
     terms = weights @ decoded("int8", Encoded(codes=stored.codes.abs(), scales=stored.scales.abs()))
     assert bool(((sums - weights @ decoded("int8", stored)).abs() <= 1e-5 * terms).all())
 
@@ -104,7 +104,7 @@ def test_rows_of_more_ids_than_are_wanted_are_left_out(soft_embedding: NativeSof
 def test_only_differences_of_logits_matter(
     soft_embedding: NativeSoftEmbedding, level: float, dtype: torch.dtype, flushes: bool
 ) -> None:
-    """Low temperatures make them large: exp of such a logit is no number of 64 bits."""
+    """Low temperatures make logits so large that exp of one of them overflows 64 bits."""
     logits = torch.full((1, IDS), level - 60)
     logits[0, :3] = level
     torch.set_flush_denormal(flushes)
@@ -140,7 +140,7 @@ def test_what_the_kernel_writes_is_fp32_whatever_is_the_default(soft_embedding: 
     logits = random_logits(3, 2.0, torch.bfloat16)
     arguments = (table(), logits, normalizer(logits))
     expected, _ = soft_embedding(*arguments, tail=TAIL, max_ids=IDS)
-    torch.set_default_dtype(torch.float64)  # wider, so that a wrong buffer would be too large rather than too small
+    torch.set_default_dtype(torch.float64)  # wider, so that a wrong buffer would be too large, not too small
     try:
         sums, _ = soft_embedding(*arguments, tail=TAIL, max_ids=IDS)
     finally:

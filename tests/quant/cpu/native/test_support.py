@@ -1,4 +1,4 @@
-"""Whether the kernel is used, and what is said where it is not."""
+"""Whether the kernel is used, and the message if it is not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Compile: TypeAlias = Callable[[list[str]], None]
 
 @pytest.fixture(scope="module")
 def compile_changes(tmp_path_factory: pytest.TempPathFactory) -> Compile:
-    """Compiles a library through objects that it keeps: most libraries here differ in one source, or in none."""
+    """Compiles a library from cached object files: most libraries here differ in one source, or in none."""
     compile_all, kept = build._compile, tmp_path_factory.mktemp("objects")
 
     def compile_changes(command: list[str]) -> None:
@@ -48,7 +48,7 @@ def _fingerprint(command: list[str], source: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def _tried_anew(monkeypatch: pytest.MonkeyPatch, compile_changes: Compile) -> Iterator[None]:
-    """Without optimization, a library is compiled in a third of the time; what it computes is tested elsewhere."""
+    """Compiles without optimization, in a third of the time; what the library computes is tested elsewhere."""
     quick = tuple("-O0" if flag == "-O3" else flag for flag in build.FLAGS)
     monkeypatch.setattr(build.build_library, "__defaults__", (quick,))
     monkeypatch.setattr(build, "_compile", compile_changes)
@@ -171,7 +171,7 @@ def test_only_what_is_the_folder_s_fault_is_tried_in_another(
 @needs_native
 @pytest.mark.parametrize("left", [0, 7, 8192, -1])
 def test_a_damaged_library_is_made_anew(left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system's loader dies of one that was cut off in the middle."""
+    """The system's loader crashes on a library that was cut off in the middle."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     compiler = build.compiler()
     assert compiler is not None
@@ -202,7 +202,7 @@ def test_what_is_no_library_is_not_used(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def change_source(name: str, right: str, wrong: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has the library made of sources of which one has another text in one place."""
+    """Builds the library from sources in one of which a piece of text is replaced."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
     for source in build.SOURCES:
         text = source.read_text()
@@ -222,7 +222,7 @@ WRONG = [
     ("logits.c", "found = at + i;", "found = at;"),
 ]
 FURTHER_WRONG = [
-    # the first row of a block sees what another one sees
+    # the first row of a block sees what another row sees
     ("attention.c", "? ~(uint64_t)0 : 0;", "? ~(uint64_t)0 : 1;"),
     ("attention.c", "sum == 0 ? 0 : 1 / sum", "1 / sum"),
     ("attention.c", "part < a->parts + 2", "part < a->parts + 1"),
@@ -233,7 +233,7 @@ FURTHER_WRONG = [
     ("logits.c", "if (before > target) return found;", ""),
     ("logits.c", "exponential(minus(scores, peak))", "exponential(plus(scores, peak))"),
 ]
-"""Each takes half a second to be compiled."""
+"""Each takes half a second to compile."""
 
 
 @needs_native
@@ -280,7 +280,7 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_rounded_costs_what_the_page_says() -> None:
-    """`docs/decisions/0016-native-kernel.md`: 8.33 % in place of 8.31 % of normal weights, and 0.6 % of normal rows."""
+    """`docs/decisions/0016-native-kernel.md`: 8.33 % instead of 8.31 % of normal weights, and 0.6 % of normal rows."""
     generator = torch.Generator().manual_seed(0)
     weights, x = torch.randn(1, 512, 2816, generator=generator), torch.randn(512, 2816, generator=generator)
     encoded = CODECS["nf4"].encode(weights)
