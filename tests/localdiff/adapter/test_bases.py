@@ -1,4 +1,4 @@
-"""An adapter adds the same to whatever computes a product: quantized, fast, static or recorded modules."""
+"""An adapter adds the same terms to whatever computes a product: quantized, fast, static or recorded modules."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def adapter(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of the plain weights, with other terms for encoder than for canvas rows."""
+    """An adapter of the plain weights, with different terms for encoder and for canvas rows."""
     directory = tmp_path_factory.mktemp("adapter")
     network = network_of(source)
     randomize(add_adapter(network, EVERYTHING, rank=2, alpha=3))
@@ -65,7 +65,7 @@ def adapter(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def decoded(network: DiffusionGemma, source: Path) -> DiffusionGemma:
-    """The plain model with the weights that a quantized one decodes."""
+    """The plain model with the decoded weights of a quantized one."""
     plain = network_of(source)
     weights = {
         path: module.decode(torch.float32)
@@ -161,7 +161,7 @@ def test_a_module_that_takes_no_terms_is_named() -> None:
 
 
 def whole_run(engine: Engine) -> list[tuple[int, ...]]:
-    # Two steps a block: random weights make ten times as much of a rounding with each step.
+    # Two steps per block: with random weights each step makes a rounding error ten times as large.
     events = engine.generate([12, 14, 15, 9, 26], GenerateOptions(seed=3, max_tokens=24, context_size=64, steps=2))
     return [event.token_ids for event in events if isinstance(event, BlockCommitted | RunFinished)]
 
@@ -191,7 +191,7 @@ def _without_numbers() -> Iterator[None]:
 @pytest.mark.usefixtures("_without_numbers")
 @pytest.mark.parametrize("rows", ["both", "encoder", "decoder"])
 def test_terms_beside_linear_layers_wait_for_nothing(rows: str) -> None:
-    """So that a step with them can be recorded as a CUDA graph."""
+    """This lets a step with them be recorded as a CUDA graph."""
     network = on_card(tiny.config())
     names = [name for name in EVERYTHING if "experts" not in name]
     for parameter in add_adapter(network, names, rank=2, alpha=2, rows=rows):  # type: ignore[arg-type]
@@ -204,7 +204,7 @@ def test_passes_of_two_threads_do_not_mix_their_rows() -> None:
     randomize(add_adapter(network, ["q_proj", "experts.down_proj"], rank=2, alpha=8, rows="decoder"))
 
     def passes(workers: int, commits: Sequence[int]) -> list[torch.Tensor]:
-        # On some processors a sum depends on how many threads share it.
+        # On some CPUs a sum depends on how many threads share it.
         with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             return list(pool.map(lambda commit: hidden(network, commit=commit)[0], commits))
 

@@ -1,4 +1,4 @@
-"""`--adapter` on the command line, in what is printed and recorded, and the example of the page."""
+"""`--adapter` on the command line, in output and in traces, and the example of the page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "adapters.md"
 
 @pytest.fixture(scope="module")
 def adapter(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One that the demo model's answers bear, and its entropies show."""
+    """An adapter that does not change the demo model's answers, but does change its entropies."""
     directory = tmp_path_factory.mktemp("adapter")
     network = Engine.load("demo", device="cpu").model
     randomize(add_adapter(network, ["q_proj", "experts.down_proj"], rank=2, alpha=2), scale=0.1)
@@ -43,7 +43,7 @@ def test_a_run_says_what_was_added_and_can_be_repeated(cli: Cli, adapter: Path, 
     header = found["with"].header
     assert header.model.adapter is not None and header.model.adapter.name == str(adapter)
     assert found["without"].header.model.adapter is None
-    assert '"adapter"' not in traces["without"].read_text()  # so that older programs read it
+    assert '"adapter"' not in traces["without"].read_text()  # so that older programs can read it
     first = {name: trace.blocks[0].steps[0].entropies for name, trace in found.items()}
     assert first["with"] != first["without"]
 

@@ -1,4 +1,4 @@
-"""A new adapter: it changes nothing until it is trained, learns where it may, and tells rows apart."""
+"""A new adapter: it changes nothing until it is trained, learns where it may, and distinguishes kinds of rows."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_an_adapter_of_one_kind_of_rows_leaves_the_other_alone(rows: str) -> Non
     randomize(add_adapter(network, names, rank=2, alpha=2, rows=rows))  # type: ignore[arg-type]
     changed, keys = hidden(network)
     batch = batched_logits(network, ids, counts, canvas, None)
-    # Rows that are left alone go through products of fewer rows, which some processors sum in another order.
+    # Rows that are left alone go through products of fewer rows, which some CPUs sum in another order.
     difference = (keys - plain_keys).abs().max()
     assert difference < 1e-5 if rows == "decoder" else difference > 1e-3
     assert not torch.allclose(changed, plain, atol=1e-3)
@@ -136,7 +136,7 @@ def test_what_cannot_be_adapted_is_named() -> None:
     add_adapter(network, ["k_proj"], rank=2, alpha=2)
     with pytest.raises(UsageError, match=r"module='layers\.0\.self_attn\.k_proj' has an adapter already"):
         add_adapter(network, ["q_proj", "k_proj"], rank=2, alpha=2)
-    assert {path.rpartition(".")[2] for _, path, _ in terms_of(network)} == {"k_proj"}  # all of it or nothing
+    assert {path.rpartition(".")[2] for _, path, _ in terms_of(network)} == {"k_proj"}  # all or nothing
 
 
 @pytest.mark.parametrize(

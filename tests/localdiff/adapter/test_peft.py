@@ -1,6 +1,6 @@
-"""PEFT, on the reference model, and localdiff compute the same from the same adapter.
+"""PEFT on the reference model and localdiff compute the same with the same adapter.
 
-PEFT is loaded by the tests: every process of a run reads this file, and one of them runs it.
+The tests load PEFT, not this module: every process of a run reads this file, and only one of them runs it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def with_peft(directory: Path, adapter: Path) -> Reference:
 
 
 def assert_same(network: DiffusionGemma, reference: Reference, *, changes: Reference | None = None) -> None:
-    """Two steps behind a prefill and a commit, each held against the reference, and against one that differs."""
+    """Two steps after a prefill and a commit, compared with the reference, and with one that must differ."""
     generator = torch.Generator().manual_seed(1)
     ids = torch.randint(SPEC.vocab, (29,), generator=generator)
     canvas = torch.randint(SPEC.vocab, (SPEC.canvas,), generator=generator)
@@ -86,7 +86,7 @@ LINEAR = r"model\.(encoder\.language_model|decoder)\..*_proj"
 
 
 def trained_with_peft(directory: Path, output: Path, **config: Any) -> Reference:
-    """An adapter as PEFT makes and saves it, every factor of every side drawn on its own; and what PEFT computes."""
+    """An adapter as PEFT makes and saves it, with all factors drawn independently; returns PEFT's model with it."""
     import peft
 
     model = peft.get_peft_model(Reference(directory).model, peft.LoraConfig(**config))
@@ -137,7 +137,7 @@ def test_what_peft_trained_computes_the_same_here(directory: Path, tmp_path: Pat
 
 @pytest.mark.parametrize("spec", [SPEC, replace(SPEC, hidden=48, expert_mlp=24)], ids=["oblong", "square"])
 def test_experts_as_peft_had_them_before_0_19_1(spec: Spec, tmp_path: Path) -> None:
-    """Factors the other way round: its A was [r · E, out] and its B [in, r · E]. A square weight has either shape."""
+    """With the factors swapped: its A was [r · E, out] and its B [in, r · E]. A square weight has either shape."""
     directory, output = write_checkpoint(spec, tmp_path / "model"), tmp_path / "adapter"
     reference = trained_with_peft(directory, output, r=2, lora_alpha=6, target_modules=[], target_parameters=EXPERTS)
     file = output / "adapter_model.safetensors"

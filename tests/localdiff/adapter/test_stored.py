@@ -1,4 +1,4 @@
-"""An adapter's directory: what is read from it, and every way in which it is refused."""
+"""An adapter's directory: what is read from it, and every reason to refuse it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def edit_tensors(directory: Path, change: Callable[[dict[str, Tensor]], object],
     path = directory / "adapter_model.safetensors"
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata()
-    tensors = loaded_tensors(path.read_bytes())  # a file that is mapped cannot be written over on Windows
+    tensors = loaded_tensors(path.read_bytes())  # a mapped file cannot be overwritten on Windows
     change(tensors)
     copies = {name: tensor.clone() for name, tensor in tensors.items()}
     save_file(copies, path, metadata=metadata if keep_metadata else None)
@@ -326,7 +326,7 @@ def test_other_weights_of_the_same_shape_are_another_base(tmp_path: Path) -> Non
     ) as caught:
         load(tmp_path, tiny.model(seed=1))
     assert caught.value.hint
-    load(tmp_path, tiny.model(), "owner/any-name")  # the weights say it, whatever they are called
+    load(tmp_path, tiny.model(), "owner/any-name")  # the weights identify the base, whatever its name
 
 
 @pytest.mark.parametrize(

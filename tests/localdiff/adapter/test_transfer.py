@@ -1,4 +1,4 @@
-"""A stored adapter as the beginning of a training: every factor arrives, and what does not fit is refused."""
+"""A stored adapter as the start of a training: every factor is copied, and what does not fit is refused."""
 
 from __future__ import annotations
 

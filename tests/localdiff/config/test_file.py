@@ -1,4 +1,4 @@
-"""`config.toml`: the line of every entry, and a sentence for everything that can be wrong with it."""
+"""`config.toml`: the line of every entry, and a message for everything that can be wrong with it."""
 
 from __future__ import annotations
 

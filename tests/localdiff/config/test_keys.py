@@ -1,4 +1,4 @@
-"""Which values each setting takes, and that the table says the same as the command line does."""
+"""Which values each setting takes, and that the table agrees with the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`docs/configuration.md` lists every setting as it is, and its example is a file that is read."""
+"""`docs/configuration.md` lists every setting as it is, and its example can be read."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_example_is_read(tmp_path: Path) -> None:
 
 
 def test_commands_print_what_the_page_shows(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With the example as the file; `…` stands for lines that are left out."""
+    """With the example as the file; `…` stands for omitted lines."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("LOCALDIFF_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)

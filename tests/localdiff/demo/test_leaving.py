@@ -1,4 +1,4 @@
-"""How commands of the demo model end, as whoever reads their output sees it."""
+"""How commands of the demo model end, as a reader of their output sees it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ with leaving(argparse.ArgumentParser()):
     print("two", flush={flush})
 """
 
-ENV = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # so that some is left
+ENV = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # so that output is buffered
 
 
 def command(*, flush: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""The adapter that ships: small, for the demo model as it ships, and what it is for."""
+"""The adapter that ships is small, made for the demo model as it ships, and good at its puzzles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from localdiff.engine import Engine
 
 @pytest.fixture
 def few_patterns(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Making all that puzzles are drawn from takes longer than solving some."""
+    """Making all patterns that puzzles are drawn from would take longer than solving a few puzzles."""
     monkeypatch.setattr(large_sudoku, "PATTERNS", 20)
     large_sudoku.patterns.cache_clear()
     yield
@@ -32,6 +32,6 @@ def test_it_solves_puzzles_that_the_demo_model_does_not() -> None:
         evaluate(Engine.load("demo", device="cpu", dtype="fp32", adapter=adapter), "sudoku9", prompts=count, seeds=(0,))
         for adapter, count in ((None, 1), ("sudoku", 4))  # alone it seldom stops
     )
-    # A few puzzles say little about the rate, which docs/sudoku.md has.
+    # A few puzzles say little about the rate; docs/sudoku.md has it.
     assert alone.accuracy == 0.0
     assert tuned.accuracy >= 0.5

@@ -216,7 +216,7 @@ def test_what_everybody_types_first_is_trained_and_never_held_out() -> None:
 
 
 def listed(prompt: str) -> list[str]:
-    """The words that a prompt of the sorting skill wants sorted."""
+    """The words that a prompt of the sorting skill asks to sort."""
     words = re.findall(r"[a-z]+", prompt)
     asked = {word for phrasing in sorting.PHRASINGS for word in re.findall(r"[a-z]+", phrasing)}
     return [word for word in words if word not in asked]

@@ -1,4 +1,4 @@
-"""Training an adapter: the base stays, the factors move, a run continues where it stopped, its result loads."""
+"""Training an adapter: only factors change, a run continues where it stopped, and its result can be loaded."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def factors(trainer: Trainer) -> dict[str, torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
-    """One whole run; tests leave it as it is."""
+    """One whole run, which tests must not change."""
     work = tmp_path_factory.mktemp("whole")
     trainer = make_trainer(work)
     trainer.run(work / STATE, lambda *_: None)

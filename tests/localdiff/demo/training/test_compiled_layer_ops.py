@@ -21,7 +21,7 @@ def test_compiled_layer_ops_compute_what_plain_ones_do() -> None:
     plain = initialise(ModelConfig.from_dict(config_json(64, 6)), seed=0)
     compiled = copy.deepcopy(plain)
     set_layer_ops(compiled, compiled_layer_ops())
-    for rows, length in ((3, 8), (2, 13)):  # other shapes go through the same programs
+    for rows, length in ((3, 8), (2, 13)):  # the second shape goes through the same programs
         ids = torch.arange(rows * length).view(rows, length) % 64
         counts = torch.full((rows,), length)
         expected, found = (batched_logits(model, ids, counts, ids, None) for model in (plain, compiled))

@@ -90,7 +90,7 @@ def test_transformers_loads_the_export_and_gives_the_same_logits(exported: Path)
 
 
 def test_evaluation_counts_what_an_untrained_model_does(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # It never ends a turn.
+    # An untrained model never ends a turn.
     monkeypatch.setattr("localdiff.demo.evaluate.GenerateOptions", partial(GenerateOptions, max_tokens=96))
     engine = Engine.load(str(exported), device="cpu", dtype="fp32")
     result = evaluate(engine, "add", prompts=1, seeds=(0,))

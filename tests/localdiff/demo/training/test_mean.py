@@ -1,4 +1,4 @@
-"""The mean of checkpoints: of every tensor, in fp32, and of checkpoints of one shape and vocabulary only."""
+"""The mean of checkpoints: of every tensor, in fp32, and only of checkpoints with the same shape and vocabulary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Muon: what orthogonalization does to a matrix, how far a step goes, and that the experts move one by one."""
+"""Muon: what orthogonalization does to a matrix, how far a step goes, and that experts are treated separately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Examples as token ids: deterministic, short enough, and the ids that a chat has."""
+"""Examples as token ids: deterministic, short enough, and the same ids as in a chat."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_is_copied_is_written_as_it_is_read(skill: str, demo_vocabulary: Vo
 
 
 def test_a_conversation_is_the_ids_that_a_chat_has(demo_vocabulary: Vocabulary) -> None:
-    """Also where an earlier answer is written in words, which its text is not read as."""
+    """Even if an earlier answer is written in word pieces, which reading its text would not give."""
     tokenizer, template = demo_vocabulary
     rng, seen = Random(6), Counter[str]()
     for _ in range(60):

@@ -1,4 +1,4 @@
-"""Where a training begins: a vocabulary, and new weights or those of a checkpoint."""
+"""The start of a training: a vocabulary, and new weights or those of a checkpoint."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def model() -> DiffusionGemma:
 
 
 def with_pieces(*others: str) -> Tokenizer:
-    """The shipped vocabulary with other pieces for its last words, and in another order between the special tokens."""
+    """The shipped vocabulary with its last words replaced, and pieces between the special tokens in reverse order."""
     pieces = sorted(SHIPPED.get_vocab(), key=SHIPPED.token_to_id)
     unused = [piece for piece in pieces if piece.startswith("<unused")]
     special, kept = pieces[: len(SPECIAL)], pieces[len(SPECIAL) : len(pieces) - len(unused) - len(others)]
@@ -81,7 +81,7 @@ def test_a_new_piece_begins_as_the_same_word_in_another_form(model: DiffusionGem
 
 
 def test_a_reserved_piece_that_the_base_lacks_begins_with_numbers(model: DiffusionGemma, tmp_path: Path) -> None:
-    """Its text is that of no other piece, and is skipped where special tokens are."""
+    """No other piece has its text, and decoding skips it along with special tokens."""
     shutil.copytree(DEMO_DIRECTORY, tmp_path, dirs_exist_ok=True)
     vocabulary = (tmp_path / "tokenizer.json").read_text()
     assert vocabulary.count('"<unused0>"') == 2

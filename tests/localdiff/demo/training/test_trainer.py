@@ -62,7 +62,7 @@ def test_a_batch_gives_the_logits_of_the_cached_forward() -> None:
     config = tiny_config()
     model = initialise(config, seed=1)
     with torch.no_grad():
-        for layer in model.layers:  # scalars that differ show which rows take which
+        for layer in model.layers:  # different scalars show which rows take which
             layer.layer_scalar.fill_(0.7)
             layer.encoder_layer_scalar.fill_(1.2)
     generator = torch.Generator().manual_seed(0)
@@ -172,7 +172,7 @@ def test_the_next_canvases_are_the_samplers() -> None:
 
 
 class Half(Team):
-    """One of two processes; what it would exchange is kept."""
+    """One of two processes; keeps what it would exchange."""
 
     def __init__(self, rank: int) -> None:
         super().__init__(rank, 2)
@@ -187,7 +187,7 @@ def test_what_two_processes_send_adds_up_to_what_one_computes() -> None:
     model = initialise(tiny_config(), 0)
     batches = make_batches(batch_size=8)
     one, halves = Half(0), (Half(0), Half(1))
-    one.size, one.rows = 1, slice(None)  # a team of one that keeps what it has
+    one.size, one.rows = 1, slice(None)  # a team of one that keeps what it would send
     for team in (one, *halves):
         for update in range(6):  # plain, conditioned, and on the sampler's canvas
             trainer = Trainer(copy.deepcopy(model), batches, options, team)

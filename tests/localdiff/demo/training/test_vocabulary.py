@@ -41,7 +41,7 @@ Vocabulary = tuple[Tokenizer, Render]
 
 @cache
 def tokenizer() -> Tokenizer:
-    """Not made where the tests are only collected: it takes seconds."""
+    """Made by the first test, not when tests are only collected: it takes seconds."""
     return build_tokenizer()
 
 
@@ -113,7 +113,7 @@ def test_a_word_that_only_answers_have_is_read_in_letters() -> None:
 
 
 def test_what_skills_copied_by_chance_is_no_piece() -> None:
-    """A word made up in the prompts that were drawn does not come back in others."""
+    """A made-up word in the prompts that were drawn does not occur in others."""
     texts = [*asked_text(), *answered_text(), *copying_text(Random(1))]
     found = {piece for text in texts for piece, _ in tokenizer().pre_tokenizer.pre_tokenize_str(text)}
     assert set(words()) - found <= {"user", "model", "thought"}
