@@ -1,6 +1,6 @@
-"""One block, step by step: what the model is shown, what it carries, when it stops, and what an event says of it.
+"""One block, step by step: what the model is shown, what it carries, when it stops, and what an event says about it.
 
-The model is a tiny one whose logits are written by the test; the noise is a list, so that every canvas can be foretold.
+The model is a tiny one whose logits the test writes; the noise is a list, so that every canvas can be predicted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Seen:
 
 
 class Scripted(DiffusionGemma):
-    """Answers with the logits of a script, one [L, V] a step, and keeps what it was given."""
+    """Answers with the logits of a script, one [L, V] per step, and remembers what it was given."""
 
     def __init__(self, script: Iterable[Tensor]) -> None:
         super().__init__(tiny.config())

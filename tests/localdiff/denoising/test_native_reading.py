@@ -1,4 +1,4 @@
-"""Logits read through the kernel in C: what a step, an event and a run get is what torch would have given."""
+"""Logits read through the kernel in C: a step, an event and a run get the same as from torch."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_step_is_read_as_by_torch(
     for read in (reader, read_logits):
         logits = logits_of()
         source = None if noise is None else noise(5)
-        for _ in range(2):  # the noise of the second step depends on how much the first one took
+        for _ in range(2):  # the noise of the second step depends on how much the first step drew
             found = read(logits, softcap=softcap, temperature=0.8, noise=source, record_top_k=record_top_k)
         results.append((logits, found))
     (stored, native), (expected, plain) = results
@@ -77,7 +77,7 @@ def test_no_more_alternatives_than_ids(reader: ReadLogits) -> None:
 
 
 class MostProbable:
-    """A source of a program's own, which has no numbers that the kernel could take."""
+    """A user's own source of noise, without random numbers that the kernel could take."""
 
     whole_canvas = False
 
@@ -134,7 +134,7 @@ def test_a_block_is_denoised_as_by_torch(monkeypatch: pytest.MonkeyPatch) -> Non
         assert mine.event.sampled_ids == other.event.sampled_ids
         assert mine.event.top_ids == other.event.top_ids
         assert mine.event.shown_ids == other.event.shown_ids
-        # A rounding grows tenfold from step to step.
+        # A rounding error grows tenfold from step to step.
         assert mine.event.entropies == pytest.approx(other.event.entropies, abs=1e-3)
 
 

@@ -1,4 +1,4 @@
-"""Kernels of a step held against the plain path, on a small model: what passes, and which wrong one is noticed."""
+"""Kernels of a step compared with the plain path, on a small model: what passes, and which errors are noticed."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ NAMES = {
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> DiffusionGemma:
-    """A small one with the modules that a card gets."""
+    """A small model with the modules that a card gets."""
     monkeypatch.setattr(choice, "why_unsupported", lambda _: None)
     network = small_subject("4bit").network.to(DEVICE, HALVES[0])
     for module in network.modules():
         if isinstance(module, QuantTensor):
-            module.scales = module.scales.bfloat16()  # the type that they are stored in
+            module.scales = module.scales.bfloat16()  # the type in which they are stored
     choice.use_cuda_modules(network, DEVICE)
     denoiser_of(network, attention=True, layer_ops=True, projections=True)
     return network
 
 
 def only(names: Collection[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has the kernels of these names alone computed and compared: the interpreter takes its time for the others."""
+    """Has only the kernels of these names computed and compared, because the interpreter is slow."""
     right = parity.assert_parity
 
     def chosen(name: str, *arguments: Any) -> float:
@@ -80,7 +80,7 @@ def test_kernels_agree(model: DiffusionGemma) -> None:
 
 
 def test_what_is_left_to_torch_is_not_tried(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which those are: whether they agree is asked of the model that has them all."""
+    """Checks which kernels are tried, not whether they agree; another test does that with all of them."""
     only((), monkeypatch)
     of_projections = {"fused projections", "gated projections"}
     assert set(step_parity(model, StepPath())) == NAMES - {"statistics of logits"}
@@ -98,7 +98,7 @@ def test_what_is_left_to_torch_is_not_tried(model: DiffusionGemma, monkeypatch: 
 def test_an_adapter_that_asks_for_the_kinds_of_its_rows_is_left_out(
     model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Outside of a layer it cannot know them: an error would be taken for a kernel's."""
+    """Outside a layer it cannot know those kinds: its error would be taken for a kernel's."""
     paths = "self_attn.o_proj", "mlp.down_proj", "router.proj"
     by_path = targets(model.config)
     adapted = [by_path[f"layers.{index}.{path}"] for index in range(len(model.layers)) for path in paths]
@@ -139,7 +139,7 @@ def test_pieces_of_a_prompt_whose_keys_are_split_are_compared(
 
 
 def wrong(*places: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Has a function add to the last number of its result, or of those at some places."""
+    """Has a function add to the last number of its result, or of its results at some places."""
 
     def changing(function: Callable[..., Any]) -> Callable[..., Any]:
         def changed(*arguments: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How steps are taken by themselves: by the model, by where layers are, and by switches."""
+"""How steps are taken by default: by the model, by where its layers are, and by switches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_without_an_nvidia_gpu_nothing_changes_by_itself(device: str) -> None:
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> DiffusionGemma:
-    """One that `localdiff.load` left as for a card."""
+    """A model as `localdiff.load` leaves it for a card."""
     monkeypatch.setattr(Experts, "can_be_captured", True)
     model = tiny.model().to(torch.bfloat16)
     model.attends_through_triton = True
@@ -42,11 +42,11 @@ def model(monkeypatch: pytest.MonkeyPatch) -> DiffusionGemma:
     ids=str,
 )
 def test_where_layers_are_decides_how_steps_are_taken(model: DiffusionGemma, where: Residence, words: str) -> None:
-    """Weights that are copied there for each pass are not captured, nor copied for a step that may be discarded."""
+    """Weights that are copied for each pass are not captured, and not copied for a step that may be discarded."""
     path = StepPath.for_device(model, CARD, where)
     assert str(path) == words
     assert path.ahead == (where == "whole")
-    if not path.captured:  # no graph can be captured here
+    if not path.captured:  # because no graph can be captured here
         assert Denoiser.for_device(model, CARD, where).path == path
 
 
@@ -59,7 +59,7 @@ def test_of_a_model_that_attends_through_torch_no_step_is_static(model: Diffusio
 
 
 def test_experts_that_ask_the_host_cannot_be_captured(model: DiffusionGemma) -> None:
-    """Though they are those of a single layer."""
+    """Even if they are those of a single layer."""
     model.layers[1].experts.can_be_captured = False
     assert str(StepPath.for_device(model, CARD)) == "static step, logits in Triton, commit fused"
 

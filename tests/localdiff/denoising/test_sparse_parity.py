@@ -1,4 +1,4 @@
-"""Sparse self-conditioning held against the same sum through torch, where a path has it."""
+"""Sparse self-conditioning compared with the same sum through torch, if a path has it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAME = "sparse self-conditioning"
 
 @pytest.fixture(scope="module")
 def model() -> DiffusionGemma:
-    """A small one without layers, which are other tests'."""
+    """A small model without layers, which other tests have."""
     network = small_subject("4bit").network.to(DEVICE, HALVES[0])
     for layer in network.layers:
         layer.to("meta")

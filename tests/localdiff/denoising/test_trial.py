@@ -48,7 +48,7 @@ def answer(engine: Engine) -> tuple[int, ...]:
 
 @pytest.fixture(autouse=True)
 def gpu(monkeypatch: pytest.MonkeyPatch, attention_in_torch: None) -> None:
-    """Static steps wherever kernels run, as on a GPU."""
+    """Static steps if kernels run, as on a GPU."""
 
     def for_device(network: DiffusionGemma, device: torch.device, _: Residence) -> Denoiser:
         return denoiser_of(network, static=why_unsupported(device) is None)
@@ -122,7 +122,7 @@ def test_where_kernels_fail_with_timed_tiles_they_are_tried_with_the_usual_ones(
 def test_on_another_gpu_that_the_model_is_loaded_to_again_kernels_are_tried_too(
     fails_there: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What fails takes memory: where several are equal, another one then has more of it."""
+    """The failed attempt takes memory: of several equal GPUs another one then has more left."""
     other, mains, tried, right = torch.device("cpu", 0), list[torch.device](), list[torch.device](), opening.load_model
 
     def load_model(*arguments: Any, **options: Any) -> LoadedModel:
@@ -147,7 +147,7 @@ def test_on_another_gpu_that_the_model_is_loaded_to_again_kernels_are_tried_too(
 
 
 def test_a_model_is_gone_before_it_is_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU may have no room for two."""
+    """A GPU may have no room for two models."""
     networks, released = list[weakref.ref[DiffusionGemma]](), list[bool]()
     load_model, release = opening.load_model, opening.release_cached_memory
 
@@ -218,7 +218,7 @@ def test_numbers_that_only_kernels_lack_are_theirs(
     ids=["torch", "cuBLAS", "cuBLAS at its start", "Triton"],
 )
 def test_too_little_memory_is_not_a_kernels_fault(error: RuntimeError, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is it one of the next model's, whose kernels are loaded anew."""
+    """Nor does it count against the next model, whose kernels are loaded again."""
     forgotten: list[bool] = []
     monkeypatch.setattr(trial, "forget_unloaded_kernels", lambda: forgotten.append(True))
     failing(error, monkeypatch)
@@ -256,7 +256,7 @@ def test_kernels_that_compute_wrong_numbers_are_not_used(
 
 def test_how_near_kernels_are_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="localdiff")
-    # Of a module there are several, each for another number of rows.
+    # A module has several expectations, each for another number of rows.
     expectations: list[Any] = [
         SimpleNamespace(name="experts", check=lambda error=error: error) for error in (0.003, 0.004, 0.001)
     ]
@@ -298,7 +298,7 @@ def test_ctrl_c_does_not_reach_processes_that_compile_what_is_compared() -> None
 
 
 class Failing:
-    """A denoiser whose steps end in an error."""
+    """A denoiser whose warm-up fails."""
 
     path, has_kernels = StepPath(static=True), True
 
@@ -313,7 +313,7 @@ class Failing:
 
 
 def test_a_gpu_that_computes_nothing_any_more_is_not_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an illegal access every call fails; after a launch that was refused, none does."""
+    """After an illegal access every call fails; after a refused launch none does."""
     card, error = torch.device("cuda", 0), RuntimeError("CUDA error: an illegal memory access was encountered")
     denoiser: Any = Failing(error)
 
@@ -330,7 +330,7 @@ def test_a_gpu_that_computes_nothing_any_more_is_not_loaded_again(monkeypatch: p
 
 
 def test_of_a_model_on_several_gpus_each_must_compute_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An illegal access leaves the other GPU as it was, and the model would be loaded again in vain."""
+    """An illegal access leaves the other GPU intact, and the model would be loaded again in vain."""
     card, other = torch.device("cuda", 0), torch.device("cuda", 1)
     error = RuntimeError("CUDA error: an illegal memory access was encountered")
 

@@ -1,4 +1,4 @@
-"""Steps that are taken before a run, and what they leave to be compiled during one."""
+"""Steps that are taken before a run, and what they leave to compile during the run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_step_that_is_tried_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("mma_kind", get_args(MmaKind))
 @pytest.mark.parametrize("recipe", ["4bit", "4bit-small"])
 def test_nothing_is_left_to_compile_for_a_run_whose_first_step_reads_the_prompt(recipe: str, mma_kind: MmaKind) -> None:
-    """The released model, whose first steps read up to 768 ids of a prompt."""
+    """For the released model, whose first steps read up to 768 ids of a prompt."""
     network_of = kinds_of_layers()
     canvas = network_of.canvas_length
     with (

@@ -1,7 +1,6 @@
-"""What only a card can show: recorded steps against dynamic ones, the same bits for a seed, memory that does not grow.
+"""What only a card can show: recorded steps equal eager ones, a seed always gives the same bits, memory does not grow.
 
-Without a card they can be run with `-m gpu` all the same: nothing is recorded then, and Triton's interpreter takes
-minutes.
+Without a card they can still be run with `-m gpu`: nothing is recorded then, and Triton's interpreter takes minutes.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def blocks(
     record_top_k: int = 0,
     **how: bool,
 ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
-    """Argmax ids and entropies of every step of some blocks, each behind the ones before, over a cache of their own."""
+    """Argmax ids and entropies of every step of some blocks, one after the other, over a new cache."""
     config = model.config
     denoiser, length = denoiser or denoiser_of(model, **how), config.canvas_length
     cache = KVCache(config, 16 + count * length, DTYPE, DEVICE)
@@ -97,7 +96,7 @@ def test_recorded_steps_compute_what_eager_ones_do(logits: bool) -> None:
 
 
 def test_recorded_steps_that_also_report_the_most_probable_ids() -> None:
-    """They are captured, and what they decide is the same."""
+    """They are captured, and decide the same."""
     model = with_fast_experts(network())
     denoiser = denoiser_of(model, **FAST)
     assert blocks(model, 3, denoiser=denoiser, record_top_k=5) == blocks(model, 3, **FAST)
@@ -106,7 +105,7 @@ def test_recorded_steps_that_also_report_the_most_probable_ids() -> None:
 
 @pytest.mark.parametrize("capacity", [1, soft.CAPACITY])
 def test_recorded_steps_with_sparse_self_conditioning(capacity: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With room for one id a row it is made exact in every step."""
+    """With room for only one id per row, the exact sum is computed in every step."""
     monkeypatch.setattr(soft, "CAPACITY", capacity)
     model = with_fast_experts(network())
     sparse = FAST | {"sparse": True}
@@ -114,7 +113,7 @@ def test_recorded_steps_with_sparse_self_conditioning(capacity: int, monkeypatch
 
 
 def test_a_denoiser_goes_on_with_other_caches() -> None:
-    """Each replaces the recordings of the one before, in the same memory or in other."""
+    """Each cache replaces the recordings over the one before, in the same memory or elsewhere."""
     model = with_fast_experts(network())
     denoiser = denoiser_of(model, **FAST)
     expected = blocks(model, 2, denoiser=denoiser)
@@ -129,12 +128,12 @@ def test_the_same_seed_gives_the_same_bits() -> None:
 
 @pytest.mark.parametrize("recipe", ["4bit", "4bit-small", "mixed", "int8", "bf16"])
 def test_a_first_step_is_the_plain_one(recipe: str) -> None:
-    """Later steps may part, as roundings to bf16 do; the first one differs by those alone.
+    """Later steps may diverge after rounding to bf16; the first step differs only by the rounding itself.
 
-    A rounding that has a position routed to another expert moves that position's entropy by more than all others. On
-    emulated GPUs the median was 0.0008 at most, and the largest 0.02, which is what bf16 differs from fp32 by.
+    If rounding routes a position to another expert, that position's entropy changes by more than all others. On
+    emulated GPUs the median was 0.0008 at most, and the largest change 0.02, also the difference of bf16 from fp32.
     """
-    expected = blocks(network(recipe), 1, steps=1)[0]  # another model: layer ops are a model's
+    expected = blocks(network(recipe), 1, steps=1)[0]  # another model, because layer ops are set for a whole model
     found = blocks(with_fast_experts(network(recipe)), 1, steps=1, **FAST)[0]
     apart = (torch.tensor(found[1]) - torch.tensor(expected[1])).abs()
     assert apart.median() < 0.005 and apart.max() < 0.2
@@ -142,7 +141,7 @@ def test_a_first_step_is_the_plain_one(recipe: str) -> None:
 
 
 def test_memory_does_not_grow_from_block_to_block() -> None:
-    """Of one denoiser, as a run has: the stream that each records on has a workspace of cuBLAS's, of up to 32 MiB."""
+    """With one denoiser, as in a run: each has a stream to record on, with a cuBLAS workspace of up to 32 MiB."""
     model = with_fast_experts(network())
     denoiser = denoiser_of(model, **FAST)
     blocks(model, BLOCKS, denoiser=denoiser)

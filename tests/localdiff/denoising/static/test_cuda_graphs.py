@@ -31,7 +31,7 @@ def graphs() -> Iterator[list[Any]]:
 
 
 def test_the_stand_in_reaches_no_allocator(graphs: list[Any]) -> None:
-    """That of a real card takes pools of its own alone, and anything else is a TypeError."""
+    """A real card's allocator takes only its own pools; anything else is a TypeError."""
     with pytest.raises(RuntimeError, match="not currently recording"):
         torch._C._cuda_endAllocateToPool(1, torch.cuda.graph_pool_handle())
 
@@ -70,10 +70,10 @@ def test_a_recording_that_broke_off_leaves_the_allocator_and_the_next_one_alone(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The end of a recording fails where a card refused something before.
+    """Ending a recording fails if a card has refused something in it.
 
-    Then the allocator goes on recording up to torch 2.12, and the generator up to 2.11; in 2.13.0 the former keeps the
-    memory, and since then `reset` frees it.
+    After that the allocator goes on recording up to torch 2.12, and the generator up to 2.11; 2.13.0 keeps the pool's
+    memory, and later versions free it in `reset`.
     """
     is_told, marks = version in ("2.13.0", "2.14"), version == "2.11"
     monkeypatch.setattr(Recorder, "is_told_of_broken_ones", is_told)
@@ -104,7 +104,7 @@ def test_a_recording_that_broke_off_leaves_the_allocator_and_the_next_one_alone(
 
 
 def test_what_was_captured_before_is_replayed_after_a_recording_that_broke_off(graphs: list[Any]) -> None:
-    """Up to torch 2.11 its replay may fail, too: it has the generator that the broken one has left marked."""
+    """Up to torch 2.11 its replay may fail, too: it shares the generator that the broken recording has left marked."""
     number = torch.ones(1)
 
     def whole() -> None:
@@ -123,7 +123,7 @@ def test_what_was_captured_before_is_replayed_after_a_recording_that_broke_off(g
 def test_a_card_that_captures_nothing_any_more_is_told_so_once(
     graphs: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The first error counts, not that of what would let the generator draw again."""
+    """The first error counts, not the one from the attempt to let the generator draw again."""
 
     def begin(graph: Graph, **how: Any) -> None:
         raise RuntimeError(f"CUDA error: broken, {len(graphs)} graphs")
@@ -146,7 +146,7 @@ def test_a_card_that_captures_nothing_any_more_is_told_so_once(
 def test_an_interrupt_at_either_end_gets_through(
     graphs: list[Any], where: str, is_told: bool, error: Exception | None
 ) -> None:
-    """Both are functions of Python, in which Ctrl-C may come before the card is told, or after it."""
+    """Both are Python functions, in which Ctrl-C may come before or after the card is told."""
     interrupts = [KeyboardInterrupt("by hand")]
     told = getattr(Graph, where)
 
@@ -169,7 +169,7 @@ def test_an_interrupt_at_either_end_gets_through(
 
 
 def test_it_records_on_its_card_and_comes_back_to_the_stream_it_came_from(graphs: list[Any]) -> None:
-    """Torch takes the current card where none is named."""
+    """Without a named card torch takes the current one."""
     inside: list[tuple[str, object]] = []
 
     @contextmanager
@@ -207,7 +207,7 @@ def test_it_records_on_its_card_and_comes_back_to_the_stream_it_came_from(graphs
         ("synchronize", None),
         ("graph", None),
         ("work", None),
-        ("graph", None),  # of nothing, for the generator of this card
+        ("graph", None),  # an empty one, for the generator of this card
         ("left stream", "own stream of cuda:1"),
         ("left stream", "current stream of cuda:1"),
         ("left device", CARD),
@@ -215,7 +215,7 @@ def test_it_records_on_its_card_and_comes_back_to_the_stream_it_came_from(graphs
 
 
 def test_threads_record_one_after_the_other(graphs: list[Any]) -> None:
-    """Each waits for the card before it begins, which would break what another has begun."""
+    """Each waits for the card before it begins; that would break another thread's recording."""
     other, found = GraphCapturer(CARD), list[object]()
     thread = threading.Thread(target=lambda: found.append(other.capture(lambda: None)))
 
@@ -245,7 +245,7 @@ def test_forgotten_recordings_are_given_up_and_their_memory_is_not_used_again(gr
 
 @pytest.mark.parametrize("is_enabled", [True, False], ids=["enabled", "disabled"])
 def test_no_garbage_is_collected_during_a_recording(graphs: list[Any], is_enabled: bool) -> None:
-    """What is collected may be a graph of another model, whose end would break the recording."""
+    """A graph of another model may be collected, and freeing it would break the recording."""
 
     class Garbage:
         def __init__(self) -> None:
@@ -256,7 +256,7 @@ def test_no_garbage_is_collected_during_a_recording(graphs: list[Any], is_enable
 
     def work() -> None:
         Garbage()
-        assert [[] for _ in range(1000)]  # each of which Python would collect for
+        assert [[] for _ in range(1000)]  # enough allocations to make Python collect
         assert not destroyed
         raise RuntimeError("broke off")
 

@@ -41,7 +41,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def static_engine(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Engine]:
-    """An engine of each way; every run goes over the buffers and programs of the runs before."""
+    """One engine for each way; every run reuses the buffers and programs of earlier runs."""
 
     @cache
     def made(**how: bool) -> Engine:
@@ -51,7 +51,7 @@ def static_engine(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Eng
 
 
 SHORT_BLOCKS = {"stability": 0, "confidence": 2.0, "max_tokens": 40}
-"""Of 2, 3 and 5 steps."""
+"""Blocks of 2, 3 and 5 steps."""
 VALUES = [
     {},
     {"temperature": 0.0},
@@ -78,7 +78,7 @@ def test_a_generation_is_the_same_as_with_dynamic_steps(
 ) -> None:
     expected = dynamic_events(**values)
     assert len([event for event in expected if isinstance(event, DenoiseStep)]) > 5
-    for _ in range(1 if values else 2):  # the second run goes over the same buffers, whichever tests ran before
+    for _ in range(1 if values else 2):  # the second run reuses the buffers, whichever tests ran before
         assert_same(list(static_engine(**how).generate(PROMPT, options(**values))), expected)
 
 
@@ -103,14 +103,14 @@ def test_what_is_recorded_changes_no_bit(tmp_path: Path, how: Any) -> None:
 
 
 def test_logits_may_be_read_in_several_blocks_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As those of the full vocabulary: each block has the random numbers of its own rows."""
+    """As for the full vocabulary: each block has the random numbers of its own rows."""
     monkeypatch.setattr("localdiff.diffusion.reading.MAX_ELEMENTS", 3 * tiny.VOCAB_SIZE)
     assert_same(list(engine(tmp_path, static=True).generate(PROMPT, options())), dynamic_events())
 
 
 @pytest.mark.parametrize("how", [{}, {"fuses_commits": True}], ids=str)
 def test_a_ring_that_fills_up_on_the_way(tmp_path: Path, how: Any) -> None:
-    """Slots that hold nothing yet must not be seen; the first blocks leave most of 19 of them empty."""
+    """Empty slots must not be seen; during the first blocks most of the 19 slots are empty."""
     values = options(max_tokens=40)
     expected = list(engine(tmp_path, window=20).generate(PROMPT[:3], values))
     assert_same(list(engine(tmp_path, window=20, static=True, **how).generate(PROMPT[:3], values)), expected)
@@ -138,7 +138,7 @@ def test_a_fused_commit_is_the_same_as_two_passes(tmp_path: Path, noise: Any) ->
 
 
 def conversation(fork: int | None, **how: bool) -> list[Event]:
-    """The next prompt begins with what was committed, part of which is in the cache; then it parts from it."""
+    """The next prompt begins with what was committed, part of which is in the cache; the one after it diverges."""
     with TemporaryDirectory() as directory:
         made = engine(Path(directory), **how)
     prefix_cache = made.new_prefix_cache()
@@ -217,7 +217,7 @@ def test_two_runs_side_by_side_do_not_share_buffers(tmp_path: Path, caplog: pyte
 
 @pytest.fixture
 def launches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Numbers of the static steps that are launched from now on."""
+    """Numbers of the static steps that are launched from then on."""
     numbers: list[int] = []
 
     def counted(owner: StaticSteps, cache: Any, noise: Any, block: Any, step: int, *commit: Any) -> Any:
@@ -262,7 +262,7 @@ def test_what_does_not_fit_the_cache_is_not_written_into_it(launches: list[int])
 
 
 def test_an_event_has_the_mean_entropy_that_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The device's, which may be on the other side of the threshold than one that is computed from the entropies."""
+    """The device's mean, which may be on the other side of the threshold than one computed from the entropies."""
 
     def read(logits: Tensor, buffers: StepBuffers, **how: Any) -> Tensor:
         found = read_through_torch(logits, buffers, **how)

@@ -1,4 +1,4 @@
-"""Whole generations with recorded steps against dynamic ones, over the stand-in for graphs of `tests.gpu.graphs`."""
+"""Whole generations with recorded steps against dynamic ones, using the stand-in for graphs of `tests.gpu.graphs`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ VALUES = [{}, {"temperature": 0.0}, {"stability": 2, "confidence": 4.0}, {"cap":
 
 @pytest.fixture
 def graphs(caplog: pytest.LogCaptureFixture) -> Iterator[list[Any]]:
-    """Those that were recorded; a step that could not be recorded fails the test."""
+    """Graphs that were recorded; a step that could not be recorded fails the test."""
     from tests.gpu.graphs import imitated
 
     with imitated() as made:
@@ -76,7 +76,7 @@ def test_a_generation_is_the_same_as_with_dynamic_steps(
 @attends_in_torch
 @pytest.mark.parametrize("how", [pytest.param({}, marks=pytest.mark.slow), {"fuses_commits": True}], ids=str)
 def test_a_conversation_goes_on_with_what_was_recorded(tmp_path: Path, how: Any, graphs: list[Any]) -> None:
-    """Longer prompts, and one that parts from what is held, over one cache and the same recordings."""
+    """Longer prompts, and one that diverges from the cached one, over one cache and the same recordings."""
     plain, ours = engine(tmp_path), recorded(tmp_path, **how)
     prefix_caches = [made.new_prefix_cache() for made in (plain, ours)]
     ids, counts = PROMPT, []
@@ -94,7 +94,7 @@ def test_a_conversation_goes_on_with_what_was_recorded(tmp_path: Path, how: Any,
 
 
 def test_all_kernels_recorded(tmp_path: Path, graphs: list[Any]) -> None:
-    values = options(max_tokens=20, cap=2)  # three blocks; the interpreter takes its time
+    values = options(max_tokens=20, cap=2)  # three blocks; the interpreter is slow
     how = dict.fromkeys(("logits", "attention", "layer_ops", "projections", "fuses_commits"), True)
     expected = list(engine(tmp_path).generate(PROMPT[-5:], values))
     assert_same(list(recorded(tmp_path, **how).generate(PROMPT[-5:], values)), expected)
@@ -103,10 +103,10 @@ def test_all_kernels_recorded(tmp_path: Path, graphs: list[Any]) -> None:
 
 @attends_in_torch
 def test_what_was_recorded_over_another_cache_is_given_up_at_once(tmp_path: Path, graphs: list[Any]) -> None:
-    """And so are the programs, which hold tensors: not only when somebody collects garbage."""
+    """So are the programs, which hold tensors: not only when garbage is collected."""
     made = recorded(tmp_path, fuses_commits=True)
     list(made.generate(PROMPT, options(), prefix_cache=made.new_prefix_cache()))
-    gc.collect()  # what the first step of a process imports leaves garbage that refers to it
+    gc.collect()  # imports of a process's first step leave garbage that refers to the recording
     gc.disable()
     try:
         first = [*graphs]
@@ -193,7 +193,7 @@ def test_a_run_that_was_left_in_the_middle_is_spoken_of(
 def test_sparse_self_conditioning_is_made_exact_from_the_first_step_on(
     capacity: int, monkeypatch: pytest.MonkeyPatch, graphs: list[Any]
 ) -> None:
-    """With room for one id a row every step overflows: what a recording has not computed yet must not be taken."""
+    """With room for one id per row every step overflows; what a recording has not computed yet must not be used."""
     monkeypatch.setattr(soft, "CAPACITY", capacity)
     network = small_subject("4bit").network
     for layer in network.layers:
@@ -202,7 +202,7 @@ def test_sparse_self_conditioning_is_made_exact_from_the_first_step_on(
 
 
 def test_what_the_host_decides_is_captured_for_good(graphs: list[Any]) -> None:
-    """The stand-in shows what a card would: a number of the host's stays as it was, one of the device's does not."""
+    """As on a card, a number of the host's keeps its value from the recording; one of the device's is read anew."""
     there, out = torch.zeros(1), torch.zeros(2)
     numbers = iter(range(1, 9))
 
@@ -234,7 +234,7 @@ def test_what_a_card_refuses_to_record_is_refused(caplog: pytest.LogCaptureFixtu
 
 
 def blocks(network: DiffusionGemma, *, ends: Sequence[Sequence[int]] = ((), ()), **how: bool) -> list[DenoiseStep]:
-    """The steps of two blocks over one cache, each behind the end of a prompt."""
+    """The steps of two blocks over one cache, each after the end of a prompt."""
     length = network.config.canvas_length
     cache = KVCache(network.config, 64, torch.float32, CPU)
     block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(schedule_steps=4), stop_rule="never", pad_id=0)
@@ -248,6 +248,6 @@ def blocks(network: DiffusionGemma, *, ends: Sequence[Sequence[int]] = ((), ()),
 
 
 def decoded(experts: Any) -> SimpleNamespace:
-    """Quantized experts as `AllExperts` takes them."""
+    """Quantized experts, decoded for `AllExperts`."""
     names = "gate_up_proj", "down_proj"
     return SimpleNamespace(**{name: getattr(experts, name).decode(torch.float32) for name in names})

@@ -1,4 +1,4 @@
-"""Launches of a layer: the numbers that `docs/gpu-kernels.md` gives, so that nobody adds one without seeing it."""
+"""Launches of a layer: the numbers in `docs/gpu-kernels.md`, so that nobody adds a launch without noticing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_step_that_commits_takes_one_more(recipe: str, projections: bool) -> N
 
 
 def test_they_are_counted_where_torch_makes_them() -> None:
-    """Plain layer ops are many operations, which shows that operations are seen at all."""
+    """Plain layer ops are many operations, which shows that torch's operations are counted at all."""
     from tests.gpu.launches import count
 
     sliding, _ = count("bf16", layer_ops=False, projections=False)

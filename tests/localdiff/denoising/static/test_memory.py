@@ -1,7 +1,7 @@
 """What steps on a card hold besides weights and cache, at the released widths, against the account.
 
-Everything lies on `meta`: sizes are real, values do not exist, and kernels are not run. What a driver, libraries and an
-allocator keep for themselves is not seen; the account has its slack for that.
+Everything is on `meta`: sizes are real, values do not exist, and kernels are not run. What a driver, libraries and an
+allocator keep for themselves is not seen; the account has slack for it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LEAST_OF_EXPERTS = 128 * 2816 * 704 // 2
 
 @pytest.mark.parametrize("recipe", ["4bit", "int8"])
 def test_bringing_weights_into_the_order_of_kernels_takes_less_than_a_run(recipe: str) -> None:
-    """It is done before there is a cache."""
+    """That happens before there is a cache."""
     from tests.gpu import specializations
 
     peaks = {}
@@ -63,7 +63,7 @@ def test_bringing_weights_into_the_order_of_kernels_takes_less_than_a_run(recipe
 
 @pytest.mark.parametrize("recipe", ["4bit", pytest.param("4bit-small", marks=pytest.mark.slow), "bf16"])
 def test_two_steps_or_a_step_and_a_chunk_of_the_prompt_are_within_the_account(recipe: str) -> None:
-    """One of them is recorded and keeps what it takes."""
+    """One of the two is recorded and keeps its memory."""
     from tests.gpu.specializations import NOWHERE, noted, on_card, read_prompt
 
     config = released_config(MIN_LAYERS)

@@ -1,4 +1,4 @@
-"""A static step asks the device for nothing: it is run over tensors that have shapes and no numbers."""
+"""A static step asks the device for nothing: it runs over tensors that have shapes but no numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.models.numberless import on_card, run_step
 @pytest.fixture(autouse=True)
 def _without_numbers() -> Iterator[None]:
     nf4 = CODECS["nf4"]
-    nf4.decode(nf4.encode(torch.zeros(1, 64, device=DEVICE)))  # makes its tables, once, before any step
+    nf4.decode(nf4.encode(torch.zeros(1, 64, device=DEVICE)))  # makes the tables that are made once, before any step
     with FakeTensorMode(allow_non_fake_inputs=True), torch.inference_mode():
         yield
 

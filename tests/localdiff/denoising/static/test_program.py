@@ -1,4 +1,4 @@
-"""When a program runs its step, when it captures it and when it replays it; the card is a stand-in."""
+"""When a program runs its step, when it captures it and when it replays it, with a stand-in for the card."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def graphs() -> Iterator[list[Any]]:
 
 @pytest.fixture
 def program_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Program]:
-    """Makes a program whose step is something else."""
+    """Makes a program with this function as its step."""
 
     def make(step: Callable[[], object], capturer: GraphCapturer | None) -> Program:
         model = tiny.model()
@@ -83,7 +83,7 @@ def test_without_a_capturer_it_is_run_every_time(
 def test_what_cannot_be_captured_is_run_every_time(
     program_of: Callable[..., Program], cache: KVCache, graphs: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The warning is what came first, not what the end of a broken capture says, and one line of it."""
+    """The warning has only the first error, not that of ending the broken capture, and only one line of it."""
     steps: list[int] = []
     number = torch.ones(1)
     program = program_of(lambda: steps.append(int(number.nonzero().sum() + 1)), GraphCapturer(CARD))

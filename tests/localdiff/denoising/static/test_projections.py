@@ -1,4 +1,4 @@
-"""Whole blocks with fused projections against dynamic steps without, in each form weights have on a card."""
+"""Whole blocks with fused projections against dynamic steps without, for each form of weights on a card."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = [
 ]
 
 CARD = torch.device("cuda", 0)
-LAYERS = 3  # two kinds; the interpreter takes its time
+LAYERS = 3  # two kinds; the interpreter is slow
 STEPS = 2  # the second is conditioned on the first
 
 
@@ -49,7 +49,7 @@ def on_card(recipe: str, dense: str, monkeypatch: pytest.MonkeyPatch) -> Diffusi
 
 
 def block(network: DiffusionGemma, **how: bool) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
-    """Argmax ids and entropies of each step of a block behind a prompt of nine ids."""
+    """Argmax ids and entropies of each step of a block after a prompt of nine ids."""
     config, denoiser = network.config, denoiser_of(network, **how)
     cache = KVCache(config, 64, torch.float32, DEVICE)
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""Steps with sparse self-conditioning against exact ones, and what happens where there are too many probable ids."""
+"""Steps with sparse self-conditioning against exact ones, and what happens with too many probable ids."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def network() -> DiffusionGemma:
 def test_with_room_for_all_ids_it_is_the_exact_sum(network: DiffusionGemma) -> None:
     exact = steps(network, sparse=False)
     assert len(exact) == STEPS
-    # Self-conditioning that is left out makes 5e-3, and one that is not scaled 5e-5; what was found is 1e-6.
+    # Without self-conditioning the distance is 5e-3, with unscaled self-conditioning 5e-5; the measured one is 1e-6.
     assert distance(steps(network, sparse=True), exact) < 2e-5
 
 
 def test_where_there_is_no_room_the_exact_sum_is_taken(
     network: DiffusionGemma, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With room for one id a row, every step overflows, and none may show it."""
+    """With room for one id per row every step overflows, but no result may show it."""
     monkeypatch.setattr(soft, "CAPACITY", 1)
     caplog.set_level(logging.DEBUG, logger="localdiff.denoising.static.steps")
     assert distance(steps(network, sparse=True), steps(network, sparse=False)) < 1e-4

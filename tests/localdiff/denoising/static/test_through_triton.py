@@ -23,7 +23,7 @@ CPU = torch.device("cpu")
 
 
 def assert_as_plain(directory: Path, temperature: float | None = None, **how: bool) -> None:
-    """Two blocks are the same; the interpreter takes its time."""
+    """Two blocks are the same; only two, because the interpreter is slow."""
     values = options(max_tokens=12, cap=2, temperature=temperature)
     expected = list(engine(directory).generate(PROMPT[-5:], values))
     assert_same(list(engine(directory, static=True, **how).generate(PROMPT[-5:], values)), expected)
@@ -37,19 +37,19 @@ def test_attention(tmp_path: Path, fuses_commits: bool) -> None:
 @pytest.mark.usefixtures("attention_in_torch")
 @pytest.mark.parametrize("how", [{"logits": True}, {"logits": True, "temperature": 0.0}, {"layer_ops": True}], ids=str)
 def test_everything_else(tmp_path: Path, how: Any) -> None:
-    """Fused projections between these layer ops are those of `test_projections`."""
+    """`test_projections` tests fused projections between these layer ops."""
     assert_as_plain(tmp_path, **how)
 
 
 def test_one_program_serves_every_length() -> None:
-    """A program's attention asks the device how many positions are held, so that none is made when they grow."""
+    """A program's attention reads the number of cached positions on the device, so more of them need no new program."""
     network = tiny.model(scale=0.25)
     block = BlockSettings(
         number=1, started=0.0, sampler=SamplerSettings(schedule_steps=1), stop_rule="never", pad_id=tiny.PAD
     )
     caches = [KVCache(network.config, 600, torch.float32, CPU) for _ in range(2)]
     denoisers = Denoiser(network), denoiser_of(network, static=True)
-    network.attends_through_triton = False  # the prompts' attention is another test's
+    network.attends_through_triton = False  # another test has the prompts' attention
     for length in (0, 9, 290):
         events = []
         for denoiser, cache in zip(denoisers, caches, strict=True):
