@@ -1,4 +1,4 @@
-"""Checkpoint: what it reads, that it reads lazily, and the sentence for whatever can be wrong with a directory."""
+"""Checkpoint: what it reads, that it reads lazily, and the message for whatever can be wrong with a directory."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_tensor_at_an_odd_address_is_copied_to_an_even_one(single: Path) -> No
         "odd": {"dtype": "I8", "shape": [1], "data_offsets": [0, 1]},
         "w": {"dtype": "BF16", "shape": [4], "data_offsets": [1, 9]},
     }
-    if len(json.dumps(header)) % 2:  # the data begins behind the header: at an even offset, and `w` at an odd one
+    if len(json.dumps(header)) % 2:  # the data follows the header: it begins at an even offset, and `w` at an odd one
         header["__metadata__"]["pad"] = "x"
     write_raw(single / "model.safetensors", header, b"\0" + values.view(torch.uint8).numpy().tobytes())
     checkpoint = Checkpoint(single)

@@ -1,4 +1,4 @@
-"""Fast modules and attention on a CPU: which models get them, and how much memory they may take for it."""
+"""Fast modules and attention on a CPU: which models get them, and how much memory they may take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan from headers alone, beside that of the files."""
+"""A plan from headers alone equals that of the files."""
 
 from __future__ import annotations
 

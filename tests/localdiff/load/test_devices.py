@@ -64,7 +64,7 @@ def test_free_memory_of_other_devices_is_unknown() -> None:
 def test_free_memory_of_a_gpu_is_what_this_process_may_still_take(
     monkeypatch: pytest.MonkeyPatch, fraction: float, expected: int
 ) -> None:
-    """Of 10,000 bytes others hold 2,000 and this process 2,000, of which the allocator has 1,000 to give again."""
+    """Of 10,000 bytes others hold 2,000, and this process 2,000, 1,000 of which its allocator can reuse."""
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (6_000, 10_000))
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(is_integrated=0))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 2_000)
@@ -74,7 +74,7 @@ def test_free_memory_of_a_gpu_is_what_this_process_may_still_take(
 
 
 def test_a_gpu_that_others_have_filled_has_no_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has no room for the context that it takes to be asked."""
+    """It has not even room for the context that asking needs."""
 
     def refuse(device: torch.device) -> tuple[int, int]:
         raise RuntimeError("CUDA error: out of memory")
@@ -94,7 +94,7 @@ def test_a_gpu_that_others_have_filled_has_no_free_memory(monkeypatch: pytest.Mo
 def test_layers_are_streamed_from_no_memory_that_the_gpu_takes(
     weights: StoredWeights, monkeypatch: pytest.MonkeyPatch, shares: bool, is_limited: bool, residence: str
 ) -> None:
-    """A GPU that shares the memory of the machine takes all of it, unless it is limited."""
+    """A GPU that shares the machine's memory may take all of it, unless it is limited."""
     card = torch.device("cuda", 0)
     free = 10**12
     monkeypatch.setattr(memory_plan, "free_bytes", lambda device: free)
@@ -245,7 +245,7 @@ def test_auto_device_is_the_first_gpu_or_the_cpu(gpus: Callable[[int], None]) ->
 def test_what_torch_says_of_gpus_that_it_has_no_code_for_is_left_to_us(
     gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of an old one for the screens beside the one that computes: every command would begin with its lines."""
+    """For example of an old GPU for the screens next to the computing one: every command would begin with warnings."""
 
     def warning(value: object) -> Callable[[], object]:
         def call() -> object:
@@ -266,12 +266,12 @@ def test_what_torch_says_of_gpus_that_it_has_no_code_for_is_left_to_us(
 
 
 def test_two_threads_that_look_for_gpus_leave_warnings_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where a program loads two models at once."""
+    """As if a program loads two models at once."""
     both, first_is_done, inside = threading.Barrier(2, timeout=0.2), threading.Event(), list[threading.Thread]()
 
     def is_available() -> bool:
         inside.append(threading.current_thread())
-        with suppress(threading.BrokenBarrierError):  # where the second one waits for the first
+        with suppress(threading.BrokenBarrierError):  # if the second one waits for the first
             both.wait()
             if threading.current_thread() is inside[1]:
                 first_is_done.wait(10)
@@ -302,7 +302,7 @@ def test_auto_may_use_every_other_gpu(gpus: Callable[[int], None]) -> None:
 def test_beside_a_gpu_that_is_partitioned_there_is_no_other(
     gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """NVML counts both, which is what torch asks until CUDA is initialized."""
+    """NVML counts both, and torch asks it until CUDA is initialized."""
 
     def capability(device: torch.device) -> tuple[int, int]:
         assert device.index == 0, "invalid device ordinal"
@@ -366,7 +366,7 @@ def test_no_gpu(
 
 
 def refuse_all_gpus(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    """Has CUDA not start, and say this; `is_available` says no, and raises nothing."""
+    """Makes CUDA fail to start, with this message; `is_available` only says no, and raises nothing."""
 
     def refuse() -> None:
         raise RuntimeError(said)
@@ -457,11 +457,11 @@ def test_no_build_for_nvidia_is_named_where_it_would_be_of_no_use(
 
 
 class TestGpusThatThisTorchHasNoCodeFor:
-    """A GTX 1080 with a build for CUDA 13, say, on which every operation fails."""
+    """For example a GTX 1080 with a build for CUDA 13: every operation fails on it."""
 
     @pytest.fixture(autouse=True)
     def capabilities(self, gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-        """Of all GPUs of the machine; the first is too old."""
+        """Those of all GPUs of the machine; the first is too old."""
         found = [(6, 1), (8, 9), (5, 0), (12, 0)]
         gpus(len(found))
         monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80", "sm_90", "sm_120", "compute_120"])

@@ -27,7 +27,7 @@ LAYERS = 2
 
 @pytest.fixture(scope="module")
 def quantized(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """4.6 GB of random weights, and 1.5 GB of what `4bit-small` makes of them."""
+    """4.6 GB of random weights, and the 1.5 GB that `4bit-small` makes of them."""
     source = tmp_path_factory.mktemp("full-width")
     write_full_width(source, LAYERS)
     directory = quantize(source, tmp_path_factory.mktemp("made") / "4bit-small", "4bit-small")
@@ -44,7 +44,7 @@ def account(quantized: Path) -> MemoryAccount:
 @pytest.mark.slow
 @needs_status
 def test_the_account_is_what_is_held(quantized: Path, account: MemoryAccount, monkeypatch: pytest.MonkeyPatch) -> None:
-    # What a processor holds besides for speed is taken from memory that is free, and tested with its modules.
+    # What a CPU also holds for speed comes out of free memory, and is tested with its modules.
     monkeypatch.setattr(loader, "replace_cpu_modules", lambda network, **_: None)
     monkeypatch.setattr(loader, "take_kernels", lambda *_: None)
     before = anonymous_bytes()

@@ -20,7 +20,7 @@ CARD = torch.device("cuda", 0)
 
 @pytest.fixture(autouse=True)
 def tuned(monkeypatch: pytest.MonkeyPatch) -> list[torch.device]:
-    """Devices whose timed tiles were looked for."""
+    """Devices whose timed tiles were requested."""
     devices: list[torch.device] = []
     monkeypatch.setattr(gpu, "take_timed_tiles", devices.append)
     return devices
@@ -83,7 +83,7 @@ def test_activations_are_rounded_where_they_are_to_be(
 def test_what_is_compared_is_a_canvas_one_with_a_block_and_pieces_of_a_prompt(
     canvas: int, rows: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of pieces of fewer rows, a column's numbers may all be so close to zero that any error is too large."""
+    """In pieces of fewer rows, all numbers of a column may be so close to zero that any error is too large."""
     asked: dict[str, object] = {}
     monkeypatch.setattr(gpu, "use_cuda_modules", lambda *_, **options: asked.update(options) or CudaChoice())
     network = tiny.model()

@@ -1,6 +1,6 @@
-"""Offloaded layers: a tiny budget on a CPU, through accelerate's own hooks and its `meta` device.
+"""Offloaded layers: a tiny budget on a CPU, with accelerate's own hooks and its `meta` device.
 
-On a card they are streamed, in tests marked `gpu`.
+On a card such layers are streamed, in tests marked `gpu`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OPTIONS = GenerateOptions(seed=5, max_tokens=24, context_size=64)
 
 @pytest.fixture(autouse=True)
 def everything_is_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Test layers are small."""
+    """Streams even the small layers of tests."""
     monkeypatch.setattr(streaming, "MIN_BYTES", 1)
 
 
@@ -53,7 +53,7 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture
 def placed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., LoadedModel]:
-    """Loads weights by a placement of the test's own, whatever memory there is."""
+    """Loads weights with the test's own placement, whatever memory there is."""
 
     def load(weights: StoredWeights, device: torch.device, offloaded: tuple[int, ...]) -> LoadedModel:
         found = Placement(main=device, layers=(device,) * len(SPEC.layers), offloaded=offloaded)
@@ -75,7 +75,7 @@ def logits(loaded: LoadedModel) -> torch.Tensor:
 
 
 def assert_same(found: torch.Tensor, expected: torch.Tensor, device: str) -> None:
-    """The same bits on a CPU; on a card kernels compute layers that stay, and sum in an order of their own."""
+    """The same bits on a CPU; on a card kernels compute the layers that stay, and sum in their own order."""
     tolerance = 0.0 if device == "cpu" else 1e-4
     torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
 
@@ -114,7 +114,7 @@ def test_a_pass_that_fails_leaves_no_layer_behind(
     monkeypatch: pytest.MonkeyPatch,
     form: str,
 ) -> None:
-    """There is memory for one of them: the next pass would run out of it, too."""
+    """There is memory for only one of them, so the next pass would run out of it, too."""
     loaded = placed(open_weights(directories[form]), CPU, (1, 2))
     expected = logits(loaded)
     for index in (1, 2):
@@ -132,7 +132,7 @@ def test_a_pass_that_fails_leaves_no_layer_behind(
 def test_two_threads_pass_one_layer_one_after_the_other(
     directories: dict[str, Path], placed: Callable[..., LoadedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first to leave it empties it, for the other one, too."""
+    """The first thread to leave the layer empties it, for the other one, too."""
     loaded = placed(open_weights(directories["plain"]), CPU, (1, 2))
     expected, found = logits(loaded), list[torch.Tensor]()
     other = threading.Thread(target=lambda: found.append(logits(loaded)))
@@ -142,7 +142,7 @@ def test_two_threads_pass_one_layer_one_after_the_other(
     def overtaken(*arguments: Any, **options: Any) -> Any:
         monkeypatch.setattr(experts, "forward", compute)
         other.start()
-        other.join(0.5)  # as long as it needs to overtake, where it can
+        other.join(0.5)  # long enough to overtake, if it can
         return compute(*arguments, **options)
 
     monkeypatch.setattr(experts, "forward", overtaken)
@@ -154,7 +154,7 @@ def test_two_threads_pass_one_layer_one_after_the_other(
 def test_one_layer_passes_at_a_time_whichever_it_is(
     directories: dict[str, Path], placed: Callable[..., LoadedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is memory for one of them."""
+    """There is memory for only one of them."""
     loaded = placed(open_weights(directories["plain"]), CPU, (1, 2))
     other = threading.Thread(target=lambda: logits(loaded))
     first, second = (loaded.network.layers[index].experts for index in (1, 2))
@@ -186,7 +186,7 @@ def test_what_follows_the_layers_is_computed_where_the_model_begins() -> None:
 
 
 def test_tied_tensors_stay_tied(directories: dict[str, Path], placed: Callable[..., LoadedModel]) -> None:
-    """Embedding, head and codebook are one matrix, and encoder and denoiser one stack of layers."""
+    """Embedding, head and codebook are one matrix; encoder and denoiser share one stack of layers."""
     loaded = placed(open_weights(directories["plain"]), CPU, (1,))
     names = [name for name, _ in loaded.network.named_parameters()]
     assert [name for name in names if "embed" in name or "head" in name] == ["embed_tokens.weight"]
@@ -219,7 +219,7 @@ def test_a_tiny_budget_gives_the_same_text_and_tells_the_cost(
 def test_steps_are_told_where_the_weights_are(
     directories: dict[str, Path], monkeypatch: pytest.MonkeyPatch, offloaded: tuple[int, ...]
 ) -> None:
-    """A fused projection of weights that come and go would compute with what was there when it was made: nothing."""
+    """A fused projection of offloaded weights would be made of empty ones, and compute with those."""
     told: list[Residence] = []
     placement = Placement(main=CPU, layers=(CPU,) * len(SPEC.layers), offloaded=offloaded)
     monkeypatch.setattr("localdiff.load.placement.place", lambda *_, **__: placement)
@@ -234,7 +234,7 @@ def test_steps_are_told_where_the_weights_are(
 def test_layers_that_stay_are_computed_by_kernels_beside_those_that_pass(
     directories: dict[str, Path], monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
-    """What a GPU does with a model of which some layers stay in host memory."""
+    """As a GPU does if some layers of a model stay in host memory."""
     monkeypatch.setattr(choice, "why_unsupported", lambda _: None)
     everything = Engine.load(str(directories[form]), device="cpu", dtype="fp32", context_size=64)
     placement = Placement(main=CPU, layers=(CPU,) * len(SPEC.layers), offloaded=(1, 2))
@@ -244,7 +244,7 @@ def test_layers_that_stay_are_computed_by_kernels_beside_those_that_pass(
     choice.use_cuda_modules(engine.model, torch.device("cuda", 0), keep=passing)
     assert [type(layer.experts) is CudaExperts for layer in engine.model.layers] == [True, False, False, True]
     engine.denoiser = denoiser_of(engine.model, static=True, layer_ops=True)
-    few = replace(OPTIONS, max_tokens=8, cap=2)  # one block; the interpreter takes its time
+    few = replace(OPTIONS, max_tokens=8, cap=2)  # one block; the interpreter is slow
     assert generate(engine, few) == generate(everything, few)
 
 

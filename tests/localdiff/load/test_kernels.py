@@ -1,4 +1,4 @@
-"""Which kernels the passes of a network take by themselves: by the device, by where layers are, and by switches."""
+"""Which kernels the passes of a network use by default: by the device, by where layers are, and by switches."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def they_run(monkeypatch: pytest.MonkeyPatch) -> None:
     ("where", "found"), [("whole", ALL), ("from files", ALL[:2]), ("streamed", ALL[:2]), ("spread", ())], ids=str
 )
 def test_where_layers_are_decides_what_a_card_can_do(where: Residence, found: tuple[str, ...]) -> None:
-    """Weights that are copied there for each pass are not fused."""
+    """Weights that are copied for each pass are not fused."""
     assert taken(residence=where) == found
 
 
 def test_a_cpu_computes_attention_in_c_where_all_weights_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read from files is computed as a whole on the plain path. How large a model is says its largest layer."""
+    """With layers read from files the plain path computes it. The largest layer tells how large a model is."""
     network, asked = tiny.model(), list[tuple[set[int], int]]()
 
     def native(sizes: set[int], weights: int) -> str:

@@ -31,7 +31,7 @@ pytestmark = [needs_interpreter, pytest.mark.filterwarnings("ignore:divide by ze
 
 CPU = torch.device("cpu")
 SECOND = torch.device("cpu", 0)
-"""Another device, by its name."""
+"""The same CPU, which counts as a second device because of its index."""
 PROMPT = [3, 14, 15, 9, 26, 5]
 OPTIONS = GenerateOptions(seed=5, cap=2, context_size=64)
 SPREAD = Placement(main=CPU, layers=(CPU, CPU, SECOND, SECOND))
@@ -89,7 +89,7 @@ def test_all_layers_multiply_through_kernels_and_give_the_same(
     parts: dict[str, bool],
     max_tokens: int,
 ) -> None:
-    """Blocks have eight tokens; of two the first is committed. The interpreter takes its time."""
+    """A block has eight tokens, and only the first of two is committed. There are few, as the interpreter is slow."""
     engine = Engine.load(str(directories[form]), device="cpu", dtype="fp32", context_size=64)
     expected = generate(engine, max_tokens)
     network = load(directories[form], placement).network
@@ -104,7 +104,7 @@ def test_all_layers_multiply_through_kernels_and_give_the_same(
 def test_kernels_of_streamed_layers_are_compared_with_the_layer_in_its_place(
     directories: dict[str, Path], load: Load
 ) -> None:
-    """The first and the last layer are int8, which no layer that stays is."""
+    """Only the first and the last layer are int8, and both are streamed."""
     loaded = load(directories["4bit"], with_streamed(0, 3))
     names = {expectation.name.split(" ")[0] for expectation in loaded.expectations}
     assert {"layers.1.experts", "layers.0.experts"} <= names
@@ -112,7 +112,7 @@ def test_kernels_of_streamed_layers_are_compared_with_the_layer_in_its_place(
     with torch.inference_mode():
         cache = KVCache(loaded.network.config, 32, torch.float32, loaded.placement.layers)
         loaded.network.encode(torch.tensor(PROMPT), cache)
-    with pytest.raises(ParityError):  # the last layer is there
+    with pytest.raises(ParityError):  # the last layer is in its place now
         replace(first, present=nullcontext).check()
     assert first.check() < 0.01
 
@@ -124,12 +124,12 @@ def test_kernels_of_a_step_are_compared_with_the_layer_in_its_place(directories:
         cache = KVCache(loaded.network.config, 32, torch.float32, loaded.placement.layers)
         loaded.network.encode(torch.tensor(PROMPT), cache)
     for weight in loaded.network.layers[3].experts.weights():
-        weight.view(torch.uint8).fill_(0xFF)  # no numbers, wherever other layers are read in its place
+        weight.view(torch.uint8).fill_(0xFF)  # NaN, should another layer be read in its place
     assert max(denoiser.parity().values()) < 0.01
 
 
 def test_kernels_are_compared_on_each_device(directories: dict[str, Path], load: Load) -> None:
-    """A compiler may be wrong for one of them."""
+    """A compiler may be wrong for only one of them."""
     expectations = load(directories["int8"], SPREAD).expectations
     compared = {(one.name.split(" ")[0], one.device) for one in expectations if "experts" in one.name}
     assert compared == {("layers.0.experts", CPU), ("layers.2.experts", SECOND)}
@@ -149,7 +149,7 @@ def test_a_device_without_kernels_computes_plainly_and_without_the_first_none_ha
     plain: list[bool],
     said: str,
 ) -> None:
-    """That kernels failed while they were tried is kept of the first one."""
+    """If kernels failed when they were tried, that is known only of the first one."""
     lack = Unsupported("it is too old", "use another")
     monkeypatch.setattr(choice, "why_unsupported", lambda device: lack if device == without else None)
     network = load(directories["4bit"], SPREAD).network

@@ -40,7 +40,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def edited(written: Path, tmp_path: Path) -> Callable[..., Path]:
-    """A copy of the checkpoint whose tensors and configuration went through the given functions."""
+    """A copy of the checkpoint with the given functions applied to its tensors and configuration."""
 
     def edit(
         tensors: Callable[[Tensors], object] = lambda _: None,
@@ -147,7 +147,7 @@ def test_tied_copies_are_accepted(edited: Callable[..., Path], caplog: pytest.Lo
 def test_a_copy_that_differs_is_refused(
     edited: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, element: int
 ) -> None:
-    """A fine-tune that trained the head alone; the reference computes with both."""
+    """As in a fine-tune that trained only the head; the reference computes with both."""
     monkeypatch.setattr(skeleton, "END", 100)
 
     def add(held: Tensors) -> None:
@@ -206,7 +206,7 @@ def test_an_unexpected_tensor_is_named(edited: Callable[..., Path], name: str) -
 def test_weights_in_a_form_of_another_program_are_said_to_be(
     edited: Callable[..., Path], settings: dict[str, Any], program: str, is_renamed: bool
 ) -> None:
-    """Without it, the hint would be that weights and configuration do not belong together."""
+    """Otherwise the hint would be that weights and configuration do not belong together."""
     name = "model.decoder.layers.0.self_attn.q_proj"
 
     def pack(held: Tensors) -> None:
@@ -275,7 +275,7 @@ def test_every_device_gives_what_is_free_there_up_to_the_limit(
 def test_further_devices_are_asked_for_their_memory_only_where_the_first_is_too_small(
     written: Path, monkeypatch: pytest.MonkeyPatch, free: int
 ) -> None:
-    """A GPU that is asked gets a context of this process, which takes some of its memory."""
+    """Asking a GPU creates a context of this process on it, which takes some of its memory."""
     asked: list[torch.device] = []
     monkeypatch.setattr(memory_plan, "free_bytes", lambda device: asked.append(device) or free)
     other = torch.device("cuda", 1)
@@ -302,7 +302,7 @@ def test_a_gpu_is_told_what_to_multiply_by(written: Path, monkeypatch: pytest.Mo
 def test_what_does_not_fit_the_first_gpu_begins_on_the_one_with_most_memory(
     written: Path, monkeypatch: pytest.MonkeyPatch, gigabytes: tuple[float, ...], first: int
 ) -> None:
-    """On that one it is whole, if there is one that has the memory: spread over two, it would be slower."""
+    """If one GPU can hold the whole model, it does: spread over two, it would be slower."""
     free = {torch.device("cuda", index): int(1e9 * size) for index, size in enumerate(gigabytes)}
     monkeypatch.setattr(memory_plan, "free_bytes", free.get)
     gpu, *others = free
@@ -315,7 +315,7 @@ def test_what_does_not_fit_the_first_gpu_begins_on_the_one_with_most_memory(
 
 
 def test_memory_that_is_taken_between_the_plan_and_the_loading(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by a browser, on a GPU that draws a desktop, too."""
+    """For example by a browser, on a GPU that also draws a desktop."""
 
     def full(*_: object) -> NoReturn:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 256.00 MiB")

@@ -1,4 +1,4 @@
-"""Which layer lies where: by arithmetic, for budgets from plenty to nothing."""
+"""Where each layer goes, by arithmetic, for budgets from plenty to nothing."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_refused_although_everything_may_lie_outside() -> None:
         place(FOUR, budgets(40), may_offload=True)
     assert "`--context`" in (caught.value.hint or "")
     assert str(caught.value.hint).endswith("; otherwise use `--device cpu`"), "on a GPU of a laptop, say"
-    with pytest.raises(ResourceError, match="it needs 40 MB there"):  # without the keys of the layer on the other one
+    with pytest.raises(ResourceError, match="it needs 40 MB there"):  # without the keys of the layer on the other GPU
         place(FOUR, budgets(39, 18), may_offload=True)
 
 
@@ -274,7 +274,7 @@ def test_what_costs_nothing_is_not_told() -> None:
 def test_no_budget_is_exceeded(
     weights: list[int], cache: int, shares: list[int], may_offload: bool, host_free: int | None
 ) -> None:
-    """Each GPU has the room for a share of the layers, in percent, and for what is beside them."""
+    """Each GPU has room for a share of the layers, in percent, and for what it needs besides."""
     wanted = demand(*weights, cache=cache * MB)
     layers = sum(weights) + cache * len(weights)
     given_ = budgets(*(30 + layers * share // 100 for share in shares))

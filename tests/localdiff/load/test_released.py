@@ -1,4 +1,4 @@
-"""The released checkpoint, from its description: which recipe fits which card, and that every one runs on any."""
+"""The released checkpoint, from its description: which recipe fits which card, and that any recipe runs on any."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_int8_on_a_card_of_18_gigabytes() -> None:
 
 @pytest.mark.parametrize(("recipe", "context", "gigabytes"), [("4bit", 8192, 17.44), ("4bit-small", 8192, 16.0)])
 def test_what_a_recipe_is_made_for_fits_without_an_offload(recipe: str, context: int, gigabytes: float) -> None:
-    """Of 18 GB, a process on an H100 finds 17.44 free, because it has a context by then."""
+    """A process on an H100 with 18 GB finds 17.44 free, because it has a context by then."""
     budget = Budget(device=CARD, nbytes=int(gigabytes * GB))
     assert place(demand(recipe, context), [budget], may_offload=False).offloaded == ()
 

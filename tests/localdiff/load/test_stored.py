@@ -1,4 +1,4 @@
-"""Stored weights: three forms, told apart by what lies in the directory, and what is wrong with one in a sentence."""
+"""Stored weights: three forms, told apart by what is in the directory, and a message for what is wrong with one."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def by_recipe(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 
 @pytest.fixture
 def copied(by_recipe: Callable[[str], Path], tmp_path: Path) -> Path:
-    """A quantized directory that a test may spoil."""
+    """A quantized directory that a test may damage."""
     return Path(shutil.copytree(by_recipe("4bit"), tmp_path / "copy"))
 
 
@@ -115,7 +115,7 @@ def test_a_generation_is_that_of_the_decoded_weights(
 
 
 def test_recipes_differ(by_recipe: Callable[[str], Path]) -> None:
-    """Otherwise the test above would say little."""
+    """Otherwise the test above would prove little."""
     assert generated(by_recipe("4bit-small")) != generated(by_recipe("bf16"))
 
 

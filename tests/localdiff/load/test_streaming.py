@@ -21,12 +21,12 @@ DEVICES = [CPU, pytest.param(torch.device("cuda", 0), marks=pytest.mark.gpu)]
 
 @pytest.fixture(autouse=True)
 def everything_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Test layers are small."""
+    """Streams even the small layers of tests."""
     monkeypatch.setattr(streaming, "MIN_BYTES", 1)
 
 
 class Product(nn.Module):
-    """A weight, a view of a part of it, and how often a pass was taken."""
+    """A weight, a view of a part of it, and a counter of passes."""
 
     def __init__(self, rows: int, seed: int) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ def test_a_layer_that_is_held_takes_no_memory_on_the_device() -> None:
 def test_a_gpu_copies_from_memory_that_is_locked(caplog: pytest.LogCaptureFixture) -> None:
     device = torch.device("cuda", 0)
     layers = [nn.Linear(512, 512, bias=False, device=device) for _ in range(4)]
-    gc.collect()  # of tests before this one
+    gc.collect()  # garbage of earlier tests
     before = torch.cuda.memory_allocated(device)
     streamed(layers, device)
     assert before - torch.cuda.memory_allocated(device) == 3 * layers[0].weight.nbytes
@@ -86,7 +86,7 @@ def test_a_gpu_copies_from_memory_that_is_locked(caplog: pytest.LogCaptureFixtur
 
 @pytest.mark.gpu
 def test_a_gpu_computes_the_same_while_layers_are_copied() -> None:
-    """Copies of 64 MB take longer than a pass, and the host is ahead of both."""
+    """Copies of 64 MB take longer than a pass, and the host runs ahead of both."""
     device = torch.device("cuda", 0)
     stays, *moved = layers = [nn.Linear(4096, 4096, bias=False, device=device) for _ in range(4)]
     x = torch.randn(256, 4096, device=device)

@@ -1,4 +1,4 @@
-"""A small model computes on one thread, no model on more than a container allows, and all else is left as it is."""
+"""A small model computes on one thread, no model on more than a container allows, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_it_has_no_more_of_them_after_a_small_model() -> None:
 
 
 def test_without_a_container_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor where `OMP_PROC_BIND` binds the thread that asks to one core, and each of the others to its own."""
+    """Not even if `OMP_PROC_BIND` binds the asking thread to one core, and each other thread to its own."""
     monkeypatch.setattr(threads, "core_quota", lambda: None)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0}, raising=False)
     torch.set_num_threads(64)

@@ -1,4 +1,4 @@
-"""What is given back before another model is loaded; the GPU is not there."""
+"""What is given back before another model is loaded; without a GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_without_a_gpu_there_is_nothing_to_give_back(monkeypatch: pytest.MonkeyP
 
 
 def test_a_model_that_only_refers_to_itself_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one of which a layer is told to compute through a method of another object that knows the layer."""
+    """For example if a layer computes through a method of another object, which refers to the layer."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     network = torch.nn.Linear(1, 1)
     network.forward = network.forward  # type: ignore[method-assign]
