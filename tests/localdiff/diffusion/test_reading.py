@@ -1,4 +1,4 @@
-"""Reading logits: each statistic against a plain fp64 computation, whatever the blocks; and where samples come from."""
+"""Reading logits: each statistic against a plain fp64 computation, with any block size; and where samples come from."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_statistics_equal_a_plain_computation(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_vocabulary_of_full_size(dtype: torch.dtype) -> None:
-    """Long rows are searched and blocked in other ways."""
+    """Long rows are searched and split into blocks in other ways."""
     logits = sample_logits(rows=5, vocab=1 << 18, dtype=dtype)
     expected = torch.tanh(logits.double() / 30) * 30 / 0.5
     found = read_logits(logits, softcap=30.0, temperature=0.5, noise=SeededNoise(1))
@@ -78,7 +78,7 @@ def test_alternatives_are_the_most_probable_ids_in_order(monkeypatch: pytest.Mon
     assert found.top is not None
     torch.testing.assert_close(found.top.probs, probs.sort(dim=-1, descending=True).values[:, :3])
     torch.testing.assert_close(probs.gather(1, found.top.ids), found.top.probs)
-    assert torch.equal(found.top.ids[1:, 0], found.argmax[1:])  # row 0 is uniform: every id is as good
+    assert torch.equal(found.top.ids[1:, 0], found.argmax[1:])  # row 0 is uniform: any id may come first
 
 
 def test_no_more_alternatives_than_ids() -> None:
@@ -120,7 +120,7 @@ def test_the_ends_of_the_uniform_range_draw_ids_that_exist() -> None:
 
 @given(st.integers(0, 2**32), st.integers(2, 300), st.sampled_from([0.0, 2**-24, 0.5, 1 - 2**-24]))
 def test_an_id_that_cannot_be_is_never_drawn(seed: int, vocab: int, uniform: float) -> None:
-    """Whatever the sum of the probabilities rounds to, and though the first and the last ids have none."""
+    """Whatever the sum of the probabilities rounds to, even if the first and the last ids have none."""
     generator = torch.Generator().manual_seed(seed)
     scores = 8 * torch.randn(16, vocab, generator=generator)
     scores[torch.rand(16, vocab, generator=generator) < 0.5] = float("-inf")
@@ -211,7 +211,7 @@ def test_a_block_has_a_row_for_each_thread_of_a_cpu_up_to_the_limit(
 
 
 class _Blocks:
-    """A source of samples that notes how many rows it is asked for."""
+    """A source of samples that notes how many rows each call asks for."""
 
     whole_canvas = False
 
@@ -239,6 +239,6 @@ def test_reference_noise_is_refused_where_it_would_not_be_the_reference(
 
 
 def test_seeded_noise_has_one_way_to_sample() -> None:
-    """Kernels take its numbers alone: a `sample` of a subclass would be used on some devices, and not on others."""
+    """Kernels use only its numbers: an overridden `sample` would be used on some devices, and not on others."""
     with pytest.raises(TypeError, match="has its own `sample`, so it must not derive from `SeededNoise`"):
         type("Greedy", (SeededNoise,), {"sample": lambda self, probs, first_row: probs.argmax(dim=-1)})

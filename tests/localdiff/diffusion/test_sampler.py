@@ -25,7 +25,7 @@ def test_accepted_positions_are_the_surest_that_stay_within_the_bound(entropies:
     assert (inside.sum() - inside.max()).item() <= bound + 1e-4
     if len(outside):
         assert outside.min() >= inside.max()
-        assert inside.double().sum().item() > bound - 1e-4  # one more would have stepped over it
+        assert inside.double().sum().item() > bound - 1e-4  # one more position would have exceeded it
 
 
 def test_the_bound_counts_what_comes_before_a_position() -> None:

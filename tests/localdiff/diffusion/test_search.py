@@ -1,4 +1,4 @@
-"""Searches in two levels against searches in one."""
+"""Two-level searches against one-level ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_shares_of_the_sum_in_fp64(columns: int) -> None:
 
 @contextmanager
 def two_levels() -> Iterator[None]:
-    """However short rows are, as long as they divide evenly."""
+    """Uses two levels for short rows, too, if they divide evenly."""
     before, search._MIN_COLUMNS = search._MIN_COLUMNS, 0
     try:
         yield
@@ -58,7 +58,7 @@ def two_levels() -> Iterator[None]:
 
 @given(st.integers(0, 2**32), st.integers(1, 6))
 def test_both_levels_find_what_one_does(seed: int, segments: int) -> None:
-    """Of whole numbers, whose sums are exact in any order."""
+    """With integers, whose sums are exact in any order."""
     generator = torch.Generator().manual_seed(seed)
     weights = torch.randint(4, (32, segments * SEGMENT), generator=generator).float()
     uniforms = torch.randint(1024, (32,), generator=generator) / 1024
@@ -72,7 +72,7 @@ def test_a_column_without_weight_is_never_found(seed: int, segments: int, unifor
     generator = torch.Generator().manual_seed(seed)
     weights = torch.rand(8, segments * SEGMENT, generator=generator) ** 8
     weights[torch.rand(weights.shape, generator=generator) < 0.9] = 0.0
-    weights[:, :SEGMENT] *= torch.rand(8, 1, generator=generator) < 0.5  # whole segments of nothing
+    weights[:, :SEGMENT] *= torch.rand(8, 1, generator=generator) < 0.5  # whole segments of zeros
     weights[:, -3] = 1e-9
     with two_levels():
         found = inverse_cumulative(weights, torch.full((8,), uniform))
@@ -89,7 +89,7 @@ def test_every_column_is_found_as_often_as_it_weighs() -> None:
 
 @pytest.mark.parametrize("columns", [7, LONG])
 def test_a_row_of_nan_finds_a_column_that_exists(columns: int) -> None:
-    """Whoever asked then says that the logits are no numbers; an index out of range would be said in its place."""
+    """The caller then reports that the logits are not finite; an index out of range would hide that."""
     weights = torch.full((2, columns), torch.nan)
     for found in (argmax(weights), inverse_cumulative(weights, torch.tensor([0.0, 0.5]))):
         assert ((found >= 0) & (found < columns)).all()

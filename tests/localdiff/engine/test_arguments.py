@@ -1,4 +1,4 @@
-"""Arguments of another kind are named, whichever function of the library is given them."""
+"""An argument of the wrong type is named, whichever function of the library it is given to."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The engine: events in order, ends where it must, and leaves nothing behind.
 
-Runs a tiny model on real weights, and one whose logits are written by the test where a certain draft is needed.
+Runs a tiny model on its real weights, or one whose logits the test writes, where a certain draft is needed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ END, PAD = tiny.TURN_END, tiny.PAD
 
 
 class Scripted(DiffusionGemma):
-    """A real model whose denoiser answers with drafts from a script: one list of ids a step, the last one for ever."""
+    """A real model that answers with drafts from a script: one list of ids per step, the last one again and again."""
 
     drafts: Sequence[Sequence[int]] = ()
     certainty = 100.0
@@ -305,7 +305,7 @@ def test_a_run_that_another_one_has_overtaken_does_not_go_on(tmp_path: Path) -> 
 def test_a_run_waits_for_what_another_thread_computes_on_its_prefix_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two passes at once would leave positions of both."""
+    """Two passes at once would leave positions of both in the cache."""
     engine = tiny.engine(tmp_path)
     expected = end_of(engine.generate("b", options())).token_ids
     prefix_cache, encode = engine.new_prefix_cache(), DiffusionGemma.encode
@@ -334,7 +334,7 @@ def test_a_run_waits_for_what_another_thread_computes_on_its_prefix_cache(
 
 @pytest.mark.parametrize("kind", [Prefilled, BlockStarted, DenoiseStep, BlockCommitted])
 def test_a_run_whose_prefix_cache_was_cleared_does_not_go_on(tmp_path: Path, kind: type[Event]) -> None:
-    """What it encoded after that would be at the wrong positions."""
+    """Whatever it encoded after that would be at wrong positions."""
     engine = scripted(tmp_path, [A] * 8)
     prefix_cache = engine.new_prefix_cache()
     events = engine.generate("hi", options(), prefix_cache=prefix_cache)
@@ -487,7 +487,7 @@ def test_a_cancel_with_the_last_step_keeps_the_block(tmp_path: Path, last: int, 
 
 
 def test_a_cancel_with_the_last_step_there_is_keeps_the_block(tmp_path: Path) -> None:
-    """It is as final as one that converged: no step is left that could be saved."""
+    """It is as final as one that converged: stopping now saves no step."""
     engine = scripted(tmp_path, *([[A] * 8, [B] * 8] * 10))
     events = cancel_when(lambda event: isinstance(event, DenoiseStep) and event.step == 3, engine, cap=3)
     assert [(block.reason, block.token_ids) for block in of(BlockCommitted, events)] == [("step_limit", (A,) * 8)]

@@ -1,4 +1,4 @@
-"""What goes into a run besides the prompt reaches the place it is meant for: noise, settings, limits, earlier runs."""
+"""Everything besides the prompt that goes into a run has its effect: noise, settings, limits, earlier runs."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_an_answer_does_not_depend_on_a_run_that_was_left_in_the_middle(engine: 
 
 
 def test_runs_of_any_length_have_one_cache(engine: Engine) -> None:
-    """What is captured on a GPU holds its addresses."""
+    """Graphs captured on a GPU hold the cache's addresses."""
     first = run(engine, max_tokens=8)
     cache = engine._spare[0].kv_cache
     assert cache.capacity == engine.context_size(GenerateOptions())
@@ -194,7 +194,7 @@ def test_runs_of_any_length_have_one_cache(engine: Engine) -> None:
 
 @pytest.mark.parametrize("loaded_for", [8, 1000])
 def test_of_a_longer_prompt_only_the_rest_is_encoded(engine: Engine, loaded_for: int) -> None:
-    """Whose cache needs more room than the first run did."""
+    """Its cache needs more room than that of the first run."""
     engine._context_size = loaded_for
     prefix_cache, ids = engine.new_prefix_cache(), [10, 11, 12]
     for _ in range(3):
@@ -223,7 +223,7 @@ def test_a_prefix_cache_of_a_conversation_serves_no_other_run(engine: Engine) ->
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_text_is_the_decoding_of_the_ids_without_control_tokens(engine: Engine, seed: int) -> None:
-    """Random weights write anything: control tokens in any order, channels that never close, ids without a token."""
+    """Random weights produce anything: control tokens in any order, channels that never close, ids without a token."""
     events = run(engine, seed=seed, max_tokens=60)
     finished = end_of(events)
     texts = of(TextCommitted, events)

@@ -1,4 +1,4 @@
-"""What a program that imports the package finds in its process: no changes, and no model that it has dropped."""
+"""A program that imports the package finds its process unchanged, and no model left that it has dropped."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ assert not (changed := [name for name in before if after[name] != before[name]])
 
 
 def test_nothing_in_the_process_changes_and_nothing_is_printed() -> None:
-    env = environment(OMP_NUM_THREADS="1")  # else torch has one thread for a small model, as `docs/python.md` says
+    env = environment(OMP_NUM_THREADS="1")  # otherwise a small model sets torch to one thread, see `docs/python.md`
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_a_model_that_nobody_refers_to_is_gone_at_once() -> None:
-    """Its memory on a GPU would wait for a collection otherwise, which nothing there brings about."""
+    """Otherwise its memory on a GPU would wait for a garbage collection, which nothing may trigger."""
     engine = Engine.load("demo", device="cpu")
     conversation = Conversation(engine)
     for _ in conversation.answer([{"role": "user", "content": "Say hello."}], GenerateOptions(max_tokens=16)):

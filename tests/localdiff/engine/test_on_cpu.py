@@ -1,4 +1,4 @@
-"""torch's default device makes no difference to an engine, and an engine none to it."""
+"""torch's default device has no effect on an engine, and an engine has none on the default device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `Engine.load` says of the device, and of files beside the weights that cannot be read."""
+"""What `Engine.load` says about the device, and about files beside the weights that cannot be read."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_what_rebuilds_a_file_of_a_quantized_directory_is_said(made: Path, tmp_p
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such devices")
 def test_a_device_in_the_place_of_a_file_is_not_read_to_say_what_rebuilds_it(made: Path, tmp_path: Path) -> None:
-    """/dev/null stands for those that have no end; its content is that of the empty file which the manifest lists."""
+    """/dev/null stands for endless devices; it reads as empty, like the file that the manifest lists."""
     directory = shutil.copytree(made, tmp_path / "copy")
     (directory / "tokenizer.json").unlink()
     (directory / "tokenizer.json").symlink_to(os.devnull)
@@ -183,7 +183,7 @@ def test_a_tokenizer_without_the_control_tokens_of_the_template_is_refused(tmp_p
     with pytest.raises(WeightsError, match=re.escape(refused.message)):
         require_text(open_weights(directory))
     (directory / "chat_template.jinja").write_text("{{ messages[0].content }}")
-    Engine.load(directory, device="cpu")  # nothing that this template writes is lacking
+    Engine.load(directory, device="cpu")  # this template writes no token that is missing
 
 
 def test_a_template_that_wants_a_system_prompt_is_loaded(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""How a prompt is cut up, and the end of it read beside the first denoise step, against reading it alone."""
+"""How a prompt is split, and its end read together with the first denoise step, against reading it alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OPTIONS = GenerateOptions(seed=3, max_tokens=12, entropy_bound=1.5, cap=2)
 
 
 def engine(directory: Path, **how: Any) -> Engine:
-    network = tiny.model(scale=0.25, top_k_experts=4)  # all of them: no rounding takes a row to another one
+    network = tiny.model(scale=0.25, top_k_experts=4)  # all experts: no rounding can route a row to another one
     made = tiny.engine(directory, network=network, eos_token_id=[tiny.VOCAB_SIZE])
     made.denoiser = denoiser_of(network, **how)
     return made
@@ -49,10 +49,10 @@ def steps(events: Sequence[Event]) -> list[DenoiseStep]:
 
 
 def part_at_a_tie(first: Sequence[Event], second: Sequence[Event]) -> bool:
-    """Whether one decision fell the other way because of a rounding; up to there, and without it, both must be equal.
+    """Whether the runs diverge in one decision because of rounding; up to there, or throughout, they must be equal.
 
-    Sums of another order differ in their last digits. One draw in some ten thousands falls between them, and so may two
-    ids that are as probable as each other, or two positions whose order decides which is accepted.
+    Sums in another order differ in their last digits. One draw in some ten thousand falls in between; so may two
+    ids that are equally probable, or two positions whose order decides which one is accepted.
     """
     for one, other in zip(steps(first), steps(second), strict=False):
         if told([one]) == told([other]):
@@ -70,7 +70,7 @@ def part_at_a_tie(first: Sequence[Event], second: Sequence[Event]) -> bool:
 
 
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Commit rows and canvas rows of every pass from now on."""
+    """Commit rows and canvas rows of every pass from then on."""
     seen: list[tuple[int, int]] = []
     plain = DiffusionGemma.rows
 
@@ -107,7 +107,7 @@ def test_a_pass_over_the_end_of_a_prompt_and_a_canvas_has_no_more_rows_than_a_ch
 
 @pytest.mark.parametrize("how", FUSED, ids=str)
 def test_it_is_told_when_it_was_read(tmp_path: Path, how: Any) -> None:
-    """The last `Prefilled` comes before the block and behind the pass; the prompt's seconds hold all of that pass."""
+    """The last `Prefilled` comes after the pass and before the block; the prompt's seconds include all of that pass."""
     events = list(engine(tmp_path, **how).generate(PROMPT, OPTIONS))
     read = [event for event in events if isinstance(event, Prefilled)]
     assert [event.done for event in read] == [4, 8, 12, 16, 19]
@@ -136,7 +136,7 @@ def test_it_is_told_when_it_was_read(tmp_path: Path, how: Any) -> None:
 def test_whatever_came_before_the_cache_is_what_the_ids_say(
     tmp_path: Path, turns: list[tuple[int, list[int], int]], how: Any, chunk: int
 ) -> None:
-    """Prompts that part from each other anywhere, forks anywhere in them: drafts as without fusing, caches exact."""
+    """With prompts that diverge anywhere, and forks anywhere in them: drafts as without fusing, caches exact."""
     plain, fused = engine(tmp_path), engine(tmp_path, **how)
     plain.prefill_chunk = fused.prefill_chunk = chunk
     prefix_caches = plain.new_prefix_cache(), fused.new_prefix_cache()
@@ -155,7 +155,7 @@ def test_whatever_came_before_the_cache_is_what_the_ids_say(
 
 
 def test_a_fork_at_the_end_of_the_prompt_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rings have gone round by the next prompt; from the snapshot nothing but the new ids is read."""
+    """Rings have wrapped by the next prompt; with the snapshot only the new ids have to be read."""
     made = engine(tmp_path, fuses_commits=True)
     prefix_cache = made.new_prefix_cache()
     prefix_cache.fork = len(PROMPT)
@@ -233,7 +233,7 @@ def test_a_first_step_that_breaks_off_leaves_nothing_that_is_used(
 def test_where_others_than_torch_are_out_of_memory_it_gives_back_what_it_keeps(
     said: str, releases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that a chat, which goes on, does not meet the same again."""
+    """This keeps a chat, which goes on, from running into the same error again."""
 
     def broken(*_: Any) -> torch.Tensor:
         raise RuntimeError(said)

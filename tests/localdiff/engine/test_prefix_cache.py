@@ -1,4 +1,4 @@
-"""What a model has read: however it came about, the cache equals a prefill of the ids that are held."""
+"""What a model has read: however it came about, the cache equals a prefill of the ids that it holds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def new_prefix_cache() -> PrefixCache:
 
 
 def reads(prefix_cache: PrefixCache, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Lengths of the passes that are made from now on."""
+    """Lengths of the passes that are made from then on."""
     lengths: list[int] = []
 
     def encode(ids: torch.Tensor, cache: object) -> None:
@@ -53,7 +53,7 @@ some_ids = st.lists(st.integers(9, 11), max_size=15)
 def test_any_prompts_one_after_the_other_equal_a_prefill(
     history: list[tuple[int, list[int], int, list[int]]],
 ) -> None:
-    """Each begins with some of what is held, so that it is gone back to forks, too."""
+    """Each prompt begins with some of the ids held, so it goes back to forks, too."""
     prefix_cache = new_prefix_cache()
     for keep, more, fork, written in history:
         before = prefix_cache.ids
@@ -79,7 +79,7 @@ def test_a_fork_costs_one_cut_and_saves_everything_before_it(monkeypatch: pytest
     prefix_cache = new_prefix_cache()
     passes = reads(prefix_cache, monkeypatch)
     take_in(prefix_cache, [9] * 20, fork=16)
-    prefix_cache.encode([10] * 12)  # the ring of five has long forgotten position 16
+    prefix_cache.encode([10] * 12)  # the ring of five has long lost position 16
     assert take_in(prefix_cache, [9] * 16 + [11] * 4) == 16
     assert passes == [16, 4, 12, 4]
     assert_same(MODEL, prefix_cache.kv_cache, prefill(MODEL, prefix_cache.ids, CAPACITY))
@@ -131,7 +131,7 @@ def test_another_room_means_reading_again(capacity: int) -> None:
 
 
 def test_the_old_room_is_freed_before_there_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both might not fit the device."""
+    """Both might not fit on the device."""
     prefix_cache = new_prefix_cache()
     prefix_cache.start_run([9] * 10, 16)
     old = weakref.ref(prefix_cache.kv_cache)
@@ -146,7 +146,7 @@ def test_the_old_room_is_freed_before_there_is_another(monkeypatch: pytest.Monke
 
 
 def test_a_rewind_that_breaks_off_leaves_nothing_to_build_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some rings are of then, and others of now."""
+    """Some rings have been restored, and others not."""
     prefix_cache = new_prefix_cache()
     take_in(prefix_cache, [9] * 20, fork=16)
     prefix_cache.encode([10] * 12)
@@ -164,7 +164,7 @@ def test_a_rewind_that_breaks_off_leaves_nothing_to_build_on(monkeypatch: pytest
 
 
 def test_a_pass_that_breaks_off_leaves_nothing_to_build_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Second Ctrl-C, or no memory: some rings have been overwritten, the length says otherwise."""
+    """After a second Ctrl-C, or out of memory, some rings have been overwritten, but the length is the old one."""
     prefix_cache = new_prefix_cache()
     take_in(prefix_cache, [9] * 20, fork=20)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
