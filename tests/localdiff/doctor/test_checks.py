@@ -41,11 +41,11 @@ def test_a_check_that_hangs() -> None:
 
 
 def _kernel(x, n):  # type: ignore[no-untyped-def]
-    """The smallest that Triton compiles."""
+    """The smallest kernel that Triton compiles."""
 
 
 def test_a_check_may_take_longer_while_kernels_are_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in the first run on a slow machine; without Triton's folder nothing is known to go on."""
+    """As in the first run on a slow machine; without Triton's folder no progress is known."""
     jit, compiler = pytest.importorskip("triton.runtime.jit"), pytest.importorskip("triton.compiler")
     backends = pytest.importorskip("triton.backends.compiler")
     if not hasattr(sys.modules["triton"], "knobs"):
@@ -154,7 +154,7 @@ def test_a_public_report_has_what_cuda_says_and_nobody_else(
 
 
 def test_a_public_report_has_what_triton_says_of_a_kernel() -> None:
-    """Whoever mends it asks how much a GPU has; a path further down is nobody's business."""
+    """Whoever fixes it needs to know how much a GPU has; a path further down is private."""
     errors = pytest.importorskip("triton.runtime.errors")
     (finding,) = outcome(breaking(errors.OutOfResources(106496, 101376, "shared memory")), {})
     assert finding.public is not None and "shared memory, Required: 106496, Hardware limit: 101376" in finding.public
@@ -232,7 +232,7 @@ def test_a_device_that_fails_keeps_nobody_from_knowing_what_others_do(
 
 
 def test_each_of_two_questions_to_the_driver_may_take_its_time(tmp_path: Path) -> None:
-    """What is said of one that gets no answer is of use; that a check gets nowhere is not."""
+    """A message about an unanswered question is useful; one about a check that got nowhere is not."""
     examination = Examination(stderr=io.StringIO(), keyboard=None, env={"HOME": str(tmp_path), "PATH": str(tmp_path)})
     check = next(check for check in examination.checks() if check.name == "GPUs")
     assert check.seconds is not None and check.seconds > 2 * devices._SECONDS
@@ -241,7 +241,7 @@ def test_each_of_two_questions_to_the_driver_may_take_its_time(tmp_path: Path) -
 @pytest.mark.skipif(sys.platform == "win32", reason="a terminal sends no signals there")
 @pytest.mark.parametrize("name", ["native kernel", "quantized layers", "a denoise step", "GPU kernels"])
 def test_ctrl_c_reaches_no_compiler(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Off the main thread nothing is raised, so Triton would print all that an interrupted assembler was given."""
+    """Off the main thread nothing is raised, so Triton would print the whole input of an interrupted assembler."""
     blocked = []
 
     def check(_: object) -> list[Finding]:
@@ -273,7 +273,7 @@ def test_a_model_of_the_settings_that_is_not_here() -> None:
     assert finding.text.startswith("`nonexistent` is neither `demo`, nor")
     assert (finding.advice or "").startswith("`model` is set in LOCALDIFF_MODEL; ")
     assert "nonexistent" not in (finding.public or "")
-    assert check_model(load_settings({"LOCALDIFF_MODEL": "owner/name"})) == []  # which the Hub may have
+    assert check_model(load_settings({"LOCALDIFF_MODEL": "owner/name"})) == []  # the Hub may have it
     assert check_model(load_settings({"LOCALDIFF_MODEL": "demo"})) == check_model(load_settings({})) == []
 
 

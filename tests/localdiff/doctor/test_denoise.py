@@ -1,4 +1,4 @@
-"""A denoise step of the demo is the stored one, and a model that computes something else is found."""
+"""A denoise step of the demo equals the stored one, and a model that computes something else is found."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_values_that_differ_are_found(values: Values) -> None:
 def test_a_model_that_computes_something_else_is_found(
     values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if a kernel were wrong: the weights differ, and the digest is made to agree."""
+    """As with a wrong kernel: the weights differ, but the digest is made to match."""
     directory = tmp_path / "demo"
     shutil.copytree(DEMO_DIRECTORY, directory)
     tensors = load_file(directory / "model.safetensors")

@@ -1,4 +1,4 @@
-"""The CPU, the memory, and gpus by way of a program that answers as `nvidia-smi` does."""
+"""The CPU, the memory, and GPUs as reported by a stand-in for `nvidia-smi`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GPU_ROW = "0, GPU-a1, NVIDIA GeForce RTX 5090, {total}, {free}, 580.65.06"
 
 @pytest.fixture
 def smi(tmp_path: Path) -> object:
-    """Puts an `nvidia-smi` on a PATH of its own, and gives the environment."""
+    """Puts an `nvidia-smi` on a PATH of its own, and returns the environment."""
 
     def put(*, gpus: str, apps: str = "", code: int = 0) -> dict[str, str]:
         (tmp_path / "gpus").write_text(gpus)

@@ -1,4 +1,4 @@
-"""The Hub in every mood: what it answers on loopback, and what that is said to mean."""
+"""The Hub in every state: what it answers on loopback, and what the doctor makes of that."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def server() -> Iterator[Hub]:
 def ask(
     url: str, tmp_path: Path, model: str = "owner/model", *, timeout: float = 10, **variables: str
 ) -> dict[str, Any]:
-    """Ask in a process of its own, because the Hub's client reads its settings once."""
+    """Ask in a separate process, because the Hub's client reads its settings only once."""
     env = environment(HF_ENDPOINT=url, HF_HOME=str(tmp_path), NO_PROXY="127.0.0.1", **variables)
     done = subprocess.run(
         [sys.executable, "-c", ASK, model, str(timeout)], env=env, cwd=ROOT, capture_output=True, text=True
@@ -95,7 +95,7 @@ def test_a_token_is_refused_only_where_there_is_one(server: Hub, tmp_path: Path)
 
 
 def test_a_mirror_that_wants_an_account_does_not_answer_well(server: Hub, tmp_path: Path) -> None:
-    """The client says of it that there is no such model."""
+    """The client reports that there is no such model."""
     answer = ask(server.url, tmp_path, "owner/barred")
     assert (answer["state"], answer["problem"]) == (
         "broken",
@@ -152,7 +152,7 @@ def test_what_the_client_logs_has_no_password_of_a_mirror(server: Hub, tmp_path:
 
 
 def test_nor_has_a_traceback_that_it_logs() -> None:
-    """As of its question whether it is run by an agent, which few mirrors know."""
+    """For example of the client's question whether an agent runs it, which few mirrors know."""
     prepare_client()
     handler = client_logging.get_logger().handlers[0]
     try:
@@ -230,7 +230,7 @@ def test_a_setting_with_which_nobody_can_be_asked(
 
 @pytest.fixture
 def self_signed(tmp_path: Path) -> Path:
-    """A certificate for 127.0.0.1 that nobody else has signed, with its key."""
+    """A self-signed certificate for 127.0.0.1, with its key."""
     assert OPENSSL is not None
     file = tmp_path / "self_signed.pem"
     options = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
@@ -257,7 +257,7 @@ def test_a_certificate_that_is_not_trusted(tmp_path: Path, self_signed: Path) ->
     assert "`SSL_CERT_FILE` names a file" in answer["advice"]
     assert (run.code, run.stdout) == (3, "")
     assert run.stderr == f"error: {answer['problem']}\nhint: {answer['advice']}\n"
-    assert trusting["state"] == "broken"  # it is asked, and knows no answer
+    assert trusting["state"] == "broken"  # the server is asked, but its answer is not the Hub's
 
 
 def test_a_token_that_cannot_be_sent(server: Hub, tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_a_token_that_cannot_be_sent(server: Hub, tmp_path: Path) -> None:
 
 @contextmanager
 def answering(content: bytes) -> Iterator[str]:
-    """`HOST:PORT` of a server that answers whatever it is asked with these bytes, and hangs up."""
+    """`HOST:PORT` of a server that answers every request with these bytes, and hangs up."""
 
     def answer(listening: socket.socket) -> None:
         while True:

@@ -64,7 +64,7 @@ def test_whose_tiles_are_taken(engine: Engine, monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.fixture
 def capturable(engine: Engine) -> Engine:
-    """One whose steps a graph can be captured of."""
+    """An engine whose steps can be captured as a graph."""
     for layer in engine.model.layers:
         layer.experts = AllExperts(layer.experts)
     return engine
@@ -72,7 +72,7 @@ def capturable(engine: Engine) -> Engine:
 
 @needs_triton
 def test_steps_that_compute_the_same_either_way(capturable: Engine) -> None:
-    """Both kinds of steps are captured and replayed, that with a commit too."""
+    """Both kinds of steps are captured and replayed, also the one with a commit."""
     from tests.gpu.graphs import imitated
 
     with imitated() as graphs:
@@ -107,7 +107,7 @@ def test_a_kind_of_step_that_is_never_replayed_is_not_said_to_be_right(
 
 @needs_triton
 def test_steps_that_could_not_be_recorded_are_not_said_to_be(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
-    """Plain experts ask the host which rows they get, so that a graph of them cannot be captured."""
+    """Plain experts ask the host which rows they get, so they cannot be captured as a graph."""
     from tests.gpu.graphs import imitated
 
     with imitated():

@@ -1,4 +1,4 @@
-"""Checks that only look: versions, disks, weights, settings, the terminal. What each situation is said to mean."""
+"""Checks that only look: versions, disks, weights, settings, the terminal; and what they make of each situation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_versions_of_this_machine() -> None:
 
 @pytest.mark.parametrize("name", ["triton", "triton-windows"])
 def test_the_version_of_triton_is_in_a_report(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reads of a kernel that fails asks for it first."""
+    """Whoever reads a report of a failing kernel asks for it first."""
     others = {"triton", "triton-windows"} - {name}
     monkeypatch.setattr(versions, "installed", lambda package: None if package in others else f"1.0 of {package}")
     report = field_report(check_versions(), bench=None)

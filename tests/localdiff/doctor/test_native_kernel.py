@@ -37,7 +37,7 @@ def test_the_doctor_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_compiler_that_hangs_is_given_up_before_the_check_is(tmp_path: Path) -> None:
-    """Of a check without a result nobody learns why it has none."""
+    """If the check timed out first, nobody would learn why."""
     examination = Examination(stderr=io.StringIO(), keyboard=None, env={"HOME": str(tmp_path), "PATH": str(tmp_path)})
     (seconds,) = (check.seconds for check in examination.checks() if check.name == "native kernel")
     assert seconds is not None and seconds > TIMEOUT

@@ -1,4 +1,4 @@
-"""Products are right here, and a kernel that is wrong would be found."""
+"""Products are right here, and a wrong kernel would be found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What recipes need is the memory account's answer, held against what a device has."""
+"""What recipes need, as the memory account says, compared with what a device has."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def device(name: str, free: float | None) -> Device:
 
 
 def test_a_card_of_18_gb_holds_what_it_is_said_to_hold() -> None:
-    """Of 18 GB, CUDA's context has taken 0.56 on an H100 before anybody can ask what is free."""
+    """Of 18 GB on an H100, CUDA's context takes 0.56 before anybody can ask what is free."""
     (finding,) = check_recipes([device("cuda:0", 17.44)], context=8192)
     assert finding.status == "ok"
     assert finding.facts["fit"] == ["4bit", "4bit-small"]
@@ -63,7 +63,7 @@ def test_a_limit_counts_as_the_memory_of_a_device() -> None:
 def test_bf16_is_in_hardware_where_there_are_instructions_for_it(
     has_bf16: bool, fact: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With AVX-512, torch calls oneDNN's bf16 supported, whether or not the CPU has instructions for it."""
+    """With AVX-512, torch says that oneDNN supports bf16, whether or not the CPU has instructions for it."""
     monkeypatch.setattr(torch_devices, "has_bf16_matmul", lambda: has_bf16)
     (finding,) = check_devices([device("cpu", 20)], gpus=0)
     assert finding.facts["bf16"] == fact
@@ -143,7 +143,7 @@ def test_a_card_that_torch_does_not_see(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_driver_that_is_broken_has_cards_to_count_and_none_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    """NVML counts them for torch, which also knows without a driver what it was built for."""
+    """NVML counts them for torch, which knows even without a driver which GPUs it was built for."""
     refusal = mock.Mock(side_effect=RuntimeError("CUDA unknown error"))
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

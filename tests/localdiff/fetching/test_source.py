@@ -66,7 +66,7 @@ def server() -> Iterator[Hub]:
 @pytest.fixture(autouse=True)
 def _client(server: Hub, use_hub: UseHub, monkeypatch: pytest.MonkeyPatch) -> None:
     use_hub(server)
-    monkeypatch.setattr(time, "sleep", lambda _seconds: None)  # as the client does between its tries
+    monkeypatch.setattr(time, "sleep", lambda _seconds: None)  # the client sleeps between its tries
 
 
 def test_only_what_a_model_needs_is_downloaded() -> None:
@@ -211,7 +211,7 @@ def test_what_the_hub_refuses(
 def test_a_mirror_that_wants_an_account_is_no_matter_of_one_on_the_hub(
     server: Hub, monkeypatch: pytest.MonkeyPatch, name: str, mirror: dict[str, Any], token: str | None, status: int
 ) -> None:
-    """The client says of a 401 that there is no such model, or that it is private."""
+    """For a 401 the client says that there is no such model, or that it is private."""
     monkeypatch.setattr(problems, "PUBLIC_ENDPOINT", "https://huggingface.co")
     monkeypatch.setitem(server.repositories, "owner/model", Repository(files=FILES, **mirror))
     if token:

@@ -1,4 +1,4 @@
-"""How far a download is, as it is told."""
+"""The progress of a download, as reported."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_mirror_that_hands_out_another_commit_is_found_out(use_hub: UseHub) ->
     with hub(model=Repository(files=FILES, says={"resolve": "c" * 40})) as server:
         use_hub(server)
         with pytest.raises(WeightsError, match="(?m)^`owner/model` was changed on the Hub while it was downloaded$"):
-            transfer(look_up("owner/model"), sizes, tell_nobody)  # as its branch may have been
+            transfer(look_up("owner/model"), sizes, tell_nobody)  # its branch may have changed
         words = f"^what answers at {server.url} hands out another commit of `owner/model` than the one it is asked for"
         for revision, names in ((COMMIT, FILES), ("main", ["model.safetensors"])):
             with pytest.raises(WeightsError, match=words):
@@ -79,7 +79,7 @@ def test_a_mirror_that_hands_out_another_commit_is_found_out(use_hub: UseHub) ->
 def test_a_repository_that_changes_during_the_download_is_an_error(
     use_hub: UseHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its branch leads to another commit then than the one that was listed."""
+    """By then its branch leads to another commit than the one listed."""
     files = {path.name: path.read_bytes() for path in DEMO_DIRECTORY.iterdir()}
     monkeypatch.setattr(repository.Repository, "cached_directory", property(lambda _: None))
     with hub(model=Repository(files=files)) as server:

@@ -1,4 +1,4 @@
-"""Files on their way: in processes of their own, with what a network does to them."""
+"""Downloads, in processes of their own, with everything that a network does to them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def server(use_hub: UseHub) -> Iterator[Hub]:
 
 
 def first_of(repository: Found, log: DownloadLog, *, directory: Path | None = None) -> Path:
-    """Where the first file is, once it has come."""
+    """Where the first file is, once it has arrived."""
     with Downloads(repository, log, directory=directory, workers=1) as downloads:
         path = downloads.wait(FIRST)
     assert path
@@ -77,7 +77,7 @@ def test_files_come_in_order_and_are_in_the_shared_cache(server: Hub, log: Downl
     assert log.fetched == [FIRST, SECOND, "config.json"]
     assert log.bytes[FIRST][-1] == len(FILES[FIRST])
     assert server.fetched() == [FIRST, SECOND]
-    # and from now on nothing needs to be fetched
+    # and now nothing needs to be fetched any more
     assert look_up("owner/model").files[FIRST].local_path == snapshot / FIRST
 
 
@@ -98,7 +98,7 @@ def test_files_of_a_directory_of_our_own_are_not_in_the_cache(server: Hub, log: 
 
 
 def test_which_file_comes_is_told_before_any_of_it_is_there(server: Hub, log: DownloadLog) -> None:
-    # the client tells of bytes by 10 MiB: all of this file at once, after seconds
+    # the client reports bytes in steps of 10 MiB: all of this file at once, after seconds
     server.repositories["owner/model"].pace = 2.0
     with Downloads(look_up("owner/model"), log, workers=1) as downloads:
         downloads.prefetch([FIRST])
@@ -109,7 +109,7 @@ def test_which_file_comes_is_told_before_any_of_it_is_there(server: Hub, log: Do
 @pytest.mark.parametrize("how", ["cuts", "resets"])
 def test_a_connection_that_is_cut_goes_on_where_it_was(server: Hub, log: DownloadLog, how: str) -> None:
     content = bytes(range(256)) * 90_000
-    # the client hands on 10 MiB at a time, and only what it has handed on is kept
+    # the client writes 10 MiB at a time, and only what it has written is kept
     server.repositories["owner/model"] = repository = Repository(files={FIRST: content})
     getattr(repository, how)[FIRST] = [21_500_000]
     found = first_of(look_up("owner/model"), log).read_bytes()
@@ -156,7 +156,7 @@ def test_a_hub_that_is_busy_is_asked_again(server: Hub, log: DownloadLog, status
 
 
 def test_a_hub_that_fails_once_where_a_file_is_asked_for_ends_no_job(server: Hub, log: DownloadLog) -> None:
-    """The client takes this for the end, whatever gigabytes came before."""
+    """The client gives up on this, however many gigabytes came before."""
     repository = look_up("owner/model")
     server.repositories["owner/model"].statuses = {"cdn": [503]}
     assert first_of(repository, log).read_bytes() == FILES[FIRST]
@@ -196,7 +196,7 @@ def test_hf_xet_that_gives_up_ends_in_an_error_that_says_how_to_go_on(
 ) -> None:
     pytest.importorskip("hf_xet")
     monkeypatch.delenv("HF_HUB_DISABLE_XET", raising=False)
-    monkeypatch.setenv("HF_XET_CLIENT_RETRY_MAX_ATTEMPTS", "1")  # it goes on for minutes otherwise
+    monkeypatch.setenv("HF_XET_CLIENT_RETRY_MAX_ATTEMPTS", "1")  # otherwise it goes on for minutes
     monkeypatch.setenv("HF_XET_CLIENT_RETRY_BASE_DELAY", "100ms")
     server.repositories["owner/model"].xet = nobody()
     refused = pytest.raises(WeightsError, match=f"^`owner/model` could not be fetched: no answer from {server.url}")
@@ -229,7 +229,7 @@ def test_a_token_opens_what_is_gated_and_goes_to_no_other_host(
 
 @pytest.mark.parametrize("name", ["../../../../../outside", "{directory}/outside", "..", ""])
 def test_a_hash_that_is_a_path_leads_nowhere(server: Hub, log: DownloadLog, tmp_path: Path, name: str) -> None:
-    """The client names files by it, and would write wherever something in the place of the Hub wants it to."""
+    """The client names files by it, and would write wherever an impostor of the Hub wants it to."""
     server.repositories["owner/model"].hashes = {FIRST: name.format(directory=tmp_path)}
     with (
         Downloads(look_up("owner/model"), log, workers=1) as downloads,
@@ -269,7 +269,7 @@ def test_a_file_that_was_on_its_way_goes_on_in_the_next_run(
     blobs, sha256 = tmp_path / BLOBS, hashlib.sha256(content).hexdigest()
     unfinished = unfinished_file(blobs, sha256)
 
-    def has_begun() -> bool:  # the client hands on 10 MiB at a time
+    def has_begun() -> bool:  # the client writes 10 MiB at a time
         return unfinished.exists() and unfinished.stat().st_size > 10_000_000
 
     if how == "killed":
@@ -298,7 +298,7 @@ def test_a_file_that_was_on_its_way_goes_on_in_the_next_run(
 
 
 def leave(folder: Path, content: bytes) -> Path:
-    """What an earlier process had of the first file."""
+    """What an earlier process had fetched of the first file."""
     folder.mkdir(parents=True, exist_ok=True)
     unfinished_file(folder, SHA256).write_bytes(content)
     return unfinished_file(folder, SHA256)
@@ -308,7 +308,7 @@ def leave(folder: Path, content: bytes) -> Path:
 def test_what_was_left_of_a_file_goes_on_where_the_listing_has_no_hash_of_it(
     server: Hub, log: DownloadLog, tmp_path: Path, lacking: set[str]
 ) -> None:
-    """As with some mirrors: the client's own downloads start over, so the file is asked for its hash."""
+    """As with some mirrors; the client's own downloads would start over, so a request for the file tells its hash."""
     listed = {"rfilename": FIRST, "size": len(FILES[FIRST]), "blobId": "b" * 40, "lfs": {}}
     files = [{key: value for key, value in listed.items() if key not in lacking}, {"rfilename": "config.json"}]
     listing = {"id": "owner/model", "sha": COMMIT, "siblings": files}
@@ -394,7 +394,7 @@ def test_what_a_killed_process_of_the_client_has_left_goes_once_its_file_is_here
     blobs.mkdir(parents=True)
     (blobs / f"{stored}.0123abcd.incomplete").write_bytes(b"half")
     (blobs / f"{'c' * 64}.0123abcd.incomplete").write_bytes(b"half of another one")
-    (blobs / f"{stored}.4567abcd.incomplete").mkdir()  # cannot be deleted, as what another user has left
+    (blobs / f"{stored}.4567abcd.incomplete").mkdir()  # cannot be deleted, like a file of another user
     with Downloads(listed, log, workers=1) as downloads:
         downloads.wait(name)
     left = {stored, f"{'c' * 64}.0123abcd.incomplete", f"{stored}.4567abcd.incomplete"}
@@ -416,7 +416,7 @@ def test_two_programs_that_want_the_same_file_fetch_it_once(server: Hub) -> None
 def test_without_symlinks_a_file_is_where_the_client_looks_for_it(
     server: Hub, log: DownloadLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on Windows, where most users may not make any."""
+    """As on Windows, where most users may not create any."""
     monkeypatch.setenv("HF_HUB_DISABLE_SYMLINKS", "1")
     path = first_of(look_up("owner/model"), log)
     assert path.read_bytes() == FILES[FIRST] and not path.is_symlink()
@@ -473,7 +473,7 @@ def test_a_process_that_dies_is_an_error_that_can_be_tried_again(server: Hub, lo
 
 
 def test_the_client_s_other_protocol_reports_its_bytes_too() -> None:
-    """The real Hub is read through `hf_xet`, which no test server speaks; its reports go through this class."""
+    """`hf_xet`, through which the real Hub is read, reports its bytes to this class."""
     sent: list[int] = []
 
     class Reports:

@@ -1,4 +1,4 @@
-"""What is said where the Hub's client fails."""
+"""What is said when the Hub's client fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from localdiff.hub.problems import ConnectionBarredError, explain
     ],
 )
 def test_no_room_for_a_download(code: int, message: str, hint: str, tmp_path: Path) -> None:
-    """A limit on files or users is not called a full disk, which would not be found."""
+    """A limit on files or users is not called a full disk: nobody would find a full one."""
     found = explain(OSError(code, os.strerror(code)), "owner/model", None, place=tmp_path)
     assert isinstance(found, ResourceError)
     assert found.message == f"{message}: `owner/model` does not fit into `{tmp_path}`"
@@ -32,7 +32,7 @@ def test_no_room_for_a_download(code: int, message: str, hint: str, tmp_path: Pa
 
 
 def test_a_file_of_another_size_is_no_matter_of_the_disk() -> None:
-    """The client raises a bare `OSError`, with advice for its own callers in a second line."""
+    """The client raises a bare `OSError`, with advice for its callers in a second line."""
     error = OSError("Consistency check failed: file should be of size 5 but has size 6 (a.json).\nPlease retry.")
     found = explain(error, "owner/model", None)
     assert found is not None and found.hint is not None

@@ -1,4 +1,4 @@
-"""What a repository holds, asked of a server and of the cache, with everything that may go wrong."""
+"""What a repository holds, according to a server and to the cache, with everything that may go wrong."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def server(use_hub: UseHub) -> Iterator[Hub]:
-    """The Hub, as far as the client knows."""
+    """The Hub, as far as the client can tell."""
     with hub(model=Repository(files=FILES)) as running:
         use_hub(running)
         yield running
 
 
 def download(name: str, revision: str | None = None) -> Path:
-    """Put a file into the cache as the Hub's client does."""
+    """Put a file into the cache like the Hub's client."""
     return Path(hf_hub_download("owner/model", name, revision=revision))
 
 
@@ -187,7 +187,7 @@ def test_the_cache_alone_tells_the_same(server: Hub, use_hub: UseHub) -> None:
 def test_the_hash_of_a_file_that_several_repositories_share_is_that_of_the_published_one(
     server: Hub, tmp_path: Path
 ) -> None:
-    """The client stores such a file, which came through `hf_xet`, under another hash, and has a link to it there."""
+    """The client stores such a file, if it came through `hf_xet`, under another hash, and links to it."""
     cache = tmp_path / "hf" / "hub"
     path = download(WEIGHTS[0])
     blob, stored = path.resolve(), cache / "blobs" / "cc" / ("c" * 64)
@@ -301,7 +301,7 @@ def test_a_hub_that_stays_ill_is_not_asked_for_ever(use_hub: UseHub, no_waiting:
     ],
 )
 def test_what_answers_in_the_place_of_the_hub_is_called_so(server: Hub, listing: bytes) -> None:
-    """A network that wants a login first, or another service under `HF_ENDPOINT`: no bug of this program."""
+    """A network that wants a login first, or another service at `HF_ENDPOINT`: no bug of this program."""
     download("config.json")
     server.repositories["owner/model"].listing = listing
     with pytest.raises(UnreachableError, match=f"what answers at {server.url} is not the Hub"):
@@ -346,7 +346,7 @@ def test_a_hub_that_fails_holds_nothing_up_where_the_cache_has_enough(use_hub: U
         download("config.json")
         remote.statuses["api"] = [503]
         assert look_up("owner/model", enough=enough).offline_reason is None
-        assert no_waiting == [1.0]  # it was asked again
+        assert no_waiting == [1.0]  # it was asked a second time
         download(WEIGHTS[0])
         for status in (503, 429, 401):
             remote.statuses["api"] = [status]
@@ -438,7 +438,7 @@ def test_an_endpoint_that_is_no_address_is_named(cli: Cli, use_hub: UseHub, comm
 def test_a_time_limit_that_is_none_is_named(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ) -> None:
-    """The Hub's client raises an error where it is imported, or fetches something, which was called a bug."""
+    """The Hub's client raises an error when it is imported, or when it fetches; that used to be reported as a bug."""
     monkeypatch.setenv(variable, value)
     done = cli(*QUANTIZE, stdin=b"")
     message = f"error: `{variable}={value}` is not a valid time limit"
@@ -449,7 +449,7 @@ def test_a_time_limit_that_is_none_is_named(
 def test_a_token_without_an_end_is_not_read(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
-    """The Hub's client reads all there is, until memory is gone."""
+    """The Hub's client would read it until memory runs out."""
     with (tmp_path / "large").open("wb") as file:
         file.truncate(10**12)
     monkeypatch.chdir(tmp_path)
