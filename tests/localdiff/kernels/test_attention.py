@@ -1,4 +1,4 @@
-"""Attention through Triton against the plain one: in the interpreter, or on a card where there is one."""
+"""Attention through Triton against the plain one: in the interpreter, or on a card if there is one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOLERANCE = {torch.float32: 2e-5, torch.float16: 6e-3, torch.bfloat16: 3e-2}
 
 
 def filled(window: int | None, length: int, *, kv_heads: int, head_dim: int, dtype: torch.dtype) -> LayerCache:
-    """A cache of `length` random positions; what lies in slots that hold none is no number."""
+    """A cache of `length` random positions; empty slots hold NaN."""
     layer = LayerConfig(head_dim=head_dim, num_kv_heads=kv_heads, window=window, rope=ROPE)
     cache = LayerCache(layer, CAPACITY, dtype, DEVICE)
     for buffer in (cache.keys, cache.values):
@@ -44,7 +44,7 @@ def rows_of(heads: int, rows: int, head_dim: int, dtype: torch.dtype, *, seed: i
 
 
 def assert_held_alike(found: LayerCache, expected: LayerCache) -> None:
-    """Every slot has the same bits, or is none of those that were filled."""
+    """Every slot has the same bits, or NaN on both sides if it was never filled."""
     for ours, theirs in ((found.keys, expected.keys), (found.values, expected.values)):
         torch.testing.assert_close(ours, theirs, atol=0.0, rtol=0.0, equal_nan=True)
 
@@ -61,7 +61,7 @@ def both(
     splits: int | None,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor]:
-    """What the kernel and the plain way answer to the same rows over the same cache."""
+    """The results of the kernel and of the plain way for the same rows over the same cache."""
     from localdiff.kernels.attention import attend_rows
 
     cache = filled(window, length, kv_heads=kv_heads, head_dim=head_dim, dtype=dtype)
@@ -150,7 +150,7 @@ def test_the_released_heads(kind: dict[str, Any], splits: int) -> None:
 def test_the_tiles_of_every_kind_of_gpu(
     kind: dict[str, Any], mma_kind: MmaKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More rows than a tile has, in fp32, in which sums of any order are nearly the same."""
+    """More rows than a tile has; in fp32 if possible, where the order of sums hardly matters."""
     monkeypatch.setattr(tiles, "mma_kind", lambda _: mma_kind)
     found, expected = both(**kind, **ROWS, splits=2, dtype=QUICK)
     tolerance = 5e-5 if torch.float32 == QUICK else TOLERANCE[QUICK]
@@ -179,7 +179,7 @@ def test_commit_rows_are_written_where_the_plain_way_writes_them(
 
 
 def test_heads_may_lie_in_any_order() -> None:
-    """Queries, keys and values as a product, a view or a copy leaves them, each in its own way."""
+    """Queries, keys and values in the layouts of a product, a view or a copy, in any combination."""
     from localdiff.kernels.attention import attend_rows, write_cached
 
     caches = [filled(20, 30, kv_heads=2, head_dim=16, dtype=torch.float16) for _ in range(2)]
@@ -207,7 +207,7 @@ def test_heads_may_lie_in_any_order() -> None:
 def test_keys_are_split_while_there_are_sms_without_a_program(
     programs: int, sms: int, splits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Into a power of 2, and into eight at most."""
+    """Into a power of 2, eight at most."""
     from localdiff.kernels import attention
 
     monkeypatch.setattr(tiles, "sm_count", lambda _: sms)
@@ -215,7 +215,7 @@ def test_keys_are_split_while_there_are_sms_without_a_program(
 
 
 def test_scores_far_apart_overflow_nothing() -> None:
-    """Unscaled scores grow to hundreds: a softmax relative to the wrong score would be infinite or empty."""
+    """Unscaled scores grow to hundreds: a softmax relative to the wrong score would overflow or vanish."""
     from localdiff.kernels.attention import attend_rows
 
     cache = filled(None, 50, kv_heads=1, head_dim=16, dtype=torch.float16)
@@ -240,7 +240,7 @@ def test_which_rows_a_card_has_the_memory_for() -> None:
 
 @pytest.mark.parametrize("stacked", [1, 2], ids=["alone", "stacked"])
 def test_more_rows_than_offsets_reach_are_refused(stacked: int) -> None:
-    """Their last numbers would be read and written somewhere before the first ones; nothing is computed here."""
+    """Offsets of their last numbers would overflow, to somewhere before the first ones; nothing is computed here."""
     from localdiff.kernels import attention, attention_kernels
 
     heads, size, most = 16, 512, 262_144 // stacked

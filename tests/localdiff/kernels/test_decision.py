@@ -54,7 +54,7 @@ def statistics(
 
 def drafts(kind: str) -> list[torch.Tensor]:
     one, other = torch.arange(LENGTH), torch.arange(LENGTH)
-    other[7] = 99  # a draft of which one id is another is another draft
+    other[7] = 99  # one different id makes a different draft
     padding = torch.full((LENGTH,), PAD)
     return {
         "settles": [one, other, other, other, other],
@@ -79,13 +79,13 @@ def test_a_block_step_by_step(decide: Callable[..., None], rule: StopRule, kind:
     canvas = torch.arange(LENGTH) * 2
     state: dict[str, Any] = {
         "canvas": canvas.clone().to(DEVICE),
-        "draft": drafts(kind)[0].int().to(DEVICE),  # as the block before may have left it, which counts for nothing
+        "draft": drafts(kind)[0].int().to(DEVICE),  # left over from the previous block; it must not count
         "streak": torch.full((1,), 99, dtype=torch.int32, device=DEVICE),
         "outcome": torch.zeros(layout.outcome_size(LENGTH), dtype=torch.int32, device=DEVICE),
     }
     for step, draft in enumerate(drafts(kind), 1):
         entropy = torch.rand(LENGTH, generator=generator) / (1 if step < 3 else 20)
-        entropy[4] = entropy[7] = entropy.min()  # of two that are the same, either may go first
+        entropy[4] = entropy[7] = entropy.min()  # a tie: either may come first
         sampled, fresh = (torch.randint(1000, (LENGTH,), generator=generator) for _ in range(2))
         probability = torch.rand(LENGTH, generator=generator)
         decide(
@@ -113,7 +113,7 @@ def test_a_block_step_by_step(decide: Callable[..., None], rule: StopRule, kind:
 @pytest.mark.parametrize("decide", WAYS)
 @pytest.mark.parametrize("length", [1, 31, 32, 33, 70])
 def test_canvases_of_any_length(decide: Callable[..., None], length: int) -> None:
-    """Entropies of a few values in eighths: sums are exact, some are the bound itself, and the first of equals goes."""
+    """Entropies in eighths: sums are exact, some equal the bound, and of equal entropies the first is accepted."""
     settings = SamplerSettings(entropy_bound=2.5, confidence=0.3)
     entropy = torch.randint(4, (length,), generator=torch.Generator().manual_seed(length)) / 8 + 0.125
     ids, room = torch.arange(length), 64

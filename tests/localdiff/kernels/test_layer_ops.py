@@ -1,4 +1,4 @@
-"""What lies between a layer's products through Triton against the plain way: in the interpreter, or on a card."""
+"""What lies between a layer's products, through Triton against the plain way: in the interpreter, or on a card."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROWS = 7
 
 
 def of_heads(attention: Attention, rotary: tuple[Tensor, Tensor]) -> tuple[Any, ...]:
-    """What `qkv_norm_rope` takes behind queries, keys and values."""
+    """The arguments of `qkv_norm_rope` after queries, keys and values."""
     return attention.q_norm.weight, attention.k_norm.weight, rotary, attention.eps
 
 
@@ -43,7 +43,7 @@ def dtype(request: pytest.FixtureRequest) -> torch.dtype:
 
 @pytest.fixture(params=SIZES, ids=["powers of two", "other sizes"])
 def layers(request: pytest.FixtureRequest, dtype: torch.dtype) -> tuple[Layer, Layer]:
-    """A sliding layer, which has values of its own, and a full one."""
+    """A sliding layer, which projects its values, and a full one, which does not."""
     network = tiny.model(**request.param).to(DEVICE, dtype)
     return network.layers[0], network.layers[2]
 
@@ -53,7 +53,7 @@ def rows(*shape: int, dtype: torch.dtype, seed: int = 0, scale: float = 3.0) -> 
 
 
 def assert_close(found: Any, expected: Any) -> None:
-    """In types of 16 bits a rounding may fall to the other side, once an operation, and for few numbers."""
+    """In 16-bit types an operation may round to the other side, but only for few numbers."""
     for ours, theirs in zip(found, expected, strict=True):
         assert_rounded_alike(ours, theirs)
         tolerance = TOLERANCE[theirs.dtype]
@@ -91,7 +91,7 @@ def test_qkv_norm_rope(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
 
 
 def test_queries_keys_and_values_may_be_parts_of_one_product(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
-    """Then rows have gaps between them, which the plain way does not see either."""
+    """Rows then have gaps between them, which the plain way does not see either."""
     config = tiny.config()
     attention = layers[0].self_attn
     size = len(attention.q_norm.weight)
@@ -110,7 +110,7 @@ def test_queries_keys_and_values_may_be_parts_of_one_product(layers: tuple[Layer
 
 
 def test_numbers_may_have_gaps_between_them(layers: tuple[Layer, Layer]) -> None:
-    """Whatever a view shows is what is computed with."""
+    """The computation uses what a view shows."""
     layer, dtype = layers[0], layers[0].input_layernorm.weight.dtype
     width, experts = len(layer.input_layernorm.weight), len(layer.router.per_expert_scale)
     together = [rows(ROWS, width, dtype=dtype, seed=seed) for seed in (1, 2, 3)]
@@ -146,7 +146,7 @@ def test_add_attention_and_norm(layers: tuple[Layer, Layer], dtype: torch.dtype)
 def test_parts_of_a_sum_are_summed_in_their_order_and_rounded(
     layers: tuple[Layer, Layer], dtype: torch.dtype, parts: int
 ) -> None:
-    """Attention's output before it is added, and the dense MLP's where branches are merged."""
+    """For attention's output before it is added, and the dense MLP's when branches are merged."""
     layer = layers[0]
     width = len(layer.input_layernorm.weight)
     x, expert_out = rows(ROWS, width, dtype=dtype), rows(ROWS, width, dtype=dtype, seed=1)
@@ -178,7 +178,7 @@ def test_route(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
     router = layers[0].router
     experts = len(router.per_expert_scale)
     scores = rows(50, experts, dtype=dtype)
-    scores += torch.arange(experts, device=DEVICE).to(dtype) / 64  # none are the same
+    scores += torch.arange(experts, device=DEVICE).to(dtype) / 64  # no two are equal
     expert_ids, weights = FUSED.route(scores, router.per_expert_scale, router.top_k)
     expected, routing_weights = PLAIN.route(scores, router.per_expert_scale, router.top_k)
     distinct = scores.sort(dim=-1).values.diff(dim=-1).min(dim=-1).values > 0
@@ -243,7 +243,7 @@ def test_merge_branches_sums_the_experts_of_a_row(layers: tuple[Layer, Layer], d
 
 
 def test_grouped_experts_leave_their_sum_to_merge_branches() -> None:
-    """Experts of any other kind are summed as ever."""
+    """The outputs of other experts are summed as before."""
     layer = small_subject("4bit").network.to(DEVICE).layers[0]
     x = rows(9, 64, dtype=torch.float32)
     is_canvas = torch.ones(9, dtype=torch.bool, device=DEVICE)
@@ -274,7 +274,7 @@ def test_no_rows_are_no_launch(layers: tuple[Layer, Layer], dtype: torch.dtype) 
 
 
 def test_layers_leave_sums_in_parts_to_the_ops_behind_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The output projection of attention and the down projection of the dense MLP, where ops can sum parts."""
+    """The output projection of attention and the down projection of the dense MLP, if ops can sum parts."""
     network = small_subject("4bit").network.to(DEVICE)
     layer, config = network.layers[0], network.config.layers[0]
     x, positions = rows(ROWS, network.config.hidden_size, dtype=torch.float32), torch.arange(ROWS, device=DEVICE)

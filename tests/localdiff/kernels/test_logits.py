@@ -1,4 +1,4 @@
-"""Logits through Triton against the plain reading: in the interpreter, or on a card where there is one."""
+"""Logits through Triton against the plain reading: in the interpreter, or on a card if there is one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def sample_logits(vocab: int, dtype: torch.dtype = torch.float32) -> torch.Tenso
     logits = 12 * torch.randn(ROWS, vocab, generator=torch.Generator().manual_seed(vocab))
     logits[0] = 0.0  # uniform
     logits[1, 3] = 500.0  # certain
-    logits[2, 5] = logits[2, vocab - 1] = 90.0  # two that are the same: the first one is the draft
+    logits[2, 5] = logits[2, vocab - 1] = 90.0  # a tie: the first of the two is the draft
     return logits.to(dtype)
 
 
@@ -88,7 +88,7 @@ def test_a_vocabulary_of_full_size() -> None:
 
 
 def test_bf16_is_read_as_it_is() -> None:
-    """The interpreter cuts where it should round to bf16, so what rounding decides is left to fp16 above."""
+    """The interpreter truncates to bf16 instead of rounding, so the fp16 test above covers rounding."""
     from localdiff.kernels.logits import statistics
 
     logits = sample_logits(300, torch.bfloat16)
@@ -109,7 +109,7 @@ def test_without_uniforms_the_sample_is_the_argmax() -> None:
 
 
 def test_samples_follow_the_law() -> None:
-    """Evenly spread uniforms give every id its share, to within one of them; and ids of no weight never come."""
+    """Evenly spread uniforms give every id its share, within one draw; and ids without weight are never drawn."""
     from localdiff.kernels.logits import statistics
 
     count, vocab = 40, 60
@@ -145,7 +145,7 @@ def test_the_ends_of_the_interval_stay_inside(uniform: float) -> None:
 
 
 def test_each_id_has_its_share_of_the_interval_up_to_where_the_next_one_begins() -> None:
-    """Eight ids of the same weight, in two blocks: the borders between them are exact."""
+    """Eight ids of the same weight, in two blocks: the borders between their shares are exact."""
     from localdiff.kernels.logits import statistics
 
     uniforms = torch.arange(8, device=DEVICE) / 8

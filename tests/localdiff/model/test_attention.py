@@ -21,7 +21,7 @@ ROPE = RopeConfig(theta=1e4, rotary_fraction=1.0)
 
 
 def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-    """Softmax attention in fp64, a head at a time."""
+    """Softmax attention in fp64, one head at a time."""
     group = q.shape[0] // k.shape[0]
     heads = []
     for head in range(q.shape[0]):

@@ -1,4 +1,4 @@
-"""The cache: whatever was written, snapshotted and rewound, it equals a fresh prefill of the ids it stands for."""
+"""The cache: whatever was written, snapshotted and rewound, it equals a fresh prefill of the ids that it stands for."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_rewind_is_exact_where_a_snapshot_was_taken_and_honest_elsewhere() -> 
     cache = prefilled(20)
     cache.snapshot()
     MODEL.encode(IDS[20:40], cache)
-    assert cache.rewind(30) == 20  # the ring of 5 has lost what 30 needs; 20 is the nearest that is kept
+    assert cache.rewind(30) == 20  # the ring of 5 has lost what 30 needs; 20 is the nearest snapshot kept
     assert_same(cache, prefilled(20))
     MODEL.encode(IDS[20:24], cache)
     assert cache.rewind(19) == 0

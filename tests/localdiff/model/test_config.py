@@ -1,4 +1,4 @@
-"""ModelConfig: both key styles, and an error that names what is missing instead of a default of another model."""
+"""ModelConfig: both key styles, and an error that names what is missing instead of taking another model's default."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def refusal(config: dict[str, Any]) -> WeightsError:
 
 
 def answer(config: dict[str, Any]) -> str:
-    """What is said about a configuration: nothing, if it is taken."""
+    """The message about a configuration; empty if it is accepted."""
     try:
         ModelConfig.from_dict(config)
     except WeightsError as error:
@@ -101,7 +101,7 @@ def test_an_override_that_would_have_no_effect_is_refused(overrides: dict[Any, A
 
 @pytest.mark.parametrize("override", [{"head_dim": 4}, {"num_key_value_heads": 1}], ids=str)
 def test_layers_of_one_kind_have_the_same_heads(override: dict[str, int]) -> None:
-    """The reference takes nothing else, and it refuses only when it makes the network."""
+    """The reference accepts nothing else, but refuses only when it builds the network."""
     for kind, other, types in (("sliding", 1, "ssf"), ("full", 2, "fsf")):
         names = [f"{'sliding' if letter == 's' else 'full'}_attention" for letter in types]
         config = tiny.config_json(layer_types=names, per_layer_config={"0": override})
@@ -162,7 +162,7 @@ def test_no_more_than_all_of_a_head_is_rotated(value: float) -> None:
 
 
 WRONG = (None, True, -1, 0.5, math.nan, 10**400, "x", [], [1], {}, {"0": 1})
-"""What no key of the file takes, or few of them."""
+"""Values that no key of the file accepts, or only few."""
 
 
 def test_a_value_of_the_wrong_kind_is_the_file_s_fault() -> None:
@@ -239,7 +239,7 @@ def test_wavelengths_that_are_scaled_are_refused(kind: str) -> None:
 
 
 def test_a_fraction_of_a_head_is_rotated_only_in_proportion() -> None:
-    """The reference fails on it, too, but not before its first pass."""
+    """The reference fails on it, too, but only in its first pass."""
     config = copy.deepcopy(tiny.config_json())
     rope = config["text_config"]["rope_parameters"]["full_attention"]
     rope.update(rope_type="default", partial_rotary_factor=0.5)

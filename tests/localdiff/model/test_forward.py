@@ -146,7 +146,7 @@ def test_without_a_prompt_a_canvas_stands_alone(model: DiffusionGemma) -> None:
 @given(chunks=st.lists(st.integers(1, 9), min_size=1, max_size=4), canvas=st.integers(0, 4))
 @settings(max_examples=10, deadline=None)
 def test_through_triton_every_pass_is_the_same(chunks: list[int], canvas: int) -> None:
-    """Prompts past the ring's length, in any pieces, and commit and canvas rows together."""
+    """Prompts longer than the ring, in any pieces, with commit and canvas rows together."""
     model = tiny.model().to(DEVICE)
     caches = [KVCache(model.config, 64, torch.float32, DEVICE) for _ in range(2)]
     hidden = []

@@ -1,8 +1,8 @@
 """How much memory a pass takes beyond weights and cache, at the released widths, without the memory or the weights.
 
-Everything lies on the `meta` device: sizes are real, values do not exist. Two layers stand for thirty, because layers
-run one after another and each gives back what it took. All rows choose the same experts, which is the most that one
-expert can be given. Attention takes the path that no fused kernel serves, and which holds most.
+Everything is on the `meta` device: sizes are real, values do not exist. Two layers stand for thirty, because layers run
+one after another and each frees what it took. All rows choose the same experts, which is the most that one expert can
+be given. Attention takes the path without a fused kernel, which holds most.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def cache(model: DiffusionGemma) -> KVCache:
 
 @pytest.fixture(autouse=True)
 def _one_crowd(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Stands in for the one step that needs values: which rows go to which expert."""
+    """Replaces the only step that needs values: which rows go to which expert."""
     monkeypatch.setattr(experts, "rows_by_expert", one_crowd)
     with torch.inference_mode():
         yield
@@ -70,10 +70,10 @@ def test_a_chunk_of_the_prompt_stays_within_the_limit(model: DiffusionGemma, cac
 def test_denoise_steps_stay_within_the_limit_and_carry_no_logits(
     model: DiffusionGemma, cache: KVCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The whole loop: head, statistics, acceptance and the soft embedding that is carried to the next step."""
+    """The whole loop: head, statistics, acceptance, and the soft embedding that the next step gets."""
     length, config = model.config.canvas_length, model.config
     cache.length = CONTEXT
-    # The one copy to the host; a draft of padding never stops.
+    # The only copy to the host; a draft of padding never stops.
     monkeypatch.setattr(dynamic, "event_rows", lambda *_: torch.zeros(ROWS, length, dtype=torch.int32))
     canvas = torch.empty(length, dtype=torch.int64, device=META)
     block = BlockSettings(
