@@ -1,4 +1,4 @@
-"""The configurations that localdiff is held against the reference in, each with a reason to be there."""
+"""The configurations in which localdiff is compared with the reference, each named by its purpose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints and models of the parity tests, built once a session."""
+"""Checkpoints and models of the parity tests, built once per session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """One checkpoint, loaded by both sides in the same type."""
+    """One checkpoint, loaded by both sides with the same dtype."""
 
     spec: Spec
     directory: Path
@@ -36,19 +36,19 @@ class Pair:
         return KVCache(self.config, capacity, self.dtype, CPU)
 
     def run(self, prompt: list[int], *, seed: int, max_tokens: int) -> ReferenceRun:
-        """What the reference generates; the same question is computed once."""
+        """What the reference generates, cached."""
         key = (seed, max_tokens, *prompt)
         if key not in self._runs:
             self._runs[key] = reference_run(self.reference, prompt, seed=seed, max_tokens=max_tokens)
         return self._runs[key]
 
     def capped(self, raw: torch.Tensor) -> torch.Tensor:
-        """Raw logits of localdiff [L, V] in fp32 behind the soft cap, as the reference gives them."""
+        """Raw logits of localdiff [L, V] in fp32 after the soft cap, as the reference returns them."""
         cap = self.config.softcap
         return raw.float() if cap is None else cap * torch.tanh(raw.float() / cap)
 
     def soft(self, logits: torch.Tensor) -> torch.Tensor:
-        """Soft embedding [L, D] under capped logits [L, V] that are divided by their temperature."""
+        """Soft embedding [L, D] for capped logits [L, V] that are divided by their temperature."""
         logits = logits.to(self.dtype)
         return self.model.soft_embedding(logits, logits.float().logsumexp(dim=-1))
 
@@ -62,7 +62,7 @@ MakePair = Callable[..., Pair]
 
 @pytest.fixture(scope="session")
 def make_pair(tmp_path_factory: pytest.TempPathFactory) -> MakePair:
-    """Builds the pair of a specification, or hands out the one that was built before."""
+    """Builds the pair for a specification, or returns the one built before."""
     built: dict[tuple[str, torch.dtype], Pair] = {}
 
     def make(spec: Spec, dtype: torch.dtype = torch.float32) -> Pair:

@@ -1,8 +1,8 @@
-"""bf16 against the reference in bf16, on canvases that it converged to.
+"""bf16 against the reference in bf16, on canvases to which the reference converged.
 
-Both sides round at the same places, so on one machine and one thread they agree to the last bit. The bound leaves room
-for none of the roundings that a slightly wrong formula moves: those shift logits by 0.02 and more, which is also what
-the reference differs from itself by when it runs other kernels.
+Both sides round at the same places, so on one machine and one thread they agree to the last bit. The bound is too tight
+for any rounding that a slightly wrong formula moves: that shifts logits by 0.02 and more, as much as the reference's
+own logits change when it runs other kernels.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from localdiff.model.diffusion_gemma import DiffusionGemma
 from tests.checkpoints.layouts import Spec
 from tests.localdiff.parity.conftest import MakePair, Pair
 
-# the width makes √D = 7.483 round to 7.469, by 0.2 %
+# with this width √D = 7.483 rounds to 7.469, by 0.2 %
 SPEC = Spec(
     layers="ssf",
     hidden=56,
@@ -100,7 +100,7 @@ def test_a_slightly_wrong_formula_breaks_the_bound(pair: Pair, formula: str) -> 
 
 
 def _agreement(pair: Pair) -> Agreement:
-    """Over every converged canvas of a reference run: the pass that follows one without self-conditioning."""
+    """Over every converged canvas of a reference run: the pass after one without self-conditioning."""
     ids = pair.ids(PROMPT, seed=5).tolist()
     run = pair.run(ids, seed=7, max_tokens=BLOCKS * SPEC.canvas)
     converged = [block for block in run.blocks if block.converged]

@@ -1,4 +1,4 @@
-"""Configurations drawn at random: whatever is taken, the reference takes too, and makes the same network of it."""
+"""Configurations drawn at random: whatever localdiff accepts, the reference accepts, too, as the same network."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POSITIONS = torch.tensor([0, 1, 7, 1000, 262_000])
 
 @st.composite
 def configurations(draw: st.DrawFn) -> dict[str, Any]:
-    """A `config.json` in either key style, now and then one that is no model."""
+    """A `config.json` in either key style, now and then an invalid one."""
     config = copy.deepcopy(tiny.config_json())
     text = config["text_config"]
     types = [KINDS[letter] for letter in draw(st.text("sf", max_size=3)) + draw(st.sampled_from("fffffs"))]
@@ -49,7 +49,7 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
         rope["rope_theta"] = draw(st.sampled_from([0.5, 1e4, 1e6]))
         fractions = [0.1, 0.25, 0.3, 0.5, 0.7, 0.99, 1.0] if rope["rope_type"] == "proportional" else [1.0, 1.0, 0.5]
         rope["partial_rotary_factor"] = draw(st.sampled_from(fractions))
-    if draw(st.booleans()):  # as Gemma 4's files say it; the reference's network takes no notice
+    if draw(st.booleans()):  # as in Gemma 4's files; the reference's network ignores it
         text["attention_k_eq_v"] = draw(st.booleans())
     return config
 

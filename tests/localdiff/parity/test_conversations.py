@@ -1,4 +1,4 @@
-"""Several prompts on one prefix cache, which begin alike or go back: as the reference, which encodes each whole."""
+"""Several prompts on one prefix cache, which share a beginning or go back; the reference encodes each one whole."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ SPEC = Spec(
     settings={"eos_token_id": [1_000_000], "max_denoising_steps": 8, "confidence_threshold": 0.02},
 )
 TOKENS = SPEC.canvas + 3
-# So many ids of the last prompt and its answer begin the next one, as a share; so many new ones follow.
+# (share of the last prompt and its answer with which the next prompt begins, number of new ids after that)
 TURNS = ((0.0, 5), (1.0, 20), (0.5, 4), (0.9, 2), (1.0, 0))
 
 
-# Windows within a canvas, within a prompt, and beyond all of them.
+# Windows shorter than a canvas, shorter than a prompt, and longer than everything.
 @pytest.mark.parametrize(("window", "chunk", "fused"), [(4, 3, False), (4, 512, True), (16, 3, True), (64, 5, False)])
 def test_every_turn_of_a_conversation_equals_the_reference(
     make_pair: MakePair, window: int, chunk: int, fused: bool

@@ -1,8 +1,8 @@
 """Whole generations with the reference's own noise: every draft of every step equals `generate()`'s.
 
-A random network accepts one position a step and never settles, which would test neither acceptance nor stopping.
+A random network accepts one position per step and never settles, which would test neither acceptance nor stopping.
 These networks add little to what a position already holds (`Spec.mix`), so their canvases drift into a fixed point: the
-number accepted grows from one or a few to all, and blocks stop as stable and confident, at the limit, or right on it.
+number accepted grows from one or a few to all, and blocks stop as stable and confident, at the limit, or both at once.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ DEMO = Path(__file__).parents[3] / "localdiff" / "demo" / "checkpoint"
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """A checkpoint, and what its reference run must show for the comparison to be worth something.
+    """A checkpoint, and what its reference run must show for the comparison to mean something.
 
     Attributes:
-        length: ids of the prompt.
+        length: number of ids in the prompt.
         blocks: blocks to generate.
-        converged: at least so many of them stop as stable and confident.
-        at_limit: at least so many of them run into the step limit.
-        on_limit: at least so many of them stop as stable and confident on the very last step they have.
-        fewest: some step accepts at most so many positions; some other step accepts all.
+        converged: at least this many of them stop as stable and confident.
+        at_limit: at least this many of them run into the step limit.
+        on_limit: at least this many of them stop as stable and confident on their very last step.
+        fewest: some step accepts at most this many positions; some other step accepts all.
     """
 
     spec: Spec
@@ -123,7 +123,7 @@ SCENARIOS = {
 }
 
 
-# Options, and the settings of a checkpoint that say the same; the reference has no constant temperature.
+# Options, and checkpoint settings that mean the same; the reference has no constant temperature.
 ENDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "one step": ({"steps": 1}, {"max_denoising_steps": 1}),
     "a bound that accepts one": ({"entropy_bound": 1e-9}, {"sampler_config": _BOUND | {"entropy_bound": 1e-9}}),
@@ -156,7 +156,7 @@ def test_every_step_of_every_block_equals_the_reference(name: str, make_pair: Ma
 
 @pytest.mark.parametrize("name", ENDS)
 def test_options_at_the_ends_of_their_ranges_equal_settings_of_the_reference(name: str, make_pair: MakePair) -> None:
-    """On a canvas whose length is odd."""
+    """On a canvas of odd length."""
     options, settings = ENDS[name]
     spec = dataclasses.replace(_SETTLING, canvas=7, settings=NO_END)
     prompt, tokens = SCENARIOS["settles"].prompt(), 2 * spec.canvas

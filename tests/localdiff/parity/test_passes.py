@@ -14,7 +14,7 @@ from tests.localdiff.parity.conftest import MakePair, Pair
 
 TOLERANCE = 1e-4
 PROMPT = 37
-LENGTHS = (1, 7, 8, PROMPT)  # within the window of 8, what its ring holds, on its edge, and far past it
+LENGTHS = (1, 7, 8, PROMPT)  # within the window of 8, all that its ring holds, on its edge, and far past it
 CHUNKS = (5, 1, 2, 13, 7, 9)  # shorter and longer than the ring
 STEPS = 2
 
@@ -79,7 +79,7 @@ def test_commit_and_canvas_rows_together_equal_the_two_passes_apart(pair: Pair) 
 
 
 def _assert_cache_holds(cache: KVCache, written: list[tuple[Tensor, Tensor]]) -> None:
-    """Every slot of every layer equals what the reference wrote at the position that the slot stands for."""
+    """Every slot of every layer equals what the reference wrote at the slot's position."""
     assert len(cache.layers) == len(written)
     for index, (layer, expected) in enumerate(zip(cache.layers, written, strict=True)):
         positions = layer.positions(cache.length)
@@ -90,7 +90,7 @@ def _assert_cache_holds(cache: KVCache, written: list[tuple[Tensor, Tensor]]) ->
 
 
 def _assert_steps_match(pair: Pair, cache: KVCache, reference_cache: object, seed: int) -> None:
-    """Denoise steps over fresh canvases, the first without self-conditioning, both sides fed the same."""
+    """Denoise steps over fresh canvases, the first without self-conditioning; both sides get the same inputs."""
     has_cap = pair.spec.soft_cap is not None
     fed: Tensor | None = None
     for step in range(STEPS):

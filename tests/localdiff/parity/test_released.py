@@ -57,7 +57,7 @@ def _text(shapes: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
 
 
 def test_the_configuration_as_the_reference_writes_it_says_the_same(tmp_path: Path) -> None:
-    """As of every fine-tune; where there are more than ten layers, it writes the numbers of some with a zero."""
+    """Every fine-tune has such a file; with more than ten layers, some of their numbers have a leading zero."""
     DiffusionGemmaConfig(**released_config()).save_pretrained(tmp_path)
     written = json.loads((tmp_path / "config.json").read_text())
     assert "05" in written["text_config"]["per_layer_config"]

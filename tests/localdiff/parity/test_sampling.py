@@ -1,4 +1,4 @@
-"""Schedules, acceptance and stopping for settings and logits drawn at random: each part equals the reference's."""
+"""Schedules, acceptance and stopping for random settings and logits: each part equals the reference's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from localdiff.diffusion.stopping import StopTest
 SEEDS = st.integers(0, 2**31)
 CPU = torch.device("cpu")
 ROUNDING = 2e-5
-"""What an entropy in nats may be off by; both sides compute it in fp32, by other formulas."""
+"""Allowed error of an entropy in nats; both sides compute it in fp32, with different formulas."""
 
 generation_configs = st.fixed_dictionaries(
     {
@@ -106,7 +106,7 @@ def test_a_draft_of_nothing_but_padding_ends_a_block_of_the_reference_alone() ->
 
 
 def _logits(length: int, seed: int, sharpness: float) -> Tensor:
-    """Logits [L, V] whose rows are of very different entropies."""
+    """Logits [L, V] whose rows have very different entropies."""
     generator = torch.Generator().manual_seed(seed)
     rows = sharpness * torch.rand(length, 1, generator=generator)
     return rows * torch.randn(length, 23, generator=generator)

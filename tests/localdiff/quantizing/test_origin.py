@@ -1,4 +1,4 @@
-"""What is found out about weights before any is read."""
+"""What is found out about weights before any of them is read."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_damaged_header_in_the_cache_says_what_to_delete(directory: Path, use_
         with pytest.raises(SourceError, match="has the type X128, which localdiff does not read") as caught:
             find_origin("owner/small", RECIPE)
         assert "delete" not in (caught.value.hint or ""), "what was published has it, too"
-        stored.write_bytes(bytes(len(content)))  # as a machine that lost its power may leave it
+        stored.write_bytes(bytes(len(content)))  # as a machine that loses power may leave it
         with pytest.raises(SourceError, match="is not a safetensors file") as caught:
             find_origin("owner/small", RECIPE)
     assert caught.value.hint == f"delete `{stored}`, then run the same command again"

@@ -1,4 +1,4 @@
-"""The plan in words: the whole of it, and what changes with the circumstances."""
+"""The plan in words: all of it, and what depends on the circumstances."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_the_card_that_is_there(summary: PlanSummary, free: float, text: str) ->
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_what_fits_a_card_is_what_the_doctor_says_of_it(summary: PlanSummary, recipe: str) -> None:
-    """The loader counts in the same way, too: what a process finds free lacks its CUDA context already."""
+    """The loader counts in the same way: what a process finds free no longer includes its CUDA context."""
     plan = describe_plan(RECIPES[recipe])
     least = account_of(plan, 8192, torch.device("cuda", 0)).total
     for free, fits in ((least, True), (least - 1, False)):

@@ -1,4 +1,4 @@
-"""Weight files for a job: whose they are, and which of them are deleted."""
+"""Weight files for a job: who they belong to, and which of them are deleted."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def downloads_of(origin: Origin, directory: Path | None = None) -> Downloads:
 
 
 def in_the_cache() -> Path:
-    """Where the first file is, once it has come."""
+    """Where the first file is, once it has arrived."""
     with downloads_of(find_origin("owner/small", RECIPE)) as downloads:
         path = downloads.wait(FIRST)
     assert path is not None
@@ -215,7 +215,7 @@ def test_errors_that_another_download_would_not_cure_keep_the_file(server: Hub) 
 
 
 def small_file(name: str) -> bytes:
-    """A file beside the weights, as a job reads it that has seen the listing of now."""
+    """A file beside the weights, read by a job that has just seen the listing."""
     origin = find_origin("owner/small", RECIPE)
     with downloads_of(origin) as downloads:
         return WeightFetcher(origin, downloads, scratch=None, stopped=lambda: False).read(name)

@@ -1,4 +1,4 @@
-"""The released chat templates of each generation, with our reading of them and that of transformers."""
+"""The released chat templates of each generation, as read by us and by transformers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ChannelSplitter`: thought and answer by token id, wherever the pushes are cut."""
+"""`ChannelSplitter`: thought and answer by token id, wherever pushes are split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streaming: text that never changes, never half a character, and in sum exactly the decoded whole."""
+"""Streaming: text that never changes, never half a character, and in sum exactly the whole decoded text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def gemma(tokenizers: dict[str, Tokenizer]) -> Tokenizer:
 
 
 def stream(decoder: StreamDecoder, ids: Sequence[int], cuts: Sequence[int]) -> list[str]:
-    """The text of each push and of `finish`; pushes are as long as `cuts` says, the last one takes the rest."""
+    """The text of each push and of `finish`; `cuts` gives the lengths of pushes, and one more takes the rest."""
     texts, rest = [], list(ids)
     for cut in cuts:
         texts.append(decoder.push(rest[:cut]))
@@ -46,7 +46,7 @@ def stream(decoder: StreamDecoder, ids: Sequence[int], cuts: Sequence[int]) -> l
 
 
 def some_ids(tokenizer: Tokenizer) -> st.SearchStrategy[list[int]]:
-    """Ids of every sort, with many runs of bytes that are, or nearly are, characters."""
+    """Ids of every kind, with many runs of bytes that are characters, or nearly so."""
     text = st.sampled_from(["é", "€", "😀", " the", "\ufffd", " ", "x", "\n"]).map(tokenizer.encode)
     any_id = st.integers(0, size_of(tokenizer) + 2).map(lambda id: [id])
     byte_ids = [[id] for id in range(size_of(tokenizer)) if tokenizer.is_byte(id)]
@@ -106,7 +106,7 @@ def test_bytes_are_held_until_their_run_is_over(gemma: Tokenizer) -> None:
 
 
 def test_bytes_are_bytes_in_small_letters_too(tmp_path: Path) -> None:
-    """The library decodes them as such."""
+    """The library decodes them so."""
     path = gemma_like(tmp_path) / TOKENIZER
     path.write_text(re.sub("<0x..>", lambda name: name[0].lower(), path.read_text("utf-8")), "utf-8")
     tokenizer = Tokenizer(tmp_path)
@@ -235,6 +235,6 @@ def test_each_run_of_a_channel_is_decoded_before_the_next(gemma: Tokenizer, data
 
 
 def _joined(pieces: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Texts of one channel that follow each other, as one."""
+    """Joins consecutive texts of the same channel."""
     groups = groupby((piece for piece in pieces if piece[1]), itemgetter(0))
     return [(channel, "".join(text for _, text in group)) for channel, group in groups]

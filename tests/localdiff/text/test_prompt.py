@@ -1,4 +1,4 @@
-"""Messages: what the released templates read is accepted, what they would misread is not."""
+"""Messages: what the released templates read is accepted, and what they would misread is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sandbox: a template gets at nothing but what it was given, and renders as transformers has it."""
+"""The sandbox: a template can reach nothing but what it was given, and renders as in transformers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_template_that_writes_without_end_is_stopped() -> None:
 )
 def test_a_template_that_computes_without_end_is_stopped(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "MAX_SECONDS", 0.2)
-    for _ in range(2):  # each rendering has time of its own
+    for _ in range(2):  # each rendering has its own time limit
         with pytest.raises(EndlessError, match=r"it computes for more than 0\.2 s"):
             render(source)
 

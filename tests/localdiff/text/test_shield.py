@@ -1,4 +1,4 @@
-"""`Shield`: control tokens that were typed are told from those a template wrote, whatever the template does."""
+"""`Shield`: typed control tokens are distinguished from those of the template, whatever the template does."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_no_typed_text_ever_holds_a_token(before: str, middle: str, after: str) 
 
 
 def tokens_in(segment: Segment) -> list[str]:
-    """The control tokens that a tokenizer reads in a segment that is not literal, longest first at each place."""
+    """The control tokens that a tokenizer reads in a segment that is not literal, the longest at each place."""
     found, at = [], 0
     while not segment.literal and at < len(segment.text):
         here = [token for token in CONTROL if segment.text.startswith(token, at)]

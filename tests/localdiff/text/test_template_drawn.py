@@ -15,7 +15,7 @@ from localdiff.text.template import ChatTemplate
 from localdiff.text.tokenizer import Tokenizer
 from tests.checkpoints.chats import GENERATIONS, text_part
 
-# Without control tokens, which are characters where a user types them: there the ids differ on purpose.
+# Without control tokens: where a user types them they are only characters, so the ids differ on purpose.
 words = st.lists(
     st.sampled_from(["a", "the ", " ", "\n", "\n\n\n", "<", "|", ">", '"', "'", "\\", "{", "}", "%", "é", "😀", "▁"]),
     max_size=6,

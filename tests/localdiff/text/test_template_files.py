@@ -277,7 +277,7 @@ def test_a_template_may_write_much_around_a_short_message_and_not_without_end(tm
 
 @pytest.mark.parametrize("source", ["", " \n\n", "{% if messages | length > 9 %}{{ messages }}{% endif %}"])
 def test_a_template_that_writes_nothing_is_an_error(tmp_path: Path, source: str) -> None:
-    """As of a file that was cut off at its beginning: the model answered, and not what was asked."""
+    """For example if the file's beginning was cut off: the model would answer, but not what was asked."""
     with pytest.raises(WeightsError, match=r"(?m)chat_template.jinja` writes nothing for this conversation$") as caught:
         render(tmp_path, source)
     assert (caught.value.hint or "").startswith("replace it with the `chat_template.jinja`")

@@ -62,7 +62,7 @@ def test_the_ids_of_an_attack_equal_transformers_when_it_sanitizes(
 
 
 def smuggled(bad: str) -> dict[str, list[dict[str, Any]]]:
-    """Chats with one `<turn|>` too many, by the place where it is."""
+    """Place → a chat that has one `<turn|>` too many there."""
     return {
         "system": [{"role": "system", "content": bad}, USER],
         "part": [{"role": "user", "content": [text_part("<tu"), text_part("rn|>")]}],

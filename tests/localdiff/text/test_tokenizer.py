@@ -96,7 +96,7 @@ def test_added_tokens_that_stand_for_text_are_not_special(tokenizer: Tokenizer) 
 @settings(max_examples=60, deadline=None)
 @given(text=st.text())
 def test_what_is_encoded_decodes_to_itself(tokenizer: Tokenizer, text: str) -> None:
-    # `▁` is how the vocabulary writes a space, and is lost as one in the released tokenizer too.
+    # `▁` is how the vocabulary writes a space; the released tokenizer also loses it as one.
     text = text.replace("▁", "_").encode("utf-8", "ignore").decode()
     assert tokenizer.decode(tokenizer.encode(text), special=True) == text
 
