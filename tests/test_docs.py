@@ -1,4 +1,4 @@
-"""Pages that are written from the code are up to date, and links between pages lead somewhere."""
+"""Pages that are generated from the code are up to date, and links between pages lead somewhere."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_cli_page_is_current() -> None:
 
 
 def test_page_and_picture_of_the_canvas_are_current() -> None:
-    """Both follow from the trace that ships with the package."""
+    """Both are made from the trace that ships with the package."""
     assert (ROOT / "docs" / "terminal.md").read_text() == terminal_page.render(), "run `make docs`"
     assert (ROOT / "docs" / "canvas.svg").read_text() == canvas_picture.render(), "run `make docs`"
 
@@ -51,14 +51,14 @@ def test_links_to_sections_lead_somewhere() -> None:
 
 
 def sections(page: Path) -> list[str]:
-    """What a link calls the headings of a page."""
+    """The names by which links refer to the headings of a page."""
     prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
     return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
 
 
 def test_sizes_in_the_readme_are_those_of_the_page_on_quantization() -> None:
-    """Which another test holds against the computed ones."""
+    """Another test compares that page with the computed sizes."""
     row = re.compile(r"^\| (`(?:4bit|4bit-small|mixed|int8|bf16)`).*?((?:\| [\d.]+ GB ){3})\|", re.MULTILINE)
     pages = (ROOT / "README.md", ROOT / "docs" / "quantization.md")
     sizes = [row.findall(page.read_text()) for page in pages]
@@ -67,7 +67,7 @@ def test_sizes_in_the_readme_are_those_of_the_page_on_quantization() -> None:
 
 @pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
 def test_examples_run(page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With a random model in the place of the packaged one, which the examples name."""
+    """With a random model in place of the packaged one, which the examples name."""
     directory = write_checkpoint(Spec(canvas=16), tmp_path / "demo")
     monkeypatch.setattr(model_reference, "DEMO_DIRECTORY", directory)
     examples = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)

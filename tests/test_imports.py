@@ -1,8 +1,8 @@
 """The directions in which rooms may import each other, and the size of a file.
 
 The source is parsed, nothing is imported. A room is a package or module directly under `localdiff`, or a package of
-`quant`, whose other modules are one room. A module with rules of its own is a room beside the one that it is in. A test
-that fails lists all offenders of its rule.
+`quant`; the other modules of `quant` are one room. A module with rules of its own is a separate room. A failing test
+lists all offenders of its rule.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ ALLOWED: dict[str, set[str]] = {
     "quant.cuda": {"quant", "quant.codecs", "quant.modules"},
 }
 
-# What only happens inside one function, so that only what calls it pays for it.
+# Imports that happen only inside a function, so that only its callers pay for them.
 ALLOWED_LATE: dict[str, set[str]] = {
     "cli": {"demo"},
     "engine": {"engine.opening", "load"},
@@ -308,7 +308,7 @@ def sources() -> list[Path]:
 
 
 def pages() -> list[Path]:
-    """The first page of each package, and of those that the tests share; that of `localdiff` is `docs/code.md`."""
+    """The `__init__` of each package, and of those of the tests; that of `localdiff` is `docs/code.md`."""
     found = [path for path in sources() if path.stem == "__init__" and path.parent.name != "localdiff"]
     return [*found, ROOT / "tests" / "__init__.py", *sorted(ROOT.glob("tests/*/__init__.py"))]
 
@@ -347,7 +347,7 @@ def _imports(path: Path) -> Iterator[tuple[str, bool]]:
 
 
 def _statements(body: Iterable[ast.AST], late: bool = False) -> Iterator[tuple[ast.AST, bool]]:
-    """Every statement with those in it, and whether it is inside a function; no expression is looked at."""
+    """Every statement, nested ones included, and whether it is inside a function; expressions are not searched."""
     for node in body:
         yield node, late
         inner = late or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
@@ -368,7 +368,7 @@ def rooms_of(path: Path) -> Iterator[tuple[str, bool]]:
 
 
 def importers(package: str, paths: Iterable[Path]) -> set[str]:
-    """Those of the files that import a package, or something in it."""
+    """The files that import a package, or something in it, with what they import."""
     return {
         f"{name(path)} imports {module}"
         for path in paths
@@ -382,7 +382,7 @@ def name(path: Path) -> str:
 
 
 def listed(offenders: Iterable[str]) -> str:
-    """The offenders of a rule, one a line: all that there are."""
+    """All offenders of a rule, one per line."""
     return "\n".join(sorted({*offenders}))
 
 
@@ -427,7 +427,7 @@ def test_the_page_about_the_code_has_every_room_above_what_it_imports() -> None:
 
 
 def test_the_first_page_of_a_package_lists_its_modules_and_none_that_is_gone() -> None:
-    """At the beginning of a line, two blanks before what is said of them: in prose a name may be just a word."""
+    """At the beginning of a line and followed by two blanks: in prose a name may be just a word."""
     unlisted, gone = [], []
     for page in pages():
         text = ast.get_docstring(ast.parse(page.read_text())) or ""
@@ -489,7 +489,7 @@ def test_what_is_not_in_the_wheel_is_imported_by_nothing_in_it() -> None:
 
 
 def test_what_several_tests_use_is_in_none_of_them() -> None:
-    """So that one of them can be read, run and deleted by itself."""
+    """This way each test file can be read, run and deleted by itself."""
     modules = {path.stem for path in ROOT.glob("tests/**/test_*.py")}
     assert modules
     wrong = {

@@ -1,4 +1,4 @@
-"""Targets of the Makefile that take what somebody types."""
+"""Targets of the Makefile that take what a user types."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="there is n
 
 
 def make(*arguments: str, cwd: Path, dry: bool = True) -> str:
-    """What make would do, or what it says when it does it."""
-    # Where make itself runs the tests, another one says that it is another one, and in which folder.
+    """What make would do, or what it prints when it does it."""
+    # Run by another make, make would report its level and folder.
     env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     command = ["make", *(["--dry-run"] if dry else []), *arguments]
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=True).stdout

@@ -25,7 +25,7 @@ def undefined(source: str) -> set[str]:
 
 
 def _docstrings(tree: ast.Module) -> Iterator[str]:
-    """Also those of attributes, which are strings that are statements."""
+    """Docstrings, also those of attributes, which are string statements."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.value.value

@@ -1,4 +1,4 @@
-"""Where a test keeps its files, how full its disks are, and the Hub's client, pointed at a server of the test's own."""
+"""Where a test keeps its files, how full its disks are, and the Hub's client, pointed at a server of the test."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ SetFree: TypeAlias = Callable[[int], None]
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The test's own directory as the home of what the program keeps."""
+    """The test's own directory as the home for everything the program keeps."""
     monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
     return tmp_path
 
 
 @pytest.fixture
 def set_free(monkeypatch: pytest.MonkeyPatch) -> SetFree:
-    """Says of every disk that so many bytes of it are free."""
+    """Makes every disk report that many free bytes."""
     return lambda nbytes: monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=nbytes))
 
 
 @pytest.fixture
 def use_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> UseHub:
-    """Points the client, and every process started from here, at a server; gives the directory of its cache."""
+    """Points the client, and every process started from here, at a server; returns the client's cache directory."""
     return partial(point_at, monkeypatch, tmp_path)
 
 
 def point_at(monkeypatch: pytest.MonkeyPatch, directory: Path, server: Hub | str) -> Path:
-    """What `use_hub` does, with the cache in a directory.
+    """Does the work of `use_hub`, with the cache in a directory.
 
-    In this process the server is the Hub itself; what is started from here takes it for a mirror.
+    For this process the server is the Hub itself; processes started from here take it for a mirror.
     """
     url = server if isinstance(server, str) else server.url
     cache = directory / "hf" / "hub"

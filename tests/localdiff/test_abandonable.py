@@ -171,7 +171,7 @@ def test_work_that_gets_further_may_take_longer() -> None:
 
 
 def test_work_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And is waited for in short stretches, between which Ctrl-C works on Windows, too."""
+    """The wait is split into short stretches, between which Ctrl-C works even on Windows."""
     stretches: list[float] = []
     released = threading.Event()
 

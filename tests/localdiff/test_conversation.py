@@ -1,4 +1,4 @@
-"""A conversation: every turn costs only its new tokens, and whatever was undone or edited, the ids are the truth."""
+"""A conversation: every turn costs only its new tokens, and whatever was undone or edited, the cache fits its ids."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def chat(tmp_path: Path) -> Dialogue:
 
 
 def hold(chat: Dialogue) -> None:
-    """The cache against a prefill of the ids that the conversation says it holds."""
+    """Compares the cache with a prefill of the ids that the conversation says it holds."""
     ids = chat.conversation.ids
     cache = chat.conversation._prefix_cache.kv_cache
     assert_same(chat.model, cache, prefill(chat.model, ids, cache.capacity))
@@ -60,7 +60,7 @@ def test_the_second_turn_reads_its_new_tokens_and_the_last_block(chat: Dialogue)
 
 
 def test_the_last_block_is_read_with_the_next_prompt_up_to_its_end(chat: Dialogue) -> None:
-    """Nothing behind the end token of a canvas ever reaches the cache."""
+    """Nothing after the end token of a canvas ever reaches the cache."""
     chat.say("hi", "yes.")
     assert chat.conversation.ids == tuple(chat.rendered([{"role": "user", "content": "hi"}]))
     chat.say("hi", "no.")
@@ -127,7 +127,7 @@ def test_the_empty_thought_of_the_first_template_costs_only_what_follows_it(tmp_
 
 
 def test_a_reply_stays_as_the_model_spelt_it(chat: Dialogue) -> None:
-    """The tokenizer would write `the` as one id; the model wrote three, and they are what it remembers."""
+    """The tokenizer would write `the` as one id; the model wrote three, and the cache holds those three."""
     spelt = [id for letter in "the model" for id in chat.ids(letter)]
     assert spelt != chat.ids("the model")
     chat.say("say it", spelt)
@@ -144,7 +144,7 @@ def test_a_reply_stays_as_the_model_spelt_it(chat: Dialogue) -> None:
 
 
 def test_ids_of_another_tokenizer_do_no_harm(chat: Dialogue) -> None:
-    """A session that another model began: its ids decode to something else, so the text counts."""
+    """As in a session that another model began: its ids decode to something else, so the text counts."""
     chat.say("hi", "the model.")
     chat.messages[-1]["ids"] = [300, 301, 302]
     assert chat.conversation.prompt_ids([*chat.messages, {"role": "user", "content": "?"}], OPTIONS) == chat.rendered(
@@ -170,7 +170,7 @@ def test_what_is_no_list_of_ids_is_refused(chat: Dialogue, ids: object) -> None:
 
 @pytest.mark.parametrize("further", [0, 10**7, 2**40])
 def test_ids_beyond_the_vocabulary_do_no_harm(chat: Dialogue, further: int) -> None:
-    """A tokenizer leaves them out of the text, which then looks the same."""
+    """A tokenizer ignores them when it decodes, so the text looks the same."""
     chat.say("hi", "the model.")
     beyond = chat.model.config.vocab_size + further
     for ids in ([beyond], [*chat.messages[-1]["ids"], beyond]):
@@ -186,7 +186,7 @@ def test_typed_markers_stay_text_wherever_the_ids_come_from(chat: Dialogue) -> N
 
 
 def test_the_next_turn_may_begin_as_soon_as_one_is_over(chat: Dialogue) -> None:
-    """In the body of the loop that is told so."""
+    """Even inside the loop that receives its last event."""
     events = []
     for event in chat.conversation.answer([{"role": "user", "content": "hi"}], OPTIONS):
         events.append(event)
@@ -320,10 +320,10 @@ def test_a_larger_context_is_read_again_into_a_larger_cache(chat: Dialogue) -> N
 
 
 def test_it_answers_as_an_engine_without_a_past(tmp_path: Path) -> None:
-    """With the model's own weights: the same drafts, step by step, as after a prefill of the same ids.
+    """With the model's own weights: the same committed blocks as after a prefill of the same ids.
 
-    Self-conditioning is held small, since with random weights it multiplies a rounding at each step; with this seed the
-    closest decision is 10⁻² of entropy wide, and the two ways of reading a prompt are 10⁻⁵ apart.
+    Self-conditioning is kept small, because with random weights it amplifies rounding errors at each step; with this
+    seed the closest decision has a margin of 10⁻² in entropy, and the two ways of reading a prompt are 10⁻⁵ apart.
     """
     chat = Dialogue(tmp_path)
     chat.model.self_conditioning.down_proj.weight.data *= 0.1
@@ -405,7 +405,7 @@ actions = st.one_of(
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=st.lists(actions, min_size=2, max_size=9))
 def test_any_history_is_its_ids(tmp_path: Path, generation: str, history: list[tuple[str, Any, Any]]) -> None:
-    """Past the ring's length in every turn: it holds five positions, and a turn has dozens."""
+    """Every turn exceeds the ring: it holds five positions, and a turn has dozens."""
     chat, options = Dialogue(tmp_path, generation), OPTIONS
     for action, what, reply in history:
         match action:
@@ -444,7 +444,7 @@ def check(chat: Dialogue, options: GenerateOptions) -> None:
 
 
 def stop(chat: Dialogue, text: str, after: int, options: GenerateOptions) -> None:
-    """A turn that is stopped after so many events, and kept as far as it came."""
+    """A turn that is stopped after that many events, and kept as far as it got."""
     asked = [*chat.messages, {"role": "user", "content": text}]
     chat.model.reply = chat.ids(LONG)
     chat.model.begin = len(chat.conversation.prompt_ids(asked, options))

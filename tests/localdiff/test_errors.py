@@ -21,4 +21,4 @@ def test_what_a_library_says_of_an_address_is_said_without_its_password() -> Non
     expected = "503 for url https://****@hub.test:80/a@b, through http://****@proxy.test (x@y)"
     assert without_password(words) == one_line(ValueError(words)) == expected
     long = ValueError(f"{'x ' * 95}https://me:{'secret' * 20}@hub.test")
-    assert "secret" not in one_line(long)  # though the line ends before the address does
+    assert "secret" not in one_line(long)  # although the line is cut before the address ends

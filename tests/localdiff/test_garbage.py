@@ -1,4 +1,4 @@
-"""Where Python collects no garbage."""
+"""When Python collects no garbage."""
 
 import gc
 import subprocess

@@ -1,4 +1,4 @@
-"""The processor has a name on every system."""
+"""The CPU has a name on every system."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_the_makers_words_are_taken_from_where_linux_keeps_them(tmp_path: Path) 
 
 
 def test_cores_of_arm_are_told_by_their_numbers(tmp_path: Path) -> None:
-    """Of each kind once: a DGX Spark has ten of either."""
+    """Each kind once: a DGX Spark has ten of each."""
     core = "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x0\nCPU part\t: {}\n\n"
     file = tmp_path / "cpuinfo"
     file.write_text("".join(core.format(part) for part in ("0xd87", "0xd87", "0xd85", "0xd85")))

@@ -1,4 +1,4 @@
-"""From a name to a directory: the packaged model, directories, quantized models, and what is none of them."""
+"""From a name to a directory: the packaged model, directories, quantized models, and names that are none of these."""
 
 from __future__ import annotations
 

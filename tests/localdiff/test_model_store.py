@@ -113,7 +113,7 @@ def test_the_demo_model_never_stands_in(env: dict[str, str]) -> None:
 def test_an_unfinished_model_is_no_default(env: dict[str, str]) -> None:
     (Path(env["LOCALDIFF_HOME"]) / "models" / f"{RELEASED}-4bit.partial").mkdir(parents=True)
     (Path(env["LOCALDIFF_HOME"]) / "models" / f"{RELEASED}-4bit").mkdir(parents=True)
-    # a manifest is there before the last check of it
+    # a manifest is written before the last check of the model
     make(env, "demo-4bit.partial")
     make(env, "demo-4bit.discarded")
     with pytest.raises(WeightsError, match="no quantized model is here"):

@@ -96,7 +96,7 @@ def test_a_bad_value_is_shown_with_its_name(settings: dict[str, object], message
 
 @pytest.mark.parametrize("noise", ["{x}", "{"])
 def test_an_error_reaches_another_process_as_it_is(noise: Any) -> None:
-    """A pool of processes pickles it; what cannot be read there breaks the pool."""
+    """A process pool pickles it; an error that cannot be unpickled breaks the pool."""
     with pytest.raises(UsageError) as raised:
         GenerateOptions(noise=noise)
     error = pickle.loads(pickle.dumps(raised.value))

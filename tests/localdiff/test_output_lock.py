@@ -1,4 +1,4 @@
-"""One job an output at a time."""
+"""One job per output at a time."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_somebody_who_looks_for_a_job_stops_none(tmp_path: Path, monkeypatch: py
 
 
 def test_of_a_lock_that_cannot_be_opened_nothing_is_known(tmp_path: Path) -> None:
-    """As that of another user who lets nobody read it; a list of models has to go on."""
+    """For example the lock of another user that nobody else may read; a list of models must go on."""
     lock_path(tmp_path / "x").symlink_to(lock_path(tmp_path / "x"))
     assert not is_locked(tmp_path / "x")
 

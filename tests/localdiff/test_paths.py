@@ -1,4 +1,4 @@
-"""Where things live, for every way in which a user may have said so."""
+"""Where files are kept, for every way in which a user may set it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_home_is_a_full_path(platform: str, beginning: str, monkeypatch: pytes
 
 
 def test_nobody_knows_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of a user id that has no name, where nothing sets `HOME`."""
+    """As for a user id without a name, when nothing sets `HOME`."""
 
     def home() -> Path:
         raise RuntimeError("Could not determine home directory.")

@@ -1,4 +1,4 @@
-"""The file of timed tiles: what is read again, and when it no longer counts."""
+"""The file of timed tiles: what is read back, and when it no longer counts."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_what_no_longer_counts_costs_a_warning_and_no_run(
 
 @pytest.mark.parametrize("content", ["raise ImportError('libtriton.so: undefined symbol')", ""])
 def test_where_triton_does_not_load_none_count(content: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Whoever tries a kernel says what is wrong with it."""
+    """Trying a kernel reports what is wrong with Triton."""
     keep_timed_tiles(CARD, TILES)
     (tmp_path / "triton.py").write_text(content)
     monkeypatch.delitem(sys.modules, "triton")

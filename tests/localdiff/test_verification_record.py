@@ -1,4 +1,4 @@
-"""What is remembered of a model whose bytes have all been read, and for how long it counts."""
+"""What is remembered about a model whose bytes have all been read, and how long that counts."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_records_of_models_that_are_gone_are_deleted(model: Path, env: dict[str,
 def test_records_of_models_on_a_disk_that_is_not_here_are_kept(
     model: Path, env: dict[str, str], tmp_path: Path
 ) -> None:
-    """Of a model that was found damaged, nobody would be warned when the disk is back."""
+    """Otherwise nobody would be warned about a damaged model once the disk is back."""
     disk = tmp_path / "disk"
     record_damaged(make(disk / "model"), "one file is damaged", env=env)
     disk.rename(tmp_path / "elsewhere")
@@ -189,7 +189,7 @@ def test_wrong_values_in_a_record_count_as_none(model: Path, env: dict[str, str]
 
 
 def test_a_device_in_the_place_of_a_manifest_is_none(model: Path, env: dict[str, str]) -> None:
-    """Reading one may never end, and opening a pipe may wait for ever: /dev/null stands for them here."""
+    """Reading a device may never end, and opening a pipe may wait for ever; /dev/null stands for both here."""
     record_verified(model, now=NOW, env=env)
     (model / "quant.json").unlink()
     (model / "quant.json").symlink_to(os.devnull)

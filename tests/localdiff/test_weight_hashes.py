@@ -21,7 +21,7 @@ NAMES = ("a", "b")
 
 @pytest.fixture(autouse=True)
 def read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """The names of the files that were read, in a home of one's own; files count at once."""
+    """The names of the files that were read, with a home of the test's own; even new files are recorded at once."""
     names: list[str] = []
 
     def watched(path: Path, progress: Callable[[int], None]) -> str:

@@ -1,4 +1,4 @@
-"""The command line where Python is as on Windows: what is missing, consoles, encodings, files that are in use."""
+"""The command line with Python as on Windows: what is missing, consoles, encodings, files that are in use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def there(*arguments: str, stdin: bytes = b"", **variables: str) -> subprocess.C
 
 
 def code_there(code: str, **variables: str) -> str:
-    """Run some lines of Python, in a module of the tree's; what they print."""
+    """Runs some lines of Python in a module of the tree; returns what they print."""
     lines = f"from tests.fakes.windows import install; install(); exec({code!r}, {{'__name__': 'localdiff.test'}})"
     done = _run([sys.executable, "-c", lines], b"", variables)
     assert done.returncode == 0, done.stderr.decode()
@@ -53,7 +53,7 @@ from localdiff.host_memory import host_memory
 from localdiff.load.devices import free_bytes
 print(*host_memory(), free_bytes(torch.device("cpu")))
 """
-    memory = code_there(code, TORCHDYNAMO_DISABLE="1")  # without torch's compiler, which takes longer than all of it
+    memory = code_there(code, TORCHDYNAMO_DISABLE="1")  # without torch's compiler, which takes longer than the rest
     assert memory == f"{8 << 30} {3 << 30} {3 << 30}\r\n"
 
 
@@ -203,7 +203,7 @@ def test_an_answer_that_a_scanner_has_open_for_a_moment_gets_its_name(tmp_path: 
 
 
 def test_a_model_takes_the_place_of_an_empty_folder_and_one_under_repair_does(tmp_path: Path) -> None:
-    """Although a scanner has files open for a moment."""
+    """Even though a scanner has files open for a moment."""
     output, partial = tmp_path / "models" / "demo-4bit", tmp_path / "models" / "demo-4bit.partial"
     output.mkdir(parents=True)
     done = there("quantize", "demo", "--yes", LOCALDIFF_HOME=str(tmp_path), FAKE_BUSY="3")
