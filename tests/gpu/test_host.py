@@ -303,7 +303,7 @@ class TestTheCard:
             quantize_groups(torch.ones(1, 128))
         assert quantize_groups(torch.ones(1, 128, device="cuda")).codes.device == CARD
 
-    def test_an_outcome_is_there_behind_its_event(self, queue: Queue) -> None:
+    def test_an_outcome_arrives_with_its_event(self, queue: Queue) -> None:
         buffers = StepBuffers(4, 8, torch.float32, CARD)
         exchange = Exchange(buffers)
         buffers.outcome.fill_(7)

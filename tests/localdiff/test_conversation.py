@@ -104,7 +104,7 @@ def test_a_turn_with_thoughts_costs_its_answer_again_and_not_its_prompt(tmp_path
     assert chat.read == [len(before), len(after) - len(before)]
 
 
-def test_it_costs_no_more_behind_a_reply_of_more_ids_than_its_text_has(chat: Dialogue) -> None:
+def test_it_costs_no_more_after_a_reply_of_more_ids_than_its_text_has(chat: Dialogue) -> None:
     options = replace(OPTIONS, think=True)
     chat.say("say it", [id for letter in "the model" for id in chat.ids(letter)], options)
     chat.say("the user thought", THOUGHT * 3 + "yes.", options)

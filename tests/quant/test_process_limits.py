@@ -60,7 +60,7 @@ def test_a_container_is_the_outermost_group_that_it_sees(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("own", ["0::/system.slice/docker-1f.scope", "0::/../1f"])
-def test_also_where_its_path_is_that_of_another_tree(tmp_path: Path, own: str) -> None:
+def test_a_container_whose_path_is_that_of_another_tree(tmp_path: Path, own: str) -> None:
     root = tree(tmp_path, own, {"memory.max": 10000, "memory.current": 3000, "cpu.max": "200000 100000"})
     assert memory_limit(root) == (10000, 7000)
     assert usable_cores(root) == 2

@@ -288,7 +288,7 @@ def test_what_several_warps_read_at_once_none_of_them_may_overwrite(writer: int)
         run(body)
 
 
-def test_two_warps_may_write_the_same_number_and_no_two() -> None:
+def test_two_warps_may_write_the_same_number_but_not_different_ones() -> None:
     """One after the other, and in one instruction."""
     later = "setp.lt.u32 %p1, %r1, 32; @%p1 st.shared.b32 [0], {}; @!%p1 st.shared.b32 [0], {}; mov.b32 %r28, 0;"
     run(later.format(5, 5))
@@ -313,7 +313,7 @@ def test_what_several_blocks_read_none_of_them_may_write(between: str) -> None:
         run(body + "mov.b32 %r28, 0;", np.array([7]), blocks=2)
 
 
-def test_what_any_warp_of_a_group_wrote_the_group_reads_behind_a_barrier() -> None:
+def test_what_any_warp_of_a_group_wrote_the_group_reads_after_a_barrier() -> None:
     """Its first warp is no exception: the other warps have not waited for it."""
     clock, watch = Clock(128, 128, 0), Watch(64)
     first, start, changes = np.array([0]), np.array([8]), np.array([[True]])
@@ -356,7 +356,7 @@ def test_a_copy_is_there_when_it_has_been_waited_for() -> None:
 
 
 @pytest.mark.parametrize("wait", ["", "cp.async.wait_group 1;"])
-def test_who_reads_a_copy_too_early_reads_nan(wait: str) -> None:
+def test_a_copy_that_is_read_too_early_is_nan(wait: str) -> None:
     found = run(COPY.format(wait=wait, read=4), np.arange(THREADS, dtype=np.uint32))
     assert np.isnan(found.view(np.float32)).all()
     assert np.isnan(from_bf16(found.astype(np.uint16))).all()

@@ -19,7 +19,7 @@ from tests.models.steps import denoiser_of
 
 
 @pytest.mark.usefixtures("attention_in_torch")
-def test_a_run_behind_it_is_the_same(tmp_path: Path) -> None:
+def test_a_run_after_a_warm_up_is_the_same(tmp_path: Path) -> None:
     expected = list(engine(tmp_path, static=True, fuses_commits=True).generate(PROMPT, options()))
     made = engine(tmp_path, static=True, fuses_commits=True)
     assert list(made.denoiser.warm_up()) == [0, 0.25, 0.5, 0.75, 1]
@@ -34,7 +34,7 @@ def test_an_id_of_padding_that_is_not_in_the_vocabulary_is_not_looked_up() -> No
     assert list(denoiser.warm_up())[-1] == 1
 
 
-def test_a_step_that_is_tried_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trying_a_step_takes_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     network = tiny.model()
     denoise = mock.Mock(wraps=network.denoise)
     monkeypatch.setattr(network, "denoise", denoise)

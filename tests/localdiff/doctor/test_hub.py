@@ -151,7 +151,7 @@ def test_what_the_client_logs_has_no_password_of_a_mirror(server: Hub, tmp_path:
     assert "word@" not in run.stderr
 
 
-def test_nor_has_a_traceback_that_it_logs() -> None:
+def test_a_traceback_that_the_client_logs_has_no_password_of_a_mirror() -> None:
     """For example of the client's question whether an agent runs it, which few mirrors know."""
     prepare_client()
     handler = client_logging.get_logger().handlers[0]

@@ -54,7 +54,7 @@ def test_one_end_token_may_stand_alone(tmp_path: Path) -> None:
     assert start_of(run(tiny.engine(tmp_path, eos_token_id=5))).end_ids == (5,)
 
 
-def test_a_canvas_is_what_the_noise_says_and_stands_behind_what_is_committed(engine: Engine) -> None:
+def test_a_canvas_is_what_the_noise_says_and_follows_what_is_committed(engine: Engine) -> None:
     events = run(engine)
     started = of(BlockStarted, events)
     assert started[0].canvas_ids == tuple(SeededNoise(7).canvas(8, 64).tolist())

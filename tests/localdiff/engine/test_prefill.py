@@ -199,7 +199,7 @@ def test_given_up_before_the_first_step_nothing_is_lost(tmp_path: Path, events: 
 
 
 @pytest.mark.parametrize("how", FUSED, ids=str)
-def test_given_up_behind_the_first_step_the_whole_prompt_is_held(tmp_path: Path, how: Any) -> None:
+def test_given_up_after_the_first_step_the_whole_prompt_is_held(tmp_path: Path, how: Any) -> None:
     made = engine(tmp_path, **how)
     prefix_cache = made.new_prefix_cache()
     run = made.generate(PROMPT, OPTIONS, prefix_cache=prefix_cache)

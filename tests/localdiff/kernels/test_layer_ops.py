@@ -273,7 +273,7 @@ def test_no_rows_are_no_launch(layers: tuple[Layer, Layer], dtype: torch.dtype) 
     assert FUSED.route(none[:, : len(scale)], scale, 2)[0].shape == (0, 2)
 
 
-def test_layers_leave_sums_in_parts_to_the_ops_behind_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layers_leave_sums_in_parts_to_the_ops_after_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """The output projection of attention and the down projection of the dense MLP, if ops can sum parts."""
     network = small_subject("4bit").network.to(DEVICE)
     layer, config = network.layers[0], network.config.layers[0]

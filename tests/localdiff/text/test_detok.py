@@ -194,7 +194,7 @@ def test_a_thought_that_ends_in_bytes_is_out_before_the_answer(gemma: Tokenizer)
     ]
 
 
-def test_a_character_does_not_go_on_behind_another_channel(gemma: Tokenizer) -> None:
+def test_a_character_does_not_go_on_after_another_channel(gemma: Tokenizer) -> None:
     euro, opening, closing = gemma.encode("€"), gemma.encode("<|channel>x\n"), gemma.encode("<channel|>")
     decoder = ReplyDecoder(gemma)
     pieces = decoder.push([*euro[:1], *opening, *gemma.encode("hm"), *closing, *euro[1:]]) + decoder.finish()

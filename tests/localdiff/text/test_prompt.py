@@ -60,7 +60,7 @@ def test_what_is_no_sequence_is_no_prompt(tmp_path: Path, prompt: Any, kind: str
 
 
 @pytest.mark.parametrize("prompt", [torch.tensor([2, 20]), numpy.array([2, 20])])
-def test_who_gives_ids_in_a_tensor_is_told_how_to_make_a_list_of_them(tmp_path: Path, prompt: Any) -> None:
+def test_for_ids_in_a_tensor_the_error_says_how_to_make_a_list_of_them(tmp_path: Path, prompt: Any) -> None:
     engine = tiny.engine(tmp_path)
     with pytest.raises(UsageError, match=f"not an? `{type(prompt).__name__}`") as raised:
         list(engine.generate(prompt))

@@ -67,7 +67,7 @@ def test_a_tool_response_continues_the_turn_of_its_call(templates: dict[str, Cha
     assert template.render([USER, CALL, RESULT, SUNNY]).startswith(f"{head}{CALLED}Sunny.<turn|>\n<|turn>model\n")
 
 
-def test_the_newer_template_opens_a_thought_behind_a_tool_response(templates: dict[str, ChatTemplate]) -> None:
+def test_the_newer_template_opens_a_thought_after_a_tool_response(templates: dict[str, ChatTemplate]) -> None:
     messages = [USER, CALL, RESULT]
     assert templates["v3"].render(messages, think=True).endswith("<tool_response|><|channel>thought\n")
     assert templates["v1"].render(messages, think=True).endswith("<tool_response|>")

@@ -25,7 +25,7 @@ SIZES = (256, 512)
         ("plain", SIZES, MIN_WEIGHTS, False),
     ],
 )
-def test_who_gets_it(
+def test_which_models_get_the_kernel(
     path: str, sizes: tuple[int, ...], weights: int, takes: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(choice, "has_amx", lambda: False)

@@ -39,7 +39,7 @@ def test_the_same_bits_as_our_decoder(library: Nf4Library, dtype: torch.dtype, s
         (torch.zeros(3, 2, 64, dtype=torch.uint8)[..., ::2], torch.zeros(3, 2, 1), "should be uint8, contiguous"),
     ],
 )
-def test_nothing_is_read_beyond_its_end(
+def test_codes_and_scales_that_would_be_read_beyond_their_end_are_refused(
     library: Nf4Library, codes: torch.Tensor, scales: torch.Tensor, words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):

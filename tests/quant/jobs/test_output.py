@@ -226,7 +226,7 @@ def test_force_deletes_nothing_that_is_not_the_models(source: Path, tmp_path: Pa
     assert kept.read_text() == "mine"
 
 
-def test_nor_does_it_where_the_manifest_is_damaged(source: Path, tmp_path: Path) -> None:
+def test_force_deletes_nothing_else_where_the_manifest_is_damaged(source: Path, tmp_path: Path) -> None:
     """The manifest no longer tells what is the model's; the names of shards and of this job's files still do."""
     output = tmp_path / "out"
     job = make_job(source, output, force=True)

@@ -56,7 +56,7 @@ def test_stopped_anywhere_the_same_job_repairs_it(tmp_path: Path, renames: int, 
     assert (output / FILE).read_bytes() == contents[FILE]
 
 
-def test_stopped_behind_a_file_that_is_new_it_goes_on(tmp_path: Path) -> None:
+def test_stopped_after_a_file_that_is_new_it_goes_on(tmp_path: Path) -> None:
     output = quantize(write_small_weights(tmp_path / "source"), tmp_path / "output", "4bit")
     with pytest.raises(SpaceError):
         refresh(output, {"NOTICE": b"theirs"}, FullDisk(1))

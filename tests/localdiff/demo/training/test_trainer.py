@@ -116,7 +116,7 @@ def test_batches_are_a_function_of_seed_and_number() -> None:
     assert not torch.equal(make_batches(1).at(0).canvas_ids, one.at(0).canvas_ids)
 
 
-def test_a_batch_holds_one_block_of_each_answer_behind_what_precedes_it() -> None:
+def test_a_batch_holds_one_block_of_each_answer_after_what_precedes_it() -> None:
     batches = make_batches(batch_size=16)
     seen_second_block = False
     for number in range(16):

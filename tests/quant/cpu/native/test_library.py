@@ -269,7 +269,7 @@ def _narrow(weights: Encoded) -> Encoded:
         (lambda a: a | {"chosen": torch.tensor([0, 1, 2, -1])}, "chosen should name rows from 0 to 3"),
     ],
 )
-def test_nothing_is_read_beyond_its_end(library: NativeLibrary, change: object, words: str) -> None:
+def test_arguments_that_do_not_belong_together_are_refused(library: NativeLibrary, change: object, words: str) -> None:
     weights = random_weights("nf4", (2, library.lanes, GROUP), torch.Generator())
     given = change({"weights": weights, "width": GROUP, "counts": [1, 3], "chosen": None})
     x = normal(4, given["width"])

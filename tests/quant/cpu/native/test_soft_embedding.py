@@ -170,7 +170,7 @@ LOGITS = torch.zeros(2, IDS)
         (Encoded(codes=table().codes, scales=table().scales[1:]), LOGITS, torch.zeros(2), "do not belong to codes"),
     ],
 )
-def test_nothing_is_read_beyond_its_end(
+def test_arguments_that_do_not_belong_together_are_refused(
     soft_embedding: NativeSoftEmbedding, stored: Encoded, logits: Tensor, log_normalizer: Tensor, words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):
