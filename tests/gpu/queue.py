@@ -16,7 +16,7 @@ from torch import Tensor
 from tests.gpu.graphs import Recorder
 
 UNSEEN = 0x5A
-"""Each byte of memory that a copy has not reached yet."""
+"""The value of each byte that a copy has not reached yet."""
 
 
 class Queue:
