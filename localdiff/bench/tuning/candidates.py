@@ -70,11 +70,14 @@ SOFT_TILES = (
     *(Tile(rows, 64, 4, stages=stages) for rows in (64, 128) for stages in (2, 3)),
     *(Tile(rows, 128, 8, stages=stages) for rows in (64, 128, 256) for stages in (2, 3)),
 )
-SMALL_HEAD_TILES = tuple(
-    AttentionTile(rows, keys, warps, stages)
-    for rows, warps in ((32, 4), (32, 8), (64, 4), (64, 8), (128, 8))
-    for keys in (32, 64)
-    for stages in (1, 2, 3)
+SMALL_HEAD_TILES = (
+    *(
+        AttentionTile(rows, keys, warps, stages)
+        for rows, warps in ((32, 4), (32, 8), (64, 4), (64, 8), (128, 8))
+        for keys in (32, 64)
+        for stages in (1, 2, 3)
+    ),
+    AttentionTile(128, 32, 8, stages=4),
 )
 """The sums of 128 rows, with four warps and a head of 256, would be 256 registers of a thread, which has 255."""
 LARGE_HEAD_TILES = tuple(
