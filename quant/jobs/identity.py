@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple, Self
 
-from quant.files.manifest import ENCODING, FIRST_ENCODING, Manifest
+from quant.files.manifest import ENCODING, Manifest
 from quant.jobs.job import HashSources, Job
 
 
@@ -42,7 +42,7 @@ class Identity:
     Attributes:
         tool: name and version of the program; only named, never compared.
         encoding: see `quant.files.manifest.ENCODING`.
-        recipe: the recipe's name; None where only the rules are known.
+        recipe: the recipe's name.
         rules: pattern and scheme of each rule, with the layer numbers filled in.
         model, revision: where the weights came from.
         sources: the weight files that are read, by name.
@@ -50,7 +50,7 @@ class Identity:
 
     tool: str
     encoding: int
-    recipe: str | None
+    recipe: str
     rules: tuple[tuple[str, str], ...]
     model: str | None
     revision: str | None
@@ -89,19 +89,19 @@ class Identity:
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
-        """The inverse of `to_json`; older versions wrote no `encoding` and `recipe`, and times of weight files.
+        """The inverse of `to_json`.
 
         Raises:
             ValueError, KeyError, TypeError, AttributeError: `to_json` did not write this.
         """
         return cls(
             tool=str(value["tool"]),
-            encoding=int(value.get("encoding", FIRST_ENCODING)),
-            recipe=value.get("recipe"),
+            encoding=int(value["encoding"]),
+            recipe=str(value["recipe"]),
             rules=tuple((str(pattern), str(scheme)) for pattern, scheme in value["rules"]),
             model=value["model"],
             revision=value["revision"],
-            sources={name: SourceState(*state[:2]) for name, state in value["sources"].items()},
+            sources={name: SourceState(*state) for name, state in value["sources"].items()},
         )
 
     def with_hashes(self, hashes: Mapping[str, str]) -> Identity:
@@ -129,7 +129,7 @@ class Identity:
         return self._known_difference(wanted.with_hashes(hash_sources(untold)), shown) if untold else None
 
     def _known_difference(self, wanted: Identity, shown: Callable[[str], str]) -> Difference | None:
-        if self.recipe is not None and self.recipe != wanted.recipe:
+        if self.recipe != wanted.recipe:
             return Difference("recipe", f"as `{self.recipe}`, not as `{wanted.recipe}`")
         if self.model != wanted.model:
             return Difference("model", f"from `{self.model}`, not from `{wanted.model}`")

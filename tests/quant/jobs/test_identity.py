@@ -168,15 +168,6 @@ def test_a_whole_output_that_was_not_put_in_its_place_is_not_that_of_other_weigh
     assert isinstance(finish(replace(job, force=True))[0], JobStarted)
 
 
-def test_a_job_that_kept_the_times_of_its_weights_is_gone_on_with(source: Path, tmp_path: Path) -> None:
-    job = make_job(source, tmp_path / "out")
-    file = begin(job)
-    content = json.loads(file.read_bytes())
-    content["job"]["sources"] = {name: [*state, 5] for name, state in content["job"]["sources"].items()}
-    file.write_text(json.dumps(content))
-    assert Output(job, Disk()).finished() == {SHARDS[0]}
-
-
 def test_another_version_of_the_program_goes_on(source: Path, tmp_path: Path) -> None:
     job = make_job(source, tmp_path / "out", tool="localdiff 1")
     begin(job)
@@ -184,19 +175,6 @@ def test_another_version_of_the_program_goes_on(source: Path, tmp_path: Path) ->
     assert isinstance(events[0], JobStarted)
     assert sum(isinstance(event, ShardStarted) for event in events) == 1
     assert read_manifest(tmp_path / "out").tool == "localdiff 2"
-
-
-def test_a_job_from_before_encodings_were_counted_is_gone_on_with(source: Path, tmp_path: Path) -> None:
-    job = make_job(source, tmp_path / "out")
-    file = begin(job)
-    content = json.loads(file.read_bytes())
-    for key in ("encoding", "recipe"):
-        del content["job"][key]
-    file.write_text(json.dumps(content))
-    assert Output(job, Disk()).finished() == {SHARDS[0]}
-    events = finish(job)
-    assert isinstance(events[0], JobStarted)
-    assert sum(isinstance(event, ShardStarted) for event in events) == 1
 
 
 def test_another_encoding_goes_on_with_nothing(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
