@@ -54,23 +54,19 @@ class NotFiniteError(ValueError):
 
 
 class Codec(Protocol):
-    """A number format of 64-groups with one bf16 scale each."""
+    """A number format of 64-groups with one bf16 scale each.
 
-    @property
-    def name(self) -> str:
-        """Its name in recipes and manifests."""
+    Attributes:
+        name: its name in recipes and manifests.
+        codes_dtype: type of the stored codes.
+        codes_per_byte: weights in one byte of codes.
+        error_limit: relative RMSE above which an encoded tensor is refused: no sane weight loses this much.
+    """
 
-    @property
-    def codes_dtype(self) -> torch.dtype:
-        """Type of the stored codes."""
-
-    @property
-    def codes_per_byte(self) -> int:
-        """Weights in one byte of codes."""
-
-    @property
-    def error_limit(self) -> float:
-        """Relative RMSE above which an encoded tensor is refused: no sane weight loses this much."""
+    name: str
+    codes_dtype: torch.dtype
+    codes_per_byte: int
+    error_limit: float
 
     def encode(self, weight: Tensor) -> Encoded:
         """Quantize `[…, in]` (bf16, fp16 or fp32) on its device.

@@ -5,8 +5,6 @@ Knows the number format; knows nothing about files or modules. `docs/format.md` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -16,14 +14,13 @@ MAX_CODE = 127
 TINY = 2.0**-120
 
 
-@dataclass(frozen=True, slots=True)
 class Int8:
     """Integers in -127…127 times a scale: 8.25 bits per weight."""
 
-    name: str = "int8"
-    codes_dtype: torch.dtype = torch.int8
-    codes_per_byte: int = 1
-    error_limit: float = 0.02
+    name = "int8"
+    codes_dtype = torch.int8
+    codes_per_byte = 1
+    error_limit = 0.02
 
     def encode(self, weight: Tensor) -> Encoded:
         """See `Codec.encode`. Deterministic on a device."""

@@ -169,14 +169,13 @@ def _reciprocal(scale: Tensor) -> Tensor:
     return torch.where(scale.abs() > TINY, 1 / scale, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
 class Nf4:
     """NormalFloat4 with groups of 64 and a bf16 scale: 4.25 bits per weight."""
 
-    name: str = "nf4"
-    codes_dtype: torch.dtype = torch.uint8
-    codes_per_byte: int = 2
-    error_limit: float = 0.13
+    name = "nf4"
+    codes_dtype = torch.uint8
+    codes_per_byte = 2
+    error_limit = 0.13
 
     def encode(self, weight: Tensor) -> Encoded:
         """See `Codec.encode`. Deterministic on a device."""

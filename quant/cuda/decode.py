@@ -8,8 +8,6 @@ Shape letters: N rows of a weight, K its input, G = K / 64 groups.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
@@ -22,7 +20,6 @@ from quant.modules.tensor import QuantTensor
 GROUPS = 16
 
 
-@dataclass(frozen=True, slots=True)
 class CudaNf4(Nf4):
     """The nf4 codec for weights on a GPU; it encodes as the plain one does."""
 

@@ -186,8 +186,7 @@ def test_a_source_whose_header_changed_since_the_plan_is_refused(source: Path, t
 def test_a_tensor_that_a_codec_cannot_keep_ends_the_job_at_once(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    codec = replace(CODECS["nf4"], error_limit=0.001)  # type: ignore[type-var]
-    monkeypatch.setattr("quant.jobs.shard.CODECS", {**CODECS, "nf4": codec})
+    monkeypatch.setattr(CODECS["nf4"], "error_limit", 0.001)
     with pytest.raises(DamagedError, match="experts.*loses .* as nf4, where 0% is the limit") as caught:
         finish(make_job(source, tmp_path / "out"))
     assert "`int8`" in (caught.value.hint or "")
