@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from types import MappingProxyType
 from typing import Literal, Self, get_args
 
 from quant.errors import RecipeError
@@ -159,7 +158,7 @@ _ALL: tuple[Recipe, ...] = (
         self_conditioning="keep",
     ),
 )
-RECIPES: Mapping[str, Recipe] = MappingProxyType({recipe.name: recipe for recipe in _ALL})
+RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for recipe in _ALL}
 DEFAULT_RECIPE = "4bit"
 
 

@@ -10,10 +10,9 @@ They know numbers; they know no names and no files.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from quant.codecs.codec import Codec
 from quant.codecs.int8 import Int8
 from quant.codecs.nf4 import Nf4
 
-CODECS: Mapping[str, Codec] = MappingProxyType({codec.name: codec for codec in (Nf4(), Int8())})
+CODECS: Mapping[str, Codec] = {codec.name: codec for codec in (Nf4(), Int8())}
