@@ -101,23 +101,27 @@ _SMALL: dict[str, Scheme] = {
 """The rules that all recipes share: the vision tower is dropped, everything small is kept as published."""
 
 
-def _recipe(
-    name: str, *, experts: Mapping[str, Scheme], always_active: Scheme, embedding: Scheme, self_conditioning: Scheme
-) -> Recipe:
-    """A recipe for all tensors of the model; `experts` maps the patterns of expert tensors to schemes, in order."""
+def _recipe(name: str, *, experts: Mapping[str, Scheme], always_active: Scheme, outside: Scheme) -> Recipe:
+    """A recipe for all tensors of the model.
+
+    Args:
+        experts: pattern of expert tensors → scheme, in order.
+        always_active: scheme of what each row passes in a layer besides: attention and dense MLP.
+        outside: scheme of self-conditioning and embedding, which are outside of the layers.
+    """
     rules = {
         **_SMALL,
         **experts,
         _LAYERS + "self_attn.[qkvo]_proj.weight": always_active,
         _LAYERS + "mlp.*_proj.weight": always_active,
-        "model.decoder.self_conditioning.*_proj.weight": self_conditioning,
-        "model.decoder.embed_tokens.weight": embedding,
+        "model.decoder.self_conditioning.*_proj.weight": outside,
+        "model.decoder.embed_tokens.weight": outside,
     }
     return Recipe(name=name, rules=tuple(Rule(pattern=pattern, scheme=scheme) for pattern, scheme in rules.items()))
 
 
 _EXPERTS = _LAYERS + "experts.*_proj"
-_ALL: tuple[Recipe, ...] = (
+_ALL = (
     _recipe(
         "4bit",
         experts={
@@ -126,37 +130,17 @@ _ALL: tuple[Recipe, ...] = (
             _EXPERTS: "nf4",
         },
         always_active="int8",
-        embedding="int8",
-        self_conditioning="int8",
+        outside="int8",
     ),
-    _recipe(
-        "4bit-small",
-        experts={_EXPERTS: "nf4"},
-        always_active="nf4",
-        embedding="int8",
-        self_conditioning="int8",
-    ),
+    _recipe("4bit-small", experts={_EXPERTS: "nf4"}, always_active="nf4", outside="int8"),
     _recipe(
         "mixed",
         experts={_LAYERS + "experts.gate_up_proj": "nf4", _LAYERS + "experts.down_proj": "int8"},
         always_active="int8",
-        embedding="int8",
-        self_conditioning="int8",
+        outside="int8",
     ),
-    _recipe(
-        "int8",
-        experts={_EXPERTS: "int8"},
-        always_active="int8",
-        embedding="int8",
-        self_conditioning="int8",
-    ),
-    _recipe(
-        "bf16",
-        experts={_EXPERTS: "keep"},
-        always_active="keep",
-        embedding="keep",
-        self_conditioning="keep",
-    ),
+    _recipe("int8", experts={_EXPERTS: "int8"}, always_active="int8", outside="int8"),
+    _recipe("bf16", experts={_EXPERTS: "keep"}, always_active="keep", outside="keep"),
 )
 RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for recipe in _ALL}
 DEFAULT_RECIPE = "4bit"
