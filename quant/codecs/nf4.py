@@ -15,7 +15,6 @@ scale rounded to bf16.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from functools import cache
 
@@ -156,9 +155,7 @@ class _Fitter:
 
 def _packed(codes: Tensor) -> Tensor:
     """Two codes per byte, the first in the high four bits: U8 `[n, 64]` to `[n, 32]`."""
-    pairs = codes.view(torch.int16)
-    if sys.byteorder == "big":
-        return ((pairs >> 4) | pairs).to(torch.uint8)
+    pairs = codes.view(torch.int16)  # of a little-endian machine, as files are read
     return ((pairs << 4) | (pairs >> 8)).to(torch.uint8)
 
 
