@@ -11,33 +11,18 @@ from localdiff.errors import ArgumentError, UsageError, WeightsError
 from localdiff.options import MIN_TEMPERATURE, GenerateOptions
 from localdiff.sizes import for_torch, is_finite
 
-# What the reference falls back to where a checkpoint says nothing (`_get_default_generation_params` in transformers).
-REFERENCE_SCHEDULE_STEPS = 48
-REFERENCE_ENTROPY_BOUND = 0.1
-REFERENCE_T_MIN = 0.4
-REFERENCE_T_MAX = 0.8
-REFERENCE_STABILITY = 1
-REFERENCE_CONFIDENCE = 0.005
-
 _SAMPLER = "EntropyBoundSamplerConfig"
-_KEYS = ("max_denoising_steps", "sampler_config", "t_min", "t_max", "stability_threshold", "confidence_threshold")
-_NO_SAMPLER_KEYS = (
-    "bos_token_id",
-    "cache_config",
-    "cache_implementation",
-    "disable_compile",
-    "eos_token_id",
-    "max_length",
-    "max_new_tokens",
-    "pad_token_id",
-    "return_dict_in_generate",
-    "transformers_version",
-)
+_KNOWN = {
+    *("max_denoising_steps", "sampler_config", "t_min", "t_max", "stability_threshold", "confidence_threshold"),
+    *("bos_token_id", "eos_token_id", "pad_token_id", "max_length", "max_new_tokens", "return_dict_in_generate"),
+    *("cache_config", "cache_implementation", "disable_compile", "transformers_version"),
+}
+"""Keys of `generation_config.json` that the reference knows; those of the first line are read here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SamplerSettings:
-    """Sampler settings of one run.
+    """Sampler settings of one run; the defaults are those of the reference for a checkpoint that says nothing.
 
     Attributes:
         schedule_steps: length of the temperature schedule, and so the maximum number of denoise steps per block.
@@ -52,14 +37,14 @@ class SamplerSettings:
         UsageError: values that are out of range alone or together.
     """
 
-    schedule_steps: int = REFERENCE_SCHEDULE_STEPS
+    schedule_steps: int = 48
     cap: int | None = None
-    entropy_bound: float = REFERENCE_ENTROPY_BOUND
-    t_min: float = REFERENCE_T_MIN
-    t_max: float = REFERENCE_T_MAX
+    entropy_bound: float = 0.1
+    t_min: float = 0.4
+    t_max: float = 0.8
     greedy: bool = False
-    stability: int = REFERENCE_STABILITY
-    confidence: float = REFERENCE_CONFIDENCE
+    stability: int = 1
+    confidence: float = 0.005
 
     def __post_init__(self) -> None:
         try:
@@ -149,8 +134,7 @@ class SamplerSettings:
 
 def unknown_settings(config: Mapping[str, Any]) -> list[str]:
     """Keys of a parsed `generation_config.json` that the reference does not know either, and refuses."""
-    known = {*_KEYS, *_NO_SAMPLER_KEYS}
-    return [key for key, value in config.items() if value is not None and key not in known and key[:1] != "_"]
+    return [key for key, value in config.items() if value is not None and key not in _KNOWN and key[:1] != "_"]
 
 
 def _whole(config: Mapping[str, Any], key: str) -> int | None:
