@@ -30,7 +30,7 @@ class Projections(UsesLayerOps, ABC):
     def fused(self) -> FusedProjections | None:
         """The fused projection; None if nothing was fused, or if a module was wrapped or replaced since."""
         fused = self._fused
-        return fused if fused is not None and fused.stands_for(self.projections()) else None
+        return fused if fused is not None and fused.parts == self.projections() else None
 
     def fuse(self) -> bool:
         """Fuses the projections, unless they are fused or their weights do not allow it; returns whether they are."""

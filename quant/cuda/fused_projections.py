@@ -32,25 +32,16 @@ class FusedProjections(nn.Module, ABC):
         parts: modules that can be stacked; they stay where they are in the network.
         rows: number of rows of each module's weight.
         path: how it is computed, in words.
+
+    Attributes:
+        parts: the same; a module of the network may have been wrapped or replaced since.
     """
 
     def __init__(self, parts: Sequence[nn.Module], rows: Sequence[int], path: str) -> None:
         super().__init__()
-        self._parts = tuple(parts)  # in a tuple, so that they are not registered as submodules
+        self.parts = tuple(parts)  # in a tuple, so that they are not registered as submodules
         self._rows = list(rows)
         self.path = f"{path}, stacked"
-
-    @abstractmethod
-    def tensors(self) -> tuple[Tensor, ...]:
-        """The stacked tensors, of which the modules hold views."""
-
-    def stands_for(self, modules: Sequence[nn.Module]) -> bool:
-        """Whether modules are still those that were stacked; one may have been wrapped or replaced since."""
-        return len(modules) == len(self._parts) and all(a is b for a, b in zip(modules, self._parts, strict=True))
-
-    def has(self, module: nn.Module) -> bool:
-        """Whether a module is one of those that were stacked."""
-        return any(part is module for part in self._parts)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """The output of each part for rows [..., K]: views [..., N] of one tensor."""
@@ -78,9 +69,6 @@ class StackedLinear(FusedProjections):
         super().__init__(linears, rows, short_name(stacked.dtype))
         self._weight = stacked
 
-    def tensors(self) -> tuple[Tensor, ...]:
-        return (self._weight,)
-
     def times(self, x: Tensor) -> Tensor:
         return F.linear(x, self._weight)
 
@@ -102,9 +90,6 @@ class StackedQuantLinear(FusedProjections):
         super().__init__(linears, rows, getattr(linears[0], "path", "decoded, then multiplied"))
         self._codec, self._encoded = tensors[0].codec, encoded
 
-    def tensors(self) -> tuple[Tensor, ...]:
-        return self._encoded.codes, self._encoded.scales
-
     def times(self, x: Tensor) -> Tensor:
         return F.linear(x, self._codec.decode(self._encoded, x.dtype))
 
@@ -117,9 +102,6 @@ class StackedCudaLinear(FusedProjections):
         stacked = Weight.stacked(weights)
         super().__init__(linears, [weight.rows for weight in weights], stacked.path)
         self._weight = stacked
-
-    def tensors(self) -> tuple[Tensor, ...]:
-        return self._weight.codes, self._weight.scales
 
     def times(self, x: Tensor) -> Tensor:
         out = self._weight.times(x.reshape(-1, x.shape[-1]))
@@ -137,9 +119,8 @@ def stack(modules: Sequence[nn.Module]) -> FusedProjections | None:
     cannot. While they are being stacked, these weights are held twice.
     """
     stacked = _stacked(modules)
-    if stacked is not None and stacked.tensors()[0].is_cuda:
-        # The memory just freed is fragmented: the next stack would not fit into it.
-        torch.cuda.empty_cache()
+    if stacked is not None:
+        torch.cuda.empty_cache()  # the memory just freed is fragmented: the next stack would not fit into it
     return stacked
 
 

@@ -139,7 +139,7 @@ def projections_of(owner: nn.Module) -> Iterator[nn.Module]:
     if fused is not None:
         yield fused
     for name, module in owner.named_children():
-        if name.endswith("_proj") and (fused is None or not fused.has(module)):
+        if name.endswith("_proj") and (fused is None or module not in fused.parts):
             yield module
 
 
