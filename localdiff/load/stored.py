@@ -5,8 +5,8 @@
     bitsandbytes   NAME and NAME.absmax, NAME.quant_map, …   decoded while it is read
 
 Knows the three forms and how to tell them apart; knows nothing about modules or devices. A quantized directory is
-read only through its manifest: the version, the files' sizes and exactly the parts that it lists are checked before a
-tensor is handed out. Hashes are left to `localdiff quantize --verify-only`, which reads every byte.
+read only through its manifest: the version, and exactly the parts that it lists, are checked before a tensor is handed
+out. Hashes are left to `localdiff quantize --verify-only`, which reads every byte.
 """
 
 from __future__ import annotations
@@ -204,7 +204,6 @@ def open_weights(directory: Path | str) -> StoredWeights:
     checkpoint = Checkpoint(directory)
     if quantized:
         manifest = _manifest(directory)
-        _require_shards(directory, manifest)
         require_listed(checkpoint, manifest)
         return QuantizedWeights(checkpoint, manifest)
     names = checkpoint.names()
@@ -222,16 +221,6 @@ def _manifest(directory: Path) -> Manifest:
         return read_manifest(directory)
     except QuantError as error:
         raise WeightsError(error.message, error.hint) from error
-
-
-def _require_shards(directory: Path, manifest: Manifest) -> None:
-    """Refuses a directory in which a shard of the manifest is missing or has the wrong size."""
-    for name, shard in manifest.shards.items():
-        path = directory / name
-        if not path.is_file():
-            raise WeightsError(f"`{path}` is missing", _DAMAGED)
-        if path.stat().st_size != shard.nbytes:
-            raise WeightsError(f"`{path}` has {path.stat().st_size} bytes instead of {shard.nbytes}", _DAMAGED)
 
 
 def require_listed(checkpoint: Checkpoint, manifest: Manifest) -> None:
