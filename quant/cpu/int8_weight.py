@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, partial
 from math import prod
 
@@ -18,7 +17,7 @@ from torch import Tensor
 
 from quant.codecs.codec import GROUP, Codec, Encoded
 from quant.cpu.parallel import parallel_for, thread_count
-from quant.cpu.rows import MAX_CODE, Int8Rows
+from quant.cpu.rows import MAX_CODE, Int8Rows, round_rows
 from quant.instructions import has_amx
 from quant.modules.tensor import QuantTensor
 
@@ -35,41 +34,21 @@ _ELEMENTS = 1 << 19
 """Elements converted at a time: few enough for a core's cache, and enough that threads seldom contend."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RowWeight:
-    """An int8 weight `[out, in]` with one scale per row: codes I8, scales fp32 `[out]`."""
-
-    codes: Tensor
-    scales: Tensor
-
-    @classmethod
-    def of(cls, weight: Tensor) -> RowWeight:
-        """The nearest such weight to an fp32 weight."""
-        scales = weight.abs().amax(dim=-1) / MAX_CODE
-        inverse = torch.where(scales > 0, 1 / scales, 0.0)
-        return cls(codes=torch.mul(weight, inverse[:, None]).round_().to(torch.int8), scales=scales)
-
-    def decode(self) -> Tensor:
-        """The weight in fp32."""
-        return self.codes.float() * self.scales[:, None]
-
-
-def requantized(codec: Codec, encoded: Encoded) -> RowWeight:
-    """A stored weight `[out, in]` as int8 by rows.
+def requantized(codec: Codec, encoded: Encoded) -> Int8Rows:
+    """A stored weight `[out, in]` as int8 by rows, without residuals.
 
     Converts a few rows at a time, which stay in a core's cache: the whole matrix at once takes four times as long.
     """
     out, width = len(encoded.scales), encoded.scales.shape[-1] * GROUP
-    codes, scales = torch.empty(out, width, dtype=torch.int8), torch.empty(out, dtype=torch.float32)
+    codes, scales = torch.empty(out, width, dtype=torch.int8), torch.empty(out, 1, dtype=torch.float32)
     step = max(1, _ELEMENTS // width)
 
     def convert(number: int) -> None:
         part = slice(number * step, (number + 1) * step)
-        rows = RowWeight.of(codec.decode(encoded[part], torch.float32))
-        codes[part], scales[part] = rows.codes, rows.scales
+        codes[part], scales[part], _ = round_rows(codec.decode(encoded[part]))
 
     parallel_for([convert] * thread_count(), range(-(-out // step)))
-    return RowWeight(codes=codes, scales=scales)
+    return Int8Rows(codes, scales, torch.empty(0, dtype=torch.int64), None)
 
 
 class PackedWeight:
@@ -83,7 +62,7 @@ class PackedWeight:
         rows = requantized(codec, encoded)
         self.shape = rows.codes.shape
         self._packed = torch.ops.onednn.qlinear_prepack(rows.codes, None)
-        self._scales = rows.scales
+        self._scales = rows.scales.squeeze(1)
         self._zeros = torch.zeros(len(rows.scales), dtype=torch.int32)
 
     def times(self, x: Int8Rows, dtype: torch.dtype) -> Tensor:

@@ -81,18 +81,18 @@ class Int8Rows:
 def quantize_rows(x: Tensor) -> Int8Rows:
     """Rows `[R, K]` of any float type as int8."""
     values = x.float()
-    codes, scales, peaks = _round(values)
+    codes, scales, peaks = round_rows(values)
     mean_square = torch.linalg.vector_norm(values, dim=-1, keepdim=True).square_().div_(values.shape[-1])
     residual_rows = (peaks.square() > _PEAK**2 * mean_square).squeeze(1).nonzero().squeeze(1)
     if not len(residual_rows):
         return Int8Rows(codes, scales, residual_rows, None)
     residual = values[residual_rows] - codes[residual_rows].float() * scales[residual_rows]
-    residual_codes, residual_scales, _ = _round(residual)
+    residual_codes, residual_scales, _ = round_rows(residual)
     return Int8Rows(codes, scales, residual_rows, Int8Rows(residual_codes, residual_scales, residual_rows[:0], None))
 
 
-def _round(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Codes, scales and largest magnitudes of rows in fp32."""
+def round_rows(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Codes I8 `[R, K]`, scales and largest magnitudes `[R, 1]` of rows `[R, K]` in fp32."""
     peaks = values.abs().amax(dim=-1, keepdim=True)
     scales = peaks / MAX_CODE
     inverse = torch.where(scales > _TINY, 1 / scales, 0.0)

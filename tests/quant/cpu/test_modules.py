@@ -16,7 +16,7 @@ from quant.cpu.bitsandbytes_library import nf4_library
 from quant.cpu.choice import use_cpu_modules
 from quant.cpu.embedding import KEPT, LARGE, TAIL, Bf16Embedding, NativeEmbedding
 from quant.cpu.experts import CpuExperts
-from quant.cpu.int8_weight import RowWeight, has_int8_matmul
+from quant.cpu.int8_weight import has_int8_matmul, requantized
 from quant.cpu.linear import Int8Linear, LastRows, NativeLinear
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.native.support import native_library
@@ -124,7 +124,7 @@ def test_int8_linear(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     assert (result.shape, result.dtype) == (plain(x).shape, dtype)
     assert relative(result, plain(x)) < 0.02
     stored = plain.weight.decode(torch.float32)
-    assert 0.001 < relative(RowWeight.of(stored).decode(), stored) < 0.02
+    assert 0.001 < relative(requantized(plain.weight.codec, plain.weight.encoded).decode(), stored) < 0.02
 
 
 @needs_int8
@@ -135,7 +135,7 @@ def test_int8_linear_is_the_product_of_what_it_holds() -> None:
     x[2, 5], x[7, 11] = 90.0, -200.0
     rows = LastRows().of(x)
     assert rows.residual_rows.tolist() == [2, 7]
-    weight = RowWeight.of(plain.weight.decode(torch.float32)).decode()
+    weight = requantized(plain.weight.codec, plain.weight.encoded).decode()
     assert torch.allclose(Int8Linear(plain, LastRows())(x), rows.decode() @ weight.T, rtol=1e-5, atol=1e-5)
 
 
