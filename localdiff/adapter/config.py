@@ -27,10 +27,10 @@ HINT = (
 
 _READ = {
     *("r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora", "target_modules", "target_parameters"),
-    *("peft_type", "peft_version", "base_model_name_or_path"),
+    *("peft_type", "base_model_name_or_path"),
 }
 _IGNORED = {
-    *("auto_mapping", "task_type", "revision", "inference_mode", "lora_dropout", "runtime_config"),
+    *("auto_mapping", "task_type", "revision", "inference_mode", "lora_dropout", "runtime_config", "peft_version"),
     *("exclude_modules", "layers_to_transform", "layers_pattern", "ensure_weight_tying", "loftq_config", "eva_config"),
     *("corda_config", "lora_ga_config", "megatron_core", "qalora_group_size", "target_modules_to_tie"),
 }
@@ -60,7 +60,6 @@ class AdapterConfig:
         modules, parameters: targets given as lists of names; empty where there was no list, or a pattern instead.
         has_exceptions: whether some of the targets that they name were excluded on purpose.
         base: the model that was adapted, as given to PEFT, or None.
-        peft_version: the version of PEFT that wrote the file, or None.
     """
 
     rank: int
@@ -72,7 +71,6 @@ class AdapterConfig:
     parameters: tuple[str, ...]
     has_exceptions: bool
     base: str | None
-    peft_version: str | None
 
     @classmethod
     def read(cls, directory: Path) -> Self:
@@ -109,7 +107,6 @@ class AdapterConfig:
             parameters=take.names("target_parameters"),
             has_exceptions=any(data.get(key) is not None for key in _EXCEPTIONS),
             base=take.text("base_model_name_or_path"),
-            peft_version=take.text("peft_version"),
         )
 
     def rank_of(self, name: str) -> int:
@@ -121,12 +118,6 @@ class AdapterConfig:
         alpha = next((alpha for pattern, alpha in self.alphas.items() if _matches_pattern(pattern, name)), self.alpha)
         rank = self.rank_of(name)
         return alpha / math.sqrt(rank) if self.is_rank_stabilized else alpha / rank
-
-    @property
-    def turns_experts(self) -> bool:
-        """Whether the factors of fused experts are swapped, as in PEFT before 0.19.1."""
-        numbers = re.match(r"(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?", self.peft_version or "")
-        return numbers is not None and tuple(int(number or 0) for number in numbers.groups()) < (0, 19, 1)
 
 
 def _refuse_features(data: Mapping[str, Any], path: Path) -> None:

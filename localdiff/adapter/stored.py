@@ -169,21 +169,17 @@ class StoredAdapter:
         name = released_name(side, target)
         rank, scale = self.config.rank_of(name), self.config.scale_of(name)
         a, b = self.tensors[texts["A"]], self.tensors[texts["B"]]
-        wide, tall = rank * (target.experts or 1), (target.inputs, target.outputs)
-        as_written = tuple(a.shape) == (wide, tall[0]) and tuple(b.shape) == (tall[1], wide)
-        if target.experts is None:
-            if as_written:
+        wide, inputs, outputs = rank * (target.experts or 1), target.inputs, target.outputs
+        if tuple(a.shape) == (wide, inputs) and tuple(b.shape) == (outputs, wide):
+            if target.experts is None:
                 return Factors(a=a, b=b, scale=scale)
-        else:
-            turned = tuple(a.shape) == (wide, tall[1]) and tuple(b.shape) == (tall[0], wide)
-            if as_written and not (turned and self.config.turns_experts):
-                return Factors(a=a.view(target.experts, rank, -1), b=_by_expert(b, rank), scale=scale)
-            if turned:
-                by_expert = a.view(target.experts, rank, -1)
-                return Factors(a=_by_expert(b, rank).mT, b=by_expert.mT, scale=scale)
+            return Factors(a=a.view(target.experts, rank, -1), b=_by_expert(b, rank), scale=scale)
+        # Before 0.19.1 PEFT swapped the factors of experts, which only shows where a weight is not square.
+        if target.experts is not None and tuple(a.shape) == (wide, outputs) and tuple(b.shape) == (inputs, wide):
+            return Factors(a=_by_expert(b, rank).mT, b=a.view(target.experts, rank, -1).mT, scale=scale)
         raise WeightsError(
             f"`{texts['A']}` and its lora_B have the shapes {list(a.shape)} and {list(b.shape)}, where rank {rank} "
-            f"beside this model's weight is {[wide, tall[0]]} and {[tall[1], wide]}",
+            f"beside this model's weight is {[wide, inputs]} and {[outputs, wide]}",
             "the adapter belongs to another model, or its `adapter_config.json` to another adapter",
         )
 

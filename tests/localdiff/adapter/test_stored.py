@@ -244,24 +244,6 @@ def test_tensors_of_one_parameter_of_experts_are_missed(tmp_path: Path, is_inner
         load(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("version", "turned"), [("0.18", True), ("0.19.0", True), ("0.19.1", False), ("0.20.0", False), (None, False)]
-)
-def test_factors_of_experts_are_turned_up_to_the_version_before_0_19_1(
-    tmp_path: Path, version: str | None, turned: bool
-) -> None:
-    save(tmp_path, "q_proj")
-    edit_config(tmp_path, peft_version=version)
-    assert open_adapter(str(tmp_path)).config.turns_experts is turned
-
-
-def test_no_version_of_peft_is_too_long_to_read(tmp_path: Path) -> None:
-    save(tmp_path, "experts.down_proj")
-    edit_config(tmp_path, peft_version="9" * 5000 + ".1")
-    load(tmp_path)
-    assert not open_adapter(str(tmp_path)).config.turns_experts
-
-
 def test_a_full_layer_has_no_values_to_adapt(tmp_path: Path) -> None:
     save(tmp_path, "v_proj")
     text = "layers.2.self_attn.v_proj"
