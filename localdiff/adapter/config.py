@@ -81,19 +81,11 @@ class AdapterConfig:
         """
         path = directory / CONFIG_FILE
         try:
-            return cls.from_dict(read_object(path, "copy the adapter again"), path)
+            data = read_object(path, "copy the adapter again")
         except FileNotFoundError:
             raise WeightsError(
                 f"`{directory}` has no `{CONFIG_FILE}`", "an adapter is a directory that PEFT saved"
             ) from None
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], path: Path) -> Self:
-        """The configuration in a JSON object.
-
-        Raises:
-            WeightsError: a value has the wrong type, or asks for what localdiff does not do.
-        """
         _refuse_features(data, path)
         take = _Taker(data, path)
         modules = data.get("target_modules")
