@@ -32,11 +32,4 @@ def read_natively(
     if raw is not None:
         probs = top_probabilities(raw.values, found.argmax_prob, softcap=softcap, temperature=temperature)
         top = TopIds(ids=raw.indices, probs=probs)
-    return LogitStatistics(
-        entropy=found.entropy,
-        argmax=found.argmax,
-        argmax_prob=found.argmax_prob,
-        sampled=found.sampled,
-        log_normalizer=found.log_normalizer,
-        top=top,
-    )
+    return LogitStatistics(**found._asdict(), top=top)

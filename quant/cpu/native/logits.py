@@ -7,7 +7,7 @@ Shape letters: N rows of logits, V vocabulary.
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,23 +28,22 @@ class _Reading(ctypes.Structure):
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RowStatistics:
-    """Statistics of rows of logits; each is [N].
+class RowStatistics(NamedTuple):
+    """Statistics of rows of logits, in the order of the kernel's results; each is [N].
 
     Attributes:
         entropy: fp32, in nats.
-        argmax: int64, the first of the most probable ids.
-        argmax_prob: fp32, its probability.
-        sampled: int64, the id drawn.
+        argmax_prob: fp32, the probability of the most probable id.
         log_normalizer: fp32, log-sum-exp of the scores as they are stored.
+        argmax: int64, the first of the most probable ids.
+        sampled: int64, the id drawn.
     """
 
     entropy: Tensor
-    argmax: Tensor
     argmax_prob: Tensor
-    sampled: Tensor
     log_normalizer: Tensor
+    argmax: Tensor
+    sampled: Tensor
 
 
 class NativeLogits:
@@ -90,12 +89,10 @@ class NativeLogits:
         if not temperature > 0 or (softcap is not None and not softcap > 0):
             raise ValueError(f"{temperature=} and {softcap=} should be above 0")
         uniforms = None if uniforms is None else uniforms.contiguous()
-        entropy, argmax_prob, log_normalizer = (torch.empty(count, dtype=torch.float32) for _ in range(3))
-        argmax, sampled = (torch.empty(count, dtype=torch.int64) for _ in range(2))
-        tensors = (logits, uniforms, entropy, argmax_prob, log_normalizer, argmax, sampled)
+        types = (*(torch.float32,) * 3, *(torch.int64,) * 2)
+        found = RowStatistics(*(torch.empty(count, dtype=dtype) for dtype in types))
+        tensors = (logits, uniforms, *found)
         settings = (count, vocabulary // self._chunk, logits.dtype == torch.bfloat16, softcap or 0.0, temperature)
         max_threads = 1 + logits.numel() // MIN_LOGITS_PER_THREAD
         run(self._read, _Reading(*addresses(tensors), *settings), tensors, max_threads)
-        return RowStatistics(
-            entropy=entropy, argmax=argmax, argmax_prob=argmax_prob, sampled=sampled, log_normalizer=log_normalizer
-        )
+        return found
