@@ -11,7 +11,7 @@ import ctypes
 import sys
 from collections.abc import Callable
 from functools import cache
-from importlib import metadata, util
+from importlib import util
 from pathlib import Path
 
 import torch
@@ -22,8 +22,7 @@ from quant.codecs.nf4 import Nf4
 
 SUFFIX = {"darwin": "dylib", "win32": "dll"}
 FUNCTIONS = {torch.bfloat16: "cdequantize_blockwise_cpu_nf4_bf16", torch.float32: "cdequantize_blockwise_cpu_nf4_fp32"}
-FIRST_VERSION = (0, 49)
-"""The first with these functions; an earlier library is not called."""
+"""Versions from 0.49 on have them."""
 
 _CHECKED_SHAPE = (48, 4 * GROUP)
 
@@ -111,9 +110,6 @@ def decodes_alike(library: Nf4Library) -> bool:
 def _path() -> Path | None:
     spec = util.find_spec("bitsandbytes")
     if spec is None or not spec.submodule_search_locations:
-        return None
-    version = metadata.version("bitsandbytes").split(".")
-    if not all(part.isdecimal() for part in version[:2]) or tuple(map(int, version[:2])) < FIRST_VERSION:
         return None
     path = Path(spec.submodule_search_locations[0]) / f"libbitsandbytes_cpu.{SUFFIX.get(sys.platform, 'so')}"
     return path if path.is_file() else None

@@ -88,12 +88,6 @@ def test_a_library_that_cannot_be_used_is_none(monkeypatch: pytest.MonkeyPatch, 
         nf4_library.cache_clear()
 
 
-@pytest.mark.parametrize(("version", "usable"), [("0.48.2", False), ("0.49.0", True), ("1.0", True), ("dev", False)])
-def test_an_old_library_is_not_called(monkeypatch: pytest.MonkeyPatch, version: str, usable: bool) -> None:
-    monkeypatch.setattr(module.metadata, "version", lambda _: version)
-    assert (module._path() is not None) == usable
-
-
 def test_other_bits_are_noticed(library: Nf4Library, monkeypatch: pytest.MonkeyPatch) -> None:
     assert decodes_alike(library)
     decoder = library.decoder
