@@ -109,7 +109,9 @@ class Weight:
 
     def times(self, x: Tensor) -> Tensor:
         """Rows [M, K] to [M, N], in their type."""
-        return self._through_torch(x) if self._is_decoded_for(x) else self._product(x, self.rows, gated=False)
+        if self._is_decoded_for(x):
+            return F.linear(x, decode_tiled(self.codes, self.scales, x.dtype, by_lanes=self.by_lanes))
+        return self._product(x, self.rows, gated=False)
 
     def parts(self, x: Tensor) -> Tensor | None:
         """Parts [S, M, N] of the product in fp32, each over a share of K; `times` rounds their sum.
@@ -134,9 +136,6 @@ class Weight:
 
     def _is_decoded_for(self, x: Tensor) -> bool:
         return len(x) > MAX_ROWS and self.activations == "a16" and self.is_tiled
-
-    def _through_torch(self, x: Tensor) -> Tensor:
-        return F.linear(x, decode_tiled(self.codes, self.scales, x.dtype, by_lanes=self.by_lanes))
 
     def _tile(self, x: Tensor, columns: int, *, gated: bool, summed: bool = False) -> Tile:
         mma_kind = tiles.mma_kind(x.device)

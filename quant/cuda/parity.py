@@ -113,19 +113,16 @@ class Expectation:
         Raises:
             ParityError: the error is too large, or a second call gives another result.
         """
-        with self.present():
-            return self._error()
-
-    def _error(self) -> float:
-        arguments = [argument.to(self.device) for argument in self.call.arguments]
         compute: Callable[..., Tensor] = getattr(self.fast, self.call.method)
-        name, expected = f"{self.name}, {self.call.method} of {len(arguments[0])} rows", (self.call.expected,)
-        error = assert_parity(name, lambda: (compute(*arguments),), expected)
-        if isinstance(self.fast, CudaLinear) and compute(*arguments, in_parts=True).dim() > expected[0].dim():
-            parts = assert_parity(
-                f"{name}, in parts", lambda: (compute(*arguments, in_parts=True).sum(dim=0),), expected
-            )
-            error = max(error, parts)
+        with self.present():
+            arguments = [argument.to(self.device) for argument in self.call.arguments]
+            name, expected = f"{self.name}, {self.call.method} of {len(arguments[0])} rows", (self.call.expected,)
+            error = assert_parity(name, lambda: (compute(*arguments),), expected)
+            if isinstance(self.fast, CudaLinear) and compute(*arguments, in_parts=True).dim() > expected[0].dim():
+                parts = assert_parity(
+                    f"{name}, in parts", lambda: (compute(*arguments, in_parts=True).sum(dim=0),), expected
+                )
+                error = max(error, parts)
         return error
 
 
