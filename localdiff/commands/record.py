@@ -128,7 +128,7 @@ def header_of(
     noise: Literal["seeded", "reference", "paired"] | None = None,
 ) -> Header:
     """The header of a run that has just started."""
-    identity, settings = engine.identity, engine.settings_for(options)
+    identity, settings = engine.identity, engine.settings.override(options)
     return Header(
         trace=VERSION,
         schema=SCHEMA_VERSION,

@@ -273,14 +273,6 @@ class Engine:
             max_tokens=self.context_size(options),
         )
 
-    def settings_for(self, options: GenerateOptions) -> SamplerSettings:
-        """The sampler settings in force: those of the options, and the checkpoint's where the options set none.
-
-        Raises:
-            UsageError: some of the settings exclude each other.
-        """
-        return self.settings.override(options)
-
     @property
     def hardware(self) -> str:
         """The device's name; for a CPU with its number of threads, on which the last bits of results depend."""
@@ -318,7 +310,7 @@ class Engine:
         seed = secrets.randbits(DRAWN_SEED_BITS) if options.seed is None else options.seed
         room = size - len(ids)
         limit = min(options.max_tokens, room)
-        settings = self.settings_for(options)
+        settings = self.settings.override(options)
         started = RunStarted(
             prompt_tokens=len(ids),
             max_tokens=limit,

@@ -58,7 +58,7 @@ class ScriptedChatModel:
             tokenizer=FakePieces(),
             hardware="a scripted machine",
             threads=1,
-            settings_for=SamplerSettings().override,
+            settings=SamplerSettings(),
             context_size=self.context_size,
         )
 

@@ -95,15 +95,11 @@ class ScriptedEngine:
     error: BaseException | None = None
     identity: ModelIdentity = IDENTITY
     tokenizer: FakePieces = field(default_factory=FakePieces)
+    settings: SamplerSettings = SamplerSettings(schedule_steps=MAX_STEPS)
     max_positions: int | None = None
     hardware: str = "a script"
     threads: int | None = None
     calls: list[tuple[str, GenerateOptions]] = field(default_factory=list)
-
-    def settings_for(self, options: GenerateOptions) -> SamplerSettings:
-        """Always the same."""
-        del options
-        return SamplerSettings(schedule_steps=MAX_STEPS)
 
     def context_size(self, options: GenerateOptions) -> int:
         """The options' limit, or the model's if it is lower."""

@@ -172,6 +172,6 @@ def _views(request: ChatRequest, output: Output, model: RecordableChatModel) -> 
 
 def _in_force(model: RecordableChatModel, options: GenerateOptions) -> Mapping[str, object]:
     """The sampler's values in force, including those that the options leave to the model."""
-    settings = model.engine.settings_for(options)
+    settings = model.engine.settings.override(options)
     names: Sequence[str] = ("entropy_bound", "t_min", "t_max", "stability", "confidence")
     return {"steps": settings.schedule_steps} | {name: getattr(settings, name) for name in names}
