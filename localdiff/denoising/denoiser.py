@@ -209,8 +209,6 @@ class Denoiser:
 
     def _static_steps(self) -> StaticSteps:
         path = self.path
-        if not self._model.attends_through_triton:
-            raise ValueError(f"{path.static=}, but the model attends through torch")
         embedding = int8_embedding(self._model) if path.sparse else None
         if path.sparse and embedding is None:
             raise ValueError(f"{path.sparse=}, but the embedding of the model is not in int8")

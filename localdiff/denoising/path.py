@@ -23,8 +23,8 @@ class StepPath:
 
     Attributes:
         static: whether steps have static shapes and buffers, for which the model must attend through Triton, because
-            shapes of torch's attention follow the number of cached positions. If False, steps are dynamic. `captured`,
-            `logits` and `sparse` require static steps, and `ahead` means nothing without them.
+            shapes of torch's attention follow the number of cached positions. If False, steps are dynamic, and
+            `captured`, `logits`, `sparse` and `ahead` mean nothing.
         captured: whether they are captured as CUDA graphs; their torch ops must then not synchronize.
         logits: whether statistics and decision run in Triton.
         fuses_commits: whether a committed block, or the end of a prompt, is written into the cache by the first step
@@ -33,9 +33,6 @@ class StepPath:
             embedding in int8.
         native_logits: whether a CPU computes the statistics of dynamic steps in the C kernel.
         ahead: whether a step is launched before the outcome of the last one is read, unless that one may end the block.
-
-    Raises:
-        ValueError: a part requires static steps, and they are off.
     """
 
     static: bool = False
@@ -45,11 +42,6 @@ class StepPath:
     sparse: bool = False
     native_logits: bool = False
     ahead: bool = True
-
-    def __post_init__(self) -> None:
-        for part in ("captured", "logits", "sparse"):
-            if getattr(self, part) and not self.static:
-                raise ValueError(f"{self.static=} should be True where self.{part}=True")
 
     @classmethod
     def for_device(cls, model: DiffusionGemma, device: torch.device, residence: Residence = "whole") -> StepPath:

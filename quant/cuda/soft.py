@@ -43,7 +43,7 @@ class SparseSoft:
     """The sparse form of an int8 embedding's `soft`.
 
     Args:
-        embedding: holds the matrix; its mean row is computed here, once.
+        embedding: holds the matrix, in int8; its mean row is computed here, once.
         threshold: probability above which an id counts.
 
     Attributes:
@@ -52,8 +52,6 @@ class SparseSoft:
     """
 
     def __init__(self, embedding: QuantEmbedding, threshold: float = THRESHOLD) -> None:
-        if embedding.weight.codec.name != "int8":
-            raise ValueError(f"embedding.weight.codec={embedding.weight.codec.name!r} should be 'int8'")
         self._weight, self._dtype, self.threshold = embedding.weight, embedding.dtype, threshold
         rows, width = embedding.weight.shape
         total = torch.zeros(width, dtype=torch.float32, device=embedding.weight.codes.device)

@@ -16,11 +16,11 @@ pytestmark = needs_triton
 VOCAB, WIDTH, ROWS = 700, 128, 5
 
 
-def embedding(codec: str = "int8", dtype: torch.dtype = torch.float32, width: int = WIDTH) -> QuantEmbedding:
+def embedding(dtype: torch.dtype = torch.float32, width: int = WIDTH) -> QuantEmbedding:
     with torch.device("meta"):
-        made = QuantEmbedding(CODECS[codec], VOCAB, width, dtype)
+        made = QuantEmbedding(CODECS["int8"], VOCAB, width, dtype)
     weight = torch.randn(VOCAB, width, generator=torch.Generator().manual_seed(0))
-    made.weight = QuantTensor.of(CODECS[codec], weight.to(DEVICE))
+    made.weight = QuantTensor.of(CODECS["int8"], weight.to(DEVICE))
     return made
 
 
@@ -102,11 +102,6 @@ def test_rows_of_logits_may_have_gaps_between_them() -> None:
     apart, together = wide[:, :VOCAB], logits(6.0)
     found, expected = (SparseSoft(plain)(x, together.logsumexp(dim=-1), block=256) for x in (apart, together))
     assert torch.equal(found.embedding, expected.embedding) and torch.equal(found.tail, expected.tail)
-
-
-def test_only_int8_embeddings_have_it() -> None:
-    with pytest.raises(ValueError, match="should be 'int8'"):
-        SparseSoft(embedding("nf4"))
 
 
 def test_room_and_threshold_go_together() -> None:
