@@ -4,7 +4,6 @@
     opening       from a user's name for a model to all that an engine needs
     loadable      the files that an engine needs in addition to weights, and whether they can be used
     arguments     checks of what a Python program passes
-    on_cpu        makes new tensors on the CPU, whatever torch's default device is
     run           one run: what was decided at its start, and what it has committed
     prefill       encodes the prompt in chunks
     draft         one block: from a canvas of noise to the last draft

@@ -10,7 +10,7 @@ import secrets
 import threading
 from collections import deque
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from typing import Any
 
 import torch
@@ -22,7 +22,6 @@ from localdiff.diffusion.stopping import StopRule
 from localdiff.download_plan import ConfirmDownload, confirm_silently
 from localdiff.engine.arguments import cancel_of, check_noise, check_prefix_cache, check_rule, options_of, positive
 from localdiff.engine.draft import draft_block
-from localdiff.engine.on_cpu import cpu_by_default, made_with_cpu_by_default
 from localdiff.engine.prefill import prefill
 from localdiff.engine.prefix_cache import PrefixCache
 from localdiff.engine.run import Run, adapter_may_be_at_fault, end_ids_of
@@ -137,7 +136,7 @@ class Engine:
         from localdiff.engine.opening import open_model
 
         context_size = positive("context_size", context_size)
-        with cpu_by_default():
+        with _cpu_by_default():
             opened = open_model(
                 model,
                 device=device,
@@ -163,7 +162,6 @@ class Engine:
             context_size=context_size,
         )
 
-    @made_with_cpu_by_default
     def generate(
         self,
         prompt: Prompt,
@@ -196,12 +194,13 @@ class Engine:
         check_noise(noise)
         check_prefix_cache(prefix_cache, self.model)
         # 1. The prompt becomes tokens.
-        run = self._start(prompt, options, noise, stop_rule, prefix_cache)
+        with _cpu_by_default():
+            run = self._start(prompt, options, noise, stop_rule, prefix_cache)
         try:
             with closing(self._answer(run, cancel)) as events:
                 event: Event | None = None
                 while not isinstance(event, RunFinished):
-                    with run.prefix_cache.lock:  # as any thread may start another run on it
+                    with run.prefix_cache.lock, _cpu_by_default():  # any thread may start another run on the cache
                         run.require_cache()
                         event = next(events)
                     yield event
@@ -363,3 +362,8 @@ class Engine:
         """Maximum number of prompt ids that the first step encodes: with the canvas at most a chunk or two canvases."""
         canvas, chunk = self.model.config.canvas_length, self.prefill_chunk
         return min(chunk, max(canvas, chunk - canvas)) if self.denoiser.path.fuses_commits else 0
+
+
+def _cpu_by_default() -> AbstractContextManager[object]:
+    """A context in which new tensors are on the CPU unless a device is named, whatever a program set as default."""
+    return nullcontext() if torch.empty(0).device.type == "cpu" else torch.device("cpu")
