@@ -20,7 +20,7 @@ from torch import Tensor
 from localdiff.children import shielded_children
 from localdiff.denoising.dynamic import dynamic_steps
 from localdiff.denoising.native_reading import read_natively
-from localdiff.denoising.parity import step_parity
+from localdiff.denoising.parity import Comparison, comparisons
 from localdiff.denoising.path import StepPath, int8_embedding, native_logits_kernel
 from localdiff.denoising.static.cuda_graphs import GraphCapturer
 from localdiff.denoising.static.reading import read_through_torch, read_through_triton
@@ -98,9 +98,9 @@ class Denoiser:
         config = self._model.config
         self._take_step(KVCache(config, config.canvas_length, self._model.norm.weight.dtype, layer_devices))
 
-    def parity(self) -> dict[str, float]:
-        """How far the results of its steps' kernels are from the plain path's; see `step_parity`."""
-        return step_parity(self._model, self.path)
+    def comparisons(self) -> list[Comparison]:
+        """What compares the kernels of its steps with the plain path."""
+        return comparisons(self._model, self.path)
 
     @property
     def has_kernels(self) -> bool:

@@ -8,6 +8,7 @@ Shape letters: N rows, H query heads, K key-value heads, d head size, E experts,
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, cast
 
@@ -44,8 +45,10 @@ from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.fused_layer_ops import FusedLayerOps
 from localdiff.model.layer_ops import PLAIN, LayerOps
 from localdiff.model.projections import Projections, can_leave_parts, last_projection
+from quant.cuda.fused_projections import FusedProjections
 from quant.cuda.parity import Draws, ParityError, assert_parity
 from quant.cuda.soft import SparseSoft
+from quant.cuda.switches import Part
 from quant.modules.embedding import QuantEmbedding, probabilities
 from quant.modules.linear import Linear
 
@@ -63,27 +66,49 @@ _SAME = 0.9
 """Minimum share of a canvas on which both paths must decide the same."""
 
 
-@torch.inference_mode()
-def step_parity(model: DiffusionGemma, path: StepPath) -> dict[str, float]:
-    """The relative errors of the kernels that a model and its steps on a path use, by what they compute.
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Compares the kernels of one part with the plain path.
+
+    Attributes:
+        part: its word in `LOCALDIFF_CUDA_PLAIN`; None if it has no switch there.
+        errors: computes both, and returns the relative errors by what the kernels compute; raises ParityError if they
+            compute other numbers than the plain path.
+    """
+
+    part: Part | None
+    errors: Callable[[], dict[str, float]]
+
+
+def comparisons(model: DiffusionGemma, path: StepPath) -> list[Comparison]:
+    """One comparison for each part that a model and its steps on a path compute in kernels.
 
     One layer of each kind is tried, among those whose weights are on the device of the model's last norm.
+    """
+    parity = _Parity(model)
+    found = [
+        Comparison(part, partial(parity.compare_in_layer, config, layer, compare))
+        for config, layer in parity.kinds().items()
+        for part, compare in parity.parts_of(config, layer)
+    ]
+    if path.logits:
+        as_probabilities = not path.sparse
+        found.append(Comparison("logits", partial(parity.compare, partial(parity.try_logits, as_probabilities))))
+    if path.sparse:
+        found.append(Comparison(None, partial(parity.compare, parity.try_sparse_soft)))
+    return found
+
+
+def step_parity(model: DiffusionGemma, path: StepPath) -> dict[str, float]:
+    """The relative errors of all of these comparisons.
 
     Raises:
         ParityError: a kernel computes other numbers than the plain path.
     """
-    parity = _Parity(model)
-    for config, layer in parity.kinds().items():
-        try:
-            with layer.present():
-                parity.try_layer(config, layer)
-        except ParityError as error:
-            raise ParityError(f"a layer of {config.kind} attention: {error}") from None
-    if path.logits:
-        parity.try_logits(as_probabilities=not path.sparse)
-    if path.sparse:
-        parity.try_sparse_soft()
-    return parity.errors
+    errors = dict[str, float]()
+    for comparison in comparisons(model, path):
+        errors |= comparison.errors()
+    return errors
 
 
 def _summed(scores: Tensor, dtype: torch.dtype) -> Tensor:
@@ -140,17 +165,34 @@ class _Parity:
                 layers.setdefault(config, layer)
         return layers
 
-    def try_layer(self, config: LayerConfig, layer: Layer) -> None:
-        """Tries every kernel that a layer uses."""
+    def parts_of(self, config: LayerConfig, layer: Layer) -> list[tuple[Part, Callable[[], None]]]:
+        """The parts of a layer that it computes in kernels, and what tries them."""
+        found: list[tuple[Part, Callable[[], None]]] = []
         is_fused = isinstance(layer.layer_ops, FusedLayerOps)
         if is_fused:
-            self.try_layer_ops(config, layer)
+            found.append(("layer-ops", partial(self.try_layer_ops, config, layer)))
         if self._model.attends_through_triton:
-            self.try_attention(config)
+            found.append(("attention", partial(self.try_attention, config)))
         if is_fused:
-            self.try_parts(config, layer)
-        self.try_projections(layer.self_attn, has_gate=False)
-        self.try_projections(layer.mlp, has_gate=True)
+            found.append(("layer-ops", partial(self.try_parts, config, layer)))
+        for module, has_gate in ((layer.self_attn, False), (layer.mlp, True)):
+            if (fused := module.fused()) is not None:
+                found.append(("projections", partial(self.try_projections, fused, module, has_gate=has_gate)))
+        return found
+
+    @torch.inference_mode()
+    def compare(self, compare: Callable[[], None]) -> dict[str, float]:
+        """The errors so far, once these kernels have been compared, too."""
+        compare()
+        return self.errors
+
+    def compare_in_layer(self, config: LayerConfig, layer: Layer, compare: Callable[[], None]) -> dict[str, float]:
+        """The same for kernels of a layer, whose weights may come and go."""
+        try:
+            with layer.present():
+                return self.compare(compare)
+        except ParityError as error:
+            raise ParityError(f"a layer of {config.kind} attention: {error}") from None
 
     def try_layer_ops(self, config: LayerConfig, layer: Layer) -> None:
         """The ops between a layer's products, for a committed block and a canvas."""
@@ -249,11 +291,9 @@ class _Parity:
 
         self._compare("attention", lambda: attended(fast=True), attended(fast=False))
 
-    def try_projections(self, module: Projections, *, has_gate: bool) -> None:
+    def try_projections(self, fused: FusedProjections, module: Projections, *, has_gate: bool) -> None:
         """Several projections in one product, and a gate in the same launch, for a step's rows and a short piece's."""
-        fused, canvas = module.fused(), self._config.canvas_length
-        if fused is None:
-            return
+        canvas = self._config.canvas_length
         for rows in (canvas, 2 * canvas, max(1, canvas // _SHARES[-1])):
             x = self._normal(rows, self._config.hidden_size)
             parts = tuple(projection(x) for projection in module.projections())
@@ -262,7 +302,7 @@ class _Parity:
                 gated = cast(Callable[[Tensor], Tensor], fused.gated)
                 self._compare("gated projections", partial(_one, gated, x), (PLAIN.gelu_mul(*parts),))
 
-    def try_logits(self, *, as_probabilities: bool) -> None:
+    def try_logits(self, as_probabilities: bool) -> None:
         """Statistics and decision of a canvas that is partly decided, and what its logits are overwritten with."""
         config, canvas = self._config, self._config.canvas_length
         logits = _SPREAD * self._normal(canvas, config.vocab_size)

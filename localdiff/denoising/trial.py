@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import torch
 
 from localdiff.children import shielded_children
 from localdiff.denoising.denoiser import Denoiser
+from localdiff.denoising.parity import Comparison
 from localdiff.errors import WeightsError
 from localdiff.failures import is_out_of_memory
 from localdiff.load_progress import LoadProgress, tell_nobody
 from quant.cuda.parity import Expectation
-from quant.cuda.support import exclude, forget_unloaded_kernels, readmit
+from quant.cuda.support import exclude, failure_of, forget_unloaded_kernels, readmit
+from quant.cuda.switches import PLAIN, Part, give_up, is_plain
 from quant.cuda.timed import give_up_timed
 
 _log = logging.getLogger(__name__)
@@ -32,22 +35,28 @@ def try_kernels(
     progress: LoadProgress = tell_nobody,
     *,
     expectations: Sequence[Expectation] = (),
-) -> bool:
-    """Whether kernels run and compute what they should; if not, models loaded from now on use none on this device.
+) -> Part | Literal["all"] | None:
+    """Tries whether kernels run and compute what they should; if one does not, the model has to be loaded again.
 
-    If they fail with tiles that were timed on the model's GPUs, they are tried again with the usual tiles.
+    If they fail with tiles that were timed on the model's GPUs, they are tried again with the usual tiles. If the
+    kernels of one part fail while they are compared, models loaded from now on compute that part plainly. If any fails
+    in the steps after that, these models use no kernels on this device.
 
     Args:
         progress: called with the share of the trial that is done; its exceptions do not count as a kernel's.
         expectations: plain results that the model's fast modules must give, too.
 
+    Returns:
+        The part that is off now, or `all`; None if nothing failed.
+
     Raises:
         RuntimeError: the memory is too small, or the failure has left a GPU unusable.
     """
-    shares = _trial(denoiser, expectations)
+    tries = _trial(denoiser, expectations)
+    part: Part | None = None
     while True:
         try:
-            share = next(shares, None)
+            tried = next(tries, None)
         except Exception as error:  # from a compiler, a launch, or results that are not finite: no common class
             devices = {device, *(expectation.device for expectation in expectations)}  # of a model on several GPUs
             if is_out_of_memory(error) or not all(map(_still_works, devices)):
@@ -58,23 +67,40 @@ def try_kernels(
                     "a GPU kernel fails with the tiles that were timed here (%s): the usual tiles are used instead",
                     error,
                 )
-                shares = _trial(denoiser, expectations)
+                tries = _trial(denoiser, expectations)
                 continue
-            exclude(device, error)
-            return False
-        if share is None:
-            return True
+            if part is None or is_plain(part) or isinstance(error, OSError):
+                exclude(device, error)
+                return "all"
+            give_up(part)
+            _log.warning(
+                "%s: the model is loaded again, with `%s` computed through torch, which is slower; `%s=%s` does so "
+                "from the start",
+                failure_of(error),
+                part,
+                PLAIN,
+                part,
+            )
+            return part
+        if tried is None:
+            return None
+        part, share = tried
         progress("kernels", share)
 
 
-def _trial(denoiser: Denoiser, expectations: Sequence[Expectation]) -> Iterator[float]:
-    """The parts of the trial, one after the other; yields the share that is done, as if parts took equally long."""
-    parts = [_compared(denoiser, expectations)] if expectations or denoiser.has_kernels else []
+def _trial(denoiser: Denoiser, expectations: Sequence[Expectation]) -> Iterator[tuple[Part | None, float]]:
+    """Comparisons, then steps: yields the part that is tried next, and the share that is done.
+
+    The share is counted as if comparisons and steps took equally long.
+    """
+    has_comparisons = bool(expectations or denoiser.has_kernels)
+    stages = has_comparisons + denoiser.path.static
+    if has_comparisons:
+        for part, share in compared_parts(denoiser, expectations):
+            yield part, share / stages
     if denoiser.path.static:
-        parts.append(denoiser.warm_up())
-    for number, part in enumerate(parts):
-        for share in part:
-            yield (number + share) / len(parts)
+        for share in denoiser.warm_up():
+            yield None, (stages - 1 + share) / stages
 
 
 def try_plainly(denoiser: Denoiser, device: torch.device, layer_devices: Sequence[torch.device]) -> None:
@@ -103,18 +129,20 @@ def compare_kernels(denoiser: Denoiser, expectations: Sequence[Expectation]) -> 
     Raises:
         ParityError: one of them computes other numbers.
     """
-    for _ in _compared(denoiser, expectations):
+    for _ in compared_parts(denoiser, expectations):
         pass
 
 
-def _compared(denoiser: Denoiser, expectations: Sequence[Expectation]) -> Iterator[float]:
-    """What `compare_kernels` does, in parts; yields the share that is done."""
+def compared_parts(denoiser: Denoiser, expectations: Sequence[Expectation]) -> Iterator[tuple[Part | None, float]]:
+    """What `compare_kernels` does, part by part: yields the part that is compared next, and the share that is done."""
+    comparisons = [*map(_comparison, expectations), *denoiser.comparisons()]
     seconds, errors = 0.0, dict[str, float]()
-    for done, compare in enumerate((*map(_checked, expectations), denoiser.parity)):
-        yield done / (len(expectations) + 1)
+    for done, comparison in enumerate(comparisons):
+        yield comparison.part, done / len(comparisons)
         began = time.perf_counter()
         with shielded_children():  # kernels are compiled by child processes, which Ctrl-C must not reach
-            errors |= {name: max(error, errors.get(name, 0.0)) for name, error in compare().items()}
+            found = comparison.errors()
+        errors |= {name: max(error, errors.get(name, 0.0)) for name, error in found.items()}
         seconds += time.perf_counter() - began
     if errors:
         worst = max(errors, key=errors.__getitem__)
@@ -125,11 +153,11 @@ def _compared(denoiser: Denoiser, expectations: Sequence[Expectation]) -> Iterat
             100 * errors[worst],
             worst,
         )
-    yield 1.0
+    yield None, 1.0
 
 
-def _checked(expectation: Expectation) -> Callable[[], dict[str, float]]:
-    return lambda: {expectation.name: expectation.check()}
+def _comparison(expectation: Expectation) -> Comparison:
+    return Comparison(expectation.part, lambda: {expectation.name: expectation.check()})
 
 
 def _still_works(device: torch.device) -> bool:

@@ -20,6 +20,7 @@ from localdiff.options import GenerateOptions
 from localdiff.sizes import counted
 from quant.cpu.native.support import native_library
 from quant.cuda.support import why_unsupported
+from quant.cuda.switches import PLAIN, Part, given_up
 from quant.cuda.timed import timed_count
 from quant.unsupported import Unsupported
 
@@ -28,6 +29,7 @@ OPTIONS = GenerateOptions(max_tokens=288, seed=0, context_size=512)
 """Three blocks, if the answer is as long on this GPU. A step is captured on its second run: the one without a commit in
 the first block, and the one with a commit, which begins each later block, in the third."""
 GRAPHS = 2
+_REPORT = "please report it with `localdiff doctor --report`"
 NATIVE = "native kernel on cpu"
 
 
@@ -69,7 +71,8 @@ def _finding(device: torch.device) -> Finding:
         engine = Engine.load(DEMO, device=str(device), dtype="bf16", offline=True, context_size=512)
         if why_unsupported(device) is None:  # else a kernel failed in the steps that loading takes
             finding = compare_captured(engine, subject)
-            return replace(finding, details=(*finding.details, f"tiles: {_tiles(timed_count(device))}"))
+            finding = replace(finding, details=(*finding.details, f"tiles: {_tiles(timed_count(device))}"))
+            return _without(given_up(), finding) if given_up() else finding
     unsupported = why_unsupported(device)
     return Finding(
         subject=subject,
@@ -77,6 +80,18 @@ def _finding(device: torch.device) -> Finding:
         text=f"{unsupported}, so a quantized model decodes its experts one by one",
         advice=None if unsupported is None else unsupported.remedy,
         facts={"device": str(device), "path": "dynamic step"},
+    )
+
+
+def _without(parts: Sequence[Part], finding: Finding) -> Finding:
+    """A finding about the kernels that are left, after those of some parts failed."""
+    words = ",".join(parts)
+    return replace(
+        finding,
+        status="fail" if finding.status == "fail" else "warn",
+        text=f"kernels of `{words}` fail, and torch computes these parts, which is slower; {finding.text}",
+        advice=finding.advice or f"`{PLAIN}={words}` saves loading a model twice; {_REPORT}",
+        facts=finding.facts | {"given_up": list(parts)},
     )
 
 
@@ -111,7 +126,7 @@ def compare_captured(engine: Engine, subject: str) -> Finding:
     return finding(
         status="fail",
         text="captured steps give different results from steps launched one by one",
-        advice="set LOCALDIFF_CUDA_PLAIN=graph, and please report it with `localdiff doctor --report`",
+        advice=f"set {PLAIN}=graph, and {_REPORT}",
     )
 
 

@@ -136,18 +136,24 @@ def open_model(
 def _load_and_try(
     load: Callable[[], LoadedModel], adapter: str | None, progress: LoadProgress
 ) -> tuple[LoadedModel, Denoiser]:
-    """Loads a model and tries its kernels; if one fails, loads the model again without kernels on that GPU.
+    """Loads a model and tries its kernels; where some fail, loads the model again without these.
 
     Raises:
         WeightsError: the model computes NaN or infinity without kernels, too.
     """
     loaded, failed = load(), set[torch.device]()
     denoiser, device = _denoiser(loaded), loaded.placement.main
-    while device not in failed and not try_kernels(denoiser, device, progress, expectations=loaded.expectations):
-        # `try_kernels` has excluded the device: the next model uses no kernels there. If that model is placed on
-        # another GPU, which may have more free memory by now, its kernels are tried, too.
-        _log.warning("a GPU kernel failed while it was tried: the model is loaded again, without kernels on that GPU")
-        failed.add(device)
+    while device not in failed:
+        off = try_kernels(denoiser, device, progress, expectations=loaded.expectations)
+        if off is None:
+            break
+        if off == "all":
+            # The next model uses no kernels on this device. If it is placed on another GPU, which may have more free
+            # memory by now, its kernels are tried, too.
+            _log.warning(
+                "a GPU kernel failed while it was tried: the model is loaded again, without kernels on that GPU"
+            )
+            failed.add(device)
         del loaded, denoiser  # there is no memory for a second model
         release_cached_memory()
         loaded = load()

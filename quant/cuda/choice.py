@@ -126,7 +126,13 @@ def use_cuda_modules(
                 # Torch caches what was used meanwhile, mostly by the plain module, in pieces that fit nothing else.
                 torch.cuda.empty_cache()
             paths[kind].append(fast.path)
-            expected = partial(Expectation, name=f"{path} ({fast.path})", device=part.device, present=part.present)
+            expected = partial(
+                Expectation,
+                part=fast.part,
+                name=f"{path} ({fast.path})",
+                device=part.device,
+                present=part.present,
+            )
             expectations.setdefault(format_, [expected(fast=fast, call=call) for call in calls])
     return CudaChoice(
         paths=tuple(

@@ -8,12 +8,15 @@ Shape letters: N rows of a weight, K its input, G = K / 64 groups.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
 from quant.codecs.codec import GROUP, Encoded
 from quant.codecs.nf4 import Nf4
 from quant.cuda.launch_arguments import levels, on_device_of
+from quant.cuda.switches import Part
 from quant.modules.linear import QuantLinear
 from quant.modules.tensor import QuantTensor
 
@@ -70,6 +73,7 @@ def _decoded(codes: Tensor, scales: Tensor, dtype: torch.dtype, *, is_tiled: boo
 class DecodedLinear(QuantLinear):
     """`x @ weight.T` without a bias, through torch; a kernel decodes the codes of the plain layer."""
 
+    part: ClassVar[Part] = "decode"
     path = "decoded in one launch, then multiplied"
 
     def __init__(self, linear: QuantLinear) -> None:

@@ -7,6 +7,8 @@ Shape letters: N rows, V vocabulary, D width, S shares of the vocabulary.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -14,6 +16,7 @@ from quant.codecs.codec import GROUP
 from quant.cuda import linear, tiles
 from quant.cuda.launch_arguments import is_interpreted, on_device_of
 from quant.cuda.linear import Weight
+from quant.cuda.switches import Part
 from quant.cuda.tiles import Activations, MmaKind, Tile, tile_of
 from quant.cuda.timed import Product, tile_of_product
 from quant.dtypes import short_name
@@ -50,6 +53,7 @@ class CudaEmbedding(QuantEmbedding):
             keep their type.
     """
 
+    part: ClassVar[Part] = "dense"
     soft_path = "soft embedding w8a16, Triton"
 
     def __init__(self, embedding: QuantEmbedding, activations: Activations = "a16") -> None:

@@ -11,7 +11,7 @@ Shape letters: N rows, D width, E experts, K experts per row, I expert width, P 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,7 @@ from quant.cuda.launch_arguments import (
 )
 from quant.cuda.layout import Tiled, Unquantized, tiled
 from quant.cuda.rows import Rows, rows_for
+from quant.cuda.switches import Part
 from quant.cuda.tiles import Activations, ExpertTile
 from quant.cuda.timed import Product, tile_of_product
 from quant.dtypes import short_name
@@ -81,6 +82,7 @@ class CudaExperts(RoutedExperts):
         byte_table: whether nf4 may be looked up in a table of bytes, which rounds weights twice.
     """
 
+    part: ClassVar[Part] = "experts"
     can_be_captured = True
     can_leave_sum = True
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +23,7 @@ from quant.cuda.decode import decode_tiled
 from quant.cuda.launch_arguments import levels, on_device_of, pack
 from quant.cuda.layout import HALF, tiled
 from quant.cuda.rows import rows_for
+from quant.cuda.switches import Part
 from quant.cuda.tiles import Activations, Tile
 from quant.cuda.timed import Product, tile_of_product
 from quant.dtypes import short_name
@@ -210,6 +212,7 @@ class Weight:
 class CudaLinear(nn.Module):
     """`x @ weight.T` without a bias."""
 
+    part: ClassVar[Part] = "dense"
     can_leave_parts = True
 
     def __init__(self, linear: QuantLinear, activations: Activations) -> None:

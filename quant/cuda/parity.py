@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from quant.cuda.linear import CudaLinear
+from quant.cuda.switches import Part
 from quant.modules.embedding import QuantEmbedding
 from quant.modules.linear import QuantLinear
 
@@ -95,11 +96,13 @@ class Expectation:
     """A call of a plain module, and the fast module that must give the same result.
 
     Attributes:
+        part: of the switches, which makes the plain module compute.
         name: of the fast module, for messages.
         device: where it computes.
         present: makes the context in which its weights are on the device, if they come and go.
     """
 
+    part: Part
     name: str
     fast: nn.Module
     call: Call

@@ -62,11 +62,14 @@ def exclude(device: torch.device, error: Exception) -> None:
     if _is_of_files(error):
         _failed[device] = _unwritable_cache(error)
         return
+    _failed[device] = Unsupported(failure_of(error), f"{_VERSIONS}, and {_SKIP}")
+
+
+def failure_of(error: Exception) -> str:
+    """What is wrong with a kernel that raised this, in words."""
     if isinstance(error, ParityError):
-        reason = f"kernels compute wrong numbers here ({error})"
-    else:
-        reason = f"a kernel fails here ({type(error).__name__}: {_first_line(error)})"
-    _failed[device] = Unsupported(reason, f"{_VERSIONS}, and {_SKIP}")
+        return f"kernels compute wrong numbers here ({error})"
+    return f"a kernel fails here ({type(error).__name__}: {_first_line(error)})"
 
 
 def readmit(device: torch.device) -> None:

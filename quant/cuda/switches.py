@@ -48,6 +48,20 @@ PLAIN, SOFT = "LOCALDIFF_CUDA_PLAIN", "LOCALDIFF_CUDA_SOFT"
 EXPERTS, DENSE = "LOCALDIFF_CUDA_EXPERTS", "LOCALDIFF_CUDA_DENSE"
 
 
+_given_up: set[Part] = set()
+"""Parts that are off because their kernels fail here."""
+
+
+def give_up(part: Part) -> None:
+    """Switches a part off in models loaded from now on, on any GPU, because its kernels fail on one."""
+    _given_up.add(part)
+
+
+def given_up() -> list[Part]:
+    """The parts that are off because their kernels fail, in the order of `PARTS`."""
+    return [part for part in PARTS if part in _given_up]
+
+
 def check_switches() -> None:
     """Checks the values of all of these variables.
 
@@ -79,7 +93,7 @@ def is_sparse() -> bool:
 
 
 def is_plain(part: Part) -> bool:
-    """Whether a part is switched off.
+    """Whether a part is switched off, by the variable or because its kernels fail here.
 
     Raises:
         SwitchError: the variable names an unknown part.
@@ -88,4 +102,4 @@ def is_plain(part: Part) -> bool:
     unknown = [word for word in words if word not in (*PARTS, "all")]
     if unknown:
         raise SwitchError(f"{PLAIN} names the unknown part `{unknown[0]}`; parts are {', '.join(PARTS)} and all")
-    return part in words or "all" in words
+    return part in words or "all" in words or part in _given_up

@@ -19,7 +19,7 @@ from localdiff.bench.step.layers import Layers
 from localdiff.bench.step.random_weights import random_model, stored_as
 from localdiff.bench.step.released import released_config
 from localdiff.bench.step.work import weight_bytes
-from localdiff.denoising import Denoiser, compare_kernels
+from localdiff.denoising import Denoiser, compared_parts
 from localdiff.download_plan import ConfirmDownload, confirm_silently
 from localdiff.errors import ResourceError, UsageError, one_line
 from localdiff.failures import gpu_failure, is_out_of_memory
@@ -47,6 +47,7 @@ from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.sizes import shown_size
 from quant.cuda.choice import activations_of_codes, rounds_activations
 from quant.cuda.parity import Expectation, ParityError
+from quant.cuda.switches import PLAIN, Part
 from quant.cuda.timed import timed_count
 from quant.gpus import gpu_memory
 from quant.recipe import RECIPES, Recipe, recipe_named
@@ -274,15 +275,18 @@ def _require_kernels(denoiser: Denoiser, device: torch.device, expectations: Seq
         ResourceError: one computes other numbers, or fails, for instance because a compiler refuses it.
         OSError: Triton cannot write what it compiles, which is not a kernel's fault.
     """
+    tried: Part | None = None
     try:
-        compare_kernels(denoiser, expectations)
+        for part, _ in compared_parts(denoiser, expectations):
+            tried = part
     except Exception as error:  # from a compiler or a launch: no common class
         if isinstance(error, OSError) or is_out_of_memory(error) or gpu_failure(error) is not None:
             raise
         what = f"a kernel fails here ({type(error).__name__}: {one_line(error)})"
         if isinstance(error, ParityError):
             what = f"kernels compute wrong numbers here: {error}"
-        hint = "`LOCALDIFF_CUDA_PLAIN=all` turns kernels off; please report it with `localdiff doctor --report`"
+        which = "kernels" if tried is None else "these kernels"
+        hint = f"`{PLAIN}={tried or 'all'}` turns {which} off; please report it with `localdiff doctor --report`"
         if timed_count(device):
             hint = f"`localdiff tune --forget` goes back to the usual tiles; {hint}"
         raise ResourceError(what, hint) from error

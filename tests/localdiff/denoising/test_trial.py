@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import logging
 import signal
 import sys
 import weakref
+from collections.abc import Collection
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -14,6 +17,7 @@ import pytest
 import torch
 
 from localdiff.denoising import Denoiser, StepPath, compare_kernels, trial, try_kernels
+from localdiff.denoising.parity import Comparison
 from localdiff.denoising.static.program import Program
 from localdiff.engine import Engine, opening
 from localdiff.errors import WeightsError
@@ -24,7 +28,7 @@ from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.residence import Residence
 from localdiff.options import GenerateOptions
-from quant.cuda import support, timed
+from quant.cuda import support, switches, timed
 from quant.cuda.parity import ParityError
 from quant.cuda.support import why_unsupported
 from quant.cuda.tiles import Tile
@@ -55,6 +59,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, attention_in_torch: None) -> None:
 
     monkeypatch.setattr(support, "_tried", lambda _: None)
     monkeypatch.setattr(support, "_failed", {})
+    monkeypatch.setattr(switches, "_given_up", set())
     monkeypatch.setattr(Denoiser, "for_device", for_device)
 
 
@@ -69,7 +74,7 @@ def test_steps_that_run_are_taken() -> None:
     told: list[tuple[str, float]] = []
     assert load(lambda stage, share: told.append((stage, share))).denoiser.path.static
     assert why_unsupported(CPU) is None
-    assert [share for stage, share in told if stage == "kernels"] == [0, 0.5, 0.5, 0.625, 0.75, 0.875, 1]
+    assert [share for stage, share in told if stage == "kernels"] == [0, 0.25, 0.5, 0.5, 0.625, 0.75, 0.875, 1]
 
 
 def test_what_progress_raises_ends_the_load_and_is_no_kernels_fault() -> None:
@@ -130,11 +135,11 @@ def test_on_another_gpu_that_the_model_is_loaded_to_again_kernels_are_tried_too(
         mains.append(other if mains else CPU)
         return dataclasses.replace(loaded, placement=dataclasses.replace(loaded.placement, main=mains[-1]))
 
-    def try_there(denoiser: Denoiser, device: torch.device, *arguments: Any, **options: Any) -> bool:
+    def try_there(denoiser: Denoiser, device: torch.device, *arguments: Any, **options: Any) -> str | None:
         tried.append(device)
         if device == CPU or fails_there:
             support.exclude(device, RuntimeError("out of resource"))
-            return False
+            return "all"
         return try_kernels(denoiser, device, *arguments, **options)
 
     monkeypatch.setattr(opening, "load_model", load_model)
@@ -227,42 +232,107 @@ def test_too_little_memory_is_not_a_kernels_fault(error: RuntimeError, monkeypat
     assert why_unsupported(CPU) is None and forgotten
 
 
-@pytest.mark.parametrize("where", ["step", "module"])
-def test_kernels_that_compute_wrong_numbers_are_not_used(
-    where: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    expected = answer(load())
-    error = ParityError("experts: 13 of 512 numbers differ from those of the plain path")
+def differing_in(
+    where: str, parts: Collection[str | None], error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> list[str | None]:
+    """Has comparisons of these parts fail, in a step or in a module, unless they are plain; returns what is tried."""
+    tried: list[str | None] = []
 
-    def differing(*_: object) -> NoReturn:
-        raise error
+    def compare(part: Any) -> dict[str, float]:
+        tried.append(part)
+        if part in parts:
+            raise error
+        return {}
+
+    compared = [part for part in ("dense", "experts", None) if part in parts or part == "dense"]
+
+    def left() -> list[Any]:
+        return [part for part in compared if part is None or not switches.is_plain(part)]
 
     if where == "step":
-        monkeypatch.setattr(Denoiser, "parity", differing)
-    else:
-        right = opening.load_model
+        monkeypatch.setattr(
+            Denoiser, "comparisons", lambda _: [Comparison(part, partial(compare, part)) for part in left()]
+        )
+        monkeypatch.setattr(Denoiser, "has_kernels", True)
+        return tried
+    right = opening.load_model
 
-        def load_model(*arguments: Any, **options: Any) -> LoadedModel:
-            expectation: Any = SimpleNamespace(name="experts", device=CPU, check=differing)
-            return dataclasses.replace(right(*arguments, **options), expectations=(expectation,))
+    def load_model(*arguments: Any, **options: Any) -> LoadedModel:
+        expectations: Any = [
+            SimpleNamespace(part=part, name=part, device=CPU, check=lambda part=part: sum(compare(part).values()))
+            for part in left()
+        ]
+        return dataclasses.replace(right(*arguments, **options), expectations=expectations)
 
-        monkeypatch.setattr(opening, "load_model", load_model)
+    monkeypatch.setattr(opening, "load_model", load_model)
+    return tried
+
+
+WRONG = ParityError("experts: 13 of 512 numbers differ from those of the plain path")
+
+
+@pytest.mark.parametrize("where", ["step", "module"])
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (WRONG, f"kernels compute wrong numbers here ({WRONG})"),
+        (RuntimeError("out of resource"), "a kernel fails here (RuntimeError: out of resource)"),
+    ],
+    ids=["wrong", "refused"],
+)
+def test_a_part_whose_kernels_fail_is_computed_plainly_and_all_others_keep_theirs(
+    where: str, error: Exception, words: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = answer(load())
+    tried = differing_in(where, {"experts"}, error, monkeypatch)
     engine = load()
-    assert not engine.denoiser.path.static
-    assert caplog.messages == [LOADED_AGAIN]
+    assert tried == ["dense", "experts", "dense"], "the model is loaded again, and what is left is tried again"
+    assert switches.given_up() == ["experts"] and switches.is_plain("experts") and not switches.is_plain("dense")
+    assert engine.denoiser.path.static and why_unsupported(CPU) is None
+    assert caplog.messages == [
+        f"{words}: the model is loaded again, with `experts` computed through torch, which is slower; "
+        "`LOCALDIFF_CUDA_PLAIN=experts` does so from the start"
+    ]
     assert answer(engine) == expected
-    assert str(why_unsupported(CPU)) == f"kernels compute wrong numbers here ({error})"
+
+
+def test_several_parts_may_fail_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried = differing_in("step", {"dense", "experts"}, WRONG, monkeypatch)
+    assert load().denoiser.path.static
+    assert tried == ["dense", "experts"] and len(caplog.messages) == 2
+    assert switches.given_up() == ["experts", "dense"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "error"),
+    [({None}, WRONG), ({"experts"}, OSError(errno.ENOSPC, "no space left"))],
+    ids=["no switch", "no room for compiled kernels"],
+)
+def test_what_no_switch_helps_against_costs_all_kernels(
+    parts: set[str | None], error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    right = why_unsupported
+    differing_in("step", parts, error, monkeypatch)
+    compared = Denoiser.comparisons
+    monkeypatch.setattr(Denoiser, "comparisons", lambda it: compared(it) if right(CPU) is None else [])
+    assert not load().denoiser.path.static
+    assert caplog.messages == [LOADED_AGAIN] and switches.given_up() == []
+    assert why_unsupported(CPU) is not None
 
 
 def test_how_near_kernels_are_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="localdiff")
     # A module has several expectations, each for another number of rows.
     expectations: list[Any] = [
-        SimpleNamespace(name="experts", check=lambda error=error: error) for error in (0.003, 0.004, 0.001)
+        SimpleNamespace(part="experts", name="experts", check=lambda error=error: error)
+        for error in (0.003, 0.004, 0.001)
     ]
-    denoiser: Any = SimpleNamespace(path=StepPath(), has_kernels=True, parity=lambda: {"norm": 0.001, "gate": 0.002})
+    of_steps = [Comparison("layer-ops", lambda: {"norm": 0.001, "gate": 0.002})]
+    denoiser: Any = SimpleNamespace(path=StepPath(), has_kernels=True, comparisons=lambda: of_steps)
     shares: list[float] = []
-    assert try_kernels(denoiser, CPU, lambda _, share: shares.append(share), expectations=expectations)
+    assert try_kernels(denoiser, CPU, lambda _, share: shares.append(share), expectations=expectations) is None
     assert shares == [0, 0.25, 0.5, 0.75, 1]
     (message,) = caplog.messages
     assert message.startswith("3 kernels agree with the plain path in ")
@@ -275,9 +345,9 @@ def test_one_wrong_module_among_right_ones_is_told_of() -> None:
     def differing() -> NoReturn:
         raise ParityError("experts: 13 of 512 numbers differ")
 
-    right: Any = SimpleNamespace(name="dense", check=lambda: tried.append("dense") or 0.0)
-    wrong: Any = SimpleNamespace(name="experts", check=differing)
-    denoiser: Any = SimpleNamespace(parity=dict)
+    right: Any = SimpleNamespace(part="dense", name="dense", check=lambda: tried.append("dense") or 0.0)
+    wrong: Any = SimpleNamespace(part="experts", name="experts", check=differing)
+    denoiser: Any = SimpleNamespace(comparisons=list)
     with pytest.raises(ParityError, match="13 of 512"):
         compare_kernels(denoiser, [right, wrong])
     assert tried == ["dense"]
@@ -291,8 +361,9 @@ def test_ctrl_c_does_not_reach_processes_that_compile_what_is_compared() -> None
         blocked.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
         return 0.0
 
-    module: Any = SimpleNamespace(name="dense", check=compile_kernel)
-    denoiser: Any = SimpleNamespace(parity=lambda: {"norm": compile_kernel()})
+    module: Any = SimpleNamespace(part="dense", name="dense", check=compile_kernel)
+    of_step = Comparison("layer-ops", lambda: {"norm": compile_kernel()})
+    denoiser: Any = SimpleNamespace(comparisons=lambda: [of_step])
     compare_kernels(denoiser, [module])
     assert blocked == [True, True]
 
@@ -305,8 +376,8 @@ class Failing:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    def parity(self) -> dict[str, float]:
-        return {}
+    def comparisons(self) -> list[Comparison]:
+        return []
 
     def warm_up(self) -> NoReturn:
         raise self._error
@@ -325,7 +396,7 @@ def test_a_gpu_that_computes_nothing_any_more_is_not_loaded_again(monkeypatch: p
         try_kernels(denoiser, card)
     assert raised.value is error and why_unsupported(card) is None
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
-    assert not try_kernels(denoiser, card)
+    assert try_kernels(denoiser, card) == "all"
     assert why_unsupported(card) is not None
 
 
@@ -342,8 +413,8 @@ def test_of_a_model_on_several_gpus_each_must_compute_on(monkeypatch: pytest.Mon
         raise error
 
     monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
-    expectation: Any = SimpleNamespace(name="experts", device=other, check=check)
-    denoiser: Any = SimpleNamespace(path=StepPath(), has_kernels=False, parity=dict)
+    expectation: Any = SimpleNamespace(part="experts", name="experts", device=other, check=check)
+    denoiser: Any = SimpleNamespace(path=StepPath(), has_kernels=False, comparisons=list)
     with pytest.raises(RuntimeError) as raised:
         try_kernels(denoiser, card, expectations=[expectation])
     assert raised.value is error and why_unsupported(card) is None
@@ -361,7 +432,7 @@ def test_tiles_that_were_timed_on_a_further_gpu_may_be_what_fails(monkeypatch: p
         return 0.0
 
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
-    expectation: Any = SimpleNamespace(name="experts", device=other, check=check)
-    denoiser: Any = SimpleNamespace(path=StepPath(), has_kernels=False, parity=dict)
-    assert try_kernels(denoiser, card, expectations=[expectation])
+    expectation: Any = SimpleNamespace(part="experts", name="experts", device=other, check=check)
+    denoiser: Any = SimpleNamespace(path=StepPath(), has_kernels=False, comparisons=list)
+    assert try_kernels(denoiser, card, expectations=[expectation]) is None
     assert why_unsupported(card) is None and counts == [1, 0]

@@ -12,6 +12,7 @@ from localdiff.denoising import Denoiser
 from localdiff.doctor import kernels
 from localdiff.engine import Engine
 from localdiff.options import GenerateOptions
+from quant.cuda import switches
 from quant.unsupported import Unsupported
 from tests.gpu.kernels import needs_triton
 from tests.models import tiny
@@ -60,6 +61,22 @@ def test_whose_tiles_are_taken(engine: Engine, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(Engine, "load", lambda *_, **__: engine)
     (finding,) = kernels.check_kernels(CARD)
     assert (finding.status, *finding.details) == ("ok", words)
+
+
+def test_parts_whose_kernels_fail_are_named(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*_: object, **__: object) -> Engine:
+        switches.give_up("projections")
+        switches.give_up("attention")
+        return engine
+
+    monkeypatch.setattr(switches, "_given_up", set())
+    monkeypatch.setattr(kernels, "why_unsupported", lambda _: None)
+    monkeypatch.setattr(Engine, "load", load)
+    (finding,) = kernels.check_kernels(CARD)
+    words = "kernels of `attention,projections` fail, and torch computes these parts, which is slower; kernels run, "
+    assert finding.status == "warn" and finding.text.startswith(words)
+    assert (finding.advice or "").startswith("`LOCALDIFF_CUDA_PLAIN=attention,projections` saves loading")
+    assert finding.facts["given_up"] == ["attention", "projections"]
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from localdiff.bench.step.run import run
 from localdiff.bench.step.subject import Make, random_subject, real_subject
 from localdiff.demo.training.architecture import CANVAS_LENGTH
 from localdiff.denoising import Denoiser
+from localdiff.denoising.parity import Comparison
 from localdiff.errors import ResourceError, UsageError
 from localdiff.load import devices, memory_plan, open_weights, plan_memory
 from localdiff.load.loader import LoadedModel
@@ -102,18 +103,18 @@ def test_kernels_that_compute_wrong_numbers_are_not_timed(where: str, monkeypatc
         raise ParityError("experts: 13 of 512 numbers differ")
 
     if where == "step":
-        monkeypatch.setattr(Denoiser, "parity", differing)
+        monkeypatch.setattr(Denoiser, "comparisons", lambda _: [Comparison("experts", differing)])
     else:
         right = subjects.load_model
 
         def load_model(*arguments: Any, **options: Any) -> LoadedModel:
-            expectation: Any = SimpleNamespace(name="experts", check=differing)
+            expectation: Any = SimpleNamespace(part="experts", name="experts", check=differing)
             return dataclasses.replace(right(*arguments, **options), expectations=(expectation,))
 
         monkeypatch.setattr(subjects, "load_model", load_model)
     make = real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")
     for count, hint in (
-        (0, "`LOCALDIFF_CUDA_PLAIN=all` turns kernels off"),
+        (0, "`LOCALDIFF_CUDA_PLAIN=experts` turns these kernels off"),
         (1, "`localdiff tune --forget` goes back"),
     ):
         monkeypatch.setattr(subjects, "timed_count", lambda _, count=count: count)
@@ -137,7 +138,7 @@ def test_a_kernel_that_fails_is_named_and_a_gpu_or_a_disk_that_does_is_left_to_o
     def failing(*_: object) -> NoReturn:
         raise error
 
-    monkeypatch.setattr(Denoiser, "parity", failing)
+    monkeypatch.setattr(Denoiser, "comparisons", lambda _: [Comparison(None, failing)])
     make = real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")
     with pytest.raises(raised, match=words) as caught:
         make(lambda _: None)
@@ -170,7 +171,7 @@ def test_figures_of_a_cpu_beside_a_gpu_are_said_to_be_so(
 
 def test_random_weights_are_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[object] = []
-    monkeypatch.setattr(subjects, "compare_kernels", lambda *given: compared.append(given))
+    monkeypatch.setattr(subjects, "compared_parts", lambda *given: compared.append(given) or ())
     subject = small_subject()
     assert compared == [(subject.denoiser, ())]
 
