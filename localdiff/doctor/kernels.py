@@ -91,7 +91,7 @@ def _without(parts: Sequence[Part], finding: Finding) -> Finding:
         status="fail" if finding.status == "fail" else "warn",
         text=f"kernels of `{words}` fail, and torch computes these parts, which is slower; {finding.text}",
         advice=finding.advice or f"`{PLAIN}={words}` saves loading a model twice; {_REPORT}",
-        facts=finding.facts | {"given_up": list(parts)},
+        facts={**finding.facts, "given_up": list(parts)},
     )
 
 
