@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +17,11 @@ from localdiff.bench.step.parts import PARTS, Place
 from localdiff.bench.step.report_text import table
 from localdiff.bench.step.run import run
 from localdiff.bench.step.subject import Make, Subject
-from localdiff.denoising import Denoiser, denoiser
+from localdiff.denoising import BlockSettings, Denoiser, denoiser
+from localdiff.denoising.dynamic import dynamic_steps
 from localdiff.denoising.static.reading import read_through_torch
+from localdiff.diffusion.noise import SeededNoise
+from localdiff.diffusion.settings import SamplerSettings
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.recipe import RECIPES
@@ -205,10 +209,17 @@ def test_clocked_steps_are_read_as_the_timed_ones_are(monkeypatch: pytest.Monkey
 
 
 def test_the_timed_steps_are_those_of_an_answer() -> None:
-    """Only the seconds vary: the clock runs over the computation of `dynamic_steps`."""
+    """The clock runs over the computation of `dynamic_steps`: the same noise, on the way to as many steps."""
     subject = small_subject()
-    entropies = [Stopwatch(subject, context=8).measure(2).steps.mean_entropy for _ in range(2)]
-    assert entropies[0] == entropies[1]
+    stopwatch = Stopwatch(subject, context=8)
+    measured = stopwatch.measure(2).steps.mean_entropy
+    config, cache, noise = subject.network.config, stopwatch.cache, SeededNoise(0)
+    sampler = SamplerSettings(schedule_steps=WARM_UP + 2 + CLOCKED)
+    block = BlockSettings(number=1, started=0.0, sampler=sampler, stop_rule="never", pad_id=config.pad_token_id)
+    canvas = noise.canvas(config.canvas_length, config.vocab_size)
+    entropies = [step.event.mean_entropy for step in dynamic_steps(subject.network, cache, canvas, noise, block)]
+    assert measured == statistics.mean(entropies[WARM_UP : WARM_UP + 2])
+    assert len(set(entropies)) == len(entropies), "each step has its own"
 
 
 def test_parts_are_those_of_a_step_that_there_was() -> None:
