@@ -95,12 +95,20 @@ def test_who_shares_a_pass_does_not_depend_on_time(load: Callable[[], Engine], s
 
 
 def test_an_error_ends_all_of_them(load: Callable[[], Engine]) -> None:
+    ended: list[str] = []
+
     def fails(engine: Engine) -> Answer:
         task("x")(engine)
         raise ZeroDivisionError("this task's own")
 
+    def long(engine: Engine) -> Answer:
+        answers = [task(text)(engine) for text in TEXTS]
+        ended.append("long")
+        return answers[-1]
+
     with pytest.raises(ZeroDivisionError, match="this task's own"):
-        run_batched(load(), [task("a"), fails, *(task(text) for text in TEXTS)], 4)
+        run_batched(load(), [long, fails, long, long, long], 4)
+    assert not ended
 
 
 def test_an_error_of_the_model_is_raised(load: Callable[[], Engine], monkeypatch: pytest.MonkeyPatch) -> None:
