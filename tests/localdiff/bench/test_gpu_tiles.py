@@ -217,11 +217,20 @@ def test_a_tile_that_does_not_fit_the_card_is_left_out(
 
 
 def test_there_is_a_tile_to_compare_for_each_that_is_chosen(small: Any) -> None:
-    """Sizes in the tables of experts and of linear layers are among those that are timed."""
+    """Sizes in the tables are among those that are timed, but for those of few rows."""
+    from localdiff.kernels import attention
+    from quant.cuda import embedding
+
     assert {(tile.few_rows, tile.down_columns) for kind in tables.EXPERTS.values() for tile in kind.values()} <= {
         (tile.few_rows, tile.down_columns) for tile in small.EXPERT_TILES
     }
-    for several, others in ((tables.LINEAR.values(), small.LINEAR_TILES),):
-        for of_kind in several:
-            sizes = {(tile.rows, tile.columns, tile.warps, tile.stages) for tile in others}
-            assert {(tile.rows, tile.columns, tile.warps, tile.stages) for tile in of_kind if tile.rows > 16} <= sizes
+    assert set(attention.SMALL_HEADS.values()) <= set(small.SMALL_HEAD_TILES)
+    assert set(attention.LARGE_HEADS.values()) <= set(small.LARGE_HEAD_TILES)
+    for several, others in (
+        (tables.LINEAR.values(), small.LINEAR_TILES),
+        ([of_kind["a16"] for of_kind in tables.GATED.values()], small.GATED_TILES),
+        (embedding.TILES.values(), small.SOFT_TILES),
+    ):
+        sizes = {(tile.rows, tile.columns, tile.warps, tile.stages) for tile in others}
+        chosen = [tile for of_kind in several for tile in of_kind if tile.rows > 16]
+        assert {(tile.rows, tile.columns, tile.warps, tile.stages) for tile in chosen} <= sizes
