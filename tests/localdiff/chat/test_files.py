@@ -169,6 +169,7 @@ def test_too_much_for_a_terminal_is_in_the_file_all_the_same(room: Room, private
     shown = room("Hi", "/copy", private=private, moving=True)
     assert "\x1b]52" not in shown
     assert "Too long for the terminal's clipboard; copied to " in shown
+    assert (paths.state_dir() / "copy.txt").read_text() == "x" * 60_000
 
 
 def test_an_edited_message_is_sent_in_place_of_the_last(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
