@@ -213,9 +213,13 @@ def test_streaming_leaves_alone_what_was_in_the_cache(cli: Cli, server: Hub, tmp
     assert server.fetched() == []
 
 
-def test_a_connection_that_is_cut_costs_nothing_but_time(cli: Cli, server: Hub) -> None:
-    server.repositories["owner/small"].cuts = {FIRST: [100], LAST: [1000]}
+def test_a_connection_that_is_cut_costs_nothing_but_time(cli: Cli, server: Hub, output: Path, tmp_path: Path) -> None:
+    assert cli("quantize", "owner/small", "--yes", "-o", str(tmp_path / "whole"), stdin=b"").code == 0
+    shutil.rmtree(tmp_path / "hf")
+    server.repositories["owner/small"].cuts = cuts = {FIRST: [100], LAST: [1000]}
     assert cli("quantize", "owner/small", "--yes", stdin=b"").code == 0
+    assert not any(cuts.values())
+    assert tree(output) == tree(tmp_path / "whole")
 
 
 def test_a_hub_that_fails_half_way_is_gone_on_with(cli: Cli, server: Hub, output: Path, tmp_path: Path) -> None:
