@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -89,4 +91,6 @@ def test_what_is_no_file_holds_no_weights(tmp_path: Path) -> None:
     (tmp_path / "a.safetensors").write_bytes(b"one")
     (tmp_path / "b.safetensors").mkdir()
     (tmp_path / "c.safetensors").symlink_to("gone")
+    if sys.platform != "win32":
+        os.mkfifo(tmp_path / "d.safetensors")
     assert weights_digest(tmp_path) == listing(a=sha(b"one"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import tracemalloc
 import zlib
 
 import pytest
@@ -62,8 +63,13 @@ def test_anything_else_is_refused(text: object) -> None:
 
 def test_a_bomb_is_not_inflated() -> None:
     bomb = base64.b64encode(zlib.compress(bytes(200_000_000))).decode()
-    with pytest.raises(Malformed, match="does not hold 16 bytes"):
-        unpack_ids(bomb, 4, "x")
+    tracemalloc.start()
+    try:
+        with pytest.raises(Malformed, match="does not hold 16 bytes"):
+            unpack_ids(bomb, 4, "x")
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000, "most bytes at a time"
+    finally:
+        tracemalloc.stop()
 
 
 def test_flags_beyond_the_canvas_are_refused() -> None:
