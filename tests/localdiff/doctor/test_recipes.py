@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from localdiff.doctor import torch_devices
-from localdiff.doctor.recipes import check_recipes, recipe_to_make
+from localdiff.doctor.recipes import LONG_CONTEXT, check_recipes, recipe_to_make
 from localdiff.doctor.torch_devices import Device, check_devices, devices
 from localdiff.memory_account import SLACK, SLACK_BESIDES_CONTEXT, MemoryAccount, held_by_plan
 from quant.planning.plan import describe_plan
@@ -34,9 +34,10 @@ def test_a_card_of_18_gb_holds_what_it_is_said_to_hold() -> None:
 
 
 def test_a_long_context_may_not_fit() -> None:
-    needed = MemoryAccount.of(held_by_plan(describe_plan(RECIPES["4bit"])), context=8192).total
-    (finding,) = check_recipes([device("cuda:0", (needed + 1e8) / 1e9)], context=8192)
-    assert finding.details[0].endswith("fits at 8,192")
+    for context, verdict in ((8192, "fits at 8,192"), (LONG_CONTEXT, "fits")):
+        needed = MemoryAccount.of(held_by_plan(describe_plan(RECIPES["4bit"])), context=context).total
+        (finding,) = check_recipes([device("cuda:0", (needed + 1e8) / 1e9)], context=8192)
+        assert finding.details[0].endswith(f": {verdict}")
 
 
 @pytest.mark.parametrize(("name", "advice"), [("cuda:0", "stay in host memory"), ("cpu", "close other programs")])
