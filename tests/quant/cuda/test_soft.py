@@ -104,11 +104,6 @@ def test_rows_of_logits_may_have_gaps_between_them() -> None:
     assert torch.equal(found.embedding, expected.embedding) and torch.equal(found.tail, expected.tail)
 
 
-def test_room_and_threshold_go_together() -> None:
-    """More ids than there is room for may exceed the threshold, so the overflow flag is needed."""
-    assert 1 / module.THRESHOLD > CAPACITY
-
-
 def test_strided_arguments_give_the_same() -> None:
     sparse, scores = SparseSoft(embedding(), threshold=1e-3), logits(6.0)
     normalizer = scores.logsumexp(dim=-1)
