@@ -473,7 +473,7 @@ def test_a_file_fits_the_head() -> None:
     assert not long, f"more than {HARD_CAP} lines: split it along a noun\n{listed(long)}"
 
 
-def test_a_file_begins_with_what_it_knows_and_does_not_know() -> None:
+def test_every_module_has_a_docstring() -> None:
     texts = {name(path): path.read_text() for path in sources()}
     silent = {file for file, text in texts.items() if text.strip() and not ast.get_docstring(ast.parse(text))}
     assert not silent, listed(silent)

@@ -27,7 +27,7 @@ def test_the_summary_is_that_of_the_command(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS_BY_NAME)
-def test_every_one_can_be_called(cli: Cli, name: str) -> None:
+def test_every_one_has_a_help_page(cli: Cli, name: str) -> None:
     result = cli(name, "--help")
     assert (result.code, result.stderr) == (0, "")
     assert result.stdout.startswith(f"Usage: localdiff {name} ")

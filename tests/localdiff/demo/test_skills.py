@@ -195,7 +195,7 @@ def test_every_fact_holds_out_a_quarter_of_its_phrasings() -> None:
         assert 0.25 <= len(held_out) / len(questions(fact)) < 0.35
 
 
-def test_the_facts_say_what_the_sampler_does() -> None:
+def test_the_facts_about_the_sampler_use_its_terms() -> None:
     answers = {fact.name: fact.answer for fact in FACTS}
     assert "uniform-state" in answers["mask"] and answers["mask"].startswith("No mask token")
     assert "entropy bound accepts" in answers["entropy bound"] and "does not stop" in answers["entropy bound"]

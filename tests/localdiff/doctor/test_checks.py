@@ -231,7 +231,7 @@ def test_a_device_that_fails_keeps_nobody_from_knowing_what_others_do(
     assert [finding.text for finding in outcome(by_name["a denoise step"], env)] == ["no demo model"], "said once"
 
 
-def test_each_of_two_questions_to_the_driver_may_take_its_time(tmp_path: Path) -> None:
+def test_the_check_of_gpus_has_more_time_than_two_questions_to_the_driver(tmp_path: Path) -> None:
     """A message about an unanswered question is useful; one about a check that got nowhere is not."""
     examination = Examination(stderr=io.StringIO(), keyboard=None, env={"HOME": str(tmp_path), "PATH": str(tmp_path)})
     check = next(check for check in examination.checks() if check.name == "GPUs")

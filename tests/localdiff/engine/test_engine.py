@@ -405,7 +405,7 @@ def test_a_canvas_of_padding_runs_to_the_limit_and_shows_nothing(tmp_path: Path)
     assert end_of(events).stats.tokens == 0
 
 
-def test_temperature_zero_shows_the_draft_to_the_next_step(tmp_path: Path) -> None:
+def test_at_temperature_zero_the_draft_is_what_is_sampled(tmp_path: Path) -> None:
     for step in of(DenoiseStep, tiny.engine(tmp_path).generate("abc", options(temperature=0.0))):
         assert step.sampled_ids == step.argmax_ids
 

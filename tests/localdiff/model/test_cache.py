@@ -130,7 +130,7 @@ def test_only_the_newest_snapshots_are_kept() -> None:
     assert cache.rewind(20) == 0  # its snapshot was dropped
 
 
-def test_a_snapshot_is_a_copy_and_the_newest_of_its_length() -> None:
+def test_a_snapshot_is_a_copy() -> None:
     cache = prefilled(20)
     cache.snapshot()
     held = [(layer.keys.clone(), layer.values.clone()) for layer in cache.layers if layer.is_ring]
