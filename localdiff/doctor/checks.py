@@ -21,12 +21,13 @@ from localdiff.doctor.devices import check_gpus, check_host
 from localdiff.doctor.disk import check_disk, need_of
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.hub import check_hub
-from localdiff.doctor.settings import check_settings, read_settings
+from localdiff.doctor.settings import check_named, check_settings, read_settings
 from localdiff.doctor.terminal import terminal_capabilities, terminal_finding
 from localdiff.doctor.versions import check_versions
-from localdiff.doctor.weights import check_model, check_weights
+from localdiff.doctor.weights import check_weights
 from localdiff.errors import LocaldiffError, WeightsError, print_traceback, without_password
 from localdiff.failures import broken_package, busy_gpu, gpu_failure, keep_what_failed, out_of_resources
+from localdiff.model_reference import resolve_local
 from localdiff.model_store import stored_models
 from localdiff.sizes import parse_size
 from localdiff.stored_model import is_demo
@@ -116,13 +117,14 @@ class Examination:
         return findings
 
     def _devices(self) -> list[Finding]:
-        from localdiff.doctor.torch_devices import check_device, check_devices, devices
+        from localdiff.doctor.torch_devices import check_devices, devices
+        from localdiff.load.devices import resolve_device
 
         torch_devices = devices()
         driver = str(self._gpus[0].facts["driver"]) if self._gpus else None
         findings = check_devices(torch_devices, gpus=len(self._gpus), driver=driver)
         self._torch_devices = torch_devices
-        return [*findings, *check_device(self._settings)]
+        return [*findings, *check_named("device", self._settings, resolve_device)]
 
     def _computing(self, name: str, check: Callable[[list[Device]], list[Finding]]) -> Check:
         """A check of the devices that torch has, which finds nothing where torch does not work."""
@@ -167,7 +169,8 @@ class Examination:
 
     def _weights(self) -> list[Finding]:
         option = "" if self._recipe == self._setting("recipe") else f" --recipe {self._recipe}"
-        return [*check_weights(stored_models(self.env), f"localdiff quantize{option}"), *check_model(self._settings)]
+        findings = check_weights(stored_models(self.env), f"localdiff quantize{option}")
+        return [*findings, *check_named("model", self._settings, resolve_local)]
 
     def _disk(self) -> list[Finding]:
         needs_model = not self._may_have_model()

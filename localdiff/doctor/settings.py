@@ -5,7 +5,7 @@ Knows the wording; `localdiff.config` defines what a setting is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from localdiff.config import Settings, load_settings, strange_variables
@@ -43,17 +43,25 @@ def check_settings(settings: Settings | UsageError, env: Mapping[str, str]) -> l
     return findings
 
 
-def unusable(name: str, settings: Settings, error: LocaldiffError) -> Finding:
-    """The finding about a setting whose value is valid but of no use on this machine."""
-    place = f"`{name}` is set in {settings[name].where}"
-    return Finding(
-        subject="settings",
-        status="fail",
-        text=error.message,
-        advice=place if error.hint is None else f"{place}; {error.hint}",
-        public=f"the {name} that they name is not here",
-        exit_code=error.exit_code,
-    )
+def check_named(name: str, settings: Settings | UsageError, resolve: Callable[[str], object]) -> list[Finding]:
+    """A finding where the settings name a model or a device that is not here, so that `resolve` raises."""
+    if isinstance(settings, UsageError) or (value := settings.explicit_value(name)) is None:
+        return []
+    try:
+        resolve(str(value))
+    except LocaldiffError as error:
+        place = f"`{name}` is set in {settings[name].where}"
+        return [
+            Finding(
+                subject="settings",
+                status="fail",
+                text=error.message,
+                advice=place if error.hint is None else f"{place}; {error.hint}",
+                public=f"the {name} that they name is not here",
+                exit_code=error.exit_code,
+            )
+        ]
+    return []
 
 
 def _switch_error() -> SwitchError | None:

@@ -11,10 +11,7 @@ from functools import partial
 
 import torch
 
-from localdiff.config import Settings
 from localdiff.doctor.finding import Finding
-from localdiff.doctor.settings import unusable
-from localdiff.errors import LocaldiffError, UsageError
 from localdiff.host_memory import host_memory
 from localdiff.load.devices import free_bytes, resolve_device
 from localdiff.sizes import shown_size
@@ -76,17 +73,6 @@ def check_devices(available: Sequence[Device], *, gpus: int, driver: str | None 
         unseen = f"there {'is a GPU' if gpus == 1 else f'are {gpus} GPUs'} that torch does not see"
         return [finding(status="warn", text=f"{unseen}; {text}", advice=why_unseen(driver))]
     return [finding(status="ok", text=text)]
-
-
-def check_device(settings: Settings | UsageError) -> list[Finding]:
-    """A finding where the settings name a device that is not here."""
-    if isinstance(settings, UsageError):
-        return []
-    try:
-        resolve_device(str(settings["device"].value))
-    except LocaldiffError as error:
-        return [unusable("device", settings, error)]
-    return []
 
 
 def _unusable() -> Unsupported | None:

@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from localdiff.config import Settings
 from localdiff.doctor.finding import Finding, Status
-from localdiff.doctor.settings import unusable
-from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
+from localdiff.errors import ResourceError, WeightsError
 from localdiff.hub.listing import look_up
 from localdiff.hub.problems import UnreachableError
-from localdiff.model_reference import resolve_local
 from localdiff.quoting import shell_word
 from localdiff.sizes import shown_size
 from localdiff.stored_model import StoredModel, is_demo, remedy
@@ -47,17 +44,6 @@ def _none_to_run(models: Sequence[StoredModel]) -> str:
     demos = [model for model in models if is_demo(model.directory)]
     which = "quantized model" if len(demos) == len(models) else "quantized model that is finished"
     return f"there is no {which} " + ("but the demo's here" if demos else "here")
-
-
-def check_model(settings: Settings | UsageError) -> list[Finding]:
-    """A finding where the settings name a model that is not here; the Hub is not asked for it."""
-    if isinstance(settings, UsageError) or settings.explicit_value("model") is None:
-        return []
-    try:
-        resolve_local(str(settings["model"].value))
-    except LocaldiffError as error:
-        return [unusable("model", settings, error)]
-    return []
 
 
 def _model(model: StoredModel) -> Finding:

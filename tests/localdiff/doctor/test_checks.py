@@ -20,10 +20,11 @@ from localdiff.doctor.denoise import check_denoise, load_values
 from localdiff.doctor.field_report import field_report, without_names
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.kernels import check_native_kernel
-from localdiff.doctor.settings import check_settings, read_settings
-from localdiff.doctor.torch_devices import Device, check_device
-from localdiff.doctor.weights import check_model
+from localdiff.doctor.settings import check_named, check_settings, read_settings
+from localdiff.doctor.torch_devices import Device
 from localdiff.errors import ResourceError
+from localdiff.load.devices import resolve_device
+from localdiff.model_reference import resolve_local
 from tests.fakes.permissions import as_anyone
 
 
@@ -260,21 +261,22 @@ def test_ctrl_c_reaches_no_compiler(name: str, tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch sees a card here")
 def test_a_device_of_the_settings_that_is_not_here() -> None:
-    (finding,) = check_device(load_settings({"LOCALDIFF_DEVICE": "cuda"}))
+    (finding,) = check_named("device", load_settings({"LOCALDIFF_DEVICE": "cuda"}), resolve_device)
     assert (finding.subject, finding.status, finding.exit_code) == ("settings", "fail", 4)
     assert finding.text == "there is no CUDA device here"
     assert (finding.advice or "").startswith("`device` is set in LOCALDIFF_DEVICE; ")
-    assert check_device(load_settings({"LOCALDIFF_DEVICE": "cpu"})) == check_device(load_settings({})) == []
+    for env in ({"LOCALDIFF_DEVICE": "cpu"}, {}):
+        assert check_named("device", load_settings(env), resolve_device) == []
 
 
 def test_a_model_of_the_settings_that_is_not_here() -> None:
-    (finding,) = check_model(load_settings({"LOCALDIFF_MODEL": "nonexistent"}))
+    (finding,) = check_named("model", load_settings({"LOCALDIFF_MODEL": "nonexistent"}), resolve_local)
     assert (finding.subject, finding.status, finding.exit_code) == ("settings", "fail", 3)
     assert finding.text.startswith("`nonexistent` is neither `demo`, nor")
     assert (finding.advice or "").startswith("`model` is set in LOCALDIFF_MODEL; ")
     assert "nonexistent" not in (finding.public or "")
-    assert check_model(load_settings({"LOCALDIFF_MODEL": "owner/name"})) == []  # the Hub may have it
-    assert check_model(load_settings({"LOCALDIFF_MODEL": "demo"})) == check_model(load_settings({})) == []
+    for env in ({"LOCALDIFF_MODEL": "owner/name"}, {"LOCALDIFF_MODEL": "demo"}, {}):  # the Hub may have the first
+        assert check_named("model", load_settings(env), resolve_local) == []
 
 
 def test_the_checks_ask_the_settings(tmp_path: Path) -> None:
