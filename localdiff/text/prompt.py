@@ -114,23 +114,16 @@ def as_messages(prompt: Sequence[Any]) -> list[Mapping[str, Any]]:
 
 def _require_text(content: Any) -> None:
     """Refuses parts that are not text, or that lack it: a template would turn them into an image token, or nothing."""
-    if isinstance(content, str):
-        _require_characters(content)
-        return
-    if not isinstance(content, list | tuple | None):
+    if not isinstance(content, str | list | tuple | None):
         raise UsageError(f"the content of a message is {kind_of(content)} in place of a text or a list of parts")
-    for part in content or ():
+    for part in [{"type": "text", "text": content}] if isinstance(content, str) else content or ():
         if not isinstance(part, Mapping):
             raise UsageError(f"a part of a message is {kind_of(part)}", _PART)
         if part.get("type") != "text":
             raise UsageError(f"a part of a message has the type {part.get('type')!r:.60}", _PART)
         if not isinstance(text := part.get("text"), str):
             raise UsageError(f"the text of a part of a message is {kind_of(text)}", _PART)
-        _require_characters(text)
-
-
-def _require_characters(text: str) -> None:
-    require_text(text, "a message", "a message is UTF-8 text")
+        require_text(text, "a message", "a message is UTF-8 text")
 
 
 def _beyond(ids: Sequence[int], vocab_size: int) -> int | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from localdiff.checkpoint_files import TOKENIZER, read_small, require_readable
 from localdiff.errors import ContextError, UsageError, WeightsError, one_line
 from localdiff.text.shield import Segment, Shield
+from localdiff.utf8 import require_text
 
 if TYPE_CHECKING:
     import tokenizers
@@ -83,7 +84,7 @@ class Tokenizer:
         Raises:
             UsageError: `text` holds a lone surrogate.
         """
-        _refuse_surrogates(text)
+        require_text(text, "the prompt", "a prompt is UTF-8 text")
         with self._working():
             return self._backend.encode(text, add_special_tokens=False).ids
 
@@ -189,10 +190,8 @@ class Tokenizer:
                 words = [word for word, _ in pre_tokenizer.pre_tokenize_str(normal)]
             return [token.id for word in words for token in self._backend.model.tokenize(word)]
 
-    @contextmanager
-    def _working(self) -> Iterator[None]:
-        with _file_at_fault(self.path, "fails on a text"):
-            yield
+    def _working(self) -> AbstractContextManager[None]:
+        return _file_at_fault(self.path, "fails on a text")
 
 
 def _read(path: Path) -> tokenizers.Tokenizer:
@@ -226,16 +225,6 @@ def _file_at_fault(path: Path, what: str) -> Iterator[None]:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise WeightsError(f"`{path}` {what}: {one_line(error)}", _FETCH) from error
-
-
-def _refuse_surrogates(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise UsageError(
-            f"the prompt is not valid text: half a surrogate pair follows {text[: error.start][-10:]!r}",
-            hint="a prompt is UTF-8 text",
-        ) from error
 
 
 def _flatten(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
