@@ -21,7 +21,6 @@ from localdiff.checkpoint_files import (
     require_readable,
 )
 from localdiff.errors import UsageError, WeightsError, kind_of, one_line
-from localdiff.sizes import is_finite
 from localdiff.text.shield import Shield
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 Message: TypeAlias = Mapping[str, Any]
 
-MAX_FILE_BYTES = 1_000_000
-MAX_DEPTH = 64
 SPARE_CHARACTERS = 1_000_000
 """What a template may write beyond eight times the conversation."""
 
@@ -196,12 +193,7 @@ def _read_config(path: Path) -> Mapping[str, Any]:
 def _read_text(path: Path) -> str:
     require_readable(path)
     try:
-        data = read_small(path)
-        if len(data) > MAX_FILE_BYTES:
-            raise WeightsError(
-                f"`{path}` is too large for a chat template: it has {len(data):,} bytes", hint="fetch it again"
-            )
-        return data.decode("utf-8")
+        return read_small(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise WeightsError(f"`{path}` cannot be read: {one_line(error)}", hint="fetch it again") from error
 
@@ -237,26 +229,22 @@ def _is_plain(turn: Mapping[str, Any]) -> bool:
     return turn.keys() == {"role", "content"} and isinstance(turn["content"], str)
 
 
-def _plain(value: Any, place: str, depth: int = 0) -> Any:
+def _plain(value: Any, place: str) -> Any:
     """A copy in plain JSON types: a template must not reach the methods of anything else."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
-        if not is_finite(value):  # Python refuses to write some longer ones as text
-            raise UsageError(f"`{place}` holds a whole number that is larger than any float")
         return int.__int__(value)
     if isinstance(value, float):
         return float.__float__(value)
-    if depth == MAX_DEPTH:
-        raise UsageError(f"`{place}` is nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, Mapping):
         if strange := [key for key in value if not isinstance(key, str)]:
             raise UsageError(f"`{place}` holds a mapping with {kind_of(strange[0])} as a key; keys are text")
-        return {str.__str__(key): _plain(item, place, depth + 1) for key, item in value.items()}
+        return {str.__str__(key): _plain(item, place) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item, place, depth + 1) for item in value]
+        return [_plain(item, place) for item in value]
     raise UsageError(f"`{place}` holds {kind_of(value)}; a prompt takes texts, numbers, lists and mappings")
 
 

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from localdiff.errors import UsageError, WeightsError
-from localdiff.text.template import MAX_DEPTH, MAX_FILE_BYTES, SPARE_CHARACTERS, ChatTemplate
+from localdiff.text.template import SPARE_CHARACTERS, ChatTemplate
 from tests.checkpoints.chats import USER
 
 
@@ -116,9 +116,8 @@ def test_a_damaged_config_is_a_weights_error(tmp_path: Path, content: str) -> No
         ChatTemplate(tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe{}", b"x" * (MAX_FILE_BYTES + 1)], ids=["not UTF-8", "too long"])
-def test_a_file_that_is_no_template_is_a_weights_error(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "chat_template.jinja").write_bytes(content)
+def test_a_file_that_is_no_template_is_a_weights_error(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_bytes(b"\xff\xfe{}")
     with pytest.raises(WeightsError, match="chat_template.jinja"):
         ChatTemplate(tmp_path)
 
@@ -228,13 +227,6 @@ class Ratio(float):
         return "called"
 
 
-def nested(depth: int) -> Any:
-    value: Any = "x"
-    for level in range(depth):
-        value = [value] if (depth - level) % 2 else {"in": value}
-    return value
-
-
 def test_subclasses_of_plain_types_are_plain(tmp_path: Path) -> None:
     assert render(tmp_path, BASIC, {"role": Role.USER, "content": "Hi"}) == "<bos>user:Hi;"
     assert render(tmp_path, BASIC, {"role": "user", "content": ("a", "b")}) == "<bos>user:['a', 'b'];"
@@ -243,21 +235,12 @@ def test_subclasses_of_plain_types_are_plain(tmp_path: Path) -> None:
             render(tmp_path, "{{ (messages[0].n | list)[0].method() }}", {**USER, "n": value})
 
 
-def test_a_message_may_be_nested_as_deep_as_is_said(tmp_path: Path) -> None:
-    message = {"role": "user", "content": nested(MAX_DEPTH)}
-    assert render(tmp_path, BASIC, message) == f"<bos>user:{message['content']};"
-
-
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
         ({"at": datetime(2026, 1, 1)}, "`at` holds a `datetime`"),
         ({"content": [b"Hi"]}, "`content` holds a `bytes`"),
         ({"extra": {1: 2}}, "`extra` holds a mapping with an `int` as a key"),
-        ({"extra": [10**5000]}, "`extra` holds a whole number that is larger than any float"),
-        ({"extra": -(10**5000)}, "`extra` holds a whole number that is larger than any float"),
-        ({"content": nested(MAX_DEPTH + 1)}, "nested deeper"),
-        ({"content": nested(50_000)}, "nested deeper"),
     ],
 )
 def test_values_that_are_not_plain_are_a_usage_error(tmp_path: Path, fields: Any, reason: str) -> None:
