@@ -225,6 +225,7 @@ ALLOWED: dict[str, set[str]] = {
         "hardware",
         "host_memory",
         "memory_account",
+        "strict_json",
     },
     "errors": set(),
     "failures": set(),

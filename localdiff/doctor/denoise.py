@@ -23,11 +23,12 @@ from localdiff.diffusion.noise import SeededNoise
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.product import integers
 from localdiff.engine import Engine
-from localdiff.errors import LocaldiffError, WeightsError
+from localdiff.errors import WeightsError
 from localdiff.events import DenoiseStep
 from localdiff.identity import DEMO
 from localdiff.model_reference import DEMO_DIRECTORY, resolve_local
 from localdiff.options import GenerateOptions
+from localdiff.strict_json import decode, parse
 from quant.hashing import file_sha256
 
 VALUES_FILE = Path(__file__).parent / "values.json"
@@ -54,18 +55,10 @@ class Values:
     argmax_ids: tuple[int, ...]
     entropies: tuple[float, ...]
 
-    def to_text(self) -> str:
-        """The content of the file, one value per line."""
-        lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in asdict(self).items())
-        return f"{{\n{lines}\n}}\n"
-
 
 def load_values(path: Path = VALUES_FILE) -> Values:
     """The values that ship with the package."""
-    content = json.loads(path.read_text(encoding="utf-8"))
-    return Values(
-        digest=content["digest"], argmax_ids=tuple(content["argmax_ids"]), entropies=tuple(content["entropies"])
-    )
+    return decode(Values, parse(path.read_bytes()), "values")
 
 
 def demo_digest(directory: Path) -> str:
@@ -110,19 +103,20 @@ def first_step(device: str) -> tuple[DenoiseStep, float]:
 
 
 def check_denoise(stored: Values, device: str) -> list[Finding]:
-    """The step on a device, compared with the stored one."""
-    failed = partial(Finding, subject="denoise step", status="fail", exit_code=WeightsError.exit_code)
-    try:
-        source = resolve_local(DEMO)
-        digest = None if source is None else demo_digest(source.directory)
-    except (WeightsError, OSError) as error:
-        text = error.message if isinstance(error, LocaldiffError) else f"the demo model cannot be read: {error}"
-        hint = (error.hint if isinstance(error, LocaldiffError) else None) or "install localdiff again"
-        return [failed(text=text, advice=hint, public="the demo model cannot be read")]
+    """The step on a device, compared with the stored one; raises as `first_step`."""
+    source = resolve_local(DEMO)
+    digest = None if source is None else demo_digest(source.directory)
     if digest != stored.digest:
-        text = "the demo model is not the one whose values are stored, so there is nothing to compare with"
-        hint = "install localdiff again; in a clone, `python -m localdiff.doctor.denoise` stores new ones"
-        return [failed(text=text, advice=hint, facts={"digest": digest, "stored": stored.digest})]
+        return [
+            Finding(
+                subject="denoise step",
+                status="fail",
+                text="the demo model is not the one whose values are stored, so there is nothing to compare with",
+                advice="install localdiff again; in a clone, `python -m localdiff.doctor.denoise` stores new ones",
+                facts={"digest": digest, "stored": stored.digest},
+                exit_code=WeightsError.exit_code,
+            )
+        ]
     return [_finding(stored, device, *first_step(device))]
 
 
@@ -156,7 +150,7 @@ def write_values(path: Path = VALUES_FILE) -> Values:
         argmax_ids=step.argmax_ids,
         entropies=tuple(round(entropy, 5) for entropy in step.entropies),
     )
-    path.write_text(values.to_text(), encoding="utf-8")
+    path.write_text(json.dumps(asdict(values)) + "\n", encoding="utf-8")
     return values
 
 

@@ -22,6 +22,7 @@ from localdiff.doctor.denoise import (
     load_values,
     write_values,
 )
+from localdiff.errors import WeightsError
 from localdiff.model_reference import DEMO_DIRECTORY
 from tests.checkpoints.layouts import Spec, write_checkpoint
 
@@ -76,9 +77,8 @@ def test_another_demo_has_no_values(values: Values, tmp_path: Path, monkeypatch:
 
 def test_no_demo_at_all(values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_reference, "DEMO_DIRECTORY", tmp_path / "none")
-    (finding,) = check_denoise(values, "cpu")
-    assert (finding.status, finding.exit_code) == ("fail", 3)
-    assert finding.text == "this installation has no demo model"
+    with pytest.raises(WeightsError, match="this installation has no demo model"):
+        check_denoise(values, "cpu")
 
 
 def test_values_are_written_and_read_back(tmp_path: Path) -> None:
