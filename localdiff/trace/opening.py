@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from localdiff.errors import UsageError, WeightsError
+from localdiff.errors import UsageError
 from localdiff.paths import expanded
 from localdiff.trace.reader import read_stream, read_trace
 from localdiff.trace.trace import Trace
@@ -13,8 +13,7 @@ from localdiff.trace.trace import Trace
 STDIN = "-"
 EXAMPLE = "example"
 """A run of the demo model, so that there is something to see without weights."""
-
-_EXAMPLE_FILE = Path(__file__).parent / "example.jsonl"
+EXAMPLE_FILE = Path(__file__).parent / "example.jsonl"
 _STDIN_NAME = "standard input"
 
 
@@ -27,26 +26,12 @@ def open_trace(name: str) -> Trace:
     Raises:
         UsageError: the name is empty, there is no such file, or it cannot be read.
         TraceError: it is not a trace, is damaged, or has an unknown version.
-        WeightsError: this installation has no example.
     """
     if name == STDIN:
         return _piped()
     if not name:  # as from an unset variable; as a path it would be the current folder
         raise UsageError("the name of a trace is empty", f"give one; `{EXAMPLE}` ships with the package")
-    return read_trace(example_path() if name == EXAMPLE else expanded(name))
-
-
-def example_path() -> Path:
-    """The file of the example.
-
-    Raises:
-        WeightsError: this installation has no example.
-    """
-    if not _EXAMPLE_FILE.is_file():
-        raise WeightsError(
-            "this installation has no example trace", "`localdiff run -m demo --record FILE PROMPT` records one"
-        )
-    return _EXAMPLE_FILE
+    return read_trace(EXAMPLE_FILE if name == EXAMPLE else expanded(name))
 
 
 def shown_name(name: str) -> str:

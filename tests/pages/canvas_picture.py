@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from localdiff.trace.opening import example_path
+from localdiff.trace.opening import EXAMPLE_FILE
 from localdiff.trace.reader import read_trace
 from localdiff.trace.replay_view import ReplayView
 from localdiff.trace.timeline import Timeline
@@ -28,7 +28,7 @@ LONGEST = 20.0
 
 def render(trace: Trace | None = None) -> str:
     """The picture."""
-    trace = trace or read_trace(example_path())
+    trace = trace or read_trace(EXAMPLE_FILE)
     shots = list(_shots(trace))
     height = max(len(rows) for rows, _ in shots)
     blank: Row = ()

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from localdiff.events import BlockStarted, DenoiseStep, Event, TextCommitted
-from localdiff.trace.opening import example_path
+from localdiff.trace.opening import EXAMPLE_FILE
 from localdiff.trace.reader import read_trace
 from localdiff.trace.trace import Trace
 from localdiff.ui.painter import Frame, Painter
@@ -29,7 +29,7 @@ COMMAND = "$ localdiff run -m demo '{prompt}'"
 
 def render(trace: Trace | None = None) -> str:
     """The page."""
-    trace = trace or read_trace(example_path())
+    trace = trace or read_trace(EXAMPLE_FILE)
     steps = [event for event in trace.events if isinstance(event, DenoiseStep)]
     busiest = max(steps, key=lambda step: (_taken_back(steps, step), -abs(step.step - len(steps) // 2)))
     block = next(block for block in trace.blocks if block.started.block == busiest.block)

@@ -339,7 +339,7 @@ def test_a_terminal_that_cannot_move_gets_the_text(file: Path, term: str) -> Non
 
 
 def test_the_example_is_found_by_its_name(cli: Cli, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "example_path", lambda: file)
+    monkeypatch.setattr(opening, "EXAMPLE_FILE", file)
     assert cli("replay", "example").stdout == TEXT
 
 
@@ -370,7 +370,7 @@ def test_a_trace_through_a_pipe(cli: Cli, file: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_trace_through_a_pipe_is_printed_on_a_terminal() -> None:
-    under = ("sh", "-c", 'cat "$0" | "$@"', str(opening.example_path()))
+    under = ("sh", "-c", 'cat "$0" | "$@"', str(opening.EXAMPLE_FILE))
     screen = terminal("replay", "-", "--color", "never", under=under)
     assert screen.finish() == 0
     assert b"\x1b" not in screen.raw
