@@ -10,7 +10,6 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from functools import partial
 
 INTERRUPTED = 130
 """Exit code of a command that the user stopped, or said no to: 128 + SIGINT, as in shells."""
@@ -68,10 +67,6 @@ class ArgumentError(UsageError):
         self._names: dict[str, str] = {}
         self._values = values
         super().__init__(self._worded(_as_in_python), hint)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickled with its form: a process pool constructs it anew, and a value may hold braces."""
-        return partial(type(self), self._form, None, **self._values), (), self.__dict__
 
     @property
     def values(self) -> dict[str, object]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import pickle
 from fractions import Fraction
 from typing import Any
 
@@ -92,17 +91,6 @@ def test_a_bad_value_is_shown_with_its_name(settings: dict[str, object], message
     with pytest.raises(UsageError) as raised:
         GenerateOptions(**settings)  # type: ignore[arg-type]
     assert raised.value.message == message
-
-
-@pytest.mark.parametrize("noise", ["{x}", "{"])
-def test_an_error_reaches_another_process_as_it_is(noise: Any) -> None:
-    """A process pool pickles it; an error that cannot be unpickled breaks the pool."""
-    with pytest.raises(UsageError) as raised:
-        GenerateOptions(noise=noise)
-    error = pickle.loads(pickle.dumps(raised.value))
-    assert type(error) is type(raised.value)
-    assert str(error) == error.message == f"noise='{noise}' must be 'seeded' or 'reference'"
-    assert vars(error) == vars(raised.value)
 
 
 @pytest.mark.parametrize("name", ["entropy_bound", "t_min", "t_max", "temperature", "confidence"])
