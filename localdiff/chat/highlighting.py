@@ -14,9 +14,10 @@ from functools import lru_cache
 from typing import Any
 
 from pygments.lexers import find_lexer_class, get_all_lexers
-from pygments.token import Comment, Generic, Keyword, Literal, Name, Operator, Token
+from pygments.token import Comment, Generic, Keyword, Literal, Name, Operator
 from rich.segment import Segment
 from rich.style import Style
+from rich.syntax import ANSISyntaxTheme
 
 MAX_CHARACTERS = 100_000
 """Maximum characters of a coloured block; a longer block would take noticeably long."""
@@ -30,11 +31,9 @@ MAX_SECONDS = 1.0
 _TEXTS = ("Text only", "Text output")
 """Pygments' lexers of plain text, which is no language."""
 _NAME = re.compile(r"[\w+#-]+")
-_PLAIN = Style()
 _DIM, _BOLD = Style(dim=True), Style(bold=True)
 _RED, _GREEN, _MAGENTA, _CYAN = map(Style.parse, ("red", "green", "magenta", "cyan"))
-_STYLES: dict[Any, Style] = {
-    Token: _PLAIN,
+_STYLES = {
     Comment: _DIM,
     Comment.Preproc: _CYAN,
     Comment.PreprocFile: _GREEN,
@@ -58,6 +57,7 @@ _STYLES: dict[Any, Style] = {
     Generic.Strong: _BOLD,
     Generic.Subheading: _CYAN,
 }
+_THEME = ANSISyntaxTheme(_STYLES)
 
 
 def highlighted(code: str, label: str) -> list[list[Segment]] | None:
@@ -93,24 +93,17 @@ def highlighted(code: str, label: str) -> list[list[Segment]] | None:
 
 def _styled(lexer: Any, code: str, end: float) -> Iterator[tuple[str, Style]]:
     """Parts of the code in order, as far as they come in time; neighbours of the same style are merged."""
-    text, style = "", _PLAIN
+    text, style = "", Style()
     # Some lexers do not recognize a line without a line end.
     for _, kind, part in lexer.get_tokens_unprocessed(f"{code}\n"):
         if time.monotonic() > end:
             return
-        if part.isspace() or (new := _style(kind)) == style:
+        if part.isspace() or (new := _THEME.get_style_for_token(kind)) == style:
             text += part
         else:
             yield text, style
             text, style = part, new
     yield text, style
-
-
-@lru_cache(maxsize=1024)
-def _style(kind: Any) -> Style:
-    while kind not in _STYLES:
-        kind = kind.parent
-    return _STYLES[kind]
 
 
 @lru_cache(maxsize=64)
