@@ -70,13 +70,13 @@ class Interrupts:
 
         return self._heard_by(stop)
 
-    def aborting(self) -> AbstractContextManager[None]:
-        """In this context a press raises `KeyboardInterrupt`."""
-        return self._heard_by(_abort)
+    def raising(self, kind: type[KeyboardInterrupt]) -> AbstractContextManager[None]:
+        """In this context a press raises an exception of this kind."""
 
-    def leaving(self) -> AbstractContextManager[None]:
-        """In this context a press raises `LeaveAtOnce`."""
-        return self._heard_by(_leave)
+        def listener() -> NoReturn:
+            raise kind
+
+        return self._heard_by(listener)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -94,11 +94,3 @@ class Interrupts:
             yield
         finally:
             self._listener = None
-
-
-def _abort() -> NoReturn:
-    raise KeyboardInterrupt
-
-
-def _leave() -> NoReturn:
-    raise LeaveAtOnce

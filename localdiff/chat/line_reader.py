@@ -9,7 +9,7 @@ import codecs
 from collections.abc import Callable
 from typing import BinaryIO
 
-from localdiff.chat.interrupts import Interrupts
+from localdiff.chat.interrupts import Interrupts, LeaveAtOnce
 from localdiff.chat.slash import CONTINUATION, PROMPT, QUOTES, is_open
 from localdiff.errors import UsageError
 from localdiff.utf8 import MAX_BYTES, decoded, too_long
@@ -47,10 +47,10 @@ class LineReader:
                 All lines of the message have been read by then, so that none is taken for a command.
         """
         if self._show is None:
-            with self._interrupts.leaving():
+            with self._interrupts.raising(LeaveAtOnce):
                 return self._message()
         try:
-            with self._interrupts.aborting():
+            with self._interrupts.raising(KeyboardInterrupt):
                 return self._message()
         except KeyboardInterrupt:
             self._show("\n")

@@ -75,7 +75,7 @@ class Chat:
         try:
             if argument and not BY_WORD[name].argument:
                 raise UsageError(f"unknown argument in `/{name} {argument:.60}`", f"`/{name}` takes none")
-            with self._state.interrupts.aborting():
+            with self._state.interrupts.raising(KeyboardInterrupt):
                 return ACTIONS[name](self._state, argument)
         except LocaldiffError as error:
             self._state.show_error(error)

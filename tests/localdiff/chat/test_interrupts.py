@@ -61,7 +61,12 @@ def test_a_press_without_a_listener_is_for_the_next() -> None:
 
 def test_a_press_while_something_is_saved_comes_after_it() -> None:
     interrupts, is_saved = Interrupts(), False
-    with pytest.raises(KeyboardInterrupt), interrupts.handled(), interrupts.aborting(), interrupts.held():
+    with (
+        pytest.raises(KeyboardInterrupt),
+        interrupts.handled(),
+        interrupts.raising(KeyboardInterrupt),
+        interrupts.held(),
+    ):
         press()
         is_saved = True
     assert is_saved
