@@ -88,7 +88,6 @@ class ChatState:
     def __post_init__(self) -> None:
         self.saves = not self.private
         self._leaving_was_refused = False  # because the session's file lacks a part of it
-        self._unshown: LocaldiffError | None = None  # why a turn could not be saved, until its figures are shown
 
     @property
     def options(self) -> GenerateOptions:
@@ -210,19 +209,12 @@ class ChatState:
 
     def send(self, message: PendingMessage) -> None:
         """Sends a message and keeps the reply; errors are printed, those of saving it last."""
-        try:
-            self._send(message)
-        finally:
-            error, self._unshown = self._unshown, None
-            if error is not None:
-                self.show_error(error)
-
-    def _send(self, message: PendingMessage) -> None:
         kept_turns = len(self.session.turns) - message.replaces
         content = content_of(message.text, message.files)
         messages = [*self.session.messages(kept_turns), {"role": "user", "content": content}]
         options = self.options if message.seed is None else replace(self.options, seed=message.seed)
         self.unanswered, self.refused = message, False
+        reply: Reply | None = None
         try:
             reply = self.runner.run(messages, options, self.settings.display)
         except ContextError as error:
@@ -234,10 +226,8 @@ class ChatState:
                 back = "; Up brings the message back" if editing else "; `/retry` sends it again"
             shorter = "shorten it; " if self.session.turns else ""
             self.show_error(ContextError(error.message, shorter + self.room_hint + back))
-            return
         except LocaldiffError as error:
             self.show_error(error)
-            return
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
@@ -247,25 +237,28 @@ class ChatState:
                     "out of memory", "close other programs that use the device, or give some back with `/set context N`"
                 )
             )
-            return
         finally:
-            self._take_reply(message, kept_turns, messages, options)
-        if self.output.notes:
+            unsaved = self._take_reply(message, kept_turns, messages, options)
+        if reply is not None:
             self._remark_on(reply, replaces=message.replaces > 0)
-        elif reply.fault is not None:  # whatever reads the answers would take the next one for this one
-            self.output.warning(f"the reply {reply.fault}")
+        if unsaved is not None:
+            self.show_error(unsaved)
 
     def _take_reply(
         self, message: PendingMessage, kept_turns: int, messages: Sequence[Mapping[str, Any]], options: GenerateOptions
-    ) -> None:
-        """Turns a reply, complete or not, into a turn, and brings back a message that got no reply."""
+    ) -> LocaldiffError | None:
+        """Turns a reply, complete or not, into a turn, and brings back a message that got no reply.
+
+        Returns:
+            What prevented the turn from being saved.
+        """
         reply = self.runner.latest
         if reply is not None:
             self.last_run = LastRun(messages, options, self.runner.events)
         if reply is None or not reply.is_kept:
             if not message.replaces and not self.refused:
                 self.line = message.text
-            return
+            return None
         del self.session.turns[kept_turns:]
         self.session.turns.append(
             Turn(
@@ -281,10 +274,14 @@ class ChatState:
         )
         self.unanswered = None
         self.attachments = {path: file for path, file in self.attachments.items() if file not in message.files}
-        self._unshown = self._save_error()
+        return self._save_error()
 
     def _remark_on(self, reply: Reply, *, replaces: bool) -> None:
-        """Print the remarks under a reply."""
+        """Print the remarks under a reply; where they are not wanted, only a warning about one without an answer."""
+        if not self.output.notes:
+            if reply.fault is not None:  # whatever reads the answers would take the next one for this one
+                self.output.warning(f"the reply {reply.fault}")
+            return
         stream = self.output.stderr
         for remark in remarks(
             reply,
