@@ -18,11 +18,10 @@ from localdiff.sizes import counted
 from localdiff.ui.output import DIM, Stream
 from localdiff.view.columns import aligned
 from localdiff.view.sanitize import safe_text
-from localdiff.view.widths import shortened, text_width
+from localdiff.view.widths import shortened
 from localdiff.view.word_wrap import wrapped
 
 SHOWN_SESSIONS = 15
-_LEAST_SUMMARY = len("1 turn  W…")
 
 
 def sessions_table(store: SessionStore, *, current: str | None, max_rows: int | None, width: int | None) -> str:
@@ -41,22 +40,13 @@ def sessions_table(store: SessionStore, *, current: str | None, max_rows: int | 
         star = "*" if entry.name == current else " "
         when = datetime.fromtimestamp(entry.written).strftime("%Y-%m-%d %H:%M")
         rows.append((f"{star} {entry.name}", when, f"{turns:<{turns_width}}  {began}"))
-    columns = 3 if width is None else _columns_within(width, max(text_width(row[0]) for row in rows))
-    lines = aligned([row[:columns] for row in rows], "<" * columns)
+    lines = aligned(rows, "<<<")
     if width is not None:
         lines = [shortened(line, width, "…") for line in lines]
     more = len(entries) - len(rows)
     if more > 0:
         lines.append(f"  and {more} more; `/sessions all` lists them too")
     return "\n".join(lines)
-
-
-def _columns_within(width: int, names: int) -> int:
-    """How many columns fit beside names of this width; a column that would be cut to nothing is left out."""
-    time = names + 2 + len("2026-11-21 12:00")
-    if width >= time + 2 + _LEAST_SUMMARY:
-        return 3
-    return 2 if width >= time else 1
 
 
 def delete_question(store: SessionStore, name: str) -> str:

@@ -161,15 +161,6 @@ def test_a_session_is_one_row_of_the_terminal(room: Room) -> None:
     assert len(row) == 72
 
 
-@pytest.mark.parametrize(
-    ("width", "rest"), [(20, ""), (31, ""), (32, r"  \d{4}-\d\d-\d\d \d\d:\d\d"), (44, r"  \S+ \S+  1 turn  A…")]
-)
-def test_columns_without_room_are_left_out(room: Room, width: int, rest: str) -> None:
-    shown = room("A question", "/save words-of-one", "/sessions", width=width, display=QUIET)
-    (row,) = (line for line in shown.splitlines() if line.startswith("* words"))
-    assert re.fullmatch(rf"\* words-of-one{rest}", row)
-
-
 def test_settings_are_listed_with_their_values_and_origins(room: Room) -> None:
     shown = room("/set", options=GenerateOptions(t_min=0.2), origins={"t_min": "LOCALDIFF_T_MIN"})
     assert "error: " not in shown
