@@ -332,12 +332,7 @@ def _last(state: ChatState) -> PendingMessage:
 
 
 def _whole(command: str, text: str, *, minimum: int, maximum: int | None = None) -> int:
-    if not text.isdecimal():
-        number = -1
-    elif len(text) > len(str(MAX_SEED)):
-        number = MAX_SEED + 1
-    else:
-        number = int(text)
+    number = int(text[:20]) if text.isdecimal() else -1  # no number in range has 20 digits
     if number < minimum or (maximum is not None and number > maximum):
         limit = f">= {minimum}" if maximum is None else f"from {minimum} to {maximum}"
         raise UsageError(f"`/{command} {text:.60}` needs a whole number {limit}")
