@@ -6,7 +6,6 @@ of the same run, which `Earlier` keeps.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, get_args
@@ -19,11 +18,6 @@ _PACKED = ("argmax_ids", "argmax_probs", "entropies", "accepted", "sampled_ids",
 _PLAIN_FIELDS = tuple(field.name for field in fields(DenoiseStep) if field.name not in _PACKED)
 
 _KIND_BY_NAME: Mapping[str, type[Event]] = {name_of(kind): kind for kind in get_args(Event)}
-
-
-def dump(value: Mapping[str, object]) -> str:
-    """An object on one line."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 @dataclass(kw_only=True, slots=True)

@@ -7,12 +7,13 @@ run continues, so that a killed run leaves everything up to its last step.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from typing import BinaryIO
 
 from localdiff.events import DenoiseStep, Event, RunFinished, RunStarted
 from localdiff.trace.header import Header
-from localdiff.trace.lines import Earlier, dump, encode_event
+from localdiff.trace.lines import Earlier, encode_event
 from localdiff.view.pieces import Pieces
 
 
@@ -60,8 +61,9 @@ class Recorder:
             self._written_ids.update(new)
 
     def _write(self, line: Mapping[str, object]) -> None:
+        text = json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         # Only a broken tokenizer has a piece with a lone surrogate; that is not worth losing a run.
-        data = (dump(line) + "\n").encode("utf-8", "replace")
+        data = f"{text}\n".encode("utf-8", "replace")
         self._file.write(data)
         self._file.flush()
         self._hash.update(data)

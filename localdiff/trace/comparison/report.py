@@ -28,10 +28,10 @@ def report(
         _heads((one, other), names, width),
         _settings(comparison, width),
         verdict(comparison, quoted=_piece),
-        _blocks(comparison, width),
-        _gaps(comparison, width),
+        _table(block_rows(comparison, missing="-"), ">>>>>>>>", width),
+        _table(gap_rows(comparison), ">>>>>", width) if comparison.gaps else "",
         _tokens(comparison),
-        _timing((one, other), width),
+        _table(timing_rows((one, other), missing="-"), "<>>>>>>", width),
     ]
     lines = "\n\n".join(part for part in parts if part).split("\n")
     return "".join(f"{row}\n" for line in lines for row in folded(line, width, indent=4 if line[:1] == " " else 0))
@@ -55,14 +55,6 @@ def _settings(comparison: Comparison, width: int | None) -> str:
     return "What differs before the start:\n" + _table(rows, "<<<", width)
 
 
-def _blocks(comparison: Comparison, width: int | None) -> str:
-    return _table(block_rows(comparison, missing="-"), ">>>>>>>>", width)
-
-
-def _gaps(comparison: Comparison, width: int | None) -> str:
-    return _table(gap_rows(comparison), ">>>>>", width) if comparison.gaps else ""
-
-
 def _tokens(comparison: Comparison) -> str:
     different = [stretch for stretch in comparison.stretches if stretch.change != "same"]
     lines = [token_counts(comparison), *(f"  {_stretch(stretch)}" for stretch in different[:MAX_STRETCHES])]
@@ -79,10 +71,6 @@ def _stretch(stretch: Stretch) -> str:
     if stretch.change == "only in B":
         return f"{where}: {other} only in B"
     return f"{where}: {one} against {other}"
-
-
-def _timing(traces: tuple[Trace, Trace], width: int | None) -> str:
-    return _table(timing_rows(traces, missing="-"), "<>>>>>>", width)
 
 
 def _table(rows: Sequence[Sequence[str]], sides: str, width: int | None) -> str:
