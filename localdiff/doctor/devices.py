@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -24,28 +24,6 @@ _MIB = 1 << 20
 _BUSY = 0.2
 _NVIDIA, _DISPLAY = "0x10de", "0x03"
 """What Linux says of a PCI device: its vendor, and how the class of any kind of display controller begins."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Gpu:
-    """A GPU as `nvidia-smi` lists it; sizes in bytes, None where the GPU shares the memory of the machine."""
-
-    index: int
-    uuid: str
-    name: str
-    total: int | None
-    free: int | None
-    driver: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GpuProcess:
-    """A process that holds memory of the GPU with this `uuid`."""
-
-    uuid: str
-    pid: int
-    name: str
-    nbytes: int
 
 
 def check_host() -> list[Finding]:
@@ -66,7 +44,12 @@ def check_gpus(env: Mapping[str, str], root: Path = Path("/")) -> list[Finding]:
     if shutil.which("nvidia-smi", path=env.get("PATH")) is None:
         return _without_driver(root)
     try:
-        gpus, processes = read_gpus(env), read_gpu_processes(env)
+        gpus = _query(env, "--query-gpu=index,uuid,name,memory.total,memory.free,driver_version")
+        holders = _holders(env)
+        return [
+            _gpu_finding(index, name, driver, _bytes(total), _bytes(free), holders[uuid])
+            for index, uuid, name, total, free, driver in gpus
+        ]
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return [
             Finding(
@@ -77,7 +60,6 @@ def check_gpus(env: Mapping[str, str], root: Path = Path("/")) -> list[Finding]:
                 "machine, or Secure Boot keeps it from being loaded",
             )
         ]
-    return [_gpu_finding(gpu, processes) for gpu in gpus]
 
 
 def _without_driver(root: Path) -> list[Finding]:
@@ -105,27 +87,14 @@ def _reason(error: Exception) -> str:
     return said.partition("\n")[0].rstrip(".") or type(error).__name__
 
 
-def read_gpus(env: Mapping[str, str]) -> list[Gpu]:
-    """The GPUs that `nvidia-smi` lists.
-
-    Raises:
-        OSError, subprocess.SubprocessError, ValueError: it cannot be run, fails, times out or prints something else.
-    """
-    rows = _query(env, "--query-gpu=index,uuid,name,memory.total,memory.free,driver_version")
-    return [
-        Gpu(index=int(index), uuid=uuid, name=name, total=_bytes(total), free=_bytes(free), driver=driver)
-        for index, uuid, name, total, free, driver in rows
-    ]
-
-
-def read_gpu_processes(env: Mapping[str, str]) -> list[GpuProcess]:
-    """The processes that hold memory of a GPU; those with unknown shares are left out. Raises as `read_gpus`."""
-    rows = _query(env, "--query-compute-apps=gpu_uuid,pid,process_name,used_memory")
-    return [
-        GpuProcess(uuid=uuid, pid=int(pid), name=Path(",".join(path)).name, nbytes=nbytes)
-        for uuid, pid, *path, used_mib in rows  # a path may have commas in it
-        if (nbytes := _bytes(used_mib)) is not None
-    ]
+def _holders(env: Mapping[str, str]) -> defaultdict[str, list[str]]:
+    """The processes that hold memory of a GPU, by its UUID; those with unknown shares are left out."""
+    holders = defaultdict[str, list[str]](list)
+    for uuid, pid, *path, used_mib in _query(env, "--query-compute-apps=gpu_uuid,pid,process_name,used_memory"):
+        if (nbytes := _bytes(used_mib)) is not None:
+            name = Path(",".join(path)).name  # a path may have commas in it
+            holders[uuid].append(f"{name} (process {pid}) holds {shown_size(nbytes)}")
+    return holders
 
 
 def _query(env: Mapping[str, str], query: str) -> list[list[str]]:
@@ -146,23 +115,21 @@ def _bytes(mib: str) -> int | None:
     return None if mib.startswith("[") else int(mib) * _MIB
 
 
-def _gpu_finding(gpu: Gpu, processes: list[GpuProcess]) -> Finding:
-    facts = {"name": gpu.name, "total_bytes": gpu.total, "free_bytes": gpu.free, "driver": gpu.driver}
-    finding = partial(Finding, subject=f"GPU {gpu.index}", facts=facts)
-    if gpu.total is None or gpu.free is None:
-        return finding(status="ok", text=f"{gpu.name}, driver {gpu.driver}")
-    text = f"{gpu.name}, {shown_size(gpu.total)}, {shown_size(gpu.free)} free, driver {gpu.driver}"
-    if gpu.total - gpu.free <= _BUSY * gpu.total:
+def _gpu_finding(
+    index: str, name: str, driver: str, total: int | None, free: int | None, holders: list[str]
+) -> Finding:
+    """A GPU, with its sizes in bytes, None where it shares the memory of the machine."""
+    facts = {"name": name, "total_bytes": total, "free_bytes": free, "driver": driver}
+    finding = partial(Finding, subject=f"GPU {index}", facts=facts)
+    if total is None or free is None:
+        return finding(status="ok", text=f"{name}, driver {driver}")
+    text = f"{name}, {shown_size(total)}, {shown_size(free)} free, driver {driver}"
+    if total - free <= _BUSY * total:
         return finding(status="ok", text=text)
-    details = [
-        f"{process.name} (process {process.pid}) holds {shown_size(process.nbytes)}"
-        for process in processes
-        if process.uuid == gpu.uuid
-    ]
     return finding(
         status="warn",
-        text=f"{text}: others use {shown_size(gpu.total - gpu.free)}",
-        advice="to free memory, stop the other programs" + ("" if details else ", which `nvidia-smi` lists"),
-        details=details,
+        text=f"{text}: others use {shown_size(total - free)}",
+        advice="to free memory, stop the other programs" + ("" if holders else ", which `nvidia-smi` lists"),
+        details=holders,
         public_details=(),
     )
