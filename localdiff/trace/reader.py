@@ -14,7 +14,6 @@ from typing import Any, BinaryIO
 
 from localdiff.errors import ArgumentError, TraceError, UsageError
 from localdiff.events import SCHEMA_VERSION, Event
-from localdiff.sizes import shown_size
 from localdiff.strict_json import Malformed, decode, parse
 from localdiff.trace.header import VERSION, Header
 from localdiff.trace.lines import Earlier, decode_event
@@ -22,14 +21,8 @@ from localdiff.trace.order import Order
 from localdiff.trace.repeat import options_of
 from localdiff.trace.trace import Trace
 
-MAX_BYTES = 2_000_000_000
-"""Largest file that is read; a trace is a few megabytes."""
-
 MAX_THREADS = 1024
 """Maximum threads of a CPU; a rerun starts as many, and torch crashes with twice as many."""
-
-_PIECE = 1 << 20
-"""Bytes that are read at once: Python reserves memory for all of them, which `ulimit -v` may refuse."""
 
 _ID = re.compile(r"0|[1-9][0-9]{0,9}")
 
@@ -42,8 +35,6 @@ def read_trace(path: Path) -> Trace:
         TraceError: it is not a trace, is damaged, or has an unknown version.
     """
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise _too_large(str(path))
         with path.open("rb") as file:
             return read_stream(file, str(path))
     except FileNotFoundError:
@@ -59,15 +50,11 @@ def read_stream(file: BinaryIO, name: str) -> Trace:
         OSError: it cannot be read.
         TraceError: as `read_trace`.
     """
-    # A Windows editor may have put a byte order mark first. A device may give bytes for ever.
-    data = bytearray(file.read(len(codecs.BOM_UTF8) + 1)).removeprefix(codecs.BOM_UTF8)
-    if not data.startswith(b"{"):
+    # A Windows editor may have put a byte order mark first. A large file that is no trace is not read whole.
+    start = file.read(len(codecs.BOM_UTF8) + 1).removeprefix(codecs.BOM_UTF8)
+    if not start.startswith(b"{"):
         raise _no_trace(name)
-    while piece := file.read(min(_PIECE, MAX_BYTES + 1 - len(data))):
-        data += piece
-    if len(data) > MAX_BYTES:
-        raise _too_large(name)
-    return parse_trace(bytes(data), name)
+    return parse_trace(start + file.read(), name)
 
 
 def parse_trace(data: bytes, name: str) -> Trace:
@@ -184,10 +171,6 @@ class _Body:
 
 def _no_trace(name: str) -> TraceError:
     return TraceError(f"`{name}` is not a trace", "`localdiff run --record FILE PROMPT` records one")
-
-
-def _too_large(name: str) -> TraceError:
-    return TraceError(f"`{name}` is larger than {shown_size(MAX_BYTES)}, the limit for a trace")
 
 
 def _damaged(name: str, number: int, reason: str) -> TraceError:

@@ -301,45 +301,6 @@ def test_blocks_gather_what_belongs_to_them() -> None:
     assert trace.token_ids == trace.finished.token_ids
 
 
-def test_what_has_no_end_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Endless(io.RawIOBase):
-        given = 0
-
-        def readable(self) -> bool:
-            return True
-
-        def readinto(self, buffer: Any, /) -> int:
-            begin = b"" if self.given else b"{"
-            buffer[:] = begin.ljust(len(buffer), b" ")
-            self.given += len(buffer)
-            return len(buffer)
-
-    monkeypatch.setattr("localdiff.trace.reader.MAX_BYTES", 1000)
-    endless = Endless()
-    with pytest.raises(TraceError, match=r"`standard input` is larger than 1 KB, the limit for a trace"):
-        read_stream(io.BufferedReader(endless, 100), "standard input")
-    assert endless.given < 3000
-    (tmp_path / "t.jsonl").write_bytes(b"{" * 1001)
-    with pytest.raises(TraceError, match=r"t\.jsonl` is larger than 1 KB"):
-        read_trace(tmp_path / "t.jsonl")
-
-
-def test_reading_takes_no_more_memory_than_the_trace() -> None:
-    """Python reserves as much memory as a read asks for, and a limit on memory may refuse that."""
-
-    class Watched(io.BytesIO):
-        most = 0
-
-        def read(self, size: int | None = -1, /) -> bytes:
-            assert size is not None and size >= 0
-            self.most = max(self.most, size)
-            return super().read(size)
-
-    file = Watched(DATA)
-    assert read_stream(file, "example").complete
-    assert file.most <= 1 << 20
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no named pipes in folders")
 def test_what_does_not_begin_as_a_trace_is_not_read_to_its_end(tmp_path: Path) -> None:
     path, gone = tmp_path / "t.jsonl", threading.Event()
