@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,7 +21,6 @@ from localdiff.errors import ResourceError, UsageError
 from localdiff.private_file import make_private_folder, write_new, write_private
 
 SUFFIX = ".jsonl"
-MAX_BYTES = 256_000_000
 MAX_NAME_BYTES = 200
 _NAME = re.compile(r"\w[\w.-]*")
 _GIVEN_BY_US = re.compile(r"\d{4}-\d\d-\d\d-\d{6}(-\d+)?")
@@ -225,8 +223,6 @@ class SessionStore:
         path = self.path(name)
         try:
             status = path.stat()
-            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
-                raise UsageError(f"session `{name}` is too large, or not a regular file", f"look at `{path}`")
             return path.read_bytes(), status
         except FileNotFoundError:
             raise missing_session(name) from None

@@ -13,7 +13,7 @@ import pytest
 
 from localdiff import private_file
 from localdiff.chat.session_file import read
-from localdiff.chat.session_store import MAX_BYTES, MAX_NAME_BYTES, SessionStore
+from localdiff.chat.session_store import MAX_NAME_BYTES, SessionStore
 from localdiff.errors import ResourceError, UsageError
 from tests.localdiff.chat.conftest import HEADER, disk_is_full, session, turn
 
@@ -224,21 +224,15 @@ def test_looking_changes_nothing(store: SessionStore) -> None:
     assert [path.name for path in folder(store).iterdir()] == ["x.jsonl"]
 
 
-@pytest.mark.parametrize("kind", ["directory", "fifo", "huge", "unreadable"])
+@pytest.mark.parametrize("kind", ["directory", "unreadable"])
 def test_what_is_no_file_of_a_session_is_refused(store: SessionStore, kind: str) -> None:
     store.save(session("one", name="other"))
-    path, problem = store.path("x"), "is too large, or not a regular file"
+    path = store.path("x")
     if kind == "directory":
         path.mkdir()
-    elif kind == "fifo":
-        os.mkfifo(path)
-    elif kind == "huge":
-        with path.open("wb") as file:
-            file.truncate(MAX_BYTES + 1)
     else:
         path.symlink_to("x.jsonl")
-        problem = "cannot be read"
-    with pytest.raises(UsageError, match=f"session `x` {problem}"):
+    with pytest.raises(UsageError, match="session `x` cannot be read"):
         store.open("x")
 
 
