@@ -14,22 +14,17 @@ from localdiff.chat.slash import CONTINUATION, PROMPT, QUOTES, is_open
 from localdiff.errors import UsageError
 from localdiff.utf8 import MAX_BYTES, decoded, too_long
 
-# Bytes of a line that are read at once, and bytes of its end that are kept as well, which may close a message.
-_MOST, _END = MAX_BYTES + 1, 100
-
 
 class LineReader:
     """Reads line by line.
 
     Args:
-        file: standard input; None reads nothing.
+        file: standard input.
         interrupts: the presses of Ctrl-C.
         show: writes to the terminal on which lines are typed, each after a prompt; None where nobody types.
     """
 
-    def __init__(
-        self, file: BinaryIO | None, interrupts: Interrupts, show: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, file: BinaryIO, interrupts: Interrupts, show: Callable[[str], None] | None = None) -> None:
         self._file = file
         self._interrupts = interrupts
         self._show = show
@@ -58,33 +53,28 @@ class LineReader:
 
     def _message(self) -> str:
         lines = [self._line(PROMPT)]
-        size, is_whole = len(lines[0]), not is_open(lines[0].decode(errors="replace"))
+        is_whole = not is_open(lines[0].decode(errors="replace"))
         while not is_whole:
             try:
-                line = self._line(CONTINUATION)
+                lines.append(self._line(CONTINUATION))
             except EOFError:
                 raise UsageError(
                     f"the input ends before the `{QUOTES}` that closes its last message", "none of it was sent"
                 ) from None
             # An open message is closed only by quotes at the end of a line.
-            size, is_whole = size + len(line), line.decode(errors="replace").rstrip().endswith(QUOTES)
-            if size <= MAX_BYTES:
-                lines.append(line)
-        if size > MAX_BYTES:
+            is_whole = lines[-1].decode(errors="replace").rstrip().endswith(QUOTES)
+        if sum(map(len, lines)) > MAX_BYTES:
             raise too_long("a message")
         return "\n".join(decoded(line, "a line", "a message is UTF-8 text") for line in lines)
 
     def _line(self, prompt: str) -> bytes:
-        """The next line without its line end; if it is too long for a message, its beginning and a bit of its end."""
+        """The next line without its line end."""
         if self._show is not None:
             self._show(prompt)
-        line = part = b"" if self._file is None else self._file.readline(_MOST)
+        line = self._file.readline()
         if not line:
             if self._show is not None:
                 self._show("\n")
             raise EOFError
-        while self._file is not None and part and not part.endswith(b"\n"):
-            part = self._file.readline(_MOST)
-            line = line[:_MOST] + (line[_MOST:] + part)[-_END:]
         # Each of several files that are piped one after the other may begin with a byte order mark.
         return line.removeprefix(codecs.BOM_UTF8).removesuffix(b"\n").removesuffix(b"\r")

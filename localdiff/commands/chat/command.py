@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from io import BytesIO
 from typing import BinaryIO, TypeAlias
 
 from localdiff import paths
@@ -85,7 +86,7 @@ def _talk(request: ChatRequest, streams: Streams, trace: TraceFile | None, load:
             state = _chat_state(request, streams, trace, model, store, session)
             if streams.typed is None:
                 show = user_output.stderr.write if streams.typist else None
-                reader: Reader = LineReader(streams.stdin, streams.interrupts, show)
+                reader: Reader = LineReader(streams.stdin or BytesIO(), streams.interrupts, show)
             else:
                 reader = keyboard_reader(state, streams.typed, private=request.private)
         _greet(state, model.engine.identity, opened)

@@ -76,7 +76,7 @@ def test_a_null_byte_is_no_text_and_a_byte_order_mark_no_part_of_it() -> None:
 
 def test_nothing_is_read_where_there_is_no_input() -> None:
     with pytest.raises(EOFError):
-        LineReader(None, Interrupts()).read()
+        LineReader(io.BytesIO(), Interrupts()).read()
 
 
 def test_a_chat_says_so_and_goes_on(cli: Cli) -> None:
