@@ -180,9 +180,6 @@ def _find_template(directory: Path, config: Mapping[str, Any]) -> tuple[Path, st
     if path.is_file():
         return path, _read_text(path)
     path, template = directory / TOKENIZER_CONFIG, config.get("chat_template")
-    if isinstance(template, list):  # an older form: several named templates
-        templates = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
-        template = templates.get("default")
     return (path, template) if isinstance(template, str) else None
 
 

@@ -38,12 +38,6 @@ def test_the_file_goes_before_the_key(tmp_path: Path) -> None:
     assert render(tmp_path, BASIC) == "<bos>user:Hi;"
 
 
-def test_of_several_templates_in_the_key_the_default_is_taken(tmp_path: Path) -> None:
-    named = [{"name": "tool_use", "template": "no"}, "junk", {"name": "default", "template": "yes"}]
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))
-    assert ChatTemplate(tmp_path).render([USER]) == "yes"
-
-
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
