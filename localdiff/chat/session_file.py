@@ -12,7 +12,6 @@ from typing import Any
 
 from localdiff.chat.session import Session, Turn
 from localdiff.errors import UsageError
-from localdiff.options import MAX_SEED
 from localdiff.strict_json import Malformed, decode, parse
 
 VERSION = 1
@@ -86,22 +85,9 @@ def read(data: bytes, name: str) -> Opened:
     session = Session(name=name, **shared)
     for number, line in enumerate(lines, start=2):
         try:
-            session.turns.append(_usable(decode(Turn, parse(line), "turn")))
+            session.turns.append(decode(Turn, parse(line), "turn"))
         except Malformed as error:
             lost = len(lines) - len(session.turns)
             turns = "1 turn is" if lost == 1 else f"{lost} turns are"
             return Opened(session=session, damage=f"in line {number}, {error}; {turns} lost")
     return Opened(session=session, damage=None)
-
-
-def _usable(turn: Turn) -> Turn:
-    """The turn, if a run can be given its numbers.
-
-    Raises:
-        Malformed: it cannot.
-    """
-    if not 0 <= turn.seed <= MAX_SEED:
-        raise Malformed(f"`turn.seed` is not a seed: {turn.seed}")
-    if any(token < 0 for token in turn.ids):
-        raise Malformed("`turn.ids` has a number below 0")
-    return turn
