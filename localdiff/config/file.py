@@ -74,9 +74,6 @@ def read_text(path: Path, shown: str) -> str:
         tomllib.loads(text)
     except FileNotFoundError:
         return ""
-    except NotADirectoryError as error:
-        hint = "one of its folders is a file; `localdiff config paths` says what moves it"
-        raise UsageError(f"{shown} cannot be read: {error.strerror}", hint) from error
     except OSError as error:
         raise UsageError(f"{shown} cannot be read: {error.strerror}", "make it readable, or move it away") from error
     except UnicodeDecodeError as error:
