@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, TextIO
 
 from localdiff.abandonable import TooSlowError, limited
 from localdiff.children import shielded_children
-from localdiff.config import KEYS, Settings, is_set
+from localdiff.config import Settings, is_set, load_settings
 from localdiff.doctor.devices import check_gpus, check_host
 from localdiff.doctor.disk import check_disk, need_of
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.hub import check_hub
-from localdiff.doctor.settings import check_named, check_settings, read_settings
+from localdiff.doctor.settings import check_named, check_settings
 from localdiff.doctor.terminal import terminal_capabilities, terminal_finding
 from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_weights
-from localdiff.errors import LocaldiffError, WeightsError, print_traceback, without_password
+from localdiff.errors import LocaldiffError, UsageError, WeightsError, print_traceback, without_password
 from localdiff.failures import broken_package, busy_gpu, gpu_failure, keep_what_failed, out_of_resources
 from localdiff.model_reference import resolve_local
 from localdiff.model_store import stored_models
@@ -73,9 +73,13 @@ class Examination:
     quick: bool = False
 
     def __post_init__(self) -> None:
-        self._settings = read_settings(self.env)
+        self._settings, self._settings_error = Settings(), None
+        try:
+            self._settings = load_settings(self.env)
+        except UsageError as error:
+            self._settings_error = error
         self._gpus: list[Finding] = []
-        self._recipe = str(self._setting("recipe"))
+        self._recipe = str(self._settings["recipe"].value)
         self._torch_devices: list[Device] = []  # empty until torch has been asked, or if it does not work
 
     def checks(self) -> list[Check]:
@@ -102,7 +106,7 @@ class Examination:
                 run=lambda: [terminal_finding(terminal_capabilities(self.stderr, self.keyboard, self.env))],
                 seconds=None,
             ),
-            Check(name="settings", run=lambda: check_settings(self._settings, self.env)),
+            Check(name="settings", run=lambda: check_settings(self._settings_error or self._settings, self.env)),
         ]
 
     def findings(self, progress: Callable[[str], None]) -> Iterator[Finding]:
@@ -155,10 +159,10 @@ class Examination:
     def _recipes(self, devices: list[Device]) -> list[Finding]:
         from localdiff.doctor.recipes import check_recipes, recipe_to_make
 
-        context = self._setting("context")
+        context = self._settings["context"].value
         if not isinstance(context, int):
             raise TypeError(f"{context=} should be a whole number")
-        limit = self._setting("max_memory")
+        limit = self._settings["max_memory"].value
         findings = check_recipes(
             devices,
             context=context,
@@ -168,7 +172,7 @@ class Examination:
         return findings
 
     def _weights(self) -> list[Finding]:
-        option = "" if self._recipe == self._setting("recipe") else f" --recipe {self._recipe}"
+        option = "" if self._recipe == self._settings["recipe"].value else f" --recipe {self._recipe}"
         findings = check_weights(stored_models(self.env), f"localdiff quantize{option}")
         return [*findings, *check_named("model", self._settings, resolve_local)]
 
@@ -186,11 +190,6 @@ class Examination:
             model.state == "unreadable" or (model.state == "finished" and not is_demo(model.directory))
             for model in models
         )
-
-    def _setting(self, name: str) -> object:
-        if isinstance(self._settings, Settings):
-            return self._settings[name].value
-        return KEYS[name].default
 
 
 def outcome(check: Check, env: Mapping[str, str]) -> list[Finding]:

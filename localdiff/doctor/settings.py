@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from localdiff.config import Settings, load_settings, strange_variables
+from localdiff.config import Settings, strange_variables
 from localdiff.doctor.finding import Finding
 from localdiff.errors import LocaldiffError, UsageError
 from quant.cpu.switches import cpu_path, is_native_off
@@ -19,16 +19,8 @@ _PRIVATE = {"text"}
 """Kinds of settings whose values may hold names; the report says only that they are set."""
 
 
-def read_settings(env: Mapping[str, str]) -> Settings | UsageError:
-    """The settings, or what is wrong with them."""
-    try:
-        return load_settings(env)
-    except UsageError as error:
-        return error
-
-
 def check_settings(settings: Settings | UsageError, env: Mapping[str, str]) -> list[Finding]:
-    """One finding for the settings, and one for every variable that is never read."""
+    """One finding for the settings, or what is wrong with them, and one for every variable that is never read."""
     findings = [_settings(_switch_error() or settings)]
     for name, suggestion in strange_variables(env):
         findings.append(
@@ -43,9 +35,9 @@ def check_settings(settings: Settings | UsageError, env: Mapping[str, str]) -> l
     return findings
 
 
-def check_named(name: str, settings: Settings | UsageError, resolve: Callable[[str], object]) -> list[Finding]:
+def check_named(name: str, settings: Settings, resolve: Callable[[str], object]) -> list[Finding]:
     """A finding where the settings name a model or a device that is not here, so that `resolve` raises."""
-    if isinstance(settings, UsageError) or (value := settings.explicit_value(name)) is None:
+    if (value := settings.explicit_value(name)) is None:
         return []
     try:
         resolve(str(value))

@@ -20,7 +20,7 @@ from localdiff.doctor.denoise import check_denoise, load_values
 from localdiff.doctor.field_report import field_report, without_names
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.kernels import check_native_kernel
-from localdiff.doctor.settings import check_named, check_settings, read_settings
+from localdiff.doctor.settings import check_named, check_settings
 from localdiff.doctor.torch_devices import Device
 from localdiff.errors import ResourceError
 from localdiff.load.devices import resolve_device
@@ -82,7 +82,7 @@ def test_a_check_whose_error_is_known() -> None:
 def test_a_variable_that_keeps_checks_from_running_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALDIFF_CPU_NATIVE", "no")
     native = Check(name="native kernel", run=lambda: check_native_kernel([torch.device("cpu")]))
-    settings = Check(name="settings", run=lambda: check_settings(read_settings({}), {}))
+    settings = Check(name="settings", run=lambda: check_settings(load_settings({}), {}))
     step = Check(name="a denoise step", run=lambda: check_denoise(load_values(), "cpu"))
     (finding,) = [finding for check in (native, step, settings) for finding in outcome(check, {})]
     assert (finding.subject, finding.status) == ("settings", "fail")

@@ -19,7 +19,7 @@ from localdiff.doctor import versions, weights
 from localdiff.doctor.checks import Examination
 from localdiff.doctor.disk import Need, check_disk, need_of
 from localdiff.doctor.field_report import field_report
-from localdiff.doctor.settings import check_settings, read_settings
+from localdiff.doctor.settings import check_settings
 from localdiff.doctor.terminal import TerminalCapabilities, terminal_finding
 from localdiff.doctor.torch_devices import Device
 from localdiff.doctor.versions import check_versions
@@ -257,14 +257,14 @@ def test_settings(env: dict[str, str]) -> None:
     assert (finding.status, finding.text) == ("ok", "all at their defaults")
     path.write_text('model = "/home/jane/secret"\ncontext = 100\n')
     typo = env | {"LOCALDIFF_JANE": "x", "LOCALDIFF_SEED": "4"}
-    finding, strange = check_settings(read_settings(typo), typo)
+    finding, strange = check_settings(load_settings(typo), typo)
     assert (finding.status, len(finding.details)) == ("ok", 3)
     assert finding.public_details == ["model is set", "context = 100", "generate.seed = 4"]
     assert (strange.status, strange.public) == ("warn", "an unknown LOCALDIFF_ variable")
     path.write_text("contxt = 100\n")
-    wrong = read_settings(env)
-    assert isinstance(wrong, UsageError)
-    (finding,) = check_settings(wrong, env)
+    with pytest.raises(UsageError) as wrong:
+        load_settings(env)
+    (finding,) = check_settings(wrong.value, env)
     assert (finding.status, finding.exit_code) == ("fail", 2)
     assert finding.advice == "did you mean `context`?"
 
