@@ -39,48 +39,44 @@ def check_native_kernel(devices: Sequence[torch.device]) -> list[Finding]:
     Raises:
         SwitchError: an environment variable has an invalid value.
     """
-    return [] if any(device.type == "cuda" for device in devices) else [_native_finding()]
-
-
-def _native_finding() -> Finding:
+    if any(device.type == "cuda" for device in devices):
+        return []
     library = native_library()
     if not isinstance(library, Unsupported):
         attention = library.attention.instructions
         facts = {"instructions": library.instructions, "attention": attention}
         text = f"compiled for {library.instructions} and {attention}; its products and attention are correct"
-        return Finding(subject=NATIVE, status="ok", text=text, facts=facts)
+        return [Finding(subject=NATIVE, status="ok", text=text, facts=facts)]
     finding = partial(Finding, subject=NATIVE, facts={"instructions": None, "attention": None})
     if not library.remedy:
-        return finding(status="skip", text=library.reason)
-    return finding(
-        status="warn",
-        text=f"{library.reason}, so a quantized model decodes its experts before it multiplies them",
-        advice=library.remedy,
-        public="the native kernel is not used",  # a compiler's message has paths in it
-    )
+        return [finding(status="skip", text=library.reason)]
+    text = f"{library.reason}, so a quantized model decodes its experts before it multiplies them"
+    public = "the native kernel is not used"  # a compiler's message has paths in it
+    return [finding(status="warn", text=text, advice=library.remedy, public=public)]
 
 
 def check_kernels(device: torch.device) -> list[Finding]:
     """Kernels and captured steps of a CUDA device."""
-    return [_finding(device)] if device.type == "cuda" else []
-
-
-def _finding(device: torch.device) -> Finding:
+    if device.type != "cuda":
+        return []
     subject = f"GPU kernels on {device}"
     if why_unsupported(device) is None:
         engine = Engine.load(DEMO, device=str(device), dtype="bf16", offline=True, context_size=512)
         if why_unsupported(device) is None:  # else a kernel failed in the steps that loading takes
-            finding = compare_captured(engine, subject)
-            finding = replace(finding, details=(*finding.details, f"tiles: {_tiles(timed_count(device))}"))
-            return _without(given_up(), finding) if given_up() else finding
+            timed = timed_count(device)
+            tiles = f"{timed} timed on this GPU" if timed else "the usual ones; `localdiff tune` may find faster ones"
+            finding = replace(compare_captured(engine, subject), details=[f"tiles: {tiles}"])
+            return [_without(given_up(), finding) if given_up() else finding]
     unsupported = why_unsupported(device)
-    return Finding(
-        subject=subject,
-        status="warn",
-        text=f"{unsupported}, so a quantized model decodes its experts one by one",
-        advice=None if unsupported is None else unsupported.remedy,
-        facts={"device": str(device), "path": "dynamic step"},
-    )
+    return [
+        Finding(
+            subject=subject,
+            status="warn",
+            text=f"{unsupported}, so a quantized model decodes its experts one by one",
+            advice=None if unsupported is None else unsupported.remedy,
+            facts={"device": str(device), "path": "dynamic step"},
+        )
+    ]
 
 
 def _without(parts: Sequence[Part], finding: Finding) -> Finding:
@@ -93,10 +89,6 @@ def _without(parts: Sequence[Part], finding: Finding) -> Finding:
         advice=finding.advice or f"`{PLAIN}={words}` saves loading a model twice; {_REPORT}",
         facts={**finding.facts, "given_up": list(parts)},
     )
-
-
-def _tiles(timed: int) -> str:
-    return f"{timed} timed on this GPU" if timed else "the usual ones; `localdiff tune` may find faster ones"
 
 
 def compare_captured(engine: Engine, subject: str) -> Finding:
