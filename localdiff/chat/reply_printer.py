@@ -72,3 +72,10 @@ class ReplyPrinter:
                 assert self._render is not None  # without it the answer goes through `_answer`
                 text = self._render(passage.text, stream.columns)
             stream.write(text)
+
+
+def laid_out(text: str, columns: int, *, stream: Stream) -> str:
+    """Markdown as lines for a stream."""
+    from localdiff.chat.markdown import DRAWN, render
+
+    return render(text, columns, color=stream.color, unicode=stream.encodes(DRAWN))

@@ -14,11 +14,11 @@ from typing import Any
 
 from localdiff.chat.interfaces import ChatModel, OpenView, RecordReply
 from localdiff.chat.interrupts import Interrupts
-from localdiff.chat.reply_printer import ReplyPrinter
+from localdiff.chat.reply_printer import ReplyPrinter, laid_out
 from localdiff.chat.settings import DisplaySettings
 from localdiff.events import Channel, Event, Observer
 from localdiff.options import MAX_SEED, GenerateOptions
-from localdiff.ui.output import Output, Stream
+from localdiff.ui.output import Output
 from localdiff.ui.reply import Reply
 from localdiff.ui.status import StatusLine, status_line
 from localdiff.ui.terminal import is_same_terminal
@@ -104,7 +104,7 @@ class ReplyRunner:
         """Observers that show the run, entered into `stack`: a canvas, if there is one, and a printer for the rest."""
         stdout, stderr = self._output.stdout, self._output.stderr
         shares = is_same_terminal(stdout.file, stderr.file)
-        render: Render | None = partial(_laid_out, stream=stdout) if display.markdown and stdout.terminal else None
+        render: Render | None = partial(laid_out, stream=stdout) if display.markdown and stdout.terminal else None
         thinks = display.think != "hide"
         thought: tuple[Channel, ...] = ("thought",) if thinks else ()
         piped: tuple[Channel, ...] = ("answer",) if stdout.piped else ()
@@ -150,9 +150,3 @@ class _Attentive:
 def next_seed(seed: int) -> int:
     """The next seed, wrapping around."""
     return 0 if seed >= MAX_SEED else seed + 1
-
-
-def _laid_out(text: str, columns: int, *, stream: Stream) -> str:
-    from localdiff.chat.markdown import DRAWN, render
-
-    return render(text, columns, color=stream.color, unicode=stream.encodes(DRAWN))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from localdiff.chat.reply_printer import laid_out
 from localdiff.chat.session import Session, Turn
 from localdiff.chat.session_file import Opened
 from localdiff.chat.session_store import SessionStore, missing_session
@@ -104,10 +105,7 @@ def _turn_text(turn: Turn, stream: Stream, *, markdown: bool) -> str:
         return text + answer
     if not markdown:
         return text + wrapped(answer, stream.columns)
-    from localdiff.chat.markdown import DRAWN, render
-
-    unicode = stream.encodes(DRAWN)
-    return text + render(turn.answer.rstrip("\n"), stream.columns, color=stream.color, unicode=unicode)
+    return text + laid_out(turn.answer.rstrip("\n"), stream.columns, stream=stream)
 
 
 def _summary(store: SessionStore, name: str) -> tuple[str, str]:
