@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
 
 from localdiff import paths
 from localdiff.chat import session_text
@@ -32,9 +31,6 @@ from localdiff.view.sanitize import safe_text
 
 class LeaveChat(Exception):
     """The user leaves the chat."""
-
-
-Action: TypeAlias = Callable[[ChatState, str], PendingMessage | None]
 
 
 def help_(state: ChatState, argument: str) -> None:
@@ -301,7 +297,7 @@ def trace(state: ChatState, argument: str) -> None:
     state.say(state.save_trace(run, name))
 
 
-ACTIONS: Mapping[str, Action] = {
+ACTIONS: Mapping[str, Callable[[ChatState, str], PendingMessage | None]] = {
     "help": help_,
     "exit": exit_,
     "retry": retry,

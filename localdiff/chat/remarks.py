@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from localdiff.sizes import counted
 from localdiff.ui.footer import CROWDED, context_full, footer, limit_reached, stopped
 from localdiff.ui.reply import Reply
-
-Tone: TypeAlias = Literal["plain", "dim", "warning", "hint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +19,7 @@ class Remark:
     """A line and its kind."""
 
     text: str
-    tone: Tone = "plain"
+    tone: Literal["plain", "dim", "warning", "hint"] = "plain"
 
 
 def remarks(

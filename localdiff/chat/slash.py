@@ -11,11 +11,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from localdiff.view.sanitize import safe_text
-
-Completes: TypeAlias = Literal["nothing", "settings", "files", "sessions", "all", "code"]
 
 PROMPT, CONTINUATION = ">>> ", "... "
 """They precede the first line of a message, and its other lines."""
@@ -42,7 +40,7 @@ class CommandName:
     group: int
     argument: str = ""
     aliases: tuple[str, ...] = ()
-    completes: Completes = "nothing"
+    completes: Literal["nothing", "settings", "files", "sessions", "all", "code"] = "nothing"
 
 
 COMMANDS: tuple[CommandName, ...] = (

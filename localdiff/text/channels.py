@@ -10,12 +10,10 @@ a newline.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from localdiff.events import Channel
 from localdiff.text.tokenizer import Tokenizer
-
-_State: TypeAlias = Literal["answer", "name", "thought"]
 
 # A channel's name is one short word. Without a newline within this many tokens it is not a name, but thought.
 NAME_LIMIT = 16
@@ -42,7 +40,7 @@ class ChannelSplitter:
         self._open, self._close = ids.get("<|channel>"), ids.get("<channel|>")
         self._call_open, self._call_close = ids.get("<|tool_call>"), ids.get("<tool_call|>")
         self._borders = {ids.get(token) for token in ("<|turn>", "<turn|>", "<|tool_response>", "<eos>", "<bos>")}
-        self._state: _State = "answer"
+        self._state: Literal["answer", "name", "thought"] = "answer"
         self._in_call = False
         self._name: list[int] = []
         self._pieces: list[tuple[Channel, list[int]]] = []
