@@ -24,13 +24,12 @@ from localdiff.doctor.hub import check_hub
 from localdiff.doctor.settings import check_named, check_settings
 from localdiff.doctor.terminal import terminal_capabilities, terminal_finding
 from localdiff.doctor.versions import check_versions
-from localdiff.doctor.weights import check_weights
+from localdiff.doctor.weights import check_weights, may_run
 from localdiff.errors import LocaldiffError, UsageError, WeightsError, print_traceback, without_password
 from localdiff.failures import broken_package, busy_gpu, gpu_failure, keep_what_failed, out_of_resources
 from localdiff.model_reference import resolve_local
 from localdiff.model_store import stored_models
 from localdiff.sizes import parse_size
-from localdiff.stored_model import is_demo
 from quant import QuantError
 from quant.switch import SwitchError
 
@@ -177,19 +176,11 @@ class Examination:
         return [*findings, *check_named("model", self._settings, resolve_local)]
 
     def _disk(self) -> list[Finding]:
-        needs_model = not self._may_have_model()
-        return check_disk(need_of(self._recipe) if needs_model else None, self.env)
-
-    def _may_have_model(self) -> bool:
-        """Whether a quantized model is here, or may be: models that cannot be read are a finding about weights."""
         try:
-            models = stored_models(self.env)
-        except WeightsError:
-            return True
-        return any(
-            model.state == "unreadable" or (model.state == "finished" and not is_demo(model.directory))
-            for model in models
-        )
+            needs_model = not may_run(stored_models(self.env))
+        except WeightsError:  # which is a finding about weights
+            needs_model = False
+        return check_disk(need_of(self._recipe) if needs_model else None, self.env)
 
 
 def outcome(check: Check, env: Mapping[str, str]) -> list[Finding]:

@@ -25,8 +25,7 @@ def check_weights(models: Sequence[StoredModel], make: str = "localdiff quantize
         make: the command that makes the model that this machine should have.
     """
     findings = [_model(model) for model in models]
-    finished = [model for model in models if model.state == "finished"]
-    if all(is_demo(model.directory) for model in finished) and all(model.state != "unreadable" for model in models):
+    if not may_run(models):
         findings.append(
             Finding(
                 subject="weights",
@@ -37,6 +36,13 @@ def check_weights(models: Sequence[StoredModel], make: str = "localdiff quantize
             )
         )
     return [*findings, _released()]
+
+
+def may_run(models: Sequence[StoredModel]) -> bool:
+    """Whether one of these is, or may be, a finished model that is not the demo; one may be that cannot be read."""
+    return any(
+        model.state == "unreadable" or (model.state == "finished" and not is_demo(model.directory)) for model in models
+    )
 
 
 def _none_to_run(models: Sequence[StoredModel]) -> str:
