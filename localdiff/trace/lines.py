@@ -7,16 +7,14 @@ of the same run, which `Earlier` keeps.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any, get_args
 
-from localdiff.events import BlockStarted, DenoiseStep, Event, RunStarted, name_of
+from localdiff.events import BlockStarted, DenoiseStep, Event, RunStarted, name_of, object_of
 from localdiff.strict_json import Malformed, decode
 from localdiff.trace.packing import pack_flags, pack_floats, pack_ids, unpack_flags, unpack_floats, unpack_ids
 
 _PACKED = ("argmax_ids", "argmax_probs", "entropies", "accepted", "sampled_ids", "shown_ids", "top_ids", "top_probs")
-_PLAIN_FIELDS = tuple(field.name for field in fields(DenoiseStep) if field.name not in _PACKED)
-
 _KIND_BY_NAME: Mapping[str, type[Event]] = {name_of(kind): kind for kind in get_args(Event)}
 
 
@@ -47,15 +45,14 @@ class Earlier:
 
 
 def encode_event(event: Event, earlier: Earlier) -> dict[str, object]:
-    """The object of an event's line."""
-    line: dict[str, object] = {"event": name_of(type(event))}
+    """The object of an event's line, for `json.dumps(…, default=asdict)`."""
+    line = object_of(event)
     match event:
         case BlockStarted():
-            return line | asdict(event) | {"canvas_ids": pack_ids(event.canvas_ids)}
+            line["canvas_ids"] = pack_ids(event.canvas_ids)
         case DenoiseStep():
-            return line | {name: getattr(event, name) for name in _PLAIN_FIELDS} | _packed(event, earlier)
-        case _:
-            return line | asdict(event)
+            line = {name: value for name, value in line.items() if name not in _PACKED} | _packed(event, earlier)
+    return line
 
 
 def _packed(event: DenoiseStep, earlier: Earlier) -> dict[str, object]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import BinaryIO
 
 from localdiff.events import DenoiseStep, Event, RunFinished, RunStarted
@@ -61,7 +62,7 @@ class Recorder:
             self._written_ids.update(new)
 
     def _write(self, line: Mapping[str, object]) -> None:
-        text = json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(line, default=asdict, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         # Only a broken tokenizer has a piece with a lone surrogate; that is not worth losing a run.
         data = f"{text}\n".encode("utf-8", "replace")
         self._file.write(data)
