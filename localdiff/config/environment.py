@@ -13,18 +13,11 @@ from localdiff.config.keys import KEYS, PREFIX, SWITCHES, Key, Value
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.quoting import shell_word
 
-OTHER_VARIABLES: Mapping[str, str] = {
-    "LOCALDIFF_HOME": "one folder for quantized weights, configuration, history, sessions and traces",
-    "LOCALDIFF_DEBUG": "1 shows the traceback of every error",
-    "LOCALDIFF_NO_HISTORY": "1 saves neither what is typed in `chat` nor the session",
-    "LOCALDIFF_CPU_PATH": "weights that take the fast CPU path: `auto`, `plain` (none), `fast` (including small ones)",
-    "LOCALDIFF_CPU_NATIVE": "whether kernels in C are compiled and used on a CPU: `auto`, `off`",
-    "LOCALDIFF_CUDA_PLAIN": "parts of a step that take the plain path on a GPU, for comparisons",
-    "LOCALDIFF_CUDA_EXPERTS": "activation type of the experts on a GPU",
-    "LOCALDIFF_CUDA_DENSE": "activation type of attention's projections and the dense MLP on a GPU",
-    "LOCALDIFF_CUDA_SOFT": "whether self-conditioning is exact on a GPU",
-}
-"""Variables that are read but are not settings of the file."""
+OTHER_VARIABLES = (
+    *("LOCALDIFF_HOME", "LOCALDIFF_DEBUG", "LOCALDIFF_NO_HISTORY", "LOCALDIFF_CPU_PATH", "LOCALDIFF_CPU_NATIVE"),
+    *("LOCALDIFF_CUDA_PLAIN", "LOCALDIFF_CUDA_EXPERTS", "LOCALDIFF_CUDA_DENSE", "LOCALDIFF_CUDA_SOFT"),
+)
+"""Variables that are read but are not settings of the file; `docs/configuration.md` says what each does."""
 
 
 def is_set(variable: str, env: Mapping[str, str] = os.environ) -> bool:

@@ -48,9 +48,8 @@ def test_every_command_that_reads_settings_is_named() -> None:
 
 
 def test_every_other_variable_is_listed() -> None:
-    for name, what in OTHER_VARIABLES.items():
+    for name in OTHER_VARIABLES:
         assert f"| `{name}` | " in PAGE
-        assert what.replace("1 ", "`1` ", 1) in PAGE
 
 
 def test_the_example_is_read(tmp_path: Path) -> None:
