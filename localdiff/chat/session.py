@@ -62,23 +62,23 @@ class Session:
     """Turns, and what applies to all of them.
 
     Attributes:
-        name: what it is called, None while it is not saved.
         created: when it began, as in `Turn`.
         model: what answered last, in the words of `--model`; a directory as an absolute path.
-        revision: its revision, if one was asked for, in the words of `--revision`.
-        adapter: the adapter added to it, in the words of `--adapter`; a directory as an absolute path.
         system: system prompt.
         think: whether the model is asked to think before it answers.
+        adapter: the adapter added to the model, in the words of `--adapter`; a directory as an absolute path.
+        revision: the model's revision, if one was asked for, in the words of `--revision`.
+        name: what it is called, None while it is not saved.
         turns: the turns so far.
     """
 
     created: str
     model: str = ""
-    revision: str | None = None
-    adapter: str | None = None
-    name: str | None = None
     system: str | None = None
     think: bool = False
+    adapter: str | None = None
+    revision: str | None = None
+    name: str | None = None
     turns: list[Turn] = field(default_factory=list)
 
     def messages(self, before: int | None = None) -> list[dict[str, Any]]:

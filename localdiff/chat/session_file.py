@@ -15,26 +15,9 @@ from localdiff.errors import UsageError
 from localdiff.strict_json import Malformed, decode, parse
 
 VERSION = 1
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Header:
-    """The first line: version of the format, and the fields of `Session` except its name and turns.
-
-    `adapter` and `revision` are left out where there is none.
-    """
-
-    session: int
-    created: str
-    model: str
-    system: str | None
-    think: bool
-    adapter: str | None = None
-    revision: str | None = None
-
-
-_SHARED = tuple(field.name for field in fields(Header) if field.name != "session")
-_OF_A_TURN = tuple(field.name for field in fields(Turn))
+HEADER_FIELDS = tuple(field.name for field in fields(Session) if field.name not in ("name", "turns"))
+"""What the first line has beside the version; `adapter` and `revision` are left out where there is none."""
+TURN_FIELDS = tuple(field.name for field in fields(Turn))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,12 +37,12 @@ class Opened:
 
 def encode(session: Session) -> bytes:
     """The content of a session's file."""
-    header: dict[str, Any] = {"session": VERSION} | {name: getattr(session, name) for name in _SHARED}
+    header: dict[str, Any] = {"session": VERSION} | {name: getattr(session, name) for name in HEADER_FIELDS}
     for name in ("adapter", "revision"):
         if header[name] is None:
             del header[name]
     # After every turn, all turns are encoded: `asdict` of a turn would copy its ids one by one.
-    lines = [header, *({name: getattr(turn, name) for name in _OF_A_TURN} for turn in session.turns)]
+    lines = [header, *({name: getattr(turn, name) for name in TURN_FIELDS} for turn in session.turns)]
     text = "".join(json.dumps(line, default=asdict, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
     return text.encode("utf-8", "replace")  # a lone surrogate, which nobody typed on purpose
 
@@ -73,16 +56,16 @@ def read(data: bytes, name: str) -> Opened:
     # An editor may have left blank lines at the end, and on Windows a byte order mark at the beginning.
     first, *lines = data.removeprefix(codecs.BOM_UTF8).rstrip().split(b"\n")
     try:
-        header = decode(Header, parse(first), "header")
+        header = parse(first)
+        version = header.pop("session", None)
+        session = decode(Session, header, "header", name=name, turns=[])
     except Malformed as error:
         raise UsageError(f"session `{name}` cannot be read: in line 1, {error}") from error
-    if header.session != VERSION:
+    if type(version) is not int or version != VERSION:
         raise UsageError(
-            f"session `{name}` has version {header.session}, and this program reads version {VERSION}",
+            f"session `{name}` has version {version!r:.40}, and this program reads version {VERSION}",
             "open it with the localdiff that wrote it",
         )
-    shared: dict[str, Any] = {name: getattr(header, name) for name in _SHARED}
-    session = Session(name=name, **shared)
     for number, line in enumerate(lines, start=2):
         try:
             session.turns.append(decode(Turn, parse(line), "turn"))

@@ -6,15 +6,13 @@ import os
 import re
 import shutil
 import tempfile
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from localdiff.chat import settings
 from localdiff.chat.help import usage
-from localdiff.chat.session import Turn
-from localdiff.chat.session_file import Header
+from localdiff.chat.session_file import HEADER_FIELDS, TURN_FIELDS
 from localdiff.chat.slash import COMMANDS
 from tests.pages.chat_screens import PAGE, fill, take
 
@@ -34,8 +32,7 @@ def test_every_setting_is_on_the_page() -> None:
 def test_every_field_of_a_session_is_on_the_page() -> None:
     table = TEXT.partition("| Line | Field |")[2].partition("\n\n")[0]
     named = re.findall(r"`(\w+)`(?=[ ,][^\n]*\|)", "\n".join(row.split("|")[2] + "|" for row in table.splitlines()[1:]))
-    expected = [field.name for kind in (Header, Turn) for field in fields(kind)]
-    assert sorted(named) == sorted(expected)
+    assert sorted(named) == sorted(["session", *HEADER_FIELDS, *TURN_FIELDS])
 
 
 def test_screens_are_filled_into_their_places() -> None:
