@@ -28,9 +28,9 @@ def read_bytes(file: BinaryIO, what: str) -> bytes:
     return data
 
 
-def too_long(what: str, size: int | None = None) -> UsageError:
-    """The error about more bytes than any context holds; without a size they were not counted."""
-    amount = f"more than {MAX_BYTES / 1e6:,.0f} MB" if size is None else f"{size / 1e6:,.1f} MB"
+def too_long(what: str) -> UsageError:
+    """The error about more bytes than any context holds."""
+    amount = f"more than {MAX_BYTES / 1e6:,.0f} MB"
     return UsageError(f"{what} has {amount}, more than any context holds", "send the part that matters")
 
 

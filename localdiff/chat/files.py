@@ -14,7 +14,7 @@ from pathlib import Path
 from localdiff.chat.session import Attachment
 from localdiff.errors import UsageError
 from localdiff.paths import expanded
-from localdiff.utf8 import MAX_BYTES, decoded, read_bytes, too_long
+from localdiff.utf8 import decoded, read_bytes
 
 _IMAGES = {".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".heic", ".avif"}
 
@@ -56,15 +56,11 @@ def read_attachment(path: Path) -> Attachment:
         UsageError: there is no such file, or it is not text.
     """
     try:
-        status = path.stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise UsageError(f"`{path}` is a directory", "`/file` takes text files")
-        if not stat.S_ISREG(status.st_mode):
-            raise UsageError(f"`{path}` is not a file", "`/file` takes text files")
+        if not stat.S_ISREG(mode := path.stat().st_mode):
+            what = "a directory" if stat.S_ISDIR(mode) else "not a file"
+            raise UsageError(f"`{path}` is {what}", "`/file` takes text files")
         if path.suffix.lower() in _IMAGES:
             raise UsageError(f"`{path}` is an image, and this program handles text only", "describe it in words")
-        if status.st_size > MAX_BYTES:
-            raise too_long(f"`{path}`", status.st_size)
         with path.open("rb") as file:
             data = read_bytes(file, f"`{path}`")
     except FileNotFoundError:

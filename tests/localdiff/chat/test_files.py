@@ -71,7 +71,7 @@ def test_a_file_again_replaces_itself(room: Room, tmp_path: Path) -> None:
         ("a.txt", b"caf\xe9", "is not text: byte 3 is not UTF-8"),
         ("a.txt", b" \n", "is empty"),
         ("a.PNG", b"\x89PNG", "is an image, and this program handles text only"),
-        ("a.txt", bytes(MAX_BYTES + 1), "has 16.0 MB, more than any context holds"),
+        ("a.txt", bytes(MAX_BYTES + 1), "has more than 16 MB, more than any context holds"),
         ("a.txt", b"a " * 50, "has 53 tokens, and the whole context 30"),
     ],
 )
