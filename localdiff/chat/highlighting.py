@@ -19,14 +19,12 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.syntax import ANSISyntaxTheme
 
-MAX_CHARACTERS = 100_000
-"""Maximum characters of a coloured block; a longer block would take noticeably long."""
 MAX_LINE = 500
 """Maximum characters of a line: some lexers take time quadratic in it."""
 MAX_BLANKS = 500
 """Maximum blanks between two words, newlines included: some lexers take time quadratic in them within one match."""
 MAX_SECONDS = 1.0
-"""Seconds after which a block stays plain, whatever makes its lexer quadratic, such as an unclosed comment."""
+"""Seconds after which a block stays plain, be it very long, or its lexer quadratic, as in an unclosed comment."""
 
 _TEXTS = ("Text only", "Text output")
 """Pygments' lexers of plain text, which is no language."""
@@ -68,14 +66,10 @@ def highlighted(code: str, label: str) -> list[list[Segment]] | None:
         label: the text after the opening fence; it begins with the name of a language.
 
     Returns:
-        None where no language of that name is known, or the code is too long, or takes too long.
+        None where no language of that name is known, or the code takes too long.
     """
     gaps = re.findall(r"\s+", code)
-    if (
-        len(code) > MAX_CHARACTERS
-        or max(map(len, code.split("\n"))) > MAX_LINE
-        or max(map(len, gaps), default=0) > MAX_BLANKS
-    ):
+    if max(map(len, code.split("\n"))) > MAX_LINE or max(map(len, gaps), default=0) > MAX_BLANKS:
         return None
     name = _NAME.search(label)
     lexer = _lexer(name[0].lower()) if name else None
