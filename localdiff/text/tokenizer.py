@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,10 +29,6 @@ _LONG = 1_000_000
 # Gemma's markers have a bar inside an angle bracket. They count even if the file forgot to flag them as special.
 _MARKER = re.compile(r"<\|\S*>|<\S*\|>")
 
-# Letters, blanks, a line break, and characters that few vocabularies have: it takes all that a tokenizer can do.
-_SAMPLE = "A a, b.\n  1 é€ \U0001f600"
-_FETCH = "the file may be cut off; fetch it again"
-
 
 class Tokenizer:
     """The vocabulary of one checkpoint.
@@ -48,8 +43,7 @@ class Tokenizer:
         path: its file.
 
     Raises:
-        WeightsError: `tokenizer.json` is missing, cannot be read, or fails on a short text. Every method raises this,
-            too, if the file fails on the text that it is given.
+        WeightsError: `tokenizer.json` is missing, or cannot be read.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -62,7 +56,6 @@ class Tokenizer:
         self.shield = Shield(self.control)
         self._control_ids = frozenset(self.control.values())
         self._pieces: dict[int, str] = {}
-        self.decode([*self.encode(_SAMPLE), *self._model_ids(_SAMPLE)])  # or it would fail after minutes of loading
 
     def is_special(self, id: int) -> bool:
         """Whether `id` is a control token."""
@@ -85,8 +78,7 @@ class Tokenizer:
             UsageError: `text` holds a lone surrogate.
         """
         require_text(text, "the prompt", "a prompt is UTF-8 text")
-        with self._working():
-            return self._backend.encode(text, add_special_tokens=False).ids
+        return self._backend.encode(text, add_special_tokens=False).ids
 
     def encode_literal(self, text: str, *, max_tokens: int | None = None) -> list[int]:
         """The ids of literal text, without control tokens: `<turn|>` is encoded as its characters.
@@ -126,8 +118,7 @@ class Tokenizer:
             special: write control tokens as text; otherwise they are left out.
         """
         text_ids = ids if special else [id for id in ids if id not in self._control_ids]
-        with self._working():
-            return self._backend.decode(list(text_ids), skip_special_tokens=False)
+        return self._backend.decode(list(text_ids), skip_special_tokens=False)
 
     def piece(self, id: int) -> str:
         """The text of one id on a canvas.
@@ -153,8 +144,7 @@ class Tokenizer:
 
     @cached_property
     def _byte_ids(self) -> frozenset[int]:
-        names = (f"<0x{byte:{form}}>" for byte in range(256) for form in ("02X", "02x"))
-        ids = (self._backend.token_to_id(name) for name in names)
+        ids = (self._backend.token_to_id(f"<0x{byte:02X}>") for byte in range(256))
         return frozenset(id for id in ids if id is not None)
 
     def _make_piece(self, id: int) -> str:
@@ -183,15 +173,11 @@ class Tokenizer:
 
     def _model_ids(self, text: str) -> list[int]:
         normalizer, pre_tokenizer = self._backend.normalizer, self._backend.pre_tokenizer
-        with self._working():
-            normal = text if normalizer is None else normalizer.normalize_str(text)
-            words = [normal]
-            if pre_tokenizer is not None:
-                words = [word for word, _ in pre_tokenizer.pre_tokenize_str(normal)]
-            return [token.id for word in words for token in self._backend.model.tokenize(word)]
-
-    def _working(self) -> AbstractContextManager[None]:
-        return _file_at_fault(self.path, "fails on a text")
+        normal = text if normalizer is None else normalizer.normalize_str(text)
+        words = [normal]
+        if pre_tokenizer is not None:
+            words = [word for word, _ in pre_tokenizer.pre_tokenize_str(normal)]
+        return [token.id for word in words for token in self._backend.model.tokenize(word)]
 
 
 def _read(path: Path) -> tokenizers.Tokenizer:
@@ -203,28 +189,15 @@ def _read(path: Path) -> tokenizers.Tokenizer:
             hint="give the directory of a complete checkpoint, or its name on the Hub",
         )
     require_readable(path)
-    with _file_at_fault(path, "is not a tokenizer that can be read"):
+    try:
         backend = tokenizers.Tokenizer.from_str(read_small(path).decode())
+    except Exception as error:  # the library raises no other for any error in the file
+        hint = "the file may be cut off; fetch it again"
+        raise WeightsError(f"`{path}` is not a tokenizer that can be read: {one_line(error)}", hint) from error
     # The file may carry settings of a training run, which would truncate or pad prompts.
     backend.no_truncation()
     backend.no_padding()
     return backend
-
-
-@contextmanager
-def _file_at_fault(path: Path, what: str) -> Iterator[None]:
-    """Context of a call of the library, which raises plain `Exception` for any error in the file.
-
-    Its Rust code also panics, for settings that it does not check; a panic is not an `Exception`.
-    """
-    try:
-        yield
-    except (MemoryError, OverflowError, TypeError):  # the machine's fault, or that of values that are not ids
-        raise
-    except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        raise WeightsError(f"`{path}` {what}: {one_line(error)}", _FETCH) from error
 
 
 def _flatten(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:

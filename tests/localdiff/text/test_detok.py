@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -12,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localdiff.checkpoint_files import TOKENIZER
 from localdiff.text.channels import ChannelSplitter
 from localdiff.text.detok import ReplyDecoder, StreamDecoder, is_local
 from localdiff.text.tokenizer import Tokenizer
@@ -103,16 +101,6 @@ def test_bytes_are_held_until_their_run_is_over(gemma: Tokenizer) -> None:
     assert decoder.push(euro) == ""
     assert decoder.push(euro[:1]) == ""
     assert decoder.finish() == "\ufffd" * 4
-
-
-def test_bytes_are_bytes_in_small_letters_too(tmp_path: Path) -> None:
-    """The library decodes them so."""
-    path = gemma_like(tmp_path) / TOKENIZER
-    path.write_text(re.sub("<0x..>", lambda name: name[0].lower(), path.read_text("utf-8")), "utf-8")
-    tokenizer = Tokenizer(tmp_path)
-    ids = [next(id for id in range(300) if tokenizer.piece(id) == f"<0x{byte:02x}>") for byte in "é€".encode()]
-    decoder = StreamDecoder(tokenizer)
-    assert [*(decoder.push([id]) for id in ids), decoder.finish()] == [""] * len(ids) + ["é€"]
 
 
 def test_a_control_token_ends_a_run_of_bytes(gemma: Tokenizer) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -179,56 +178,6 @@ def test_a_damaged_file_is_a_weights_error(directory: Path, tmp_path: Path, dama
         Tokenizer(tmp_path)
     assert "\n" not in failure.value.message
     assert not failure.value.message.endswith(".")
-
-
-@pytest.mark.parametrize(
-    ("setting", "words"),
-    [
-        # The first three panic in the library's Rust: no `Exception`.
-        (
-            {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},
-            "is not a tokenizer that can be read",
-        ),
-        ({"pre_tokenizer": {"type": "FixedLength", "length": 0}}, "fails on a text: chunk size must be non-zero"),
-        ({"decoder": {"type": "Strip", "content": "▁", "start": 10, "stop": 10}}, "fails on a text: index out of"),
-        ({"model": {"type": "WordLevel", "vocab": {}, "unk_token": "u"}}, "fails on a text: .* Missing .UNK. token"),
-    ],
-)
-def test_a_file_that_the_library_cannot_work_with_is_refused_at_once(
-    directory: Path, tmp_path: Path, setting: dict[str, object], words: str
-) -> None:
-    content = json.loads((directory / "tokenizer.json").read_text("utf-8"))
-    (tmp_path / "tokenizer.json").write_text(json.dumps(content | setting), "utf-8")
-    with pytest.raises(WeightsError, match=f"`{re.escape(str(tmp_path / 'tokenizer.json'))}` {words}") as failure:
-        Tokenizer(tmp_path)
-    assert failure.value.hint == "the file may be cut off; fetch it again"
-
-
-def test_a_text_that_the_library_fails_on_later_is_an_error_of_the_file(directory: Path, tmp_path: Path) -> None:
-    content = json.loads((directory / "tokenizer.json").read_text("utf-8"))
-    content["decoder"] = {"type": "Strip", "content": "x", "start": 0, "stop": 3}
-    (tmp_path / "tokenizer.json").write_text(json.dumps(content), "utf-8")
-    tokenizer = Tokenizer(tmp_path)
-    with pytest.raises(WeightsError, match="tokenizer.json` fails on a text"):
-        tokenizer.decode(tokenizer.encode("x"))
-
-
-@pytest.mark.parametrize("id", [-1, 2**40, "a"])
-def test_what_is_no_id_is_not_the_fault_of_the_file(tokenizer: Tokenizer, id: object) -> None:
-    with pytest.raises((OverflowError, TypeError)):
-        tokenizer.decode([id])  # type: ignore[list-item]
-
-
-def test_ctrl_c_while_a_text_is_encoded_is_not_the_fault_of_the_file(
-    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Interrupted:
-        def encode(self, _text: str, **_: object) -> None:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(tokenizer, "_backend", Interrupted())
-    with pytest.raises(KeyboardInterrupt):
-        tokenizer.encode("a")
 
 
 def test_a_file_that_may_not_be_read_is_not_called_damaged(directory: Path, tmp_path: Path) -> None:
