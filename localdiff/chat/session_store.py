@@ -149,10 +149,8 @@ class SessionStore:
                 former_name = session.name
                 self._save_as_new(session, session.name)
             else:
-                path = self.path(session.name)
-                if path.exists():
-                    path = Path(os.path.realpath(path))  # a link stays a link, unless its target is gone
-                self._identities[session.name] = _identity(write_private(path, encode(session)))
+                written = write_private(self.path(session.name), encode(session))
+                self._identities[session.name] = _identity(written)
         except OSError as error:
             raise ResourceError(
                 f"the session cannot be saved: {error.strerror}",

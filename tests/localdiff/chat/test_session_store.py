@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from localdiff import private_file
-from localdiff.chat.session_file import read
 from localdiff.chat.session_store import MAX_NAME_BYTES, SessionStore
 from localdiff.errors import ResourceError, UsageError
 from tests.localdiff.chat.conftest import HEADER, disk_is_full, session, turn
@@ -234,27 +233,6 @@ def test_what_is_no_file_of_a_session_is_refused(store: SessionStore, kind: str)
         path.symlink_to("x.jsonl")
     with pytest.raises(UsageError, match="session `x` cannot be read"):
         store.open("x")
-
-
-def test_a_link_stays_one_and_what_it_leads_to_is_written(store: SessionStore, tmp_path: Path) -> None:
-    store.save(session("one", name="x"))
-    target = tmp_path / "elsewhere.jsonl"
-    store.path("x").rename(target)
-    store.path("x").symlink_to(target)
-    kept = store.open("x").session
-    for text in ("two", "three"):
-        kept.turns.append(turn(text))
-        assert store.save(kept) is None
-    assert store.path("x").is_symlink()
-    assert [one.text for one in read(target.read_bytes(), "x").session.turns] == ["one", "two", "three"]
-    assert sorted(tmp_path.iterdir()) == sorted([folder(store).parent, target])
-
-
-def test_a_link_that_leads_nowhere_does_not_cost_the_session(store: SessionStore, tmp_path: Path) -> None:
-    store.save(session("one", name="other"))
-    store.path("x").symlink_to(tmp_path / "no disk" / "x.jsonl")
-    store.save(session("one", name="x"))
-    assert [one.text for one in store.look("x").session.turns] == ["one"]
 
 
 def test_renaming_leaves_what_another_program_wrote(store: SessionStore) -> None:
