@@ -7,7 +7,6 @@ it on the CPU, and the tests compare that with the reference implementation.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 import time
@@ -18,21 +17,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from localdiff.checkpoint_files import CHAT_TEMPLATE, CONFIG, GENERATION_CONFIG, TOKENIZER
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.product import integers
 from localdiff.engine import Engine
-from localdiff.errors import WeightsError
 from localdiff.events import DenoiseStep
 from localdiff.identity import DEMO
-from localdiff.model_reference import DEMO_DIRECTORY, resolve_local
 from localdiff.options import GenerateOptions
 from localdiff.strict_json import decode, parse
-from quant.hashing import file_sha256
 
 VALUES_FILE = Path(__file__).parent / "values.json"
-DEMO_FILES = (CHAT_TEMPLATE, CONFIG, GENERATION_CONFIG, "model.safetensors", TOKENIZER)
 
 PROMPT = "Spell the word canvas."
 AGREEMENT = 0.98
@@ -46,12 +40,10 @@ class Values:
     """The first denoise step of the demo model.
 
     Attributes:
-        digest: that of the demo's files.
         argmax_ids: the draft.
         entropies: in nats, rounded.
     """
 
-    digest: str
     argmax_ids: tuple[int, ...]
     entropies: tuple[float, ...]
 
@@ -59,18 +51,6 @@ class Values:
 def load_values(path: Path = VALUES_FILE) -> Values:
     """The values that ship with the package."""
     return decode(Values, parse(path.read_bytes()), "values")
-
-
-def demo_digest(directory: Path) -> str:
-    """SHA-256 over the files of the demo that determine what it computes.
-
-    Raises:
-        OSError: one of them cannot be read.
-    """
-    whole = hashlib.sha256()
-    for name in DEMO_FILES:
-        whole.update(f"{file_sha256(directory / name)}  {name}\n".encode())
-    return whole.hexdigest()
 
 
 class FixedNoise(SeededNoise):
@@ -104,23 +84,7 @@ def first_step(device: str) -> tuple[DenoiseStep, float]:
 
 def check_denoise(stored: Values, device: str) -> list[Finding]:
     """The step on a device, compared with the stored one; raises as `first_step`."""
-    source = resolve_local(DEMO)
-    digest = None if source is None else demo_digest(source.directory)
-    if digest != stored.digest:
-        return [
-            Finding(
-                subject="denoise step",
-                status="fail",
-                text="the demo model is not the one whose values are stored, so there is nothing to compare with",
-                advice="install localdiff again; in a clone, `python -m localdiff.doctor.denoise` stores new ones",
-                facts={"digest": digest, "stored": stored.digest},
-                exit_code=WeightsError.exit_code,
-            )
-        ]
-    return [_finding(stored, device, *first_step(device))]
-
-
-def _finding(stored: Values, device: str, step: DenoiseStep, load_seconds: float) -> Finding:
+    step, load_seconds = first_step(device)
     same = sum(one == other for one, other in zip(step.argmax_ids, stored.argmax_ids, strict=True))
     share = same / len(stored.argmax_ids)
     off = max(abs(one - other) for one, other in zip(step.entropies, stored.entropies, strict=True))
@@ -134,22 +98,18 @@ def _finding(stored: Values, device: str, step: DenoiseStep, load_seconds: float
     text = f"{same} of {len(stored.argmax_ids)} draft tokens match the stored ones, entropies differ by {off:.1g} nats"
     finding = partial(Finding, subject=f"denoise step on {device}", text=text, facts=facts)
     if share >= AGREEMENT and off <= NATS:
-        return finding(status="ok")
-    return finding(
-        status="fail",
-        advice="answers would be wrong: use another `--device`, try another version of torch, and please report it "
-        "with `localdiff doctor --report`",
+        return [finding(status="ok")]
+    advice = (
+        "answers would be wrong: use another `--device`, try another version of torch, and please report it with "
+        "`localdiff doctor --report`"
     )
+    return [finding(status="fail", advice=advice)]
 
 
 def write_values(path: Path = VALUES_FILE) -> Values:
     """Compute and store the values."""
     step, _ = first_step("cpu")
-    values = Values(
-        digest=demo_digest(DEMO_DIRECTORY),
-        argmax_ids=step.argmax_ids,
-        entropies=tuple(round(entropy, 5) for entropy in step.entropies),
-    )
+    values = Values(argmax_ids=step.argmax_ids, entropies=tuple(round(entropy, 5) for entropy in step.entropies))
     path.write_text(json.dumps(asdict(values)) + "\n", encoding="utf-8")
     return values
 

@@ -12,19 +12,16 @@ from safetensors.torch import load_file, save_file
 
 from localdiff import model_reference
 from localdiff.demo.training.vocabulary import VOCABULARY_SIZE
-from localdiff.doctor import denoise
 from localdiff.doctor.denoise import (
     FixedNoise,
     Values,
     check_denoise,
-    demo_digest,
     first_step,
     load_values,
     write_values,
 )
 from localdiff.errors import WeightsError
 from localdiff.model_reference import DEMO_DIRECTORY
-from tests.checkpoints.layouts import Spec, write_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +29,9 @@ def values() -> Values:
     return load_values()
 
 
-def test_the_stored_values_are_those_of_the_demo_that_ships(values: Values) -> None:
-    assert values.digest == demo_digest(DEMO_DIRECTORY), "run `make demo-values`"
-
-
 def test_this_machine_is_well(values: Values) -> None:
     (finding,) = check_denoise(values, "cpu")
-    assert finding.status == "ok", finding.text
+    assert finding.status == "ok", f"{finding.text}: if the demo is a new one, run `make demo-values`"
     assert finding.facts["agreement"] >= 0.98
     assert finding.facts["largest_entropy_difference"] < 1e-3
 
@@ -55,7 +48,7 @@ def test_values_that_differ_are_found(values: Values) -> None:
 def test_a_model_that_computes_something_else_is_found(
     values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with a wrong kernel: the weights differ, but the digest is made to match."""
+    """As if a kernel were wrong: the weights differ."""
     directory = tmp_path / "demo"
     shutil.copytree(DEMO_DIRECTORY, directory)
     tensors = load_file(directory / "model.safetensors")
@@ -63,16 +56,8 @@ def test_a_model_that_computes_something_else_is_found(
     tensors[name] = tensors[name].flip(0).contiguous()
     save_file(tensors, directory / "model.safetensors")
     monkeypatch.setattr(model_reference, "DEMO_DIRECTORY", directory)
-    monkeypatch.setattr(denoise, "demo_digest", lambda _directory: values.digest)
     (finding,) = check_denoise(values, "cpu")
     assert finding.status == "fail", finding.text
-
-
-def test_another_demo_has_no_values(values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_reference, "DEMO_DIRECTORY", write_checkpoint(Spec(canvas=16), tmp_path / "demo"))
-    (finding,) = check_denoise(values, "cpu")
-    assert (finding.status, finding.exit_code) == ("fail", 3)
-    assert "python -m localdiff.doctor.denoise" in (finding.advice or "")
 
 
 def test_no_demo_at_all(values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
