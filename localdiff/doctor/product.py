@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -191,41 +191,26 @@ def relative_error(output: Tensor, right: Tensor) -> float:
 
 def check_products(device: torch.device) -> list[Finding]:
     """Every product on a device, in bf16 as in a large model."""
-    results = []
+    tried: list[tuple[str, str, float]] = []
     for product in PRODUCTS:
         right = reference_output(product).float()
         for module in modules_of(product, device, torch.bfloat16):
             output, path = compute(product, module, device, torch.bfloat16)
-            results.append(_Tried(name=product.name, path=path or "plain", error=relative_error(output, right)))
-    return [_finding(device, results)]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Tried:
-    """One product, how it was computed, and how far it was off."""
-
-    name: str
-    path: str
-    error: float
-
-    @property
-    def is_right(self) -> bool:
-        return self.error <= LIMIT  # false for NaN
-
-
-def _finding(device: torch.device, results: Sequence[_Tried]) -> Finding:
-    facts = {"device": str(device), "products": [asdict(one) for one in results]}
-    details = [f"{one.name}: {_percent(one.error)} off, {one.path}" for one in results]
-    wrong = list(dict.fromkeys(one.name for one in results if not one.is_right))
+            tried.append((product.name, path, relative_error(output, right)))
+    products = [{"name": name, "path": path, "error": error} for name, path, error in tried]
+    facts = {"device": str(device), "products": products}
+    details = [f"{name}: {_percent(error)} off, {path}" for name, path, error in tried]
+    wrong = list(dict.fromkeys(name for name, _, error in tried if error > LIMIT))
     finding = partial(Finding, subject=f"quantized layers on {device}", details=details, facts=facts)
     if wrong:
-        return finding(
-            status="fail",
-            text=f"{', '.join(wrong)} differ{'s' if len(wrong) == 1 else ''} from what fp64 gives",
-            advice="answers of quantized models would be wrong: use another `--device`, try another version of torch, "
-            "and please report it with `localdiff doctor --report`",
+        text = f"{', '.join(wrong)} differ{'s' if len(wrong) == 1 else ''} from what fp64 gives"
+        advice = (
+            "answers of quantized models would be wrong: use another `--device`, try another version of torch, and "
+            "please report it with `localdiff doctor --report`"
         )
-    return finding(status="ok", text=f"matches what fp64 gives to {_percent(max(one.error for one in results))}")
+        return [finding(status="fail", text=text, advice=advice)]
+    worst = max(error for _, _, error in tried)
+    return [finding(status="ok", text=f"matches what fp64 gives to {_percent(worst)}")]
 
 
 def _percent(error: float) -> str:
