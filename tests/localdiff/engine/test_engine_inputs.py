@@ -242,14 +242,3 @@ def test_weights_that_are_no_numbers_are_an_error_with_every_noise(tmp_path: Pat
     network.norm.weight[3] = torch.nan
     with pytest.raises(WeightsError, match="the logits of block 1, step 1 are not finite"):
         run(tiny.engine(tmp_path, network=network), **values)
-
-
-def test_an_adapter_is_not_at_fault_for_a_tokenizer(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any, **__: Any) -> str:
-        raise WeightsError("`tokenizer.json` fails on a text", "fetch it again")
-
-    engine.identity = dataclasses.replace(engine.identity, adapter="sudoku")
-    monkeypatch.setattr(engine.tokenizer, "decode", fail)
-    with pytest.raises(WeightsError, match="fails on a text") as raised:
-        run(engine)
-    assert raised.value.hint == "fetch it again"
