@@ -16,7 +16,7 @@ from typing import Any
 from localdiff.chat.editor import edit_text
 from localdiff.chat.interfaces import ChatModel, LastRun, SaveTrace
 from localdiff.chat.interrupts import Interrupts
-from localdiff.chat.remarks import remarks
+from localdiff.chat.remarks import remark_on
 from localdiff.chat.reply_runner import ReplyRunner
 from localdiff.chat.session import Attachment, Session, Turn, content_of
 from localdiff.chat.session_store import SessionStore
@@ -24,7 +24,7 @@ from localdiff.chat.settings import ChatSettings
 from localdiff.errors import ContextError, LocaldiffError, ResourceError
 from localdiff.failures import is_out_of_memory
 from localdiff.options import MAX_TOKENS, GenerateOptions
-from localdiff.ui.output import DIM, YELLOW, Output
+from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
 from localdiff.ui.reply import Reply
 
@@ -282,20 +282,8 @@ class ChatState:
             if reply.fault is not None:  # whatever reads the answers would take the next one for this one
                 self.output.warning(f"the reply {reply.fault}")
             return
-        stream = self.output.stderr
-        for remark in remarks(
-            reply,
-            replaces=replaces,
-            context=self.context,
-            room_hint=self.room_hint,
-            stats=self.settings.display.stats,
-            width=stream.room,
-            dot=stream.dot(),
-        ):
-            if remark.tone == "hint":
-                self.output.hint(remark.text)
-            else:
-                self.say(remark.text, {"dim": DIM, "warning": YELLOW}.get(remark.tone, ""))
+        stats = self.settings.display.stats
+        remark_on(reply, self.output, replaces=replaces, context=self.context, room_hint=self.room_hint, stats=stats)
 
 
 def stamp() -> str:
