@@ -49,28 +49,14 @@ def check_disk(need: Need | None, env: Mapping[str, str]) -> list[Finding]:
     Args:
         need: that of the recipe; None where a quantized model is here already.
     """
-    folders = {"models": paths.models_dir(env), "downloads": paths.hub_cache_dir(env)}
-    in_the_way = {
-        what: obstacle for what, folder in folders.items() if (obstacle := paths.obstacle(folder)) is not None
-    }
-    models, downloads = (paths.nearest(folder) for folder in folders.values())
-    same = models.stat().st_dev == downloads.stat().st_dev
-    if not in_the_way and same and os.access(models, os.W_OK) == os.access(downloads, os.W_OK):
+    folders = models, downloads = paths.models_dir(env), paths.hub_cache_dir(env)
+    places = list(map(paths.nearest, folders))
+    disks, rights = {place.stat().st_dev for place in places}, {os.access(place, os.W_OK) for place in places}
+    if len(disks) == len(rights) == 1 and not any(map(paths.obstacle, folders)):
         return [_finding("models and downloads", models, need, env)]
-    separate = [
-        ("models", models, need and replace(need, download=0)),
-        ("downloads", downloads, need and replace(need, output=0)),
-    ]
     return [
-        _not_writable(
-            what,
-            f"`{paths.shown(in_the_way[what], env)}` is not a folder",
-            advice="move it elsewhere",
-            facts={"what": what},
-        )
-        if what in in_the_way
-        else _finding(what, directory, needed, env)
-        for what, directory, needed in separate
+        _finding("models", models, need and replace(need, download=0), env),
+        _finding("downloads", downloads, need and replace(need, output=0), env),
     ]
 
 
@@ -86,7 +72,11 @@ def _not_writable(what: str, why: str, *, advice: str, facts: Mapping[str, objec
     )
 
 
-def _finding(what: str, directory: Path, need: Need | None, env: Mapping[str, str]) -> Finding:
+def _finding(what: str, folder: Path, need: Need | None, env: Mapping[str, str]) -> Finding:
+    if (obstacle := paths.obstacle(folder)) is not None:
+        why = f"`{paths.shown(obstacle, env)}` is not a folder"
+        return _not_writable(what, why, advice="move it elsewhere", facts={"what": what})
+    directory = paths.nearest(folder)
     free = shutil.disk_usage(directory).free
     needed_bytes = None if need is None else need.download + need.output
     facts = {"what": what, "free_bytes": free, "needed_bytes": needed_bytes}
