@@ -19,7 +19,7 @@ from localdiff.errors import ResourceError, WeightsError
 from localdiff.identity import PUBLISHED
 from localdiff.load.matching import match_tensors
 from localdiff.load.placement import Demand, LayerDemand, Placement
-from localdiff.load.stored import StoredWeights
+from localdiff.load.stored import KEEP, StoredWeights
 from localdiff.load_progress import LoadProgress
 from localdiff.memory_account import SLACK_BESIDES_CONTEXT, HeldTensor, MemoryAccount, cache_bytes
 from localdiff.model.diffusion_gemma import DiffusionGemma
@@ -186,7 +186,8 @@ class Skeleton:
             progress("weights", done / total)
             done += self.weights.nbytes(source, dtype)
             if index in placement.offloaded:
-                later |= {name + suffix: (source, suffix) for suffix in _suffixes(network, name)}
+                suffixes = ("",) if self.weights.scheme(source) == KEEP else (".codes", ".scales")
+                later |= {name + suffix: (source, suffix) for suffix in suffixes}
             else:
                 state |= self._parts(name, placement.main if index is None else placement.layers[index])
         progress("weights", done / total)
@@ -226,15 +227,6 @@ def _quantized_by(config: Mapping[str, Any]) -> str | None:
     if isinstance(method, str) and _WORD.fullmatch(method):
         return f"`{method}`"
     return "MLX" if "quantization" in config else "another program"
-
-
-def _suffixes(network: DiffusionGemma, name: str) -> tuple[str, ...]:
-    """Suffixes of the entries that a parameter has in the model's state: none, or those of codes and scales."""
-    owner = network.get_submodule(name.rpartition(".")[0])
-    attribute = getattr(owner, name.rpartition(".")[2])
-    if not isinstance(attribute, nn.Module):
-        return ("",)
-    return tuple(f".{buffer}" for buffer, _ in attribute.named_buffers())
 
 
 def require_same(copy: str, source: str, one: Sequence[Tensor], other: Sequence[Tensor]) -> None:
