@@ -29,11 +29,6 @@ class LayerCache:
         self.keys = torch.zeros(shape, dtype=dtype, device=device)
         self.values = torch.zeros(shape, dtype=dtype, device=device)
 
-    @property
-    def is_ring(self) -> bool:
-        """Whether old positions are overwritten."""
-        return self.window is not None
-
     def read(self, length: int) -> tuple[Tensor, Tensor]:
         """Keys and values [K, min(length, slots), d] of the newest positions, in slot order (see `positions`)."""
         used = min(length, self.slots)
@@ -70,7 +65,7 @@ class KVCache:
         device: one for all layers, or one per layer.
 
     Attributes:
-        length: positions held now.
+        length: positions held now; whoever has written more to every layer adds them.
     """
 
     def __init__(
@@ -82,6 +77,7 @@ class KVCache:
         self.layers = [
             LayerCache(layer, capacity, dtype, there) for layer, there in zip(config.layers, devices, strict=True)
         ]
+        self._rings = [layer for layer in self.layers if layer.window is not None]
         self._snapshots: dict[int, list[tuple[Tensor, Tensor]]] = {}
 
     def require(self, count: int) -> None:
@@ -93,17 +89,13 @@ class KVCache:
         if self.length + count > self.capacity:
             raise ValueError(f"{self.length=} + {count=} exceeds {self.capacity=}")
 
-    def advance(self, count: int) -> None:
-        """Adds `count` positions, which every layer has written, to the length."""
-        self.length += count
-
     def snapshot(self) -> None:
         """Copies the rings at this length to host memory; only the newest `MAX_SNAPSHOTS` are kept."""
         if self.length in self._snapshots:  # it is of the same ids: a rewind drops all snapshots that are longer
             return
         self._snapshots[self.length] = [
             (keys.to("cpu", copy=True), values.to("cpu", copy=True))
-            for keys, values in (layer.read(self.length) for layer in self.layers if layer.is_ring)
+            for keys, values in (ring.read(self.length) for ring in self._rings)
         ]
         if len(self._snapshots) > MAX_SNAPSHOTS:
             del self._snapshots[min(self._snapshots)]  # the oldest: each is longer than those taken before it
@@ -121,21 +113,16 @@ class KVCache:
         """
         if not 0 <= length <= self.length:
             raise ValueError(f"rewind {length=} is not within 0..{self.length}")
-        if length != self.length and not self._rings_still_hold():
+        if length != self.length and any(self.length > ring.slots for ring in self._rings):
             length = max((at for at in self._snapshots if at <= length), default=0)
-            self._restore(length)
+            if length:
+                self._restore(length)
         self.length = length
         for at in [at for at in self._snapshots if at > length]:
             del self._snapshots[at]
         return length
 
-    def _rings_still_hold(self) -> bool:
-        return all(not layer.is_ring or self.length <= layer.slots for layer in self.layers)
-
     def _restore(self, length: int) -> None:
-        if length == 0:
-            return
-        rings = [layer for layer in self.layers if layer.is_ring]
-        for layer, (keys, values) in zip(rings, self._snapshots[length], strict=True):
-            layer.keys[:, : keys.shape[1]] = keys.to(layer.keys.device)
-            layer.values[:, : values.shape[1]] = values.to(layer.values.device)
+        for ring, (keys, values) in zip(self._rings, self._snapshots[length], strict=True):
+            ring.keys[:, : keys.shape[1]] = keys.to(ring.keys.device)
+            ring.values[:, : values.shape[1]] = values.to(ring.values.device)

@@ -84,7 +84,7 @@ class DiffusionGemma(nn.Module):
         cache.require(commit_rows)
         positions = torch.arange(cache.length, cache.length + rows, device=commit_ids.device)
         hidden = self.rows(commit_ids, canvas_ids, soft, positions, self._attends(cache, commit_rows))
-        cache.advance(commit_rows)
+        cache.length += commit_rows
         return hidden
 
     def _attends(self, cache: KVCache, commit_rows: int) -> Iterator[Attend]:

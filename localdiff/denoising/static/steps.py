@@ -104,7 +104,7 @@ class StaticSteps:
         last, near_end = block.sampler.max_steps, False
         began = time.perf_counter()
         program = launch(1, commit_ids)
-        cache.advance(len(commit_ids))
+        cache.length += len(commit_ids)
         for step in range(1, last + 1):
             mark = noise.mark()
             is_ahead = self._launches_ahead and step < last and not near_end

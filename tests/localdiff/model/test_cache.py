@@ -44,7 +44,7 @@ def assert_same(cache: KVCache, fresh: KVCache, model: DiffusionGemma = MODEL) -
 @pytest.mark.parametrize("capacity", [1, RING - 1, RING, RING + 1])
 def test_no_layer_has_more_room_than_the_whole_cache_or_than_its_window(capacity: int) -> None:
     sliding, full = (
-        {layer.slots for layer in new_cache(capacity).layers if layer.is_ring is ring} for ring in (True, False)
+        {layer.slots for layer in new_cache(capacity).layers if bool(layer.window) is ring} for ring in (True, False)
     )
     assert (sliding, full) == ({min(RING, capacity)}, {capacity})
 
@@ -133,10 +133,10 @@ def test_only_the_newest_snapshots_are_kept() -> None:
 def test_a_snapshot_is_a_copy() -> None:
     cache = prefilled(20)
     cache.snapshot()
-    held = [(layer.keys.clone(), layer.values.clone()) for layer in cache.layers if layer.is_ring]
+    held = [(layer.keys.clone(), layer.values.clone()) for layer in cache.layers if layer.window]
     MODEL.encode(IDS[20:40], cache)
     cache.rewind(20)
-    for layer, (keys, values) in zip((layer for layer in cache.layers if layer.is_ring), held, strict=True):
+    for layer, (keys, values) in zip((layer for layer in cache.layers if layer.window), held, strict=True):
         assert torch.equal(layer.keys, keys)
         assert torch.equal(layer.values, values)
 
