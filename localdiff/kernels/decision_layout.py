@@ -14,8 +14,7 @@ Shape letters: L canvas.
 
 from __future__ import annotations
 
-import math
-import struct
+import ctypes
 from collections.abc import Mapping
 from typing import Final
 
@@ -39,11 +38,7 @@ RULES: Final[Mapping[str, int]] = {
 
 def bits_of(number: float) -> int:
     """The bits of a number in fp32, as a signed integer; a number too large for fp32 becomes infinite, as in torch."""
-    try:
-        packed = struct.pack("<f", number)
-    except OverflowError:
-        packed = struct.pack("<f", math.copysign(math.inf, number))
-    return int(struct.unpack("<i", packed)[0])
+    return ctypes.c_int32.from_buffer(ctypes.c_float(number)).value
 
 
 def outcome_size(length: int) -> int:
