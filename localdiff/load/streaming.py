@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,14 +34,6 @@ ALIGNMENT = 256
 """Alignment of each tensor's address in bytes, as by torch's allocator; kernels are compiled for multiples of 16."""
 
 _log = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class _HoldsWeights(Protocol):
-    """A fast module: its weights are neither parameters nor buffers."""
-
-    def weights(self) -> tuple[Tensor, ...]:
-        """The stored tensors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,5 +201,4 @@ def _tensors_of(layer: nn.Module) -> Iterator[Tensor]:
     for module in layer.modules():
         yield from module.parameters(recurse=False)
         yield from module.buffers(recurse=False)
-        if isinstance(module, _HoldsWeights):
-            yield from module.weights()
+        yield from getattr(module, "weights", tuple)()  # of a fast module, which are neither parameters nor buffers
