@@ -41,10 +41,7 @@ class Denoiser:
     """Denoises the blocks of one model.
 
     Args:
-        path: by default dynamic steps.
-
-    Raises:
-        ValueError: the path requires something that the model does not have.
+        path: one that this model can take; by default dynamic steps.
     """
 
     def __init__(self, model: DiffusionGemma, path: StepPath | None = None) -> None:
@@ -200,18 +197,12 @@ class Denoiser:
 
     def _reader(self) -> ReadLogits:
         """The function that reads the logits of dynamic steps."""
-        if not self.path.native_logits:
-            return read_logits
-        kernel = native_logits_kernel(self._model)
-        if kernel is None:
-            raise ValueError(f"{self.path.native_logits=}, but the kernel does not serve this model here")
-        return partial(read_natively, kernel)
+        kernel = native_logits_kernel(self._model) if self.path.native_logits else None
+        return read_logits if kernel is None else partial(read_natively, kernel)
 
     def _static_steps(self) -> StaticSteps:
         path = self.path
         embedding = int8_embedding(self._model) if path.sparse else None
-        if path.sparse and embedding is None:
-            raise ValueError(f"{path.sparse=}, but the embedding of the model is not in int8")
         return StaticSteps(
             self._model,
             read=read_through_triton if path.logits else read_through_torch,

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from localdiff.denoising import BlockSettings, Denoiser, Step, StepPath
+from localdiff.denoising import BlockSettings, Denoiser, Step
 from localdiff.denoising.native_reading import read_natively
 from localdiff.diffusion.noise import Noise, ReferenceNoise, SeededNoise
 from localdiff.diffusion.reading import ReadLogits, read_logits
@@ -141,5 +141,3 @@ def test_a_block_is_denoised_as_by_torch(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_model_that_the_kernel_does_not_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALDIFF_CPU_PATH", "fast")
     assert str(Denoiser.for_device(tiny.model(), CPU).path) == "dynamic step", "64 ids are no whole chunk"
-    with pytest.raises(ValueError, match="does not serve this model"):
-        Denoiser(tiny.model(), StepPath(native_logits=True))
