@@ -8,7 +8,7 @@
     devices      what `--device` and `--dtype` mean here, and how much memory there is
     placement    which layer is on which device
     memory_plan  the placement of a checkpoint in the memory that is free, before anything is loaded
-    gpu, cpu     fast modules for NVIDIA GPUs and for CPUs
+    gpu          fast modules for NVIDIA GPUs
     kernels      what else all passes use: attention, the ops between GEMMs, fused projections
     threads      one thread for small models on a CPU, and never more than a container's cores
     streaming    layers that a GPU has no room for, copied to it in turn

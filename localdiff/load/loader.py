@@ -16,13 +16,13 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from localdiff.load.cpu import replace_cpu_modules
 from localdiff.load.gpu import load_for_gpu
 from localdiff.load.kernels import take_kernels
 from localdiff.load.memory_plan import MemoryPlan
 from localdiff.load.placement import Placement
 from localdiff.load_progress import LoadProgress, tell_nobody
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from quant.cpu.choice import use_cpu_modules
 from quant.cuda.choice import rounds_activations
 from quant.cuda.parity import Expectation
 
@@ -74,7 +74,10 @@ def load_model(
     if device.type == "cpu" and not placement.offloaded:
         # Mapped file pages are not counted as used, but without room for them every pass would read them again.
         spare = None if plan.free is None else max(0, plan.free - plan.needed)
-        replace_cpu_modules(skeleton.network, spare=spare, progress=lambda done, of: progress("modules", done / of))
+        if warning := use_cpu_modules(
+            skeleton.network, spare=spare, progress=lambda done, of: progress("modules", done / of)
+        ):
+            _log.warning("%s", warning)
     expectations: tuple[Expectation, ...] = ()
     if device.type == "cuda":
         expectations = load_for_gpu(plan, progress, activations)

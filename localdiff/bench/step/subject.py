@@ -36,7 +36,6 @@ from localdiff.load import (
     resolve_dtype,
     unused_gpu,
 )
-from localdiff.load.cpu import replace_cpu_modules
 from localdiff.load.devices import dtype_named, free_bytes
 from localdiff.load.gpu import replace_gpu_modules
 from localdiff.load.kernels import take_kernels
@@ -45,6 +44,7 @@ from localdiff.memory_account import SLACK_BESIDES_CONTEXT, HeldTensor, MemoryAc
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.sizes import shown_size
+from quant.cpu.choice import use_cpu_modules
 from quant.cuda.choice import activations_of_codes, rounds_activations
 from quant.cuda.parity import Expectation, ParityError
 from quant.cuda.switches import PLAIN, Part
@@ -329,9 +329,11 @@ def _random_network(
         progress=lambda done, of: progress(f"making random weights, {done} of {of} tensors"),
     )
     if device.type == "cpu":
-        replace_cpu_modules(
+        warning = use_cpu_modules(
             network, progress=lambda done, of: progress(f"preparing weights for this CPU, {done} of {of}")
         )
+        if warning is not None:
+            _log.warning("%s", warning)
     expectations = replace_gpu_modules(network, device, activations=activations) if device.type == "cuda" else ()
     take_kernels(network, device)
     return network, expectations

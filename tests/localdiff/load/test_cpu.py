@@ -96,7 +96,7 @@ def test_they_may_take_what_is_free_beside_files_cache_and_buffers(
         return Placement(main=CPU, layers=(CPU, CPU))
 
     monkeypatch.setattr("localdiff.load.placement.place", place)
-    monkeypatch.setattr(loader, "replace_cpu_modules", lambda network, *, spare, progress: spares.append(spare))
+    monkeypatch.setattr(loader, "use_cpu_modules", lambda network, *, spare, progress: spares.append(spare))
     experts(quantized)
     files = sum(tensor.nbytes for path in quantized.glob("*.safetensors") for tensor in load_file(path).values())
     monkeypatch.setattr(memory_plan, "free_bytes", lambda device: None if more is None else files + totals[0] + more)

@@ -45,7 +45,7 @@ def account(quantized: Path) -> MemoryAccount:
 @needs_status
 def test_the_account_is_what_is_held(quantized: Path, account: MemoryAccount, monkeypatch: pytest.MonkeyPatch) -> None:
     # What a CPU also holds for speed comes out of free memory, and is tested with its modules.
-    monkeypatch.setattr(loader, "replace_cpu_modules", lambda network, **_: None)
+    monkeypatch.setattr(loader, "use_cpu_modules", lambda network, **_: None)
     monkeypatch.setattr(loader, "take_kernels", lambda *_: None)
     before = anonymous_bytes()
     network = network_of(quantized, torch.bfloat16, context=CONTEXT)
