@@ -20,13 +20,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from quant.codecs.codec import SOURCE_DTYPES
 from quant.errors import FormError, SourceError, reason
 
 MAX_BLOCKSIZE = 4096
 """The largest that bitsandbytes supports. A tensor is decoded in whole blocks."""
 STATE = "quant_state.bitsandbytes__"
-_DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in SOURCE_DTYPES}
 
 
 def bitsandbytes_names(names: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -52,7 +50,6 @@ class BitsandbytesTensor:
         absmax: fp32 `[ceil(n/blocksize)]`.
         blocksize: consecutive weights that share a statistic, in the flattened tensor.
         shape: shape of the weights, n elements.
-        dtype: type that was quantized.
     """
 
     codes: Tensor
@@ -60,7 +57,6 @@ class BitsandbytesTensor:
     absmax: Tensor
     blocksize: int
     shape: tuple[int, ...]
-    dtype: torch.dtype
 
     @classmethod
     def read(cls, name: str, parts: Mapping[str, Tensor]) -> Self:
@@ -106,14 +102,13 @@ class BitsandbytesTensor:
         levels = parts["quant_map"].float()
         if levels.shape != (16,):
             raise FormError(f"quant_map has shape {list(levels.shape)}, not [16]")
-        dtype = _DTYPES[state["dtype"]]
-        return cls(codes=codes, levels=levels, absmax=absmax.float(), blocksize=blocksize, shape=shape, dtype=dtype)
+        return cls(codes=codes, levels=levels, absmax=absmax.float(), blocksize=blocksize, shape=shape)
 
-    def decode(self, dtype: torch.dtype | None = None) -> Tensor:
-        """The weights in `shape`: computed in fp32, then rounded to `dtype` (None: the type that was quantized)."""
+    def decode(self, dtype: torch.dtype) -> Tensor:
+        """The weights in `shape`: computed in fp32, then rounded to `dtype`."""
         count = prod(self.shape)
         codes = torch.stack([self.codes >> 4, self.codes & 15], dim=-1).view(-1)[:count]
         weights = torch.zeros(len(self.absmax) * self.blocksize, dtype=torch.float32, device=codes.device)
         torch.index_select(self.levels, 0, codes.int(), out=weights[:count])
         weights.view(-1, self.blocksize).mul_(self.absmax.unsqueeze(-1))
-        return weights[:count].view(self.shape).to(dtype or self.dtype)
+        return weights[:count].view(self.shape).to(dtype)
