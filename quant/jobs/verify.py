@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import torch
 
@@ -21,8 +20,6 @@ from quant.files.reader import SourceReader
 from quant.files.source import HeaderEntry, StoredTensor, described_file
 from quant.hashing import file_sha256
 from quant.jobs.events import FileChecked
-
-T = TypeVar("T", bound=FileEntry)
 
 AGAIN = "run the `localdiff quantize` command that made it again: from the same source, only what is damaged is rebuilt"
 _WORST_COUNT = 5
@@ -40,9 +37,9 @@ def verify(directory: Path) -> Iterator[FileChecked]:
     """
     manifest = read_manifest(directory)
     for name, shard in manifest.shards.items():
-        yield _checked(directory / name, shard, partial(_shard_problem, manifest))
+        yield _checked(directory / name, shard.nbytes, partial(_shard_problem, manifest, shard))
     for name, file in manifest.files.items():
-        yield _checked(directory / name, file, _file_problem)
+        yield _checked(directory / name, file.nbytes, partial(_file_problem, file))
 
 
 def worst_tensors(manifest: Manifest) -> tuple[tuple[str, str, float], ...]:
@@ -53,27 +50,27 @@ def worst_tensors(manifest: Manifest) -> tuple[tuple[str, str, float], ...]:
     return tuple(errors[:_WORST_COUNT])
 
 
-def _checked(path: Path, entry: T, find_problem: Callable[[Path, T], str | None]) -> FileChecked:
-    name, nbytes, is_barred = path.name, entry.nbytes, False
+def _checked(path: Path, nbytes: int, find_problem: Callable[[Path], str | None]) -> FileChecked:
+    name, is_barred = path.name, False
     try:
         if not path.is_file():
             problem: str | None = f"`{name}` is missing"
         elif path.stat().st_size != nbytes:
             problem = f"`{name}` has {path.stat().st_size} bytes instead of {nbytes}"
         else:
-            problem = find_problem(path, entry)
+            problem = find_problem(path)
     except OSError as error:
         problem, is_barred = f"`{name}` cannot be read: {error.strerror}", isinstance(error, PermissionError)
     return FileChecked(file=name, nbytes=nbytes, problem=problem, is_barred=is_barred)
 
 
-def _file_problem(path: Path, entry: FileEntry) -> str | None:
+def _file_problem(entry: FileEntry, path: Path) -> str | None:
     if file_sha256(path) != entry.sha256:
         return f"`{path.name}` does not match its manifest (SHA-256 differs)"
     return None
 
 
-def _shard_problem(manifest: Manifest, path: Path, entry: ShardEntry) -> str | None:
+def _shard_problem(manifest: Manifest, entry: ShardEntry, path: Path) -> str | None:
     name = path.name
     members = {tensor: stored for tensor, stored in manifest.tensors.items() if stored.shard == name}
     try:
