@@ -41,6 +41,7 @@ class GraphCapturer:
 
     Attributes:
         has_failed: whether something could not be captured since the last `forget`.
+        graphs: all that it has captured since then.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -48,12 +49,7 @@ class GraphCapturer:
         self._device = device
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()
-        self._graphs: list[torch.cuda.CUDAGraph] = []
-
-    @property
-    def count(self) -> int:
-        """Number of graphs that it holds."""
-        return len(self._graphs)
+        self.graphs: list[torch.cuda.CUDAGraph] = []
 
     def capture(self, work: Work) -> torch.cuda.CUDAGraph | None:
         """Captures work without doing it; None, with a warning, where it cannot be captured."""
@@ -77,7 +73,7 @@ class GraphCapturer:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             _log.warning("a denoise step could not be captured as a CUDA graph (%s)", reason)
             return None
-        self._graphs.append(graph)
+        self.graphs.append(graph)
         return graph
 
     def _capture(self, graph: torch.cuda.CUDAGraph, work: Work) -> None:
@@ -123,13 +119,13 @@ class GraphCapturer:
     def forget(self) -> None:
         """Resets all graphs, even those still referenced elsewhere, and starts over with a new memory pool."""
         self.has_failed = False
-        if not self._graphs:
+        if not self.graphs:
             return
         with _capturing:
             torch.cuda.synchronize(self._device)  # one of them may still be running
-        for graph in self._graphs:
+        for graph in self.graphs:
             graph.reset()
-        self._graphs.clear()
+        self.graphs.clear()
         self._pool = torch.cuda.graph_pool_handle()
 
 

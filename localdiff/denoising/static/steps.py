@@ -91,7 +91,7 @@ class StaticSteps:
     @property
     def graphs(self) -> int:
         """Number of captured steps, each of a different shape."""
-        return 0 if self._capturer is None else self._capturer.count
+        return 0 if self._capturer is None else len(self._capturer.graphs)
 
     @torch.inference_mode()
     def denoise(
