@@ -1,27 +1,28 @@
 """Finds a model's directory by the name that the user gave, where that needs no Hub.
 
-Knows the kinds of reference: `demo`, a directory, a quantized model by its name, an id on the Hub. Knows nothing about
-what is in the files, and needs no torch.
+Knows the kinds of reference: `demo`, a directory, a quantized model by its name, an id on the Hub; and, by names of
+files, what is no model. Knows nothing about what is in the files, and needs no torch.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 from localdiff import paths
-from localdiff.adapter_reference import HUB_ID, shipped_adapters
+from localdiff.adapter_reference import CONFIG_FILE, HUB_ID, shipped_adapters
 from localdiff.checkpoint_files import CHECK_PERMISSIONS, CONFIG, refusal
 from localdiff.errors import ArgumentError, WeightsError
 from localdiff.identity import DEMO
 from localdiff.model_store import quantized_directory, refused_directory, stored_models
-from localdiff.other_forms import refuse_other_forms
 from localdiff.quoting import shell_word
 from quant import MANIFEST_FILE
 from quant.names import PARTIAL
+from quant.released import MODEL
 
 DEMO_DIRECTORY = Path(__file__).parent / "demo" / "checkpoint"
 KINDS = (
@@ -33,6 +34,8 @@ _PAGE = re.compile(
     rf"(?:https?://)?(?:www\.)?(?:huggingface|hf)\.co/(?!datasets/|spaces/)({HUB_ID.pattern})(?:[/?#].*)?", re.ASCII
 )
 """The address of a model's page, as a browser shows it."""
+_WEIGHTS = "model.safetensors"
+"""How the names of a checkpoint's single weight file and of its index begin."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,6 +109,30 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
             model=reference,
         )
     return source
+
+
+def refuse_other_forms(reference: str, names: Sequence[str], *, on_hub: bool = False) -> None:
+    """Refuse an adapter, and weights as GGUF; anything else without weights is left to whoever reads it.
+
+    Args:
+        names: of all files that are listed, or of one that was given in place of a directory.
+
+    Raises:
+        WeightsError: it is one of these.
+    """
+    if any(name.startswith(_WEIGHTS) for name in names):
+        return
+    if CONFIG_FILE in names:
+        fetched = f"`hf download {reference} --local-dir DIR`, then " if on_hub else ""
+        place = "DIR" if on_hub else shell_word(reference)
+        raise WeightsError(
+            f"`{reference}` is an adapter, not a model", f"{fetched}`-m MODEL --adapter {place}` adds it to one"
+        )
+    if any(name.lower().endswith(".gguf") for name in names):
+        raise WeightsError(
+            f"`{reference}` is GGUF, which localdiff does not read",
+            f"it reads safetensors, such as `{MODEL}`, and `localdiff quantize` makes them smaller",
+        )
 
 
 def _names_in(directory: Path) -> list[str]:

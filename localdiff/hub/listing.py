@@ -19,7 +19,7 @@ from localdiff.hub.endpoint import US, prepare_client, shown
 from localdiff.hub.problems import UnreachableError, another_commit, explain, not_downloaded, not_the_hub
 from localdiff.hub.repository import TIMEOUT, RemoteFile, Repository, damaged, require_small
 from localdiff.hub.retries import WAITS, with_retries
-from localdiff.other_forms import refuse_other_forms
+from localdiff.model_reference import refuse_other_forms
 from quant import MANIFEST_FILE
 
 if TYPE_CHECKING:
