@@ -45,45 +45,32 @@ def state_of(directory: Path) -> State:
     return State(manifest=manifest, files=files)
 
 
-def record_verified(
+def record_finding(
     directory: Path,
+    problem: str | None = None,
     *,
     since: State | None = None,
     now: datetime | None = None,
     env: Mapping[str, str] = os.environ,
 ) -> bool:
-    """Record that all bytes of a model have just been verified, and return whether it was recorded.
+    """Record what was found when all bytes of a model were read, and return whether it was recorded.
 
     Args:
-        since: the model's state before its bytes were read. If it has changed, what was read may not be what is there
-            now, and nothing is recorded. None where nobody else can have written to the model.
+        problem: its damage, which counts until it is rebuilt or verified again; None where it was intact.
+        since: its state before its bytes were read. If it has changed, what was read may not be what is there now, and
+            nothing is recorded. None where nobody else can have written to the model.
 
     Raises:
         OSError: the record cannot be written.
     """
-    state = State(manifest=_manifest_hash(directory), files=_files_hash(directory))
-    if since is not None and since != state:
-        return False
-    moment = (now or datetime.now(UTC)).isoformat(timespec="seconds")
-    _write(directory, {"manifest": state.manifest, "files": state.files, "at": moment}, env)
-    return True
-
-
-def record_damaged(
-    directory: Path, problem: str, *, since: State | None = None, env: Mapping[str, str] = os.environ
-) -> bool:
-    """Record a model's damage until it is rebuilt or verified again, and return whether it was recorded.
-
-    Args:
-        since: as for `record_verified`: a model that was rebuilt meanwhile is not damaged.
-
-    Raises:
-        OSError: the record cannot be written.
-    """
-    manifest = _manifest_hash(directory)
+    found = {"manifest": _manifest_hash(directory)}
+    if problem is None:
+        found |= {"files": _files_hash(directory), "at": (now or datetime.now(UTC)).isoformat(timespec="seconds")}
+    else:
+        found["problem"] = problem
     if since is not None and since != state_of(directory):
         return False
-    _write(directory, {"manifest": manifest, "problem": problem}, env)
+    write_record(_folder(env), directory, found, is_there=_is_model)
     return True
 
 
@@ -124,10 +111,6 @@ def _found(directory: Path, env: Mapping[str, str]) -> dict[str, Any]:
         return record if record["manifest"] == _manifest_hash(directory) else {}
     except (OSError, KeyError):
         return {}
-
-
-def _write(directory: Path, found: dict[str, str | None], env: Mapping[str, str]) -> None:
-    write_record(_folder(env), directory, found, is_there=_is_model)
 
 
 def _is_model(directory: str) -> bool:

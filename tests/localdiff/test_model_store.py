@@ -15,7 +15,7 @@ from localdiff.checkpoint_files import MAX_SMALL
 from localdiff.errors import ResourceError, UsageError, WeightsError
 from localdiff.model_store import default_model, find, is_default, remove, stored_models
 from localdiff.stored_model import output_name, remedy
-from localdiff.verification_record import record_damaged, record_verified
+from localdiff.verification_record import record_finding
 from quant.released import MODEL
 from tests.fakes.permissions import as_anyone
 
@@ -261,14 +261,14 @@ def test_what_was_recorded_of_a_model_is_shown(env: dict[str, str]) -> None:
     directory = make(env, "b-4bit")
     (directory / "config.json").write_text("{}")
     (directory / "quant.json").write_text(full_manifest("demo", "4bit"))
-    record_verified(directory, now=NOW, env=env)
+    record_finding(directory, now=NOW, env=env)
     assert (find("b-4bit", env).state, find("b-4bit", env).verified) == ("finished", NOW)
     problem = "`model.safetensors` does not match its manifest (SHA-256 differs)"
-    record_damaged(directory, problem, env=env)
+    record_finding(directory, problem, env=env)
     found = find("b-4bit", env)
     assert (found.state, found.problem, found.verified) == ("damaged", problem, None)
     assert found.command == "localdiff quantize demo --recipe 4bit -o " + str(directory)
-    record_damaged(directory, "`quant.json` is damaged (its checksum does not match)", env=env)
+    record_finding(directory, "`quant.json` is damaged (its checksum does not match)", env=env)
     assert (find("b-4bit", env).command or "").endswith(" --force")
 
 

@@ -13,8 +13,7 @@ import pytest
 from localdiff import directory_record, paths
 from localdiff.verification_record import (
     State,
-    record_damaged,
-    record_verified,
+    record_finding,
     recorded_damage,
     state_of,
     verified_at,
@@ -52,7 +51,7 @@ def records(env: dict[str, str]) -> list[Path]:
 
 def test_a_verification_counts_until_the_manifest_is_another(model: Path, env: dict[str, str]) -> None:
     assert verified_at(model, env=env) is None
-    record_verified(model, now=NOW, env=env)
+    record_finding(model, now=NOW, env=env)
     assert verified_at(model, env=env) == NOW
     write_manifest(model, "int8")
     assert verified_at(model, env=env) is None
@@ -61,7 +60,7 @@ def test_a_verification_counts_until_the_manifest_is_another(model: Path, env: d
 def test_a_verification_counts_until_a_file_of_the_model_is_written(model: Path, env: dict[str, str]) -> None:
     shard = model / "model.safetensors"
     os.utime(shard, ns=(10**18, 10**18))
-    record_verified(model, now=NOW, env=env)
+    record_finding(model, now=NOW, env=env)
     (model / "notes.txt").write_text("not the model's")
     assert verified_at(model, env=env) == NOW
     for moment in (10**18 + 1, 10**18 - 1):
@@ -72,31 +71,31 @@ def test_a_verification_counts_until_a_file_of_the_model_is_written(model: Path,
 
 
 def test_damage_outlives_a_change_of_the_files_but_not_of_the_manifest(model: Path, env: dict[str, str]) -> None:
-    record_verified(model, now=NOW, env=env)
-    record_damaged(model, "one file is damaged", env=env)
+    record_finding(model, now=NOW, env=env)
+    record_finding(model, "one file is damaged", env=env)
     os.utime(model / "model.safetensors")
     assert (verified_at(model, env=env), recorded_damage(model, env=env)) == (None, "one file is damaged")
-    record_verified(model, now=NOW, env=env)
+    record_finding(model, now=NOW, env=env)
     assert (verified_at(model, env=env), recorded_damage(model, env=env)) == (NOW, None)
-    record_damaged(model, "one file is damaged", env=env)
+    record_finding(model, "one file is damaged", env=env)
     write_manifest(model, "int8")
     assert (verified_at(model, env=env), recorded_damage(model, env=env)) == (None, None)
 
 
 def test_what_was_read_of_a_file_that_was_written_since_is_not_recorded(model: Path, env: dict[str, str]) -> None:
     since = state_of(model)
-    assert record_verified(model, since=since, now=NOW, env=env)
+    assert record_finding(model, since=since, now=NOW, env=env)
     assert verified_at(model, env=env) == NOW
     os.utime(model / "model.safetensors", ns=(10**18, 10**18))
-    assert not record_verified(model, since=since, env=env)
+    assert not record_finding(model, since=since, env=env)
     assert verified_at(model, env=env) is None
 
 
 def test_damage_of_a_model_that_was_rebuilt_since_is_not_recorded(model: Path, env: dict[str, str]) -> None:
     since = state_of(model)
     write_manifest(model, "int8")
-    record_verified(model, now=NOW, env=env)
-    assert not record_damaged(model, "one file is damaged", since=since, env=env)
+    record_finding(model, now=NOW, env=env)
+    assert not record_finding(model, "one file is damaged", since=since, env=env)
     assert (verified_at(model, env=env), recorded_damage(model, env=env)) == (NOW, None)
 
 
@@ -104,18 +103,18 @@ def test_a_file_that_is_missing_and_a_manifest_that_cannot_be_parsed_can_be_reco
     model: Path, env: dict[str, str]
 ) -> None:
     (model / "model.safetensors").unlink()
-    assert record_damaged(model, "a file is missing", since=state_of(model), env=env)
+    assert record_finding(model, "a file is missing", since=state_of(model), env=env)
     assert recorded_damage(model, env=env) == "a file is missing"
     for content in (b"nonsense", b"[]", b"[" * 100_000):
         (model / "quant.json").write_bytes(content)
-        assert record_damaged(model, "it is damaged", since=state_of(model), env=env)
+        assert record_finding(model, "it is damaged", since=state_of(model), env=env)
         assert recorded_damage(model, env=env) == "it is damaged"
 
 
 def test_a_link_to_a_model_is_that_model(model: Path, env: dict[str, str], tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(model)
-    record_damaged(link, "one file is damaged", env=env)
+    record_finding(link, "one file is damaged", env=env)
     assert recorded_damage(model, env=env) == "one file is damaged"
 
 
@@ -127,20 +126,20 @@ def test_two_records_at_the_same_moment_are_both_kept(
     def write_after_the_other(path: Path, data: bytes) -> os.stat_result:
         with monkeypatch.context() as patch:
             patch.setattr(directory_record, "write_private", write)
-            record_damaged(other, "another process found this", env=env)
+            record_finding(other, "another process found this", env=env)
         return write(path, data)
 
     monkeypatch.setattr(directory_record, "write_private", write_after_the_other)
-    record_verified(model, now=NOW, env=env)
+    record_finding(model, now=NOW, env=env)
     assert verified_at(model, env=env) == NOW
     assert recorded_damage(other, env=env) == "another process found this"
 
 
 def test_records_of_models_that_are_gone_are_deleted(model: Path, env: dict[str, str]) -> None:
     gone = make(model.with_name("gone"))
-    record_verified(gone, now=NOW, env=env)
+    record_finding(gone, now=NOW, env=env)
     shutil.rmtree(gone)
-    record_verified(model, now=NOW, env=env)
+    record_finding(model, now=NOW, env=env)
     assert len(records(env)) == 1
     assert verified_at(model, env=env) == NOW
 
@@ -150,9 +149,9 @@ def test_records_of_models_on_a_disk_that_is_not_here_are_kept(
 ) -> None:
     """Otherwise nobody would be warned about a damaged model once the disk is back."""
     disk = tmp_path / "disk"
-    record_damaged(make(disk / "model"), "one file is damaged", env=env)
+    record_finding(make(disk / "model"), "one file is damaged", env=env)
     disk.rename(tmp_path / "elsewhere")
-    record_verified(model, now=NOW, env=env)
+    record_finding(model, now=NOW, env=env)
     (tmp_path / "elsewhere").rename(disk)
     assert recorded_damage(disk / "model", env=env) == "one file is damaged"
 
@@ -170,18 +169,18 @@ def test_records_of_models_on_a_disk_that_is_not_here_are_kept(
     ],
 )
 def test_nonsense_in_the_place_of_a_record_is_none(model: Path, env: dict[str, str], nonsense: str) -> None:
-    record_verified(model, now=NOW, env=env)
+    record_finding(model, now=NOW, env=env)
     (record,) = records(env)
     record.write_text(nonsense)
     assert (verified_at(model, env=env), recorded_damage(model, env=env)) == (None, None)
-    record_verified(make(model.with_name("b")), now=NOW, env=env)
-    record_verified(model, now=NOW, env=env)
+    record_finding(make(model.with_name("b")), now=NOW, env=env)
+    record_finding(model, now=NOW, env=env)
     assert verified_at(model, env=env) == NOW
 
 
 @pytest.mark.parametrize("wrong", [{"at": "noon"}, {"at": 7}, {"files": "x"}, {"problem": 7}])
 def test_wrong_values_in_a_record_count_as_none(model: Path, env: dict[str, str], wrong: dict[str, object]) -> None:
-    record_verified(model, now=NOW, env=env)
+    record_finding(model, now=NOW, env=env)
     (record,) = records(env)
     record.write_text(json.dumps(json.loads(record.read_text()) | wrong))
     found = verified_at(model, env=env), recorded_damage(model, env=env)
@@ -189,8 +188,8 @@ def test_wrong_values_in_a_record_count_as_none(model: Path, env: dict[str, str]
 
 
 def test_a_device_in_the_place_of_a_manifest_is_none(model: Path, env: dict[str, str]) -> None:
-    """Reading a device may never end, and opening a pipe may wait for ever; /dev/null stands for both here."""
-    record_verified(model, now=NOW, env=env)
+    """Reading one may never end, and opening a pipe may wait for ever: /dev/null stands for them here."""
+    record_finding(model, now=NOW, env=env)
     (model / "quant.json").unlink()
     (model / "quant.json").symlink_to(os.devnull)
     assert state_of(model) == State(manifest=None, files=None)

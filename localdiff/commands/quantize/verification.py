@@ -126,10 +126,7 @@ def record(directory: Path, output: Output, since: State | None = None, *, damag
         since: its state before its bytes were read; None if the holder of its lock has just written it.
     """
     try:
-        if damage is None:
-            is_recorded = verification_record.record_verified(directory, since=since)
-        else:
-            is_recorded = verification_record.record_damaged(directory, damage, since=since)
+        is_recorded = verification_record.record_finding(directory, damage, since=since)
         why = "" if is_recorded else f"is not recorded: `{directory}` was changed while it was read"
     except OSError as error:
         why = f"could not be recorded: {error.strerror}"

@@ -12,7 +12,7 @@ import pytest
 
 from localdiff import paths
 from localdiff.output_lock import locked
-from localdiff.verification_record import record_verified
+from localdiff.verification_record import record_finding
 from tests.screens.processes import ROOT, Cli
 
 
@@ -56,7 +56,7 @@ def test_the_recipe_of_a_manifest_controls_no_terminal(cli: Cli) -> None:
 
 def test_the_list(cli: Cli) -> None:
     moment = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
-    record_verified(make("diffusiongemma-26B-A4B-it-4bit"), now=moment)
+    record_finding(make("diffusiongemma-26B-A4B-it-4bit"), now=moment)
     make("mine-int8", "int8")
     make("mine-4bit.partial")
     result = cli("models")
@@ -89,7 +89,7 @@ def test_the_list_for_programs(cli: Cli) -> None:
     assert json.loads(cli("models", "--json").stdout) == {"models": []}
     moment = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
     finished, unfinished = make("mine-4bit"), make("other-int8.partial")
-    record_verified(finished, now=moment)
+    record_finding(finished, now=moment)
     result = cli("models", "--json")
     assert (result.code, result.stderr) == (0, "")
     first, second = json.loads(result.stdout)["models"]

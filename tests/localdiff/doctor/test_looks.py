@@ -27,7 +27,7 @@ from localdiff.doctor.weights import check_weights
 from localdiff.errors import UsageError, WeightsError
 from localdiff.model_store import stored_models
 from localdiff.output_lock import locked
-from localdiff.verification_record import record_verified
+from localdiff.verification_record import record_finding
 from quant import RECIPES
 from quant.planning.plan import describe_plan
 from tests.localdiff.conftest import UseHub
@@ -209,7 +209,7 @@ def test_the_demo_s_weights_are_not_those_that_a_run_takes(
 @pytest.mark.usefixtures("no_hub")
 def test_weights_in_every_state(env: dict[str, str]) -> None:
     sound = make(env, "a-sound")
-    record_verified(sound, now=datetime(2026, 11, 18, tzinfo=UTC), env=env)
+    record_finding(sound, now=datetime(2026, 11, 18, tzinfo=UTC), env=env)
     make(env, "b-janes-secret")
     make(env, "c-broken", manifest="{")
     begun = make(env, "d-begun.partial")

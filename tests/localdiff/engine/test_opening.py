@@ -24,7 +24,7 @@ from localdiff.errors import UsageError, WeightsError
 from localdiff.load import LoadedModel, open_weights
 from localdiff.load_progress import tell_nobody
 from localdiff.model_reference import DEMO_DIRECTORY
-from localdiff.verification_record import record_damaged, record_verified
+from localdiff.verification_record import record_finding
 from quant import MANIFEST_FILE
 from quant.files.manifest import FileEntry, read_manifest
 from tests.checkpoints.quantized import quantize
@@ -211,12 +211,12 @@ def test_a_model_that_failed_verification_is_not_used_without_a_word(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path / "home"))
-    record_damaged(made, "`a` is broken")
+    record_finding(made, "`a` is broken")
     Engine.load(made, device="cpu")
     (record,) = caplog.records
     words = "was damaged when it was last verified: `a` is broken; the `localdiff quantize` that made it rebuilds"
     assert words in record.getMessage()
     caplog.clear()
-    record_verified(made)
+    record_finding(made)
     Engine.load(made, device="cpu")
     assert not caplog.records

@@ -148,7 +148,7 @@ def test_a_model_that_is_replaced_while_it_is_checked_is_not_recorded_as_damaged
     def publish() -> None:
         output.rename(tmp_path / "old")
         (tmp_path / "new").rename(output)
-        verification_record.record_verified(output)
+        verification_record.record_finding(output)
 
     when_read(monkeypatch, publish)
     result = cli("quantize", str(source), "--verify-only", stdin=b"")
