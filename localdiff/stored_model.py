@@ -98,7 +98,7 @@ def inspected(directory: Path, env: Mapping[str, str]) -> StoredModel:
         if not directory.name.endswith((PARTIAL, DISCARDED)):
             problem = f"no `{MANIFEST_FILE}` can be read in it"
     else:
-        recipe = _manifest_value(directory, "recipe", "name")
+        recipe = _texts(directory / MANIFEST_FILE, "recipe").get("name")
         problem = (
             "its manifest cannot be read"
             if recipe is None
@@ -147,9 +147,10 @@ def _barred_file(directory: Path) -> str | None:
 def _command(directory: Path, recipe: str | None, problem: str | None) -> str | None:
     """The command that makes a model again, or continues it; None if not known, as for a local checkpoint."""
     name = directory.name.removesuffix(PARTIAL)
-    job = _unfinished_job(directory)
-    model = job.get("model") if recipe is None else source_of(directory)
-    recipe = job.get("recipe") if recipe is None else recipe
+    job, source = _texts(directory / JOB_FILE, "job"), _texts(directory / MANIFEST_FILE, "source")
+    has_manifest = recipe is not None
+    model = source.get("model") if has_manifest else job.get("model")
+    recipe = recipe if has_manifest else job.get("recipe")
     for candidate in (MODEL, DEMO) if model is None else (model,):
         for candidate_recipe in RECIPES:
             if (model is None or recipe is None) and output_name(candidate, candidate_recipe) == name:
@@ -159,38 +160,27 @@ def _command(directory: Path, recipe: str | None, problem: str | None) -> str | 
     if model is None or recipe is None or recipe not in RECIPES or not is_found:
         return None
     words = ["localdiff quantize", *([] if model == MODEL else [shell_word(model)]), "--recipe", recipe]
-    if (revision := _manifest_value(directory, "source", "revision") or job.get("revision")) is not None:
+    if (revision := source.get("revision") or job.get("revision")) is not None:
         words += ["--revision", shell_word(revision)]
     if name != output_name(model, recipe):
         words += ["-o", shell_word(directory.with_name(name))]
     # Files are repaired by their manifest, and nothing repairs a manifest.
-    is_repaired = directory.name != name or (
-        _manifest_value(directory, "recipe", "name") is not None and f"`{MANIFEST_FILE}`" not in (problem or "")
-    )
+    is_repaired = directory.name != name or (has_manifest and f"`{MANIFEST_FILE}`" not in (problem or ""))
     return " ".join([*words, *([] if is_repaired else ["--force"])])
 
 
 def source_of(directory: Path) -> str | None:
     """The source that a model was made from."""
-    return _manifest_value(directory, "source", "model")
+    return _texts(directory / MANIFEST_FILE, "source").get("model")
 
 
-def _unfinished_job(directory: Path) -> dict[str, str]:
-    """The text values that an unfinished job recorded; empty where they cannot be read."""
+def _texts(file: Path, section: str) -> dict[str, str]:
+    """The text values in a section of a JSON file; empty where they cannot be read."""
     try:
-        job = json.loads(read_small(directory / JOB_FILE))["job"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        values = json.loads(read_small(file))[section].items()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
-    return {key: value for key, value in job.items() if isinstance(value, str)} if isinstance(job, dict) else {}
-
-
-def _manifest_value(directory: Path, section: str, key: str) -> str | None:
-    """A value from a manifest; None where it cannot be read or has none."""
-    try:
-        value = json.loads(read_small(directory / MANIFEST_FILE))[section][key]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return value if isinstance(value, str) else None
+    return {key: value for key, value in values if isinstance(value, str)}
 
 
 def _size(directory: Path) -> int:
