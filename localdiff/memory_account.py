@@ -103,7 +103,7 @@ class MemoryAccount:
         return cls(
             weights=weights,
             cache=cache_bytes(tensors, context=context, window=window, itemsize=activation_bytes),
-            buffers=_Step(tensors, context, canvas, max(canvas, min(PREFILL_CHUNK, context)), activation_bytes).peak(),
+            buffers=_buffers(tensors, context=context, canvas=canvas, itemsize=activation_bytes),
             slack=slack,
         )
 
@@ -139,46 +139,38 @@ def _is_sliding(keys: str, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     return keys.replace("k_proj", "v_proj") in shapes
 
 
-class _Step:
-    """Peak memory of a pass, besides weights and cache.
+def _buffers(tensors: Iterable[HeldTensor], *, context: int, canvas: int, itemsize: int) -> int:
+    """The largest peak of three: the layers, the head with the reading of its logits, and two captured steps.
 
-    Args:
-        context: positions of the cache.
-        rows: maximum rows of one pass.
-        itemsize: bytes of an activation.
+    A step frees its logits before the next one makes its own; its prediction stays as one embedding per row. On a GPU,
+    though, a captured step keeps its memory while a step of another shape runs.
     """
+    shapes = {tensor.name: tensor.shape for tensor in tensors}
+    vocab_size, width = shapes[_EMBEDDING]
+    layers = {name: shape for name, shape in shapes.items() if name.startswith("model.decoder.layers.")}
+    rows = max(canvas, min(PREFILL_CHUNK, context))
+    layer = _layer_buffers(layers, width, positions=context + rows, rows=rows, itemsize=itemsize)
+    logits = canvas * vocab_size * itemsize
+    reading = _LOGIT_BYTES * max(vocab_size, min(MAX_ELEMENTS, canvas * vocab_size))
+    decoding = min(QuantEmbedding.chunk, vocab_size) * width * _DECODE_BYTES
+    soft = canvas * width * (itemsize + 4)
+    captured = logits + canvas * width * (4 * SHARES + 4 + 2 * itemsize)
+    return soft + max(logits + max(reading, decoding), layer, 2 * captured)
 
-    def __init__(self, tensors: Iterable[HeldTensor], context: int, canvas: int, rows: int, itemsize: int) -> None:
-        self._shapes = {tensor.name: tensor.shape for tensor in tensors}
-        self._vocab_size, self._width = self._shapes[_EMBEDDING]
-        self._context, self._canvas, self._rows, self._itemsize = context, canvas, rows, itemsize
 
-    def peak(self) -> int:
-        """The largest peak of three: the layers, the head with the reading of its logits, and two captured steps.
-
-        A step frees its logits before the next one makes its own; its prediction stays as one embedding per row. On a
-        GPU, though, a captured step keeps its memory while a step of another shape runs.
-        """
-        logits = self._canvas * self._vocab_size * self._itemsize
-        reading = _LOGIT_BYTES * max(self._vocab_size, min(MAX_ELEMENTS, self._canvas * self._vocab_size))
-        decoding = min(QuantEmbedding.chunk, self._vocab_size) * self._width * _DECODE_BYTES
-        soft = self._canvas * self._width * (self._itemsize + 4)
-        captured = logits + self._canvas * self._width * (4 * SHARES + 4 + 2 * self._itemsize)
-        return soft + max(logits + max(reading, decoding), self._layer(), 2 * captured)
-
-    def _layer(self) -> int:
-        """One layer: rows of activations, one expert or projection decoded, keys and values it reads, scores."""
-        layers = {name: shape for name, shape in self._shapes.items() if name.startswith("model.decoder.layers.")}
-        two_axes = [shape for shape in layers.values() if len(shape) == 2]
-        experts = [shape[1:] for shape in layers.values() if len(shape) == 3]
-        decoded = max((out * in_ for out, in_ in (*two_axes, *experts)), default=0) * _DECODE_BYTES
-        widest = max((max(shape) for shape in two_axes), default=self._width)
-        activations = self._rows * (4 * widest * self._itemsize + 3 * self._width * 4)
-        positions = self._context + self._rows
-        full = [shape[0] for name, shape in layers.items() if _KEYS.fullmatch(name) and not _is_sliding(name, layers)]
-        kv_bytes = 2 * max(full, default=0) * positions * self._itemsize
-        queries = [shape[0] for name, shape in layers.items() if name.endswith("self_attn.q_proj.weight")]
-        smallest_head = min((shape[0] for name, shape in layers.items() if name.endswith("q_norm.weight")), default=1)
-        heads = max(queries, default=0) // smallest_head
-        scores = _SCORE_BYTES * min(MAX_SCORES, heads * self._rows * positions)
-        return max(decoded, kv_bytes + scores) + activations
+def _layer_buffers(
+    layers: Mapping[str, tuple[int, ...]], width: int, *, positions: int, rows: int, itemsize: int
+) -> int:
+    """One layer: rows of activations, one expert or projection decoded, keys and values it reads, scores."""
+    two_axes = [shape for shape in layers.values() if len(shape) == 2]
+    experts = [shape[1:] for shape in layers.values() if len(shape) == 3]
+    decoded = max((out * in_ for out, in_ in (*two_axes, *experts)), default=0) * _DECODE_BYTES
+    widest = max((max(shape) for shape in two_axes), default=width)
+    activations = rows * (4 * widest * itemsize + 3 * width * 4)
+    full = [shape[0] for name, shape in layers.items() if _KEYS.fullmatch(name) and not _is_sliding(name, layers)]
+    kv_bytes = 2 * max(full, default=0) * positions * itemsize
+    queries = [shape[0] for name, shape in layers.items() if name.endswith("self_attn.q_proj.weight")]
+    smallest_head = min((shape[0] for name, shape in layers.items() if name.endswith("q_norm.weight")), default=1)
+    heads = max(queries, default=0) // smallest_head
+    scores = _SCORE_BYTES * min(MAX_SCORES, heads * rows * positions)
+    return max(decoded, kv_bytes + scores) + activations
