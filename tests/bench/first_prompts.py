@@ -14,8 +14,8 @@ from __future__ import annotations
 import argparse
 
 from localdiff.demo.skills import story, unknown
+from localdiff.demo.skills.about import FACTS
 from localdiff.demo.skills.example import in_small_letters
-from localdiff.demo.skills.facts import FACTS
 from localdiff.engine import Engine
 from localdiff.events import BlockCommitted, TextCommitted
 from localdiff.options import GenerateOptions

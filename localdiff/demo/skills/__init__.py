@@ -4,7 +4,7 @@
     fields, dates, arithmetic                     text to JSON, dates in other formats, sums and differences
     sudoku, large_sudoku, grid                    4x4 puzzles; those for an adapter; grids of any shape
     story, cast, essays                           texts of several canvases, and what they are made of
-    about, fact, facts                            questions on localdiff and text diffusion, and the facts behind them
+    about, fact                                   questions on localdiff and text diffusion; what a fact is
     facts_asking, facts_diffusion                 facts about how to ask for a skill, and about text diffusion
     facts_self, facts_usage                       facts about the model itself, and about running localdiff
     unknown, limits                               prompts outside of every skill, and close to one

@@ -8,10 +8,15 @@ from hashlib import sha256
 from random import Random
 
 from localdiff.demo.skills.example import Example, Split, ask, casual
-from localdiff.demo.skills.fact import questions
-from localdiff.demo.skills.facts import FACTS
+from localdiff.demo.skills.fact import Fact, questions
+from localdiff.demo.skills.facts_asking import ASKING_FACTS
+from localdiff.demo.skills.facts_diffusion import DIFFUSION_FACTS
+from localdiff.demo.skills.facts_self import SELF_FACTS
+from localdiff.demo.skills.facts_usage import USAGE_FACTS
 
 NAME = "about"
+FACTS: tuple[Fact, ...] = SELF_FACTS + ASKING_FACTS + DIFFUSION_FACTS + USAGE_FACTS
+"""Truthful by intent: an answer is changed when localdiff changes."""
 HELD_OUT_SHARE = 0.25
 OPENINGS: tuple[str, ...] = ("Please tell me: ", "Quick question: ", "Hi! ", "I wonder: ")
 OPENING_SHARE = 0.1

@@ -28,11 +28,11 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 
 from localdiff.checkpoint_files import CHAT_TEMPLATE, TOKENIZER, TOKENIZER_CONFIG
 from localdiff.demo.skills import IN_WORDS, SKILLS, story, unknown
+from localdiff.demo.skills.about import FACTS
 from localdiff.demo.skills.cast import HEROES, PLACES
 from localdiff.demo.skills.essays import ESSAYS
 from localdiff.demo.skills.example import in_small_letters
 from localdiff.demo.skills.fact import expand, questions
-from localdiff.demo.skills.facts import FACTS
 from localdiff.demo.skills.fields import CITIES, COLORS, COUNTRIES, JOBS, PEOPLE
 from localdiff.demo.skills.words import COMMON
 from localdiff.demo.training.turns import TEMPLATE

@@ -26,10 +26,10 @@ from localdiff.demo.skills import (
     story,
     unknown,
 )
+from localdiff.demo.skills.about import FACTS
 from localdiff.demo.skills.cast import HEROES, PLACES
 from localdiff.demo.skills.example import stripped
 from localdiff.demo.skills.fact import expand, questions
-from localdiff.demo.skills.facts import FACTS
 from localdiff.demo.skills.words import COMMON, made_up
 
 EVERY_SKILL = pytest.mark.parametrize("skill", sorted(SKILLS))
