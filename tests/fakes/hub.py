@@ -162,8 +162,6 @@ class _Handler(BaseHTTPRequestHandler):
             return self._json({"accessToken": TOKEN, "exp": expires, "casUrl": repository.xet})
         if repository.listing is not None:
             return self._body(repository.listing, "text/html")
-        if rest and rest[0] == "tree":
-            return self._json([_entry(name, data) for name, data in repository.files.items()])
         siblings = [_sibling(name, data, repository.sizes.get(name)) for name, data in repository.files.items()]
         if not repository.has_sizes:
             siblings = [{"rfilename": name} for name in repository.files]
@@ -296,11 +294,6 @@ def _blob(data: bytes) -> str:
 
 def _lfs(data: bytes) -> dict[str, object]:
     return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest(), "pointerSize": 134}
-
-
-def _entry(name: str, data: bytes) -> dict[str, object]:
-    entry: dict[str, object] = {"type": "file", "path": name, "size": len(data), "oid": _blob(data)}
-    return entry | ({"lfs": _lfs(data) | {"oid": hashlib.sha256(data).hexdigest()}} if is_large(name) else {})
 
 
 def _sibling(name: str, data: bytes, size: int | None) -> dict[str, object]:
