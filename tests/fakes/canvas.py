@@ -30,7 +30,9 @@ from tests.fakes.engine import finished
 PAD, END, CHANNEL = 0, 1, 2
 MAX_ENTROPY = 12.48
 BOUND = 0.1
-PROMPT_SECONDS = 0.4
+SEED, MAX_STEPS = 7, 48
+PROMPT, PROMPT_SECONDS = 1_310, 0.4
+STEP_SECONDS = 0.025
 
 _PIECES = re.compile(r"<\|?\w+\|?>|\n+|\d| ?[^\W\d_]{1,6}|[^\S\n]+|[^\w\s]|_|\w")
 
@@ -135,33 +137,25 @@ class Script:
     Args:
         text: the answer.
         canvas: positions in a canvas.
-        seed: the seed of every random choice.
-        steps_per_second: the speed that the events report.
-        max_steps: steps that a block may take.
-        prompt: tokens of the prompt.
     """
 
+    canvas: int
     text: str = LATIN
-    canvas: int = 128
-    seed: int = 7
-    steps_per_second: float = 40.0
-    max_steps: int = 48
-    prompt: int = 1_310
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
 
     def events(self) -> Iterator[Event]:
         """The whole run."""
-        rng = random.Random(self.seed)
+        rng = random.Random(SEED)
         vocabulary = self.vocabulary
         answer = vocabulary.encode(self.text) + [END]
         chunks = [answer[i : i + self.canvas] for i in range(0, len(answer), self.canvas)]
         size = len(vocabulary.pieces)
         yield RunStarted(
-            prompt_tokens=self.prompt, max_tokens=1024, canvas_length=self.canvas, vocab_size=size,
-            max_steps=self.max_steps, end_ids=(END,), pad_id=PAD, seed=self.seed,
+            prompt_tokens=PROMPT, max_tokens=1024, canvas_length=self.canvas, vocab_size=size,
+            max_steps=MAX_STEPS, end_ids=(END,), pad_id=PAD, seed=SEED,
         )  # fmt: skip
-        for done in (self.prompt // 2, self.prompt):
-            yield Prefilled(done=done, total=self.prompt, cached_tokens=0, seconds=0.2)
+        for done in (PROMPT // 2, PROMPT):
+            yield Prefilled(done=done, total=PROMPT, cached_tokens=0, seconds=0.2)
         elapsed = 0.0
         stats: list[BlockStats] = []
         printed = 0
@@ -169,14 +163,14 @@ class Script:
             target = chunk + [PAD] * (self.canvas - len(chunk))
             noise = tuple(rng.randrange(size) for _ in target)
             yield BlockStarted(
-                block=number, max_blocks=8, position=self.prompt + (number - 1) * self.canvas, canvas_ids=noise
+                block=number, max_blocks=8, position=PROMPT + (number - 1) * self.canvas, canvas_ids=noise
             )
             step = None
             for step in self._steps(rng, number, target, noise, elapsed):
                 yield step
             assert step is not None
             elapsed = step.elapsed
-            seconds = step.step / self.steps_per_second
+            seconds = step.step * STEP_SECONDS
             stats.append(BlockStats(steps=step.step, seconds=seconds, reason="converged"))
             yield BlockCommitted(
                 block=number, token_ids=tuple(chunk), steps=step.step, seconds=seconds, reason="converged"
@@ -185,7 +179,7 @@ class Script:
             if whole[printed:]:
                 yield TextCommitted(block=number, channel="answer", text=whole[printed:])
                 printed = len(whole)
-        yield finished("end_of_turn", answer[:-1], stats, prompt_tokens=self.prompt, prompt_seconds=PROMPT_SECONDS)
+        yield finished("end_of_turn", answer[:-1], stats, prompt_tokens=PROMPT, prompt_seconds=PROMPT_SECONDS)
 
     def _steps(
         self, rng: random.Random, block: int, target: list[int], noise: tuple[int, ...], before: float
@@ -195,7 +189,7 @@ class Script:
         first = 3 if rng.random() < 0.02 else 259
         settle = [_settle_step(rng, i / length, token) for i, token in enumerate(target)]
         taken_back = {i: rng.randint(2, 4) for i in range(length) if settle[i] > 6 and rng.random() < 0.5}
-        last = min(self.max_steps, max(settle) + 2)
+        last = min(MAX_STEPS, max(settle) + 2)
         previous: tuple[int, ...] | None = None
         for number in range(1, last + 1):
             entropies = tuple(_entropy(rng, number, settle[i], taken_back.get(i)) for i in range(length))
@@ -206,12 +200,12 @@ class Script:
             accepted = _accept(entropies)
             mean = sum(entropies) / length
             yield DenoiseStep(
-                block=block, step=number, max_steps=self.max_steps, temperature=0.8 - 0.4 * number / self.max_steps,
+                block=block, step=number, max_steps=MAX_STEPS, temperature=0.8 - 0.4 * number / MAX_STEPS,
                 argmax_ids=ids, argmax_probs=tuple(math.exp(-e) for e in entropies), entropies=entropies,
                 accepted=accepted, sampled_ids=ids,
                 shown_ids=tuple(t if a else rng.randrange(size) for t, a in zip(ids, accepted, strict=True)),
                 mean_entropy=mean, stable=ids == previous, confident=mean < 0.005,
-                seconds=1 / self.steps_per_second, elapsed=before + number / self.steps_per_second,
+                seconds=STEP_SECONDS, elapsed=before + number * STEP_SECONDS,
             )  # fmt: skip
             previous = ids
 

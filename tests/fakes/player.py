@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from localdiff.events import BlockCommitted, BlockStarted, BlockStats, DenoiseStep, Event, RunFinished, TextCommitted
 from localdiff.identity import ModelIdentity
 from localdiff.options import CONTEXT_SIZE, GenerateOptions
-from tests.fakes.canvas import PROMPT_SECONDS, SCRIPTS, Script, Vocabulary
+from tests.fakes.canvas import PROMPT, PROMPT_SECONDS, SCRIPTS, STEP_SECONDS, Script, Vocabulary
 from tests.fakes.engine import IDENTITY, finished
 
 
@@ -96,7 +96,7 @@ class CanvasPlayer:
     def _stop(self, event: Event, at: int, kept: list[int], done: list[BlockStats]) -> Iterator[Event]:
         """The end of a run that was stopped: the draft is dropped."""
         if isinstance(event, (BlockStarted, DenoiseStep)):
-            seconds = at / self.script.steps_per_second
+            seconds = at * STEP_SECONDS
             yield BlockCommitted(block=event.block, token_ids=(), steps=at, seconds=seconds, reason="cancelled")
             done.append(BlockStats(steps=at, seconds=seconds, reason="cancelled"))
-        yield finished("cancelled", kept, done, prompt_tokens=self.script.prompt, prompt_seconds=PROMPT_SECONDS)
+        yield finished("cancelled", kept, done, prompt_tokens=PROMPT, prompt_seconds=PROMPT_SECONDS)
