@@ -8,14 +8,11 @@ from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tests.gpu.ptx.lanes import TYPES, Lanes, Mask
-from tests.gpu.ptx.numbers import from_bf16, to_bf16
+from tests.gpu.ptx.lanes import TYPES, Lanes, Mask, Run
+from tests.gpu.ptx.numbers import Array, from_bf16, to_bf16
 from tests.gpu.ptx.syntax import Instruction, Register
 
-Array: TypeAlias = NDArray[Any]
-Run: TypeAlias = Callable[[Mask], None]
 Function: TypeAlias = Callable[..., Array]
 
 WIDE = {"s16": "s32", "u16": "u32", "s32": "s64", "u32": "u64"}

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
-from tests.gpu.ptx.lanes import Lanes, Mask
+from tests.gpu.ptx.lanes import Lanes, Mask, Run
+from tests.gpu.ptx.numbers import Array
 from tests.gpu.ptx.syntax import Instruction, Register
 
-Array: TypeAlias = NDArray[Any]
-Run: TypeAlias = Callable[[Mask], None]
 WARP = 32
 
 

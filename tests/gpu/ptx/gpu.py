@@ -7,23 +7,22 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 from unittest import mock
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from quant.cuda import tiles
-from quant.cuda.tiles import MMA_KIND_BY_MAJOR, MmaKind
-from tests.gpu.kernels_aot import build
+from quant.cuda.tiles import MmaKind
+from tests.gpu.kernels_aot import build, mma_kind_of
 from tests.gpu.ptx.machine import Machine
 from tests.gpu.ptx.memory import GlobalMemory
+from tests.gpu.ptx.numbers import Array
 from tests.gpu.ptx.syntax import Kernel, parse
 from tests.gpu.specializations import Launch, arguments
 
-Array: TypeAlias = NDArray[Any]
 LANES = 4096
 """Threads that take an instruction together: more of them cost little until their registers exceed the caches."""
 
@@ -71,7 +70,7 @@ def _mma_kind(card: int) -> Callable[[torch.device], MmaKind]:
     real = tiles.mma_kind
 
     def mma_kind(device: torch.device) -> MmaKind:
-        return real(device) if device.type == "cuda" else MMA_KIND_BY_MAJOR.get(card // 10, "mma.sync")
+        return real(device) if device.type == "cuda" else mma_kind_of(card)
 
     mma_kind.cache_clear = real.cache_clear  # type: ignore[attr-defined]
     return mma_kind

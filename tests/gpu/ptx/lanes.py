@@ -8,11 +8,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.gpu.ptx.numbers import Array
 from tests.gpu.ptx.syntax import Kernel, Number, Operand, Register, Vector
 
-Array: TypeAlias = NDArray[Any]
 Mask: TypeAlias = NDArray[np.bool_] | None
-"""The lanes that take part; None for all, which is faster."""
+"""Which lanes take part; None for all, which is faster."""
+Run: TypeAlias = Callable[[Mask], None]
 Read: TypeAlias = Callable[[], Array]
 Write: TypeAlias = Callable[[Array, Mask], None]
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tests.gpu.ptx.arithmetic import arithmetic
 from tests.gpu.ptx.exchange import WARP, exchange
-from tests.gpu.ptx.lanes import Lanes, Mask
+from tests.gpu.ptx.lanes import Lanes, Run
 from tests.gpu.ptx.matrices import matrices
 from tests.gpu.ptx.memory import GlobalMemory, SharedMemory
+from tests.gpu.ptx.numbers import Array
 from tests.gpu.ptx.races import Clock
 from tests.gpu.ptx.syntax import ALIGNED, Instruction, Kernel, Number, Register
 from tests.gpu.ptx.transfers import Transfers
 from tests.gpu.ptx.warpgroup import Warpgroups
 
-Array: TypeAlias = NDArray[Any]
-Run: TypeAlias = Callable[[Mask], None]
 _ORDERS = {"fence.proxy.async.shared::cta", "nanosleep.u32"}
 """Instructions that order what already happens in order here, or let time pass."""
 

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tests.gpu.ptx.exchange import WARP
-from tests.gpu.ptx.lanes import Lanes, Mask, Read
+from tests.gpu.ptx.lanes import Lanes, Mask, Read, Run
 from tests.gpu.ptx.memory import SharedMemory
-from tests.gpu.ptx.numbers import from_bf16
+from tests.gpu.ptx.numbers import Array, from_bf16
 from tests.gpu.ptx.syntax import Instruction, Operand, Vector
 from tests.gpu.ptx.transfers import Transfers
-
-Array: TypeAlias = NDArray[Any]
-Run: TypeAlias = Callable[[Mask], None]
 
 _LANE = np.arange(WARP)
 _GROUP, _PLACE = _LANE // 4, _LANE % 4

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tests.gpu.ptx.numbers import Array
 from tests.gpu.ptx.races import Clock, Race, Watch
-
-Array: TypeAlias = NDArray[Any]
-
 
 Flight: TypeAlias = tuple[int, Array]
 """A read of shared memory that is under way: the first lane of the warpgroup, and where it reads."""

@@ -5,14 +5,11 @@ On a GPU either may come first; here all warps take each instruction together, w
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
 from tests.gpu.ptx.exchange import WARP
+from tests.gpu.ptx.numbers import Array
 
-Array: TypeAlias = NDArray[Any]
 UNIT = 2
 """The granularity in bytes; accesses of a single byte are not tracked."""
 _NOBODY, _SEVERAL = -1, -2

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
-from tests.gpu.ptx.lanes import TYPES, Lanes, Mask, Read
+from tests.gpu.ptx.lanes import TYPES, Lanes, Mask, Read, Run
 from tests.gpu.ptx.memory import Copies, GlobalMemory, SharedMemory
+from tests.gpu.ptx.numbers import Array
 from tests.gpu.ptx.races import Clock
 from tests.gpu.ptx.syntax import Address, Instruction, Number, Operand, Register, Vector
 
-Array: TypeAlias = NDArray[Any]
-Run: TypeAlias = Callable[[Mask], None]
 COPIES = {("cp", "async", "ca", "shared", "global"), ("cp", "async", "cg", "shared", "global")}
 
 

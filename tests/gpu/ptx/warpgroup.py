@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tests.gpu.ptx.exchange import WARP
-from tests.gpu.ptx.lanes import Lanes, Mask
+from tests.gpu.ptx.lanes import Lanes, Mask, Run
 from tests.gpu.ptx.matrices import decoded, first_operand, items, result
 from tests.gpu.ptx.memory import Flight, SharedMemory
+from tests.gpu.ptx.numbers import Array
 from tests.gpu.ptx.syntax import Instruction, Number, Operand, Vector
 
-Array: TypeAlias = NDArray[Any]
-Run: TypeAlias = Callable[[Mask], None]
 GROUP = 4 * WARP
 _BITS = {"bf16": np.uint16, "f16": np.float16, "s8": np.int8}
 _WIDTHS = {1: 128, 2: 64, 3: 32}
