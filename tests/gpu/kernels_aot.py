@@ -13,15 +13,12 @@ import multiprocessing
 import os
 import pkgutil
 import re
-import subprocess
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":  # before any device code is imported: an interpreted kernel cannot be compiled
@@ -30,7 +27,7 @@ if __name__ == "__main__":  # before any device code is imported: an interpreted
 import localdiff.kernels
 import quant.cuda
 from quant.cuda.tiles import MMA_KIND_BY_MAJOR, MmaKind
-from tests.gpu.machine_code import instructions, overwritten_operands
+from tests.gpu.machine_code import cuobjdump, instructions, overwritten_operands
 from tests.gpu.specializations import Launch, launched
 
 CARDS = {80: "A100", 86: "RTX 30", 89: "RTX 40", 90: "H100, H200", 100: "B200", 120: "RTX 50"}
@@ -151,7 +148,8 @@ def compiled(launch: Launch, card: int) -> Use:
     made = build(launch, card)
     # For a kernel that wants more tensor memory than there is, Triton compiles a trap, which spills nothing.
     columns = getattr(made.metadata, "tmem_size", 0)
-    use = _use(made.asm["cubin"], made.metadata.shared, time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    use = use_of(cuobjdump(made.asm["cubin"], "-res-usage"), shared=made.metadata.shared, seconds=seconds)
     overwritten = overwritten_operands(instructions(made.asm["cubin"])) if mma_kind_of(card) == "wgmma" else []
     for line in overwritten:
         print(f"{launch}, sm_{card}: an operand that is still read is overwritten by {line}", file=sys.stderr)
@@ -205,17 +203,6 @@ def options_of(launch: Launch) -> dict[str, Any]:
         "enable_fp_fusion": launch.fuses,
         "maxnreg": launch.max_registers,
     }
-
-
-def _use(cubin: bytes, shared: int, seconds: float) -> Use:
-    import triton
-
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        told = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True)
-    return use_of(told.stdout + told.stderr, shared=shared, seconds=seconds)
 
 
 def use_of(told: str, *, shared: int, seconds: float) -> Use:

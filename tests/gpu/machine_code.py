@@ -16,22 +16,9 @@ Code: TypeAlias = Sequence[tuple[int, str]]
 """Addresses and instructions."""
 
 _WITHOUT_RESULT = {
-    *(
-        "BAR",
-        "BRA",
-        "BSSY",
-        "BSYNC",
-        "CALL",
-        "CCTL",
-        "DEPBAR",
-        "ERRBAR",
-        "EXIT",
-        "FENCE",
-        "HGMMA",
-        "IGMMA",
-        "LDGDEPBAR",
-    ),
-    *("LDGSTS", "MEMBAR", "NOP", "RED", "RET", "ST", "STG", "STL", "STS", "STSM", "WARPGROUP", "WARPSYNC"),
+    *("BAR", "BRA", "BSSY", "BSYNC", "CALL", "CCTL", "DEPBAR", "ERRBAR", "EXIT", "FENCE", "HGMMA", "IGMMA"),
+    *("LDGDEPBAR", "LDGSTS", "MEMBAR", "NOP", "RED", "RET", "ST", "STG", "STL", "STS", "STSM"),
+    *("WARPGROUP", "WARPSYNC"),
 }
 _ASYNCHRONOUS = re.compile(r"[HI]GMMA\.\S+ R\d+, R(\d+), gdesc")
 """A matrix instruction of Hopper whose first operand is in registers: four, starting with this one."""
@@ -40,18 +27,21 @@ _BACK = re.compile(r"BRA\S*\s.*?0x([0-9a-f]+)")
 
 
 def instructions(cubin: bytes) -> list[tuple[int, str]]:
-    """Addresses and instructions of a kernel, as `cuobjdump` disassembles them."""
+    """Addresses and instructions of a kernel."""
+    lines = re.findall(r"^\s+/\*([0-9a-f]{4,5})\*/\s+(.*?);", cuobjdump(cubin, "-sass"), re.MULTILINE)
+    return [(int(at, 16), line.strip()) for at, line in lines]
+
+
+def cuobjdump(cubin: bytes, option: str) -> str:
+    """What the tool says of a kernel."""
     import triton
 
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        told = subprocess.run([tool, "-sass", file.name], capture_output=True, text=True, check=True).stdout
-    return [
-        (int(at, 16), line.strip())
-        for at, line in re.findall(r"^\s+/\*([0-9a-f]{4,5})\*/\s+(.*?);", told, re.MULTILINE)
-    ]
+        told = subprocess.run([tool, option, file.name], capture_output=True, text=True, check=True)
+    return told.stdout + told.stderr
 
 
 def name_of(instruction: str) -> str:
