@@ -99,7 +99,7 @@ def count(
     config = tiny.config(**WIDTHS)
     length = config.canvas_length
     network = random_model(config, recipe_named(recipe), torch.bfloat16, CPU)
-    with mock.patch.dict(os.environ, dense_switch(dense)), mock.patch.object(choice, "why_unsupported", _nothing):
+    with mock.patch.dict(os.environ, dense_switch(dense)), mock.patch.object(choice, "why_unsupported", lambda _: None):
         choice.use_cuda_modules(network, torch.device("cuda", 0))
     if layer_ops:
         set_layer_ops(network, FusedLayerOps())
@@ -125,10 +125,6 @@ def count(
 def dense_switch(dense: str) -> dict[str, str]:
     """The variable that makes dense weights be multiplied this way: `plain`, `a16` or `a8`."""
     return {"LOCALDIFF_CUDA_PLAIN": "dense"} if dense == "plain" else {"LOCALDIFF_CUDA_DENSE": dense}
-
-
-def _nothing(_: torch.device) -> None:
-    return None
 
 
 @contextmanager

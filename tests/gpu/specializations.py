@@ -229,7 +229,7 @@ def on_card(config: ModelConfig, recipe: str, switches: dict[str, str]) -> Diffu
             setattr(module, name, nn.Parameter(there, requires_grad=False))
     with (
         mock.patch.dict(os.environ, switches),
-        mock.patch.object(choice, "why_unsupported", _nothing),
+        mock.patch.object(choice, "why_unsupported", lambda _: None),
         mock.patch.object(layout, "range", _first, create=True),
     ):
         choice.use_cuda_modules(network, NOWHERE)
@@ -238,10 +238,6 @@ def on_card(config: ModelConfig, recipe: str, switches: dict[str, str]) -> Diffu
     fuse_projections(network)
     network.attends_through_triton = True
     return network
-
-
-def _nothing(_: torch.device) -> None:
-    return None
 
 
 def _first(experts: int) -> range:
