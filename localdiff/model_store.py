@@ -24,7 +24,7 @@ _LOOKS = 3
 """How many times a directory is inspected if it is renamed meanwhile, as a job does when it ends."""
 
 
-def default_model(env: Mapping[str, str] = os.environ) -> str:
+def default_model() -> str:
     """The default: the quantized released model, else the only other quantized model here; never one made from demo.
 
     Of several recipes of the released model it is the first in the order of `quant.RECIPES`; weights of another
@@ -34,13 +34,13 @@ def default_model(env: Mapping[str, str] = os.environ) -> str:
         WeightsError: there is none, or more than one candidate; or the folder of models, or a model that could be it,
             cannot be read.
     """
-    there = list(directories(env))
+    there = list(directories())
     finished = [directory.name for directory in there if is_finished(directory)]
     for recipe in RECIPES:
         name = f"{MODEL.split('/')[-1]}-{recipe}"
-        if name in finished and source_of(paths.models_dir(env) / name) == MODEL:
+        if name in finished and source_of(paths.models_dir() / name) == MODEL:
             return name
-    demos = [name for name in finished if is_demo(paths.models_dir(env) / name)]
+    demos = [name for name in finished if is_demo(paths.models_dir() / name)]
     others = [name for name in finished if name not in demos]
     if len(others) == 1:
         return others[0]
@@ -70,38 +70,38 @@ def refused_directory(name: str) -> Path | None:
     return None if directory is None or refusal(directory / MANIFEST_FILE) is None else directory
 
 
-def is_default(name: str, env: Mapping[str, str] = os.environ) -> bool:
+def is_default(name: str) -> bool:
     """Whether a model is the default."""
     try:
-        return default_model(env) == name
+        return default_model() == name
     except WeightsError:
         return False
 
 
-def stored_models(env: Mapping[str, str] = os.environ) -> list[StoredModel]:
+def stored_models() -> list[StoredModel]:
     """Every model in the folder, unfinished ones too, by name.
 
     Raises:
         WeightsError: the folder cannot be read.
     """
-    found = (_inspect_settled(directory, env) for directory in directories(env))
+    found = map(_inspect_settled, directories())
     return [model for model in found if model is not None]
 
 
-def find(name: str, env: Mapping[str, str] = os.environ) -> StoredModel:
+def find(name: str) -> StoredModel:
     """The model of that name.
 
     Raises:
         UsageError: there is none.
         WeightsError: the folder of models cannot be read.
     """
-    models = stored_models(env)
+    models = stored_models()
     for model in models:
         if model.name == name:
             return model
     names = ", ".join(f"`{model.name}`" for model in models)
     raise UsageError(
-        f"there is no model `{name}` in `{paths.models_dir(env)}`",
+        f"there is no model `{name}` in `{paths.models_dir()}`",
         f"there {'is' if len(models) == 1 else 'are'} {names}" if names else "`localdiff quantize` makes one",
     )
 
@@ -145,7 +145,7 @@ def _place(name: str) -> Path | None:
     return paths.models_dir() / name if is_name else None
 
 
-def directories(env: Mapping[str, str]) -> Iterator[Path]:
+def directories(env: Mapping[str, str] = os.environ) -> Iterator[Path]:
     """Every directory in the folder of models, unfinished ones too, by name.
 
     Raises:
@@ -166,12 +166,12 @@ def directories(env: Mapping[str, str]) -> Iterator[Path]:
         raise WeightsError(f"`{folder}` cannot be used: {error.strerror}", CHECK_PERMISSIONS) from error
 
 
-def _inspect_settled(directory: Path, env: Mapping[str, str]) -> StoredModel | None:
+def _inspect_settled(directory: Path) -> StoredModel | None:
     """What is in a directory; None where it is gone by now. Inspected again if a job replaces it meanwhile."""
     for _ in range(_LOOKS):
         with suppress(FileNotFoundError):
             before = os.stat(directory)
-            model = inspected(directory, env)
+            model = inspected(directory)
             if os.path.samestat(before, os.stat(directory)):
                 return model
     return None

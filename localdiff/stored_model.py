@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -87,7 +86,7 @@ def remedy(model: StoredModel) -> str:
     return f"{command or f'the `localdiff quantize` that {verb} it'} {continues}; {deletes}"
 
 
-def inspected(directory: Path, env: Mapping[str, str]) -> StoredModel:
+def inspected(directory: Path) -> StoredModel:
     """What is in a directory of the folder of models."""
     state: State = "finished"
     recipe = problem = None
@@ -99,11 +98,7 @@ def inspected(directory: Path, env: Mapping[str, str]) -> StoredModel:
             problem = f"no `{MANIFEST_FILE}` can be read in it"
     else:
         recipe = _texts(directory / MANIFEST_FILE, "recipe").get("name")
-        problem = (
-            "its manifest cannot be read"
-            if recipe is None
-            else _damage(directory) or recorded_damage(directory, env=env)
-        )
+        problem = "its manifest cannot be read" if recipe is None else _damage(directory) or recorded_damage(directory)
         state = "finished" if problem is None else "damaged"
         if problem is None and (barred := _barred_file(directory)) is not None:
             state, problem = "unreadable", barred
@@ -113,7 +108,7 @@ def inspected(directory: Path, env: Mapping[str, str]) -> StoredModel:
         state=state,
         recipe=recipe,
         nbytes=_size(directory),
-        verified=verified_at(directory, env=env) if state == "finished" else None,
+        verified=verified_at(directory) if state == "finished" else None,
         problem=problem,
         command=_command(directory, recipe, problem) if state in ("unfinished", "damaged") else None,
     )

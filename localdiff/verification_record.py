@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -51,7 +51,6 @@ def record_finding(
     *,
     since: State | None = None,
     now: datetime | None = None,
-    env: Mapping[str, str] = os.environ,
 ) -> bool:
     """Record what was found when all bytes of a model were read, and return whether it was recorded.
 
@@ -70,25 +69,25 @@ def record_finding(
         found["problem"] = problem
     if since is not None and since != state_of(directory):
         return False
-    write_record(_folder(env), directory, found, is_there=_is_model)
+    write_record(_folder(), directory, found, is_there=_is_model)
     return True
 
 
-def verified_at(directory: Path, *, env: Mapping[str, str] = os.environ) -> datetime | None:
+def verified_at(directory: Path) -> datetime | None:
     """When all bytes of a model were last verified; None if not known, or a file was written since."""
-    found = _found(directory, env)
+    found = _found(directory)
     try:
         return datetime.fromisoformat(found["at"]) if found["files"] == _files_hash(directory) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def recorded_damage(directory: Path, *, env: Mapping[str, str] = os.environ) -> str | None:
+def recorded_damage(directory: Path) -> str | None:
     """A model's damage when all of its bytes were last read; None if there was none, or they never were read.
 
     Unlike the time of a verification, it outlives changes to files: a file written since may still be damaged.
     """
-    problem = _found(directory, env).get("problem")
+    problem = _found(directory).get("problem")
     return problem if isinstance(problem, str) else None
 
 
@@ -100,13 +99,13 @@ def listed_files(directory: Path) -> Iterator[tuple[str, object]]:
         yield from entries.items() if isinstance(entries, dict) else ()
 
 
-def _folder(env: Mapping[str, str]) -> Path:
-    return paths.state_dir(env) / "verified"
+def _folder() -> Path:
+    return paths.state_dir() / "verified"
 
 
-def _found(directory: Path, env: Mapping[str, str]) -> dict[str, Any]:
+def _found(directory: Path) -> dict[str, Any]:
     """What is recorded about a model, if its manifest has not changed since."""
-    record = read_record(_folder(env), directory)
+    record = read_record(_folder(), directory)
     try:
         return record if record["manifest"] == _manifest_hash(directory) else {}
     except (OSError, KeyError):

@@ -172,12 +172,12 @@ class Examination:
 
     def _weights(self) -> list[Finding]:
         option = "" if self._recipe == self._settings["recipe"].value else f" --recipe {self._recipe}"
-        findings = check_weights(stored_models(self.env), f"localdiff quantize{option}")
+        findings = check_weights(stored_models(), f"localdiff quantize{option}")
         return [*findings, *check_named("model", self._settings, resolve_local)]
 
     def _disk(self) -> list[Finding]:
         try:
-            needs_model = not may_run(stored_models(self.env))
+            needs_model = not may_run(stored_models())
         except WeightsError:  # which is a finding about weights
             needs_model = False
         return check_disk(need_of(self._recipe) if needs_model else None, self.env)

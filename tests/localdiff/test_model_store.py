@@ -22,14 +22,11 @@ from tests.fakes.permissions import as_anyone
 RELEASED = "diffusiongemma-26B-A4B-it"
 NOW = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
 
-
-@pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
-    return {"LOCALDIFF_HOME": str(tmp_path)}
+pytestmark = pytest.mark.usefixtures("home")
 
 
-def make(env: dict[str, str], name: str, recipe: str = "4bit", nbytes: int = 1000, source: str = "x") -> Path:
-    directory = Path(env["LOCALDIFF_HOME"]) / "models" / name
+def make(name: str, recipe: str = "4bit", nbytes: int = 1000, source: str = "x") -> Path:
+    directory = paths.models_dir() / name
     directory.mkdir(parents=True)
     (directory / "quant.json").write_text(json.dumps({"recipe": {"name": recipe}, "source": {"model": source}}))
     (directory / "model.safetensors").write_bytes(b"x" * nbytes)
@@ -38,17 +35,17 @@ def make(env: dict[str, str], name: str, recipe: str = "4bit", nbytes: int = 100
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
 @pytest.mark.parametrize("name", ["quant.json", "job.json"])
-def test_a_pipe_is_not_waited_for(env: dict[str, str], name: str) -> None:
-    directory = Path(env["LOCALDIFF_HOME"]) / "models" / "demo-4bit"
+def test_a_pipe_is_not_waited_for(name: str) -> None:
+    directory = paths.models_dir() / "demo-4bit"
     directory.mkdir(parents=True)
     os.mkfifo(directory / name)
-    (model,) = stored_models(env)
+    (model,) = stored_models()
     assert (model.state, model.command) == ("unfinished", "localdiff quantize demo --recipe 4bit --force")
 
 
-def test_a_manifest_of_gigabytes_is_not_read(env: dict[str, str]) -> None:
-    os.truncate(make(env, "a") / "quant.json", MAX_SMALL + 1)
-    (model,) = stored_models(env)
+def test_a_manifest_of_gigabytes_is_not_read() -> None:
+    os.truncate(make("a") / "quant.json", MAX_SMALL + 1)
+    (model,) = stored_models()
     assert (model.state, model.problem) == ("damaged", "its manifest cannot be read")
     assert remedy(model).startswith("the `localdiff quantize` that made it makes it again, with `--force`; ")
 
@@ -66,72 +63,70 @@ def test_names_of_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert output_name(".", "4bit") == "weights-4bit"
 
 
-def test_without_any_model_the_command_that_makes_one_is_named(env: dict[str, str]) -> None:
+def test_without_any_model_the_command_that_makes_one_is_named() -> None:
     with pytest.raises(WeightsError, match="no quantized model is here") as raised:
-        default_model(env)
+        default_model()
     assert "`localdiff quantize`" in (raised.value.hint or "")
 
 
-def test_the_released_model_is_the_default_in_the_first_recipe_that_is_here(env: dict[str, str]) -> None:
-    make(env, "mine-4bit")
-    assert default_model(env) == "mine-4bit"
-    make(env, "other-4bit")
+def test_the_released_model_is_the_default_in_the_first_recipe_that_is_here() -> None:
+    make("mine-4bit")
+    assert default_model() == "mine-4bit"
+    make("other-4bit")
     with pytest.raises(WeightsError, match="2 are here") as raised:
-        default_model(env)
+        default_model()
     assert raised.value.hint == "`-m` takes one of mine-4bit, other-4bit"
-    assert not is_default("mine-4bit", env)
-    make(env, f"{RELEASED}-int8", "int8", source=MODEL)
-    assert default_model(env) == f"{RELEASED}-int8"
-    make(env, f"{RELEASED}-4bit-small", "4bit-small", source=MODEL)
-    assert default_model(env) == f"{RELEASED}-4bit-small"
-    make(env, f"{RELEASED}-4bit", source=MODEL)
-    assert default_model(env) == f"{RELEASED}-4bit"
-    assert is_default(f"{RELEASED}-4bit", env)
+    assert not is_default("mine-4bit")
+    make(f"{RELEASED}-int8", "int8", source=MODEL)
+    assert default_model() == f"{RELEASED}-int8"
+    make(f"{RELEASED}-4bit-small", "4bit-small", source=MODEL)
+    assert default_model() == f"{RELEASED}-4bit-small"
+    make(f"{RELEASED}-4bit", source=MODEL)
+    assert default_model() == f"{RELEASED}-4bit"
+    assert is_default(f"{RELEASED}-4bit")
 
 
 @pytest.mark.parametrize("source", [RELEASED, f"somebody/{RELEASED}"])
-def test_a_model_that_only_has_the_name_of_the_released_one_is_one_of_the_others(
-    env: dict[str, str], source: str
-) -> None:
-    make(env, f"{RELEASED}-4bit", source=source)
-    assert default_model(env) == f"{RELEASED}-4bit", "the only one"
-    make(env, f"{RELEASED}-int8", "int8", source=MODEL)
-    assert default_model(env) == f"{RELEASED}-int8"
-    make(env, "mine-4bit")
-    assert default_model(env) == f"{RELEASED}-int8"
+def test_a_model_that_only_has_the_name_of_the_released_one_is_one_of_the_others(source: str) -> None:
+    make(f"{RELEASED}-4bit", source=source)
+    assert default_model() == f"{RELEASED}-4bit", "the only one"
+    make(f"{RELEASED}-int8", "int8", source=MODEL)
+    assert default_model() == f"{RELEASED}-int8"
+    make("mine-4bit")
+    assert default_model() == f"{RELEASED}-int8"
 
 
-def test_the_demo_model_never_stands_in(env: dict[str, str]) -> None:
-    make(env, "demo-4bit", source="demo")
+def test_the_demo_model_never_stands_in() -> None:
+    make("demo-4bit", source="demo")
     with pytest.raises(WeightsError, match="no quantized model but the demo's is here to use instead") as raised:
-        default_model(env)
+        default_model()
     assert (raised.value.hint or "").endswith("`-m demo-4bit` runs the small model of this package")
-    make(env, "mine-4bit")
-    assert default_model(env) == "mine-4bit"
+    make("mine-4bit")
+    assert default_model() == "mine-4bit"
 
 
-def test_an_unfinished_model_is_no_default(env: dict[str, str]) -> None:
-    (Path(env["LOCALDIFF_HOME"]) / "models" / f"{RELEASED}-4bit.partial").mkdir(parents=True)
-    (Path(env["LOCALDIFF_HOME"]) / "models" / f"{RELEASED}-4bit").mkdir(parents=True)
-    # a manifest is written before the last check of the model
-    make(env, "demo-4bit.partial")
-    make(env, "demo-4bit.discarded")
+def test_an_unfinished_model_is_no_default() -> None:
+    (paths.models_dir() / f"{RELEASED}-4bit.partial").mkdir(parents=True)
+    (paths.models_dir() / f"{RELEASED}-4bit").mkdir(parents=True)
+    # a manifest is there before the last check of it
+    make("demo-4bit.partial")
+    make("demo-4bit.discarded")
     with pytest.raises(WeightsError, match="no quantized model is here"):
-        default_model(env)
+        default_model()
 
 
-def test_what_is_on_disk(env: dict[str, str]) -> None:
-    assert stored_models(env) == []
-    small = make(env, "b-4bit")
-    large = make(env, "a-int8", "int8", nbytes=5000)
+def test_what_is_on_disk() -> None:
+    assert stored_models() == []
+    small = make("b-4bit")
+    large = make("a-int8", "int8", nbytes=5000)
     (large / "quant.json").write_text("{}")
-    deep = make(env, "d-4bit")
+    deep = make("d-4bit")
     (deep / "quant.json").write_text("[" * 100_000)
-    unfinished = make(env, "c-4bit.partial")
+    unfinished = make("c-4bit.partial")
     (unfinished / "source.partial").mkdir()
     (unfinished / "source.partial" / "x").write_bytes(b"y" * 77)
     (small.parent / ".a-int8.lock").touch()
-    found = stored_models(env)
+    found = stored_models()
     assert [(model.name, model.state, model.recipe, model.verified) for model in found] == [
         ("a-int8", "damaged", None, None),
         ("b-4bit", "finished", "4bit", None),
@@ -152,7 +147,7 @@ def full_manifest(model: str, recipe: str, revision: str | None = None) -> str:
     return json.dumps(content)
 
 
-def test_damage_is_seen_without_reading_weights_and_its_remedy_is_a_command(env: dict[str, str]) -> None:
+def test_damage_is_seen_without_reading_weights_and_its_remedy_is_a_command() -> None:
     for name, model, recipe, revision in (
         ("a-int8", "owner/a", "int8", "c0ffee"),
         ("demo-4bit", "demo", "4bit", None),
@@ -160,17 +155,17 @@ def test_damage_is_seen_without_reading_weights_and_its_remedy_is_a_command(env:
         ("mine too", "./demo", "4bit", None),
         ("my own", MODEL, "mixed", None),
     ):
-        directory = make(env, name)
+        directory = make(name)
         (directory / "config.json").write_text("{}")
         (directory / "quant.json").write_text(full_manifest(model, recipe, revision))
-    folder = paths.models_dir(env)
-    assert {model.state for model in stored_models(env)} == {"finished"}
+    folder = paths.models_dir()
+    assert {model.state for model in stored_models()} == {"finished"}
     (folder / "a-int8" / "config.json").unlink()
     os.truncate(folder / "demo-4bit" / "model.safetensors", 999)
     (folder / "mine" / "model.safetensors").unlink()
     (folder / "mine too" / "model.safetensors").unlink()
     (folder / "my own" / "config.json").write_text("{ }")
-    found = {model.name: model for model in stored_models(env)}
+    found = {model.name: model for model in stored_models()}
     assert {model.state for model in found.values()} == {"damaged"}
     assert [(model.problem, model.command) for model in found.values()] == [
         ("`config.json` is missing", "localdiff quantize owner/a --recipe int8 --revision c0ffee"),
@@ -191,23 +186,23 @@ def test_damage_is_seen_without_reading_weights_and_its_remedy_is_a_command(env:
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
-def test_a_manifest_that_lists_what_no_file_can_be_called_is_damage(env: dict[str, str], name: str) -> None:
+def test_a_manifest_that_lists_what_no_file_can_be_called_is_damage(name: str) -> None:
     listed = {"recipe": {"name": "4bit"}, "shards": {name: {"bytes": 1}}}
-    (make(env, "a-4bit") / "quant.json").write_text(json.dumps(listed))
-    (found,) = stored_models(env)
+    (make("a-4bit") / "quant.json").write_text(json.dumps(listed))
+    (found,) = stored_models()
     assert (found.state, found.problem) == ("damaged", f"its manifest lists {name!r}, which is not a file name")
 
 
-def test_a_manifest_that_says_no_size_of_a_file_is_damage(env: dict[str, str]) -> None:
+def test_a_manifest_that_says_no_size_of_a_file_is_damage() -> None:
     listed = {"recipe": {"name": "4bit"}, "shards": {"model.safetensors": 1000}}
-    (make(env, "a-4bit") / "quant.json").write_text(json.dumps(listed))
-    assert find("a-4bit", env).state == "damaged"
+    (make("a-4bit") / "quant.json").write_text(json.dumps(listed))
+    assert find("a-4bit").state == "damaged"
 
 
-def test_a_name_in_a_remedy_is_a_word_for_a_shell(env: dict[str, str]) -> None:
+def test_a_name_in_a_remedy_is_a_word_for_a_shell() -> None:
     for name in ("my own.partial", "new\nline.partial", os.fsdecode(b"caf\xe9.partial")):
-        make(env, name)
-    deletes = [remedy(model).rpartition("; ")[2] for model in stored_models(env)]
+        make(name)
+    deletes = [remedy(model).rpartition("; ")[2] for model in stored_models()]
     assert deletes == [
         r"`localdiff models rm $'caf\xe9.partial'` deletes it",
         "`localdiff models rm 'my own.partial'` deletes it",
@@ -215,13 +210,13 @@ def test_a_name_in_a_remedy_is_a_word_for_a_shell(env: dict[str, str]) -> None:
     ]
 
 
-def test_without_a_manifest_the_name_says_how_it_was_made(env: dict[str, str]) -> None:
-    (make(env, "demo-int8") / "quant.json").write_text("{")
-    make(env, "diffusiongemma-26B-A4B-it-4bit.partial")
-    (make(env, "other") / "quant.json").unlink()
-    make(env, "demo-4bit.discarded")
-    make(env, ".hidden")
-    gone, rebuilt, continued, alien = stored_models(env)
+def test_without_a_manifest_the_name_says_how_it_was_made() -> None:
+    (make("demo-int8") / "quant.json").write_text("{")
+    make("diffusiongemma-26B-A4B-it-4bit.partial")
+    (make("other") / "quant.json").unlink()
+    make("demo-4bit.discarded")
+    make(".hidden")
+    gone, rebuilt, continued, alien = stored_models()
     assert rebuilt.command == "localdiff quantize demo --recipe int8 --force"
     assert continued.command == "localdiff quantize --recipe 4bit"
     assert "continues it" in remedy(continued)
@@ -244,53 +239,51 @@ def test_without_a_manifest_the_name_says_how_it_was_made(env: dict[str, str]) -
         ("demo-4bit", [], "demo --recipe 4bit"),
     ],
 )
-def test_an_unfinished_job_says_how_it_is_continued(
-    env: dict[str, str], name: str, job: object, command: str | None
-) -> None:
-    directory = make(env, f"{name}.partial")
+def test_an_unfinished_job_says_how_it_is_continued(name: str, job: object, command: str | None) -> None:
+    directory = make(f"{name}.partial")
     (directory / "quant.json").unlink()
     (directory / "job.json").write_text(json.dumps({"job": job, "sources": {}}))
-    (model,) = stored_models(env)
+    (model,) = stored_models()
     expected = None if command is None else f"localdiff quantize {command.format(directory.parent)}"
     assert model.command == expected
     if command is None:
         assert remedy(model).startswith("the `localdiff quantize` that began it continues it; ")
 
 
-def test_what_was_recorded_of_a_model_is_shown(env: dict[str, str]) -> None:
-    directory = make(env, "b-4bit")
+def test_what_was_recorded_of_a_model_is_shown() -> None:
+    directory = make("b-4bit")
     (directory / "config.json").write_text("{}")
     (directory / "quant.json").write_text(full_manifest("demo", "4bit"))
-    record_finding(directory, now=NOW, env=env)
-    assert (find("b-4bit", env).state, find("b-4bit", env).verified) == ("finished", NOW)
+    record_finding(directory, now=NOW)
+    assert (find("b-4bit").state, find("b-4bit").verified) == ("finished", NOW)
     problem = "`model.safetensors` does not match its manifest (SHA-256 differs)"
-    record_finding(directory, problem, env=env)
-    found = find("b-4bit", env)
+    record_finding(directory, problem)
+    found = find("b-4bit")
     assert (found.state, found.problem, found.verified) == ("damaged", problem, None)
     assert found.command == "localdiff quantize demo --recipe 4bit -o " + str(directory)
-    record_finding(directory, "`quant.json` is damaged (its checksum does not match)", env=env)
-    assert (find("b-4bit", env).command or "").endswith(" --force")
+    record_finding(directory, "`quant.json` is damaged (its checksum does not match)")
+    assert (find("b-4bit").command or "").endswith(" --force")
 
 
-def test_a_model_that_is_not_there(env: dict[str, str]) -> None:
+def test_a_model_that_is_not_there() -> None:
     with pytest.raises(UsageError, match="there is no model `x`") as raised:
-        find("x", env)
+        find("x")
     assert raised.value.hint == "`localdiff quantize` makes one"
-    make(env, "y")
+    make("y")
     with pytest.raises(UsageError) as raised:
-        find("x", env)
+        find("x")
     assert raised.value.hint == "there is `y`"
 
 
 @pytest.mark.parametrize("when", ["_damage", "_barred_file"])
 @pytest.mark.parametrize("replaced", [True, False])
 def test_a_model_that_is_replaced_or_deleted_while_it_is_looked_at_is_what_it_is_in_the_end(
-    env: dict[str, str], monkeypatch: pytest.MonkeyPatch, when: str, replaced: bool
+    monkeypatch: pytest.MonkeyPatch, when: str, replaced: bool
 ) -> None:
     for name, recipe in {"a": "int8", "b": "4bit"}.items():
         manifest = {"recipe": {"name": recipe}, "shards": {"model.safetensors": {"bytes": 1000}}}
-        (make(env, name) / "quant.json").write_text(json.dumps(manifest))
-    first, look = paths.models_dir(env) / "a", getattr(stored_model, when)
+        (make(name) / "quant.json").write_text(json.dumps(manifest))
+    first, look = paths.models_dir() / "a", getattr(stored_model, when)
 
     def moved(directory: Path) -> object:
         if directory == first and not first.with_name("a.discarded").exists():
@@ -300,15 +293,15 @@ def test_a_model_that_is_replaced_or_deleted_while_it_is_looked_at_is_what_it_is
         return look(directory)
 
     monkeypatch.setattr(stored_model, when, moved)
-    (found,) = stored_models(env)
+    (found,) = stored_models()
     assert (found.name, found.state, found.recipe) == ("a" if replaced else "b", "finished", "4bit")
 
 
 @pytest.mark.parametrize("name", ["b-4bit", "b-4bit.partial"])
 def test_a_removal_that_is_cut_short_leaves_nothing_that_could_be_taken_for_a_model(
-    env: dict[str, str], monkeypatch: pytest.MonkeyPatch, name: str
+    monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    model = make(env, name)
+    model = make(name)
 
     def killed(path: Path) -> None:
         raise KeyboardInterrupt
@@ -316,28 +309,28 @@ def test_a_removal_that_is_cut_short_leaves_nothing_that_could_be_taken_for_a_mo
     with monkeypatch.context() as patch:
         patch.setattr(model_store.shutil, "rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
-            remove(find(name, env))
-    assert [(found.name, found.state) for found in stored_models(env)] == [("b-4bit.discarded", "unfinished")]
-    make(env, name)
-    remove(find(name, env))
+            remove(find(name))
+    assert [(found.name, found.state) for found in stored_models()] == [("b-4bit.discarded", "unfinished")]
+    make(name)
+    remove(find(name))
     assert not list(model.parent.iterdir())
 
 
-def test_a_removal_that_is_refused_names_what_is_left(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    make(env, "x-4bit")
+def test_a_removal_that_is_refused_names_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    make("x-4bit")
 
     def refuse(path: Path) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr("shutil.rmtree", refuse)
     with pytest.raises(ResourceError, match=r"x-4bit` cannot be deleted: Permission denied") as raised:
-        remove(find("x-4bit", env))
+        remove(find("x-4bit"))
     assert raised.value.hint == "check its permissions"
-    assert [(model.name, model.state) for model in stored_models(env)] == [("x-4bit", "finished")]
+    assert [(model.name, model.state) for model in stored_models()] == [("x-4bit", "finished")]
 
 
-def test_what_is_left_of_a_model_never_has_its_name(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    make(env, "x-4bit")
+def test_what_is_left_of_a_model_never_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    make("x-4bit")
 
     def refuse(path: Path) -> None:
         (path / "model.safetensors").unlink()
@@ -345,68 +338,68 @@ def test_what_is_left_of_a_model_never_has_its_name(env: dict[str, str], monkeyp
 
     monkeypatch.setattr("shutil.rmtree", refuse)
     with pytest.raises(ResourceError, match=r"x-4bit\.discarded` cannot be deleted: Input/output error") as raised:
-        remove(find("x-4bit", env))
+        remove(find("x-4bit"))
     assert "by hand" in (raised.value.hint or "")
-    assert [model.name for model in stored_models(env)] == ["x-4bit.discarded"]
+    assert [model.name for model in stored_models()] == ["x-4bit.discarded"]
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o444])
-def test_a_folder_of_models_that_may_not_be_read(env: dict[str, str], mode: int) -> None:
-    folder = make(env, "x-4bit").parent
+def test_a_folder_of_models_that_may_not_be_read(mode: int) -> None:
+    folder = make("x-4bit").parent
     folder.chmod(mode)
     with as_anyone():
         for ask in (stored_models, default_model):
             with pytest.raises(WeightsError, match=r"/models` cannot be used: Permission denied") as raised:
-                ask(env)
+                ask()
             assert raised.value.hint == "check its permissions"
-        assert not is_default("x-4bit", env)
+        assert not is_default("x-4bit")
     folder.chmod(0o755)
 
 
 @pytest.mark.parametrize("taken", ["", "models"])
-def test_a_file_in_the_place_of_the_folder_of_models(tmp_path: Path, taken: str) -> None:
-    env = {"LOCALDIFF_HOME": str(tmp_path / "home")}
+def test_a_file_in_the_place_of_the_folder_of_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: str
+) -> None:
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path / "home"))
     if taken:
         (tmp_path / "home").mkdir()
     (tmp_path / "home" / taken).write_text("no folder")
     for ask in (stored_models, default_model):
         with pytest.raises(WeightsError, match=rf"/home/models` cannot be used: `.*home/?{taken}` is not a folder"):
-            ask(env)
+            ask()
 
 
-def test_a_model_of_which_a_file_may_not_be_read_is_not_ready(env: dict[str, str]) -> None:
-    directory = make(env, "x-4bit")
+def test_a_model_of_which_a_file_may_not_be_read_is_not_ready() -> None:
+    directory = make("x-4bit")
     (directory / "config.json").write_text("{}")
     (directory / "quant.json").write_text(full_manifest("demo", "4bit"))
     (directory / "model.safetensors").chmod(0)
     with as_anyone():
-        (model,) = stored_models(env)
+        (model,) = stored_models()
     assert (model.state, model.problem) == ("unreadable", "`model.safetensors` cannot be read: Permission denied")
     assert (model.command, remedy(model)) == (None, "check its permissions")
 
 
 @pytest.mark.parametrize("part", ["", "quant.json"])
-def test_a_model_that_may_not_be_read_is_not_to_be_deleted(env: dict[str, str], part: str) -> None:
-    directory = make(env, "x-4bit")
+def test_a_model_that_may_not_be_read_is_not_to_be_deleted(part: str) -> None:
+    directory = make("x-4bit")
     (directory / part).chmod(0)
     with as_anyone():
-        (model,) = stored_models(env)
+        (model,) = stored_models()
         assert (model.state, model.problem) == ("unreadable", "it cannot be read: Permission denied")
         assert (model.command, remedy(model)) == (None, "check its permissions")
         if not part:
             with pytest.raises(ResourceError, match=r"x-4bit` cannot be deleted: Permission denied"):
                 remove(model)
             with pytest.raises(WeightsError, match=r"no model was named, and `.*x-4bit` cannot be read"):
-                default_model(env)
+                default_model()
     (directory / part).chmod(0o755)
-    assert [(model.name, model.state) for model in stored_models(env)] == [("x-4bit", "finished")]
+    assert [(model.name, model.state) for model in stored_models()] == [("x-4bit", "finished")]
 
 
-def test_what_may_not_be_looked_into_is_listed_and_no_default(
-    env: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    locked = make(env, "locked-4bit")
-    mine = make(env, "mine-4bit")
+def test_what_may_not_be_looked_into_is_listed_and_no_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    locked = make("locked-4bit")
+    mine = make("mine-4bit")
     real = os.stat
 
     def refuse(path: object, **options: object) -> os.stat_result:
@@ -415,25 +408,23 @@ def test_what_may_not_be_looked_into_is_listed_and_no_default(
         return real(path, **options)  # type: ignore[call-overload, no-any-return]
 
     monkeypatch.setattr("os.stat", refuse)
-    assert default_model(env) == mine.name
-    assert [(model.name, model.state) for model in stored_models(env)] == [
+    assert default_model() == mine.name
+    assert [(model.name, model.state) for model in stored_models()] == [
         ("locked-4bit", "unreadable"),
         ("mine-4bit", "finished"),
     ]
 
 
-def test_what_was_being_removed_can_be_removed(env: dict[str, str]) -> None:
-    make(env, "b-4bit.discarded")
-    remove(find("b-4bit.discarded", env))
-    assert stored_models(env) == []
+def test_what_was_being_removed_can_be_removed() -> None:
+    make("b-4bit.discarded")
+    remove(find("b-4bit.discarded"))
+    assert stored_models() == []
 
 
-def test_a_link_is_removed_and_what_it_leads_to_is_not(env: dict[str, str], tmp_path: Path) -> None:
-    elsewhere = make({"LOCALDIFF_HOME": str(tmp_path / "elsewhere")}, "big-4bit")
-    models = Path(env["LOCALDIFF_HOME"]) / "models"
-    models.mkdir()
-    (models / "linked").symlink_to(elsewhere)
-    assert [model.name for model in stored_models(env)] == ["linked"]
-    remove(find("linked", env))
-    assert stored_models(env) == []
+def test_a_link_is_removed_and_what_it_leads_to_is_not(tmp_path: Path) -> None:
+    elsewhere = make("big-4bit").rename(tmp_path / "elsewhere")
+    (paths.models_dir() / "linked").symlink_to(elsewhere)
+    assert [model.name for model in stored_models()] == ["linked"]
+    remove(find("linked"))
+    assert stored_models() == []
     assert (elsewhere / "quant.json").exists()

@@ -333,15 +333,15 @@ def test_a_report_shows_the_public_side() -> None:
     assert '{"bench_step": null}' in field_report(findings, bench=None, env={"HOME": "/home/x"})
 
 
-def test_models_that_may_not_be_read_are_no_bug(tmp_path: Path) -> None:
-    env = {"HOME": str(tmp_path), "LOCALDIFF_HOME": str(tmp_path)}
-    model = tmp_path / "models" / "mine-4bit"
+def test_models_that_may_not_be_read_are_no_bug(home: Path) -> None:
+    env = {"HOME": str(home), "LOCALDIFF_HOME": str(home)}
+    model = home / "models" / "mine-4bit"
     model.mkdir(parents=True)
     by_name = {check.name: check for check in Examination(stderr=io.StringIO(), keyboard=None, env=env).checks()}
     for folder, text in (
         (model, "mine-4bit: it cannot be read: Permission denied"),
         (model.parent, f"`{model.parent}` cannot be used: Permission denied"),
-        (tmp_path, f"`{model.parent}` cannot be used: Permission denied"),
+        (home, f"`{model.parent}` cannot be used: Permission denied"),
     ):
         folder.chmod(0)
         with as_anyone():

@@ -63,7 +63,8 @@ def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
+def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path / "home"))
     return {"HOME": str(tmp_path), "LOCALDIFF_HOME": str(tmp_path / "home")}
 
 
@@ -172,7 +173,7 @@ def make(env: dict[str, str], name: str, manifest: str = '{"recipe": {"name": "4
 
 @pytest.mark.usefixtures("no_hub")
 def test_no_weights_at_all(env: dict[str, str]) -> None:
-    nothing, download = check_weights(stored_models(env))
+    nothing, download = check_weights(stored_models())
     assert nothing.status == "warn"
     assert "`localdiff quantize`" in (nothing.advice or "")
     assert (download.status, download.facts) == ("ok", {"downloaded": False})
@@ -198,7 +199,7 @@ def test_the_demo_s_weights_are_not_those_that_a_run_takes(
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(0, 0, 65 * 10**9))
     make(env, "demo-4bit", manifest=json.dumps({"source": {"model": "demo"}, "recipe": {"name": "4bit"}}))
-    _, nothing, _ = check_weights(stored_models(env))
+    _, nothing, _ = check_weights(stored_models())
     assert (nothing.status, nothing.text) == ("warn", "there is no quantized model but the demo's here")
     quick = Examination(stderr=io.StringIO(), keyboard=None, env=env, quick=True)
     (disk,) = next(check for check in quick.checks() if check.name == "disks").run()
@@ -209,11 +210,11 @@ def test_the_demo_s_weights_are_not_those_that_a_run_takes(
 @pytest.mark.usefixtures("no_hub")
 def test_weights_in_every_state(env: dict[str, str]) -> None:
     sound = make(env, "a-sound")
-    record_finding(sound, now=datetime(2026, 11, 18, tzinfo=UTC), env=env)
+    record_finding(sound, now=datetime(2026, 11, 18, tzinfo=UTC))
     make(env, "b-janes-secret")
     make(env, "c-broken", manifest="{")
     begun = make(env, "d-begun.partial")
-    found = check_weights(stored_models(env))
+    found = check_weights(stored_models())
     assert [finding.status for finding in found] == ["ok", "warn", "fail", "warn", "ok"]
     assert found[0].text == "a-sound: 4bit, 5 KB, verified 2026-11-18"
     assert found[0].public == "a quantized model: 4bit, 5 KB, verified 2026-11-18"
@@ -223,7 +224,7 @@ def test_weights_in_every_state(env: dict[str, str]) -> None:
     assert "unfinished" in found[3].text
     assert not any("janes-secret" in str(finding.public) + json.dumps(dict(finding.facts)) for finding in found)
     with locked(begun.with_name("d-begun")):
-        running = check_weights(stored_models(env))[3]
+        running = check_weights(stored_models())[3]
     assert (running.status, running.text) == (
         "ok",
         "d-begun.partial: `localdiff quantize` is working on it, 5 KB so far",
@@ -235,7 +236,7 @@ def test_the_advice_for_weights_is_a_command_that_works(env: dict[str, str]) -> 
     from localdiff.commands.quantize.command import QuantizeRequest
 
     directory = make(env, "my own")
-    (finding, _) = check_weights(stored_models(env))
+    (finding, _) = check_weights(stored_models())
     assert finding.advice == f"`localdiff quantize -o '{directory}' --verify-only` reads every byte once"
     assert QuantizeRequest(output=directory, verify_only=True).target == directory
 
