@@ -31,13 +31,8 @@ OUTAGE_WAITS = (1.0, 5.0, 10.0, 20.0, 40.0, 80.0)
 """Seconds before each retry after the connection broke; they start over once more of the file has arrived."""
 
 
-def has_xet() -> bool:
-    """Whether large files come through `hf_xet`, where the Hub offers that."""
-    return xet_remedy() is None
-
-
 def xet_remedy() -> str | None:
-    """What to do so that large files come through `hf_xet`; None if they do."""
+    """What to do so that large files come through `hf_xet`, where the Hub offers that; None if they do."""
     from huggingface_hub import constants
 
     steps = [] if find_spec("hf_xet") else ["`pip install hf-xet`"]
@@ -128,7 +123,7 @@ class LargeFile:
             directory.mkdir(parents=True, exist_ok=True)
         while not place.exists():
             had = size_of(unfinished)
-            self._complete(asked.xet_file_data if has_xet() else None, unfinished)
+            self._complete(asked.xet_file_data if xet_remedy() is None else None, unfinished)
             if not (had or self.hashed) or file_sha256(unfinished) == self.sha256:
                 unfinished.replace(place)
                 return
