@@ -11,7 +11,7 @@ from numbers import Real
 from typing import Literal, TypeAlias
 
 from localdiff.errors import ArgumentError
-from localdiff.sizes import for_torch, is_finite, whole
+from localdiff.sizes import is_finite, whole
 from localdiff.utf8 import require_text
 
 NoiseKind: TypeAlias = Literal["seeded", "reference"]
@@ -122,7 +122,7 @@ class GenerateOptions:
         if not isinstance(value, Real) or isinstance(value, bool):
             raise _bad(name, value, "a number")
         try:  # a numpy number would fail when written as JSON
-            value = for_torch(value) if isinstance(value, (int, float)) else float(value)
+            value = value if isinstance(value, (int, float)) else float(value)
         except OverflowError:
             raise _bad(name, value, "a finite number") from None
         object.__setattr__(self, name, value)

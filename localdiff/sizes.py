@@ -9,8 +9,6 @@ import sys
 from localdiff.errors import UsageError
 
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
-_MAX_EXACT = 2**53
-"""A float holds every whole number up to this one."""
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*([KMGT]i?B)", re.IGNORECASE)
 
 
@@ -27,15 +25,6 @@ def whole(value: object) -> int | None:
 def is_finite(number: float) -> bool:
     """Whether a float can hold a number; `math.isfinite` raises for a whole number that is larger than any float."""
     return abs(number) <= sys.float_info.max
-
-
-def for_torch(number: float) -> float:
-    """The same number; an integer with more digits than a float has becomes a float, since torch takes 64 bits.
-
-    Raises:
-        OverflowError: it is larger than any float.
-    """
-    return float(number) if isinstance(number, int) and abs(number) > _MAX_EXACT else number
 
 
 def parse_size(text: str, option: str) -> int:

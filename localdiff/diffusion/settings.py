@@ -9,7 +9,7 @@ from typing import Any
 
 from localdiff.errors import ArgumentError, UsageError, WeightsError
 from localdiff.options import MIN_TEMPERATURE, GenerateOptions
-from localdiff.sizes import for_torch, is_finite
+from localdiff.sizes import is_finite
 
 _SAMPLER = "EntropyBoundSamplerConfig"
 _KNOWN = {
@@ -150,7 +150,7 @@ def _number(config: Mapping[str, Any], key: str) -> float | None:
         return None
     if not isinstance(value, int | float) or isinstance(value, bool) or not is_finite(value):
         raise _broken(f"{key}={value!r} must be a finite number")
-    return for_torch(value)
+    return value
 
 
 def _broken(message: str) -> WeightsError:

@@ -95,10 +95,10 @@ def test_a_bad_value_is_shown_with_its_name(settings: dict[str, object], message
 
 @pytest.mark.parametrize("name", ["entropy_bound", "t_min", "t_max", "temperature", "confidence"])
 def test_numbers_must_be_finite(name: str) -> None:
-    for value in (math.nan, math.inf, -math.inf, 10**400):
+    for value in (math.nan, math.inf, -math.inf, 10**400, Fraction(10**400)):
         with pytest.raises(UsageError) as raised:
             GenerateOptions(**{name: value})  # type: ignore[arg-type]
-        assert raised.value.message == f"{name}={value} must be a finite number"
+        assert raised.value.message == f"{name}={value!r} must be a finite number"
 
 
 @pytest.mark.parametrize(
@@ -124,12 +124,3 @@ def test_a_schedule_never_rises(low: float, high: float) -> None:
     else:
         with pytest.raises(UsageError):
             GenerateOptions(t_min=low, t_max=high)
-
-
-@pytest.mark.parametrize("name", ["entropy_bound", "confidence"])
-def test_a_whole_number_of_many_digits_is_a_float(name: str) -> None:
-    value = getattr(GenerateOptions(**{name: 10**20}), name)  # type: ignore[arg-type]
-    assert type(value) is float and value == 1e20
-    for far in (10**400, Fraction(10**400)):
-        with pytest.raises(UsageError, match="must be a finite number"):
-            GenerateOptions(**{name: far})  # type: ignore[arg-type]

@@ -162,11 +162,6 @@ def test_a_whole_number_beyond_every_float_is_not_finite() -> None:
         SamplerSettings.from_config({"t_max": 10**400})
 
 
-def test_a_whole_number_of_more_digits_than_torch_takes_is_a_float() -> None:
-    settings = SamplerSettings.from_config({"confidence_threshold": 10**30, "stability_threshold": 0})
-    assert StopTest(settings, pad_id=0).judge(torch.tensor([1]), torch.tensor([0.5])).confident
-
-
 def test_temperatures_reach_the_ends_of_their_range() -> None:
     settings = SamplerSettings(t_min=MIN_TEMPERATURE, t_max=MAX_TEMPERATURE)
     assert temperature_at(1, settings) == pytest.approx(1e6)
