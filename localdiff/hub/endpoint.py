@@ -1,6 +1,6 @@
 """The Hub's client before its first request: the variables that it reads, and passwords that its log would show.
 
-Knows the Hub's address, `HF_ENDPOINT`, the client's time limits, and where its token is; sends no requests.
+Knows the Hub's address, `HF_ENDPOINT`, and the client's time limits; sends no requests.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import stat
 import threading
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,7 +21,6 @@ ADDRESS = "it is `https://HOST` or `http://HOST:PORT`; without it the Hub itself
 """The hint for an endpoint that is not an address."""
 US: dict[str, Any] = {"library_name": "localdiff", "library_version": __version__}
 """How functions of the client name this program to the Hub."""
-_MAX_TOKEN = 100_000
 _TIME_LIMITS = ("HF_HUB_ETAG_TIMEOUT", "HF_HUB_DOWNLOAD_TIMEOUT")
 
 
@@ -60,8 +58,7 @@ def _require_usable_variables() -> None:
     """Refuse variables that prevent the import of `huggingface_hub`, or would make its first request fail.
 
     Raises:
-        UsageError: `HF_ENDPOINT` has an impossible port or host; a time limit is not a possible number of seconds; or
-            `HF_TOKEN_PATH` names a file that is too large for a token or has no end.
+        UsageError: `HF_ENDPOINT` has an impossible port or host, or a time limit is not a possible number of seconds.
     """
     endpoint = os.environ.get("HF_ENDPOINT", "")
     if not is_readable(endpoint):
@@ -73,21 +70,6 @@ def _require_usable_variables() -> None:
                 f"`{name}={text}` is not a valid time limit",
                 "it is a whole number of seconds; without it the Hub's client waits 10",
             )
-    token = os.environ.get("HF_TOKEN_PATH", "")
-    if _is_too_large(token):
-        raise UsageError(
-            f"`HF_TOKEN_PATH={token}` does not name a token file: the file is too large or endless",
-            "it names a file with nothing but the token; `HF_TOKEN` takes the token itself",
-        )
-
-
-def _is_too_large(token: str) -> bool:
-    """Whether a file, which the client would read whole, exceeds any token; devices have no end, except for null."""
-    try:
-        status = os.stat(os.path.expandvars(os.path.expanduser(token)))
-    except (OSError, ValueError):  # the client says so when it looks for it
-        return False
-    return status.st_size > _MAX_TOKEN or (stat.S_ISCHR(status.st_mode) and token != os.devnull)
 
 
 def _is_time_limit(text: str) -> bool:

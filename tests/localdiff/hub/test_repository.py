@@ -445,20 +445,6 @@ def test_a_time_limit_that_is_none_is_named(
     assert (done.code, done.stderr.splitlines()[0]) == (2, message)
 
 
-@pytest.mark.parametrize("name", ["/dev/zero", "large"])
-def test_a_token_without_an_end_is_not_read(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
-) -> None:
-    """The Hub's client would read it until memory runs out."""
-    with (tmp_path / "large").open("wb") as file:
-        file.truncate(10**12)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HF_TOKEN_PATH", name)
-    done = cli(*QUANTIZE, stdin=b"")
-    message = f"error: `HF_TOKEN_PATH={name}` does not name a token file: the file is too large or endless"
-    assert (done.code, done.stderr.splitlines()[0]) == (2, message)
-
-
 def test_no_token_at_all(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN_PATH", os.devnull)
     assert look_up("owner/model").commit == COMMIT
