@@ -20,9 +20,6 @@ from quant import MANIFEST_FILE, RECIPES
 from quant.names import discarded_directory, output_directory
 from quant.released import MODEL
 
-_LOOKS = 3
-"""How many times a directory is inspected if it is renamed meanwhile, as a job does when it ends."""
-
 
 def default_model() -> str:
     """The default: the quantized released model, else the only other quantized model here; never one made from demo.
@@ -84,8 +81,11 @@ def stored_models() -> list[StoredModel]:
     Raises:
         WeightsError: the folder cannot be read.
     """
-    found = map(_inspect_settled, directories())
-    return [model for model in found if model is not None]
+    models = []
+    for directory in directories():
+        with suppress(FileNotFoundError):  # a job that has ended meanwhile has renamed it
+            models.append(inspected(directory))
+    return models
 
 
 def find(name: str) -> StoredModel:
@@ -164,14 +164,3 @@ def directories(env: Mapping[str, str] = os.environ) -> Iterator[Path]:
             yield from (folder / name for name in names if os.path.isdir(folder / name) and not name.startswith("."))
     except PermissionError as error:
         raise WeightsError(f"`{folder}` cannot be used: {error.strerror}", CHECK_PERMISSIONS) from error
-
-
-def _inspect_settled(directory: Path) -> StoredModel | None:
-    """What is in a directory; None where it is gone by now. Inspected again if a job replaces it meanwhile."""
-    for _ in range(_LOOKS):
-        with suppress(FileNotFoundError):
-            before = os.stat(directory)
-            model = inspected(directory)
-            if os.path.samestat(before, os.stat(directory)):
-                return model
-    return None
