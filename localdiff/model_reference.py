@@ -68,7 +68,7 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
     path = paths.expanded(reference)
     quantized = quantized_directory(reference)
     if reference == DEMO:
-        source = ModelSource(directory=_demo_directory(), name=DEMO)
+        source = ModelSource(directory=DEMO_DIRECTORY, name=DEMO)
     elif reference and os.path.isdir(path):
         source = ModelSource(directory=path, name=reference)
         refuse_other_forms(reference, _names_in(path))
@@ -147,12 +147,3 @@ def _is_unfinished(name: str) -> bool:
     """Whether a job has begun to make the quantized model of this name; `localdiff models` lists it with a suffix."""
     # Not pathlib's, which raises for a name that is too long.
     return bool(name) and os.path.isdir(paths.models_dir() / (name.removesuffix(PARTIAL) + PARTIAL))
-
-
-def _demo_directory() -> Path:
-    if not DEMO_DIRECTORY.is_dir():
-        raise WeightsError(
-            "this installation has no demo model",
-            "it is part of the package: install localdiff again",
-        )
-    return DEMO_DIRECTORY

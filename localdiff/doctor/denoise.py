@@ -70,7 +70,7 @@ def first_step(device: str) -> tuple[DenoiseStep, float]:
     """The first denoise step of the demo model in fp32, and the seconds that loading it took.
 
     Raises:
-        WeightsError: there is no demo model, or it cannot be read.
+        WeightsError: the demo model cannot be read.
         ResourceError: the device cannot be used.
     """
     began = time.perf_counter()
