@@ -91,8 +91,8 @@ def tensor_ends(repository: Repository, tensors: Iterable[StoredTensor]) -> dict
     def read(tensor: StoredTensor) -> tuple[str, tuple[bytes, bytes]] | None:
         nbytes = min(tensor.nbytes, END * tensor.itemsize)
         try:
-            first = repository.read_part(tensor.file, tensor.start, nbytes)
-            last = repository.read_part(tensor.file, tensor.start + tensor.nbytes - nbytes, nbytes)
+            first = repository.read_part(tensor.file, nbytes, tensor.start)
+            last = repository.read_part(tensor.file, nbytes, tensor.start + tensor.nbytes - nbytes)
         except NoRangesError:
             return None
         return tensor.name, (first, last)
@@ -117,10 +117,10 @@ def missing_files(repository: Repository, names: Sequence[str]) -> WeightsError:
 def _header(repository: Repository, name: str) -> SourceFile:
     file = repository.files[name]
     try:
-        start = repository.read_start(name, HEADER_GUESS)
+        start = repository.read_part(name, HEADER_GUESS)
         header_end = 8 + header_length(name, start)
         if len(start) < min(header_end, file.nbytes):
-            start = repository.read_start(name, header_end)
+            start = repository.read_part(name, header_end)
         tensors = parse_header(name, start, file.nbytes)
     except SourceError as error:
         if file.local_path is None or error.hint != HINT:

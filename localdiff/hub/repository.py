@@ -103,49 +103,33 @@ class Repository:
             return self._fetched[name]
         file = self._file(name)
         require_small(file, self.name)
-        content = file.local_path.read_bytes() if file.local_path else self._get(name, file.nbytes + 1)
+        content = file.local_path.read_bytes() if file.local_path else self._get(name, file.nbytes + 1, 0)
         if not file.matches(content):
             raise damaged(file, f"`{name}` of `{self.name}` is damaged (its size or hash is not the published one)")
         if file.local_path is None:
             self._fetched[name] = content
         return content
 
-    def read_start(self, name: str, count: int) -> bytes:
-        """The first bytes of a file, or all of it if it is shorter.
-
-        Raises:
-            WeightsError: there is no such file, or access to it is refused.
-        """
-        file = self._file(name)
-        if file.local_path:
-            with file.local_path.open("rb") as stream:
-                return stream.read(count)
-        return self._get(name, count)
-
-    def read_part(self, name: str, start: int, count: int) -> bytes:
-        """`count` bytes of a file, from its byte number `start` on.
+    def read_part(self, name: str, count: int, start: int = 0) -> bytes:
+        """`count` bytes of a file, from its byte number `start` on; fewer where it ends before that.
 
         Raises:
             NoRangesError: the server hands out files from their start only.
-            WeightsError: there is no such file, access to it is refused, or the file ends before that.
+            WeightsError: there is no such file, or access to it is refused.
         """
         file = self._file(name)
-        if file.local_path:
-            with file.local_path.open("rb") as stream:
-                stream.seek(start)
-                content = stream.read(count)
-        else:
-            content = self._get(name, count, start)
-        if len(content) < count:
-            raise damaged(file, f"`{name}` of `{self.name}` is damaged: it ends before byte {start + count}")
-        return content
+        if file.local_path is None:
+            return self._get(name, count, start)
+        with file.local_path.open("rb") as stream:
+            stream.seek(start)
+            return stream.read(count)
 
     def _file(self, name: str) -> RemoteFile:
         if name not in self.files:
             raise WeightsError(f"`{self.name}` has no `{name}`, so it is not a model that localdiff can read", KINDS)
         return self.files[name]
 
-    def _get(self, name: str, count: int, start: int = 0) -> bytes:
+    def _get(self, name: str, count: int, start: int) -> bytes:
         """At most `count` bytes of a file on the Hub; those at its start even from a server without range requests."""
         from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status
         from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]

@@ -83,7 +83,7 @@ def test_files_come_in_order_and_are_in_the_shared_cache(server: Hub, log: Downl
 
 def test_the_hub_is_told_who_asks(server: Hub, log: DownloadLog) -> None:
     repository = look_up("owner/model")
-    repository.read_start(FIRST, 8)
+    repository.read_part(FIRST, 8)
     with Downloads(repository, log) as downloads:
         for name in ("config.json", FIRST):
             downloads.wait(name)

@@ -119,8 +119,8 @@ def test_reading_a_file_leaves_nothing_on_the_disk(server: Hub, tmp_path: Path) 
     server.requests.clear()
     assert found.read("config.json") == FILES["config.json"]
     assert server.requests == [], "what was read is not asked for again"
-    assert found.read_start(WEIGHTS[0], 300) == FILES[WEIGHTS[0]][:300]
-    assert found.read_start(WEIGHTS[0], 10**6) == FILES[WEIGHTS[0]]
+    assert found.read_part(WEIGHTS[0], 300) == FILES[WEIGHTS[0]][:300]
+    assert found.read_part(WEIGHTS[0], 10**6) == FILES[WEIGHTS[0]]
     assert not (tmp_path / "hf" / "hub").exists()
 
 
@@ -128,7 +128,7 @@ def test_a_server_without_ranges_is_read_no_further_than_needed(use_hub: UseHub)
     big = b"x" * 30_000_000
     with hub(model=Repository(files={WEIGHTS[0]: big}, ranges=False, pace=0.002)) as server:
         use_hub(server)
-        assert look_up("owner/model").read_start(WEIGHTS[0], 1000) == big[:1000]
+        assert look_up("owner/model").read_part(WEIGHTS[0], 1000) == big[:1000]
         assert server.sent < len(big) / 2
 
 
@@ -136,16 +136,14 @@ def test_a_part_of_a_file_is_read_from_its_middle(server: Hub) -> None:
     name = WEIGHTS[0]
     content = FILES[name]
     found = look_up("owner/model")
-    assert found.read_part(name, 5, 100) == content[5:105]
+    assert found.read_part(name, 100, 5) == content[5:105]
     server.repositories["owner/model"].ranges = False
-    assert found.read_part(name, 0, 100) == content[:100]
+    assert found.read_part(name, 100) == content[:100]
     with pytest.raises(NoRangesError):
-        found.read_part(name, 5, 100)
+        found.read_part(name, 100, 5)
     download(name)
     here = look_up("owner/model")
-    assert here.read_part(name, 5, 100) == content[5:105]
-    with pytest.raises(WeightsError, match="is damaged: it ends before byte"):
-        here.read_part(name, 5, len(content))
+    assert here.read_part(name, 100, 5) == content[5:105]
 
 
 def test_a_commit_is_that_commit(use_hub: UseHub) -> None:
@@ -162,7 +160,7 @@ def test_what_is_in_the_cache_is_said_and_read_there(server: Hub) -> None:
     found = look_up("owner/model")
     assert found.files[WEIGHTS[0]].local_path == path
     assert found.files[WEIGHTS[1]].local_path is None
-    assert found.read_start(WEIGHTS[0], 100) == FILES[WEIGHTS[0]][:100]
+    assert found.read_part(WEIGHTS[0], 100) == FILES[WEIGHTS[0]][:100]
     assert server.requests == ["GET api/models/owner/model/revision/main"]
 
 
