@@ -8,7 +8,7 @@ memory that another one uses, one of the two must have been told to wait for the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -161,11 +161,6 @@ class Event:
         """Has the host wait for the event, which must have been recorded."""
         assert self._at is not None, "an event is waited for that was not recorded"
         self._queue.wait("event", self._at)
-
-    def elapsed_time(self, other: Any) -> float:
-        """Milliseconds."""
-        del other
-        return 1.0
 
 
 Order: TypeAlias = dict[Stream, int]
