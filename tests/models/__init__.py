@@ -15,7 +15,6 @@
     caches          a cache that was read in pieces compared with one that was read at once
     held            what a model holds, for comparison with its plan
     allocations     bytes that a computation holds at once
-    process_memory  bytes that this process holds
 
 `reference` knows nothing of localdiff, so it cannot agree with it by accident.
 """

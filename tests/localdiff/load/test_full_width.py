@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from localdiff.bench.step.memory import STATUS, memory_use
 from localdiff.denoising import BlockSettings
 from localdiff.denoising.dynamic import dynamic_steps
 from localdiff.diffusion.noise import SeededNoise
@@ -19,7 +20,6 @@ from tests.checkpoints.full_width import write_full_width
 from tests.checkpoints.quantized import quantize
 from tests.models.held import held_by_cache, held_by_manifest
 from tests.models.loaded import network_of
-from tests.models.process_memory import anonymous_bytes, needs_status
 
 CONTEXT = 8192
 LAYERS = 2
@@ -42,14 +42,15 @@ def account(quantized: Path) -> MemoryAccount:
 
 
 @pytest.mark.slow
-@needs_status
+@pytest.mark.skipif(not STATUS.exists(), reason="asks the kernel for the anonymous memory of this process")
 def test_the_account_is_what_is_held(quantized: Path, account: MemoryAccount, monkeypatch: pytest.MonkeyPatch) -> None:
     # What a CPU also holds for speed comes out of free memory, and is tested with its modules.
     monkeypatch.setattr(loader, "use_cpu_modules", lambda network, **_: None)
     monkeypatch.setattr(loader, "take_kernels", lambda *_: None)
-    before = anonymous_bytes()
+    cpu = torch.device("cpu")
+    before = memory_use(cpu).anonymous or 0
     network = network_of(quantized, torch.bfloat16, context=CONTEXT)
-    taken = anonymous_bytes() - before
+    taken = (memory_use(cpu).anonymous or 0) - before
     weights = sum(account.weights.values())
     assert weights == pytest.approx(sum(tensor.nbytes for tensor in network.state_dict().values()), rel=0.01)
     assert weights == pytest.approx(sum(file.stat().st_size for file in quantized.glob("*.safetensors")), rel=0.01)
