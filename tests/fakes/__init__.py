@@ -13,7 +13,6 @@
     clock         a clock that a test moves
     windows       Windows as Python shows it, around the real command line
     permissions   file permissions that bind root, too
-    file_limit    a disk that looks full to whoever writes
     threads       as many torch threads as a test wants
 
 Runs keep the promises of `localdiff.events`, so that every observer can be tested with them.

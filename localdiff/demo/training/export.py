@@ -6,14 +6,12 @@ import json
 import shutil
 from pathlib import Path
 
-from safetensors import SafetensorError
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
 from localdiff.checkpoint_files import CHAT_TEMPLATE, CONFIG, GENERATION_CONFIG, TOKENIZER, TOKENIZER_CONFIG
 from localdiff.demo.training.architecture import config_json, generation_config_json
 from localdiff.demo.training.rendering import END_OF_TURN
-from localdiff.errors import ResourceError, one_line
 from localdiff.load.matching import checkpoint_name
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.files.source import SINGLE_FILE
@@ -22,11 +20,7 @@ VOCABULARY_FILES = (TOKENIZER, TOKENIZER_CONFIG, CHAT_TEMPLATE)
 
 
 def export(model: DiffusionGemma, vocabulary: Path, directory: Path) -> None:
-    """Writes weights, configuration and the vocabulary files of folder `vocabulary` to `directory`.
-
-    Raises:
-        ResourceError: there is no room for the weights; existing files are left unchanged.
-    """
+    """Writes weights, configuration and the vocabulary files of folder `vocabulary` to `directory`."""
     directory.mkdir(parents=True, exist_ok=True)
     _write_weights(model, directory / SINGLE_FILE)
     tokenizer = Tokenizer.from_file(str(vocabulary / TOKENIZER))
@@ -40,13 +34,7 @@ def export(model: DiffusionGemma, vocabulary: Path, directory: Path) -> None:
 def _write_weights(model: DiffusionGemma, path: Path) -> None:
     tensors = {checkpoint_name(name): tensor.bfloat16().contiguous() for name, tensor in model.state_dict().items()}
     partial = path.with_suffix(".partial")
-    try:
-        save_file(tensors, partial, metadata={"format": "pt"})
-    except SafetensorError as error:  # as for a full disk, which is not an `OSError` there
-        partial.unlink(missing_ok=True)
-        raise ResourceError(
-            f"`{path}` cannot be written: {one_line(error)}", "free some space, then run the same command again"
-        ) from error
+    save_file(tensors, partial, metadata={"format": "pt"})
     partial.chmod(0o644)  # safetensors makes files private, and this one is shipped
     partial.replace(path)
 

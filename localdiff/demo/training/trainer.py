@@ -26,7 +26,7 @@ from localdiff.demo.training.muon import Muon
 from localdiff.demo.training.team import Team
 from localdiff.diffusion.sampler import accept, renoise
 from localdiff.diffusion.search import inverse_cumulative
-from localdiff.errors import ResourceError, UsageError
+from localdiff.errors import UsageError
 from localdiff.model.batched import batched_logits, batched_soft_embedding
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
@@ -177,24 +177,14 @@ class Trainer:
             return next_canvases(first, draws.uniforms[rows], draws.noise[rows], self.options.entropy_bound), soft
 
     def save(self, path: Path) -> None:
-        """Writes everything a later run needs, atomically.
-
-        Raises:
-            ResourceError: there is no room for it.
-        """
+        """Writes everything a later run needs, atomically."""
         partial = path.with_suffix(".partial")
         state = {
             "model": {name: parameter.detach() for name, parameter in self._parameters.items()},
             "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
             "update": self.update,
         }
-        try:
-            torch.save(state, partial)
-        except RuntimeError as error:  # torch's error for a full disk, which is not an `OSError`
-            partial.unlink(missing_ok=True)
-            raise ResourceError(
-                f"`{path}` cannot be written: the disk may be full", "free some space, then run the same command again"
-            ) from error
+        torch.save(state, partial)
         partial.replace(path)
 
     def resume(self, path: Path) -> None:

@@ -195,21 +195,12 @@ def tokenizer_config() -> dict[str, object]:
 
 
 def write_vocabulary(directory: Path) -> None:
-    """Write `tokenizer.json`, `tokenizer_config.json` and last `chat_template.jinja`, byte-identical each time.
-
-    The last file is either complete or missing; if it exists, so do the others.
-
-    Raises:
-        OSError: they cannot be written.
-    """
+    """Write `tokenizer.json`, `tokenizer_config.json` and last `chat_template.jinja`, byte-identical each time."""
     directory.mkdir(parents=True, exist_ok=True)
-    # As the tokenizer's `save` writes it, whose error for a full disk would not be an `OSError`.
-    (directory / TOKENIZER).write_text(build_tokenizer().to_str(pretty=True), encoding="utf-8")
+    build_tokenizer().save(str(directory / TOKENIZER))
     config = json.dumps(tokenizer_config(), indent=2) + "\n"
     (directory / TOKENIZER_CONFIG).write_text(config, encoding="utf-8")
-    partial = (directory / CHAT_TEMPLATE).with_suffix(".partial")
-    partial.write_text(TEMPLATE, encoding="utf-8")
-    partial.replace(directory / CHAT_TEMPLATE)
+    (directory / CHAT_TEMPLATE).write_text(TEMPLATE, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -15,11 +15,9 @@ from localdiff.demo.training.export import export
 from localdiff.demo.training.trainer import initialise
 from localdiff.demo.training.vocabulary import VOCABULARY_SIZE
 from localdiff.engine import Engine
-from localdiff.errors import ResourceError
 from localdiff.load.checkpoint import Checkpoint
 from localdiff.model.config import ModelConfig
 from localdiff.options import GenerateOptions
-from tests.fakes.file_limit import no_file_beyond
 from tests.models.loaded import network_of
 from tests.models.reference import Reference
 
@@ -58,18 +56,6 @@ def test_export_uses_the_released_names(exported: Path) -> None:
 
 def test_export_leaves_files_that_others_may_read(exported: Path) -> None:
     assert all(file.stat().st_mode & 0o044 == 0o044 for file in exported.iterdir())
-
-
-def test_an_export_without_room_says_so_and_leaves_what_was_there(
-    demo_vocabulary_directory: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "model.safetensors").write_text("of before")
-    model = initialise(ModelConfig.from_dict(config_json(VOCABULARY_SIZE, 6)), seed=0)
-    message = r"model\.safetensors` cannot be written: .* File too large"
-    with no_file_beyond(100_000), pytest.raises(ResourceError, match=message):
-        export(model, demo_vocabulary_directory, tmp_path)
-    assert [file.name for file in tmp_path.iterdir()] == ["model.safetensors"]
-    assert (tmp_path / "model.safetensors").read_text() == "of before"
 
 
 def test_transformers_loads_the_export_and_gives_the_same_logits(exported: Path) -> None:

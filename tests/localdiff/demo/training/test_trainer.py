@@ -22,11 +22,10 @@ from localdiff.demo.training.trainer import (
     position_weights,
 )
 from localdiff.diffusion.sampler import accept
-from localdiff.errors import ResourceError, UsageError
+from localdiff.errors import UsageError
 from localdiff.model.batched import batched_logits, batched_soft_embedding
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
-from tests.fakes.file_limit import no_file_beyond
 
 VOCAB, END = 32, 6
 
@@ -215,17 +214,6 @@ def test_a_resumed_run_equals_an_unbroken_one(tmp_path: Path) -> None:
     second.run(tmp_path / "half.pt", lambda *_: None)
     for name, parameter in whole.model.state_dict().items():
         assert torch.equal(parameter, second.model.state_dict()[name]), name
-
-
-def test_a_save_never_leaves_half_a_file_and_says_that_there_is_no_room(tmp_path: Path) -> None:
-    trainer = make_trainer()
-    trainer.save(tmp_path / "state.pt")
-    before = (tmp_path / "state.pt").read_bytes()
-    message = r"state\.pt` cannot be written: the disk may be full"
-    with no_file_beyond(len(before) // 2), pytest.raises(ResourceError, match=message):
-        trainer.save(tmp_path / "state.pt")
-    assert (tmp_path / "state.pt").read_bytes() == before
-    assert [file.name for file in tmp_path.iterdir()] == ["state.pt"]
 
 
 def test_the_state_of_another_training_is_refused(tmp_path: Path) -> None:

@@ -8,13 +8,11 @@ from pathlib import Path
 from random import Random
 from string import ascii_lowercase
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from localdiff.demo.skills.words import COMMON
-from localdiff.demo.training import vocabulary
 from localdiff.demo.training.rendering import load_vocabulary
 from localdiff.demo.training.turns import Render, compile_template
 from localdiff.demo.training.vocabulary import (
@@ -34,7 +32,6 @@ from localdiff.demo.training.vocabulary import (
 from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.text.prompt import as_messages
 from localdiff.text.template import ChatTemplate
-from tests.fakes.file_limit import no_file_beyond
 
 Vocabulary = tuple[Tokenizer, Render]
 
@@ -146,17 +143,6 @@ def test_writing_twice_gives_the_same_bytes(tmp_path: Path, demo_vocabulary_dire
     assert names == ["chat_template.jinja", "tokenizer.json", "tokenizer_config.json"]
     for name in names:
         assert (tmp_path / name).read_bytes() == (demo_vocabulary_directory / name).read_bytes()
-
-
-@pytest.mark.parametrize("limit", [1_000, 100_000], ids=["of the first", "of the last"])
-def test_a_file_without_room_is_an_error_of_the_system_and_a_last_one_is_whole(
-    limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(vocabulary, "build_tokenizer", tokenizer)
-    monkeypatch.setattr(vocabulary, "TEMPLATE", "a" * 200_000)
-    with no_file_beyond(limit), pytest.raises(OSError, match="File too large"):
-        write_vocabulary(tmp_path)
-    assert not (tmp_path / "chat_template.jinja").exists()
 
 
 def test_the_model_that_ships_has_the_vocabulary_that_is_built(demo_vocabulary_directory: Path) -> None:
