@@ -13,8 +13,6 @@ from pathlib import Path
 from localdiff.errors import WeightsError
 from localdiff.model_reference import KINDS
 
-MAIN = "main"
-"""The default branch."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -43,7 +41,7 @@ def cached_path(repository: str, name: str, revision: str | None) -> Path | None
     """Where the cache has a file of a repository at a branch, tag or commit; None if it does not have it.
 
     Raises:
-        WeightsError: no repository can have this name, or the cache is damaged.
+        WeightsError: no repository can have this name.
     """
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
@@ -52,11 +50,6 @@ def cached_path(repository: str, name: str, revision: str | None) -> Path | None
         path = try_to_load_from_cache(repository, name, revision=revision)
     except HFValidationError as error:
         raise WeightsError(f"`{repository}` cannot be a Hub id", KINDS) from error
-    except UnicodeDecodeError as error:
-        ref = folder_of(repository) / "refs" / (revision or MAIN)
-        raise WeightsError(
-            f"`{ref}` is damaged: it is not text", "delete it, then run the same command again"
-        ) from error
     return Path(path) if isinstance(path, str) else None
 
 

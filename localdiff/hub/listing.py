@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from localdiff.checkpoint_files import CONFIG, TEXT_FILES
 from localdiff.errors import WeightsError
-from localdiff.hub.cache import MAIN, cached_path, folder_of, is_sha256, linked_sha256, size_of, unfinished_file
+from localdiff.hub.cache import cached_path, folder_of, is_sha256, linked_sha256, size_of, unfinished_file
 from localdiff.hub.endpoint import US, prepare_client, shown
 from localdiff.hub.problems import UnreachableError, another_commit, explain, not_downloaded, not_the_hub
 from localdiff.hub.repository import TIMEOUT, RemoteFile, Repository, damaged, require_small
@@ -60,7 +60,7 @@ def look_up(
     prepare_client()
     from huggingface_hub import constants
 
-    revision = revision or MAIN
+    revision = revision or "main"
     if offline or constants.is_offline_mode():
         return _in_cache(reference, revision, not_downloaded(reference))
     cached = _find_in_cache(reference, revision)

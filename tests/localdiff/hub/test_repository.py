@@ -198,14 +198,6 @@ def test_the_hash_of_a_file_that_several_repositories_share_is_that_of_the_publi
     assert found.sha256 == hashlib.sha256(FILES[WEIGHTS[0]]).hexdigest()
 
 
-def test_a_name_of_a_commit_that_is_not_text_is_named(server: Hub) -> None:
-    ref = download("config.json", "main").parents[2] / "refs" / "main"
-    ref.write_bytes(b"\xff" * 40)
-    with pytest.raises(WeightsError, match=f"(?m)^`{ref}` is damaged: it is not text$") as raised:
-        look_up("owner/model")
-    assert raised.value.hint == "delete it, then run the same command again"
-
-
 def test_offline_only_what_is_here_is_known(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnreachableError, match="`owner/model` has not been downloaded"):
         look_up("owner/model", offline=True)
