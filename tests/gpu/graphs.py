@@ -9,7 +9,7 @@ do not share memory here, as they would on a card: each has its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NoReturn, TypeAlias
 from unittest import mock
 
@@ -199,12 +199,16 @@ def _copy(found: list[Any], into: list[Tensor]) -> None:
         old.copy_(new)
 
 
-def kernel_classes() -> tuple[Any, Any]:
-    """The classes that run kernels: interpreted, and compiled (for the emulated GPU)."""
+@contextmanager
+def launched_through(wrap: Callable[[Callable[..., None]], Callable[..., None]]) -> Iterator[None]:
+    """Has kernels run by what this makes of whatever runs them: interpreted, and compiled, as on the emulated GPU."""
     from triton.runtime.interpreter import InterpretedFunction
     from triton.runtime.jit import JITFunction
 
-    return InterpretedFunction, JITFunction
+    kinds = (InterpretedFunction, JITFunction)
+    interpreted, compiled = (mock.patch.object(kind, "run", wrap(kind.run)) for kind in kinds)
+    with interpreted, compiled:
+        yield
 
 
 @contextmanager
@@ -220,14 +224,14 @@ def recorded_by(card: Recorder) -> Iterator[None]:
 
         return run
 
-    with ExitStack() as patches:
-        for kind in kernel_classes():
-            patches.enter_context(mock.patch.object(kind, "run", recorded(kind.run)))
-        patches.enter_context(mock.patch.multiple(torch.cuda, CUDAGraph=card.graph, graph_pool_handle=object))
-        # A real card's allocator knows neither these pools nor, perhaps, this device.
-        patches.enter_context(mock.patch.object(torch._C, "_cuda_endAllocateToPool", card.end_allocating))
-        patches.enter_context(mock.patch.object(torch._C, "_cuda_releasePool", card.release))
-        patches.enter_context(mock.patch.object(cuda_graphs, "_MARKS_GENERATOR", card.marks_generator))
+    with (
+        launched_through(recorded),
+        mock.patch.multiple(torch.cuda, CUDAGraph=card.graph, graph_pool_handle=object),
+        # The allocator of a real card knows neither these pools nor, perhaps, this device.
+        mock.patch.object(torch._C, "_cuda_endAllocateToPool", card.end_allocating),
+        mock.patch.object(torch._C, "_cuda_releasePool", card.release),
+        mock.patch.object(cuda_graphs, "_MARKS_GENERATOR", card.marks_generator),
+    ):
         yield
 
 

@@ -8,7 +8,7 @@ all of which always counts as free.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from quant.codecs import nf4
 from quant.cuda import launch_arguments, support, tiles
-from tests.gpu.graphs import kernel_classes, recorded_by
+from tests.gpu.graphs import launched_through, recorded_by
 from tests.gpu.kernels import EMULATED
 from tests.gpu.on_card import Devices, OnCard, plain
 from tests.gpu.queue import Event, Queue, Stream
@@ -104,9 +104,8 @@ def _forget() -> None:
         getattr(cached, "cache_clear", lambda: None)()
 
 
-@contextmanager
-def _checked_launches(queue: Queue) -> Iterator[None]:
-    """Kernels accept only tensors of the card."""
+def _checked_launches(queue: Queue) -> AbstractContextManager[None]:
+    """Kernels take tensors on the card alone."""
 
     def checked(launch: Callable[..., None]) -> Callable[..., None]:
         def run(kernel: Any, *args: Any, **kwargs: Any) -> None:
@@ -120,7 +119,4 @@ def _checked_launches(queue: Queue) -> Iterator[None]:
 
         return run
 
-    with ExitStack() as patches:
-        for kind in kernel_classes():
-            patches.enter_context(mock.patch.object(kind, "run", checked(kind.run)))
-        yield
+    return launched_through(checked)

@@ -42,6 +42,7 @@ from quant.cuda.switches import is_plain
 from quant.cuda.tiles import MmaKind
 from quant.modules import QuantTensor, RoutedExperts, swap_modules
 from quant.recipe import recipe_named
+from tests.gpu.graphs import launched_through
 
 NOWHERE = torch.device("meta")
 """Stands for the card: the only device that fake tensors can be on anywhere and that is not the host's."""
@@ -169,9 +170,6 @@ def noted() -> Iterator[list[Launch]]:
 
     Triton launches on the current device, so that must be the device of the tensors.
     """
-    from triton.runtime.interpreter import InterpretedFunction
-    from triton.runtime.jit import JITFunction
-
     launches: dict[Launch, None] = {}
     found: list[Launch] = []
     current: list[torch.device | None] = [None]
@@ -193,11 +191,7 @@ def noted() -> Iterator[list[Launch]]:
             raise RuntimeError(f"{name} is launched on whichever card is the current one")
         launches.setdefault(Launch.of(kernel, args, kwargs))
 
-    with (
-        mock.patch.object(JITFunction, "run", run),
-        mock.patch.object(InterpretedFunction, "run", run),
-        mock.patch.object(torch.cuda, "device_of", device_of),
-    ):
+    with launched_through(lambda _: run), mock.patch.object(torch.cuda, "device_of", device_of):
         yield found
     found += launches
 
