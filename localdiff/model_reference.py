@@ -18,7 +18,7 @@ from localdiff.adapter_reference import CONFIG_FILE, HUB_ID, shipped_adapters
 from localdiff.checkpoint_files import CHECK_PERMISSIONS, CONFIG, refusal
 from localdiff.errors import ArgumentError, WeightsError
 from localdiff.identity import DEMO
-from localdiff.model_store import quantized_directory, refused_directory, stored_models
+from localdiff.model_store import quantized_directory, stored_models
 from localdiff.quoting import shell_word
 from quant import MANIFEST_FILE
 from quant.names import PARTIAL
@@ -86,9 +86,8 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
     elif "/" in reference or os.sep in reference or reference.startswith((".", "~")):
         page = _PAGE.fullmatch(reference)
         raise WeightsError(f"no such directory: `{reference}`", f"did you mean `{page[1]}`?" if page else KINDS)
-    elif (refused := refused_directory(reference)) is not None:
-        why = refusal(refused / MANIFEST_FILE)
-        raise WeightsError(f"`{refused}` cannot be read: {why}", CHECK_PERMISSIONS)
+    elif (why := refusal(paths.models_dir() / reference / MANIFEST_FILE)) is not None:
+        raise WeightsError(f"`{paths.models_dir() / reference}` cannot be read: {why}", CHECK_PERMISSIONS)
     elif _is_unfinished(reference):
         raise WeightsError(
             f"`{reference}` is an unfinished quantized model", "the `localdiff quantize` that began it finishes it"

@@ -57,14 +57,10 @@ def default_model() -> str:
 
 def quantized_directory(name: str) -> Path | None:
     """Where the finished quantized model of this name is, or None."""
-    directory = _place(name)
-    return directory if directory is not None and is_finished(directory) else None
-
-
-def refused_directory(name: str) -> Path | None:
-    """Where a quantized model of this name is, or may be, if this user may not read it; otherwise None."""
-    directory = _place(name)
-    return None if directory is None or refusal(directory / MANIFEST_FILE) is None else directory
+    if name in ("", ".", "..") or "/" in name or os.sep in name:
+        return None
+    directory = paths.models_dir() / name
+    return directory if is_finished(directory) else None
 
 
 def is_default(name: str) -> bool:
@@ -137,12 +133,6 @@ def remove(model: StoredModel) -> None:
             f"`{directory}` cannot be deleted: {error.strerror}",
             CHECK_PERMISSIONS if isinstance(error, PermissionError) else hint,
         ) from error
-
-
-def _place(name: str) -> Path | None:
-    """Where a model of this name would be; None if it is not a name."""
-    is_name = name and name not in (".", "..") and "/" not in name and os.sep not in name
-    return paths.models_dir() / name if is_name else None
 
 
 def directories(env: Mapping[str, str] = os.environ) -> Iterator[Path]:
