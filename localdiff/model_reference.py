@@ -88,7 +88,7 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
         raise WeightsError(f"no such directory: `{reference}`", f"did you mean `{page[1]}`?" if page else KINDS)
     elif (why := refusal(paths.models_dir() / reference / MANIFEST_FILE)) is not None:
         raise WeightsError(f"`{paths.models_dir() / reference}` cannot be read: {why}", CHECK_PERMISSIONS)
-    elif _is_unfinished(reference):
+    elif os.path.isdir(paths.models_dir() / (reference.removesuffix(PARTIAL) + PARTIAL)):
         raise WeightsError(
             f"`{reference}` is an unfinished quantized model", "the `localdiff quantize` that began it finishes it"
         )
@@ -140,9 +140,3 @@ def _names_in(directory: Path) -> list[str]:
         return os.listdir(directory)
     except OSError:
         return []
-
-
-def _is_unfinished(name: str) -> bool:
-    """Whether a job has begun to make the quantized model of this name; `localdiff models` lists it with a suffix."""
-    # Not pathlib's, which raises for a name that is too long.
-    return bool(name) and os.path.isdir(paths.models_dir() / (name.removesuffix(PARTIAL) + PARTIAL))
