@@ -27,8 +27,8 @@ from quant.planning.plan import make_plan
 from quant.recipe import RECIPES
 from tests.checkpoints.manifest import MANIFEST
 from tests.checkpoints.quantized import SHARDS, finish
-from tests.checkpoints.quantized import make_job as job_of
 from tests.checkpoints.weights import write_small_weights
+from tests.quant.jobs.conftest import make_job
 
 MADE = Identity(
     tool="localdiff 0.1.0",
@@ -39,11 +39,6 @@ MADE = Identity(
     revision=None,
     sources={"x": SourceState(10, "ab"), "y": SourceState(10)},
 )
-
-
-def make_job(source: Path, output: Path, **changes: Any) -> Job:
-    files = {"config.json": (source / "config.json").read_bytes}
-    return job_of(source, output, **({"model": "org/model", "files": files} | changes))
 
 
 @pytest.mark.parametrize(
