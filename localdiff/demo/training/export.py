@@ -24,7 +24,7 @@ def export(model: DiffusionGemma, vocabulary: Path, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     _write_weights(model, directory / SINGLE_FILE)
     tokenizer = Tokenizer.from_file(str(vocabulary / TOKENIZER))
-    end_of_turn = end_of_turn_id(tokenizer)
+    end_of_turn = tokenizer.get_vocab()[END_OF_TURN]
     _write_json(directory / CONFIG, config_json(tokenizer.get_vocab_size(), end_of_turn))
     _write_json(directory / GENERATION_CONFIG, generation_config_json(end_of_turn))
     for name in VOCABULARY_FILES:
@@ -37,18 +37,6 @@ def _write_weights(model: DiffusionGemma, path: Path) -> None:
     save_file(tensors, partial, metadata={"format": "pt"})
     partial.chmod(0o644)  # safetensors makes files private, and this one is shipped
     partial.replace(path)
-
-
-def end_of_turn_id(tokenizer: Tokenizer) -> int:
-    """Id of the token that ends a turn.
-
-    Raises:
-        ValueError: the vocabulary has no such token.
-    """
-    id = tokenizer.token_to_id(END_OF_TURN)
-    if id is None:
-        raise ValueError(f"the vocabulary lacks {END_OF_TURN!r}")
-    return id
 
 
 def _write_json(path: Path, value: object) -> None:

@@ -21,8 +21,8 @@ from localdiff.checkpoint_files import CHAT_TEMPLATE
 from localdiff.demo.corpus import sample_example
 from localdiff.demo.leaving import leaving
 from localdiff.demo.training.architecture import config_json
-from localdiff.demo.training.export import end_of_turn_id, export
-from localdiff.demo.training.rendering import load_vocabulary, render
+from localdiff.demo.training.export import export
+from localdiff.demo.training.rendering import END_OF_TURN, load_vocabulary, render
 from localdiff.demo.training.team import Team, join
 from localdiff.demo.training.trainer import Trainer, TrainingOptions, initialise
 from localdiff.demo.training.vocabulary import write_vocabulary
@@ -49,7 +49,7 @@ def prepare(work: Path, options: TrainingOptions, *, base: Path | None = None, t
     def draw(rng: random.Random) -> tuple[list[int], list[int]]:
         return render(sample_example(rng, "train"), tokenizer, template)
 
-    config = ModelConfig.from_dict(config_json(tokenizer.get_vocab_size(), end_of_turn_id(tokenizer)))
+    config = ModelConfig.from_dict(config_json(tokenizer.get_vocab_size(), tokenizer.get_vocab()[END_OF_TURN]))
     model = initialise(config, options.seed)
     if base is not None and not (work / STATE).exists():
         begin_from(model, tokenizer, base)
