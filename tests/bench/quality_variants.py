@@ -1,13 +1,12 @@
-"""`python -m tests.bench.quality_variants DIRECTORY [--model DIR]`: copies of the demo model in every number format.
+"""Copies of a model of the demo's size in every number format, for `tests.bench.quality_table`.
 
 The recipes as they are; `4bit-nf4`, which is `4bit` with the first and the last layer's experts in nf4 too, because
 those are a third of a model of six layers; and `absmax-nf4`, in which everything that a recipe would quantize went
-through bitsandbytes' NF4 with fp32 statistics and is stored decoded, in fp32. For `localdiff bench quality`.
+through bitsandbytes' NF4 with fp32 statistics and is stored as it decodes, in fp32.
 """
 
 from __future__ import annotations
 
-import argparse
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +15,6 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from localdiff.fetching.source import find_source
-from localdiff.identity import DEMO
 from quant.codecs import CODECS
 from quant.codecs.codec import GROUP
 from quant.recipe import RECIPES, Recipe
@@ -43,15 +40,17 @@ def through_bitsandbytes(weight: Tensor) -> Tensor:
     return decoded.view(weight.shape)
 
 
-def write_variants(source: Path, target: Path) -> list[Path]:
-    """Write every variant below `target`; returns their directories."""
+def write_variants(source: Path, target: Path) -> None:
+    """Write every variant below `target`."""
     target.mkdir(parents=True, exist_ok=True)
-    made = [quantize(source, target / name, name) for name in RECIPES if name != "bf16"]
-    made.append(quantize(source, target / "4bit-nf4", nf4_in_all_layers()))
-    return [*made, _absmax(source, target / "absmax-nf4")]
+    for name in RECIPES:
+        if name != "bf16":
+            quantize(source, target / name, name)
+    quantize(source, target / "4bit-nf4", nf4_in_all_layers())
+    _write_absmax(source, target / "absmax-nf4")
 
 
-def _absmax(source: Path, target: Path) -> Path:
+def _write_absmax(source: Path, target: Path) -> None:
     shutil.copytree(source, target)
     weights = load_file(source / "model.safetensors")
     recipe = RECIPES["int8"].resolved(weights)
@@ -60,18 +59,3 @@ def _absmax(source: Path, target: Path) -> Path:
         for name, weight in weights.items()
     }
     save_file(changed, target / "model.safetensors", metadata={"format": "pt"})
-    return target
-
-
-def main() -> None:
-    """Write the variants of the packaged model, or of another one."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.quality_variants", description=__doc__.splitlines()[0])
-    parser.add_argument("directory", type=Path)
-    parser.add_argument("--model", default=DEMO)
-    arguments = parser.parse_args()
-    for directory in write_variants(find_source(arguments.model).directory, arguments.directory):
-        print(directory)
-
-
-if __name__ == "__main__":
-    main()
